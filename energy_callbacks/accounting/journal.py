@@ -1,0 +1,217 @@
+"""The journal: append-only JSON lines, the data model of every run.
+
+A journal is written by one process of one attempt of a run and read by ``report.build``.
+Each line is one record with a ``type``; times ``t_s`` are seconds since the start of the attempt,
+``unix_s`` in the header maps them to wall time. The format is described in
+``docs/reference/journal.md``; ``VERSION`` grows when a reader must change.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from energy_callbacks.errors import JournalError
+from energy_callbacks.records import Channel, Device, Energy, Sensor
+
+FORMAT = "energy_callbacks.journal"
+VERSION = 1
+Record = dict[str, Any]
+
+
+class JournalWriter:
+    """Appends records to one file; ``flush`` hands them to the operating system.
+
+    What has been flushed survives ``kill -9`` of this process. A full disk or a deleted folder
+    stops the writing, is counted in ``failures`` and never raises.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.failures = 0
+        self.last_error: OSError | None = None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: TextIO | None = path.open("a", encoding="utf-8")
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Append one record (any mapping that JSON can hold; NaN is refused as ``null``)."""
+        if self._file is None:
+            return
+        try:
+            self._file.write(json.dumps(_finite(record), separators=(",", ":")) + "\n")
+        except OSError as error:
+            self._note(error)
+
+    def flush(self) -> None:
+        """Hand everything written so far to the operating system."""
+        if self._file is None:
+            return
+        try:
+            self._file.flush()
+        except OSError as error:
+            self._note(error)
+
+    def close(self) -> None:
+        """Flush and close; safe to call twice."""
+        self.flush()
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.close()
+            except OSError as error:
+                self._note(error)
+
+    def _note(self, error: OSError) -> None:
+        self.failures += 1
+        self.last_error = error
+
+
+def _finite(value: Any) -> Any:
+    """``value`` with every NaN and infinity replaced by ``None`` (JSON has neither)."""
+    if isinstance(value, float):
+        return value if value - value == 0.0 else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def read(path: Path) -> Iterator[Record]:
+    """Records of one journal, in the order they were written.
+
+    A last line that was cut off by a crash is left out; a damaged line elsewhere too.
+
+    Raises:
+        JournalError: where the file does not begin with a header of a version up to ``VERSION``.
+    """
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        records = _parsed(lines)
+        header = next(records, None)
+        _check_header(header, path)
+        assert header is not None
+        yield header
+        yield from records
+
+
+def _parsed(lines: Iterable[str]) -> Iterator[Record]:
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(record, dict) and "type" in record:
+            yield record
+
+
+def _check_header(header: Record | None, path: Path) -> None:
+    if header is None or header.get("format") != FORMAT:
+        raise JournalError(
+            f"{path} is not a journal of energy_callbacks: its first line is no header; "
+            "give a run folder, a *.jsonl of its attempts/ or an energy_report.json"
+        )
+    if int(header.get("version", 0)) > VERSION:
+        raise JournalError(
+            f"{path} is a journal of version {header['version']}, this installation reads up to "
+            f"{VERSION}; run: pip install --upgrade energy-callbacks"
+        )
+
+
+def find(folder: Path) -> list[Path]:
+    """All journals below a run folder, oldest attempt first, then by host and rank."""
+    return sorted(
+        folder.glob("attempts/*/*.jsonl"),
+        key=lambda path: (_attempt_number(path.parent.name), path.name),
+    )
+
+
+def next_attempt(folder: Path) -> int:
+    """The number of the next attempt in a run folder; the first is 1."""
+    numbers = [_attempt_number(path.name) for path in folder.glob("attempts/*")]
+    return max(numbers, default=0) + 1
+
+
+def path_for(folder: Path, attempt: int, host: str, rank: int) -> Path:
+    """Where the journal of one process belongs; unsafe characters of the host name are dropped."""
+    safe_host = re.sub(r"[^A-Za-z0-9._-]", "_", host) or "host"
+    return folder / "attempts" / str(attempt) / f"{safe_host}-{rank}.jsonl"
+
+
+def _attempt_number(name: str) -> int:
+    return int(name) if name.isdecimal() else 0
+
+
+def check_writable(folder: Path) -> None:
+    """Raise before the first step where a run folder cannot be written.
+
+    Raises:
+        PermissionError: with the folder and what to do (also where a file stands in its place).
+    """
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise PermissionError(
+            f"cannot write the energy report to {str(folder)!r}: {str(existing)!r} is not a "
+            "writable folder; pass report_dir= with a folder that you may write"
+        )
+
+
+def energy_as_json(energy: Energy) -> Record:
+    """An ``Energy`` as it stands in a journal."""
+    return {
+        "energy_j": energy.energy_j,
+        "stderr_j": energy.stderr_j,
+        "systematic_j": energy.systematic_j,
+        "method": energy.method,
+        "coverage": energy.coverage,
+    }
+
+
+def energy_from_json(record: Mapping[str, Any]) -> Energy:
+    """The ``Energy`` that a journal holds."""
+    return Energy(
+        energy_j=record["energy_j"],
+        stderr_j=record["stderr_j"],
+        systematic_j=record["systematic_j"],
+        method=record["method"],
+        coverage=record["coverage"],
+    )
+
+
+def device_record(device: Device, channels: Iterable[Channel]) -> Record:
+    """The ``device`` line: a device and the sensors behind its channels."""
+    return {
+        "type": "device",
+        "device": {
+            "key": device.key,
+            "kind": device.kind,
+            "scope": device.scope,
+            "name": device.name,
+            "origin": device.origin,
+            "parent": device.parent,
+            "index": device.index,
+            "uuid": device.uuid,
+            "notes": list(device.notes),
+        },
+        "sensors": {
+            channel.quantity: _sensor_json(channel.sensor)
+            for channel in channels
+            if channel.sensor is not None
+        },
+    }
+
+
+def _sensor_json(sensor: Sensor) -> Record:
+    return {
+        "name": sensor.name,
+        "period_s": sensor.period_s,
+        "window_s": sensor.window_s,
+        "lag_s": sensor.lag_s,
+        "response_s": sensor.response_s,
+        "relative_error": sensor.relative_error,
+        "is_buffered": sensor.is_buffered,
+        "citation": sensor.citation,
+    }

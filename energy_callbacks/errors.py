@@ -1,0 +1,56 @@
+"""Every error this package raises on purpose, as one tree.
+
+::
+
+    EnergyCallbacksError
+    ├── MissingExtraError (also ImportError)    a framework is not installed
+    ├── JournalError                            a file is no journal, or of a newer version
+    └── SourceError                             a sensor
+        ├── SourceUnavailable                   cannot be opened here; says what to do
+        ├── ReadingMissed                       this reading failed, the next may succeed
+        └── SourceLost                          will not come back
+
+Wrong arguments raise ``ValueError`` or ``TypeError`` at construction.
+A ``SourceError`` never reaches a training: the sampler turns it into a gap and one warning.
+"""
+
+
+class EnergyCallbacksError(Exception):
+    """Base of all errors of this package."""
+
+
+class MissingExtraError(EnergyCallbacksError, ImportError):
+    """An optional framework is not installed; the message names the extra that brings it."""
+
+
+class JournalError(EnergyCallbacksError):
+    """A file could not be read as a journal or report of this package."""
+
+
+class SourceError(EnergyCallbacksError):
+    """A sensor failed in one of exactly three ways, see the subclasses."""
+
+
+class SourceUnavailable(SourceError):
+    """The sensor cannot be opened on this machine.
+
+    Args:
+        reason: what is missing, in words for the user.
+        fix: what the user can do about it, or ``""`` where nothing can be done.
+    """
+
+    def __init__(self, reason: str, fix: str = "") -> None:
+        super().__init__(reason if not fix else f"{reason}; {fix}")
+        self.reason = reason
+        self.fix = fix
+
+    def __reduce__(self) -> tuple[type["SourceUnavailable"], tuple[str, str]]:
+        return type(self), (self.reason, self.fix)
+
+
+class ReadingMissed(SourceError):
+    """One reading failed; the sensor may answer again."""
+
+
+class SourceLost(SourceError):
+    """The sensor is gone for good (card off the bus, driver unloaded)."""

@@ -1,0 +1,128 @@
+"""The values that travel through the package: frozen records, SI units, nothing unknown as zero."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Scope = Literal["gpu", "host"]
+Origin = Literal["measured", "estimated"]
+Kind = Literal["gauge", "counter", "mean"]
+Quantity = Literal[
+    "power",  # W
+    "energy",  # J, counter
+    "memory_used",  # byte
+    "utilisation",  # share, 0 to 1
+    "temperature",  # degree Celsius
+    "clock",  # Hz, of the streaming multiprocessors
+    "throttled",  # s, counter
+    "rss",  # byte, this process and its children
+    "allocated",  # byte, in the framework's device allocator
+    "peak_allocated",  # byte, highest since the framework's own last reset
+]
+Method = Literal["counter+samples", "counter+power", "counter", "power", "model", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sensor:
+    """What is known of the sensor behind a channel.
+
+    Attributes:
+        name: the call or file that is read, in words for the report.
+        period_s: time between two new values, ``None`` where not known.
+        window_s: time that one value averages over, ``None`` where not known.
+        lag_s: how long after the event the sensor starts to show it.
+        response_s: time constant of its first-order response.
+        relative_error: bound of the systematic error, as a share of the value.
+        is_buffered: whether the driver keeps samples, so that none is lost between two reads.
+        citation: where these figures come from.
+    """
+
+    name: str
+    period_s: float | None = None
+    window_s: float | None = None
+    lag_s: float = 0.0
+    response_s: float = 0.0
+    relative_error: float = 0.0
+    is_buffered: bool = False
+    citation: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """Something that owns readings: a card, a CPU package, memory modules, this process.
+
+    Attributes:
+        key: short name, unique on its host: ``gpu0``, ``cpu0``, ``dram0``, ``process``.
+        kind: ``gpu``, ``cpu``, ``dram``, ``process`` or ``allocator``.
+        scope: the total that its energy belongs to; ``None`` where it has no energy.
+        name: for people, such as ``NVIDIA H200``.
+        origin: whether a sensor or a model speaks for it.
+        parent: key of a device whose energy contains this one's, so that it is never added twice.
+        index: NVML index or RAPL zone number.
+        uuid: of the physical device, so that two processes know the same card.
+        notes: what a reader of the report must know, such as ``"whole card, 1 of 7 instances"``.
+    """
+
+    key: str
+    kind: str
+    scope: Scope | None
+    name: str
+    origin: Origin = "measured"
+    parent: str | None = None
+    index: int | None = None
+    uuid: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """One quantity of one device, as a source offers it.
+
+    ``kind`` says what one value means: ``gauge`` the quantity at that moment, ``mean`` its mean
+    since the reading before, ``counter`` a total that only grows.
+    """
+
+    device: Device
+    quantity: Quantity
+    kind: Kind
+    sensor: Sensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One value of one channel.
+
+    Attributes:
+        channel: what was read.
+        t_s: monotonic time the value stands for.
+        value: in the SI unit of the channel's quantity.
+        t_error_s: half-width of the uncertainty of ``t_s``.
+    """
+
+    channel: Channel
+    t_s: float
+    value: float
+    t_error_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Energy:
+    """Energy between two moments, with all that is known of its quality.
+
+    Attributes:
+        energy_j: joules in the share of the window that was seen; ``None`` where nothing was.
+        stderr_j: random standard error (edges, noise, interpolation).
+        systematic_j: bound of the error that all windows share (gain of the sensor, model).
+        method: how it was found; ``None`` energy has method ``none``; sums name all methods.
+        coverage: share of the window that was really seen, 0 to 1.
+    """
+
+    energy_j: float | None
+    stderr_j: float = 0.0
+    systematic_j: float = 0.0
+    method: str = "none"
+    coverage: float = 0.0
+
+    @property
+    def error_j(self) -> float:
+        """Half-width of the 95 % interval: 1.96 standard errors plus the systematic bound."""
+        return 1.96 * self.stderr_j + self.systematic_j

@@ -1,0 +1,94 @@
+"""Time as a parameter: reading it, waiting for it, and doing a job at a regular interval.
+
+Everything that needs time takes a ``Clock``; tests hand in ``energy_callbacks.testing.FakeClock``,
+on which a day passes in seconds and no thread runs.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Periodic(Protocol):
+    """A job that runs at a regular interval until it is stopped."""
+
+    def stop(self, timeout_s: float) -> bool:
+        """Run no more; wait at most ``timeout_s`` for a run under way.
+
+        Returns:
+            Whether the job has really ended; ``False`` where a run hangs.
+        """
+        ...
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def monotonic_s(self) -> float:
+        """Seconds that never jump; the base of all windows."""
+        ...
+
+    def unix_s(self) -> float:
+        """Seconds since 1970; may jump when the machine's clock is set."""
+        ...
+
+    def sleep(self, duration_s: float) -> None:
+        """Wait."""
+        ...
+
+    def every(self, interval_s: float, job: Callable[[], float | None], name: str) -> Periodic:
+        """Run ``job`` now and then each ``interval_s``, on a thread of its own.
+
+        ``job`` may return another interval in seconds, which holds until its next return.
+        It must not raise.
+        """
+        ...
+
+
+class SystemClock:
+    """The real clock, with daemon threads for the jobs."""
+
+    def monotonic_s(self) -> float:
+        """``time.monotonic``."""
+        return time.monotonic()
+
+    def unix_s(self) -> float:
+        """``time.time``."""
+        return time.time()
+
+    def sleep(self, duration_s: float) -> None:
+        """``time.sleep``."""
+        time.sleep(duration_s)
+
+    def every(self, interval_s: float, job: Callable[[], float | None], name: str) -> Periodic:
+        """Start a daemon thread that runs ``job``."""
+        return _PeriodicThread(interval_s, job, name)
+
+
+class _PeriodicThread:
+    """A daemon thread that keeps deadlines: a late run does not delay the ones after it."""
+
+    def __init__(self, interval_s: float, job: Callable[[], float | None], name: str) -> None:
+        self._interval_s = interval_s
+        self._job = job
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        deadline_s = time.monotonic()
+        interval_s = self._interval_s
+        while not self._stopping.is_set():
+            interval_s = self._job() or interval_s
+            now_s = time.monotonic()
+            deadline_s = max(deadline_s + interval_s, now_s)
+            self._stopping.wait(deadline_s - now_s)
+
+    def stop(self, timeout_s: float) -> bool:
+        """See ``Periodic.stop``."""
+        self._stopping.set()
+        if self._thread is threading.current_thread():
+            return True
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()

@@ -1,0 +1,1 @@
+"""One file per sensor; ``discover`` finds those of this machine."""

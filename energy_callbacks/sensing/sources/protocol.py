@@ -1,0 +1,46 @@
+"""The seam for sensors: open, read, close."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from energy_callbacks.records import Channel, Reading
+
+
+class Source(Protocol):
+    """One sensor, read on a thread of its own.
+
+    A source fails in exactly three ways: ``open`` raises ``SourceUnavailable``; ``read`` raises
+    ``ReadingMissed`` (try again) or ``SourceLost`` (stop asking).
+    It is picklable until it is opened: everything heavy happens in ``open``.
+    """
+
+    @property
+    def name(self) -> str:
+        """For people: ``NVML GPU-4e81...``, ``RAPL package-0``."""
+        ...
+
+    @property
+    def interval_s(self) -> float:
+        """How often ``read`` wants to be called."""
+        ...
+
+    def open(self) -> Sequence[Channel]:
+        """Connect to the sensor and say what it offers.
+
+        Raises:
+            SourceUnavailable: with the reason and what the user can do.
+        """
+        ...
+
+    def read(self) -> Sequence[Reading]:
+        """All values that are new since the last call, in time order for each channel.
+
+        Raises:
+            ReadingMissed: this call failed, the next may succeed.
+            SourceLost: the sensor is gone.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the sensor; safe to call twice, never raises."""
+        ...

@@ -1,0 +1,113 @@
+"""Conversions at the border: inside the package everything is SI (W, J, s, byte, Hz, kg)."""
+
+JOULES_PER_WATT_HOUR = 3600.0
+BYTES_PER_GIBIBYTE = 2**30
+BYTES_PER_MEBIBYTE = 2**20
+
+
+def watts_from_milliwatts(power_mw: float) -> float:
+    """Milliwatts to watts.
+
+    >>> watts_from_milliwatts(250_000)
+    250.0
+    """
+    return power_mw / 1e3
+
+
+def joules_from_millijoules(energy_mj: float) -> float:
+    """Millijoules to joules.
+
+    >>> joules_from_millijoules(1500)
+    1.5
+    """
+    return energy_mj / 1e3
+
+
+def joules_from_microjoules(energy_uj: float) -> float:
+    """Microjoules to joules.
+
+    >>> joules_from_microjoules(2_500_000)
+    2.5
+    """
+    return energy_uj / 1e6
+
+
+def seconds_from_microseconds(duration_us: float) -> float:
+    """Microseconds to seconds.
+
+    >>> seconds_from_microseconds(20_000)
+    0.02
+    """
+    return duration_us / 1e6
+
+
+def seconds_from_nanoseconds(duration_ns: float) -> float:
+    """Nanoseconds to seconds.
+
+    >>> seconds_from_nanoseconds(5e8)
+    0.5
+    """
+    return duration_ns / 1e9
+
+
+def hertz_from_megahertz(frequency_mhz: float) -> float:
+    """Megahertz to hertz.
+
+    >>> hertz_from_megahertz(1980)
+    1980000000.0
+    """
+    return frequency_mhz * 1e6
+
+
+def megahertz(frequency_hz: float) -> float:
+    """Hertz to megahertz.
+
+    >>> megahertz(1.98e9)
+    1980.0
+    """
+    return frequency_hz / 1e6
+
+
+def watt_hours(energy_j: float) -> float:
+    """Joules to watt-hours.
+
+    >>> watt_hours(7200)
+    2.0
+    """
+    return energy_j / JOULES_PER_WATT_HOUR
+
+
+def kilowatt_hours(energy_j: float) -> float:
+    """Joules to kilowatt-hours.
+
+    >>> kilowatt_hours(3_600_000)
+    1.0
+    """
+    return energy_j / (JOULES_PER_WATT_HOUR * 1e3)
+
+
+def grams(mass_kg: float) -> float:
+    """Kilograms to grams.
+
+    >>> grams(0.25)
+    250.0
+    """
+    return mass_kg * 1e3
+
+
+def gibibytes(size_bytes: float) -> float:
+    """Bytes to GiB (2**30 bytes; not GB).
+
+    >>> gibibytes(2**31)
+    2.0
+    """
+    return size_bytes / BYTES_PER_GIBIBYTE
+
+
+def bytes_from_mebibytes(size_mib: float) -> float:
+    """MiB (2**20 bytes; not MB) to bytes.
+
+    >>> bytes_from_mebibytes(1)
+    1048576.0
+    """
+    return float(size_mib * BYTES_PER_MEBIBYTE)
