@@ -1,3 +1,33 @@
-"""Energy as a training metric: joules beside the loss, a report at the end."""
+"""Energy as a training metric: joules beside the loss, a report at the end.
+
+For a framework import its callback from its door: ``energy_callbacks.lightning``. A plain loop
+drives an ``EnergyMeter``.
+"""
+
+from energy_callbacks.config import EnergyConfig
+from energy_callbacks.errors import (
+    EnergyCallbacksError,
+    JournalError,
+    MissingExtraError,
+    ReadingMissed,
+    SourceError,
+    SourceLost,
+    SourceUnavailable,
+)
+from energy_callbacks.meter import EnergyMeter
+from energy_callbacks.records import Energy
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Energy",
+    "EnergyCallbacksError",
+    "EnergyConfig",
+    "EnergyMeter",
+    "JournalError",
+    "MissingExtraError",
+    "ReadingMissed",
+    "SourceError",
+    "SourceLost",
+    "SourceUnavailable",
+]

@@ -95,6 +95,15 @@ def grams(mass_kg: float) -> float:
     return mass_kg * 1e3
 
 
+def kilograms_from_grams(mass_g: float) -> float:
+    """Grams to kilograms.
+
+    >>> kilograms_from_grams(250)
+    0.25
+    """
+    return mass_g / 1e3
+
+
 def gibibytes(size_bytes: float) -> float:
     """Bytes to GiB (2**30 bytes; not GB).
 

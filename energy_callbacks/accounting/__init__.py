@@ -1,1 +1,1 @@
-"""placeholder"""
+"""What readings mean: phases, steps, figures, carbon, and the journal that keeps them."""

@@ -9,6 +9,7 @@ Each line is one record with a ``type``; times ``t_s`` are seconds since the sta
 import json
 import os
 import re
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -127,10 +128,40 @@ def find(folder: Path) -> list[Path]:
     )
 
 
-def next_attempt(folder: Path) -> int:
-    """The number of the next attempt in a run folder; the first is 1."""
-    numbers = [_attempt_number(path.name) for path in folder.glob("attempts/*")]
-    return max(numbers, default=0) + 1
+def claim_attempt(folder: Path, host: str, rank: int, run_id: str | None) -> tuple[int, str]:
+    """The attempt that this process belongs to, and its run.
+
+    Ranks that start together find the same attempt without talking: the newest one in which
+    this host and rank have no journal yet. The first of them says which run it is.
+
+    Args:
+        folder: run folder.
+        host: this machine's name.
+        rank: of this process among all.
+        run_id: known from a checkpoint; ``None`` for a new run.
+
+    Returns:
+        The attempt's number, from 1, and the run's id.
+    """
+    newest = max((_attempt_number(path.name) for path in folder.glob("attempts/*")), default=0)
+    is_taken = newest == 0 or path_for(folder, newest, host, rank).exists()
+    attempt = newest + 1 if is_taken else newest
+    marker = folder / "attempts" / str(attempt) / "run_id"
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    return attempt, _agree(marker, run_id or uuid.uuid4().hex[:12])
+
+
+def _agree(marker: Path, run_id: str) -> str:
+    """Write ``run_id`` where nobody has, else take what stands there."""
+    draft = marker.with_name(f"run_id.{os.getpid()}")
+    draft.write_text(run_id, encoding="utf-8")
+    try:
+        os.link(draft, marker)
+    except FileExistsError:
+        run_id = marker.read_text(encoding="utf-8")
+    finally:
+        draft.unlink()
+    return run_id
 
 
 def path_for(folder: Path, attempt: int, host: str, rank: int) -> Path:

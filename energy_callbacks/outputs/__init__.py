@@ -1,1 +1,1 @@
-"""placeholder"""
+"""Where numbers go while training: one file per output."""

@@ -1,1 +1,86 @@
-"""placeholder"""
+"""What one reads afterwards: journals in, one report out, saved as HTML, JSON and text.
+
+::
+
+    report = build(run_folder)               # a pure function of the journals in it
+    save(report, run_folder)                 # energy_report.html, .json, .txt
+    report = load("energy_report.html")      # any of them gives the same report back
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from energy_callbacks.errors import JournalError
+from energy_callbacks.report import html, schema, text
+from energy_callbacks.report.build import build
+from energy_callbacks.report.schema import EnergyReport
+
+__all__ = ["EnergyReport", "Format", "build", "load", "save"]
+
+Format = Literal["html", "json", "txt"]
+_RENDERERS: Mapping[Format, Callable[[EnergyReport], str]] = {
+    "html": html.render,
+    "json": schema.to_json,
+    "txt": text.render,
+}
+FORMATS: tuple[Format, ...] = tuple(_RENDERERS)
+
+
+def save(
+    report: EnergyReport, folder_or_stem: str | Path, formats: Sequence[Format] = FORMATS
+) -> list[Path]:
+    """Write a report; each file appears whole or not at all.
+
+    Args:
+        report: what to write.
+        folder_or_stem: an existing folder, in which the files are called ``energy_report.*``; or
+            the path of the files without their endings.
+        formats: which files.
+
+    Returns:
+        The paths, in the order of ``formats``.
+    """
+    place = Path(folder_or_stem)
+    stem = place / "energy_report" if place.is_dir() else place
+    paths = []
+    for name in formats:
+        path = stem.with_name(f"{stem.name}.{name}")
+        _write(path, _RENDERERS[name](report))
+        paths.append(path)
+    return paths
+
+
+def _write(path: Path, content: str) -> None:
+    """Write beside the place and rename, so that no reader sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(content, encoding="utf-8", newline="\n")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def load(path: str | Path) -> EnergyReport:
+    """The report in a JSON or HTML file, or of a run folder or journal.
+
+    Raises:
+        JournalError: where there is none, or one of a newer version.
+    """
+    place = Path(path)
+    if place.suffix.lower() in (".html", ".htm"):
+        return _read(place, html.from_html)
+    if place.suffix.lower() == ".json":
+        return _read(place, schema.from_json)
+    return build(place)
+
+
+def _read(path: Path, parse: Callable[[str], EnergyReport]) -> EnergyReport:
+    if not path.is_file():
+        raise JournalError(f"{path} does not exist; give a run folder or a report of one")
+    try:
+        return parse(path.read_text(encoding="utf-8", errors="replace"))
+    except JournalError as error:
+        raise JournalError(f"{path}: {error}") from error

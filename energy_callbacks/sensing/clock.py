@@ -11,14 +11,14 @@ from typing import Protocol
 
 
 class Periodic(Protocol):
-    """A job that runs at a regular interval until it is stopped."""
+    """A job that runs at a regular interval until it is asked to stop, and then once more."""
 
-    def stop(self, timeout_s: float) -> bool:
-        """Run no more; wait at most ``timeout_s`` for a run under way.
+    def ask_to_stop(self) -> None:
+        """Run the job a last time, soon, and end; returns at once."""
+        ...
 
-        Returns:
-            Whether the job has really ended; ``False`` where a run hangs.
-        """
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end at most ``timeout_s``; ``False`` where the job hangs."""
         ...
 
 
@@ -40,8 +40,7 @@ class Clock(Protocol):
     def every(self, interval_s: float, job: Callable[[], float | None], name: str) -> Periodic:
         """Run ``job`` now and then each ``interval_s``, on a thread of its own.
 
-        ``job`` may return another interval in seconds, which holds until its next return.
-        It must not raise.
+        ``job`` may return another interval in seconds for the next turn. It must not raise.
         """
         ...
 
@@ -78,17 +77,20 @@ class _PeriodicThread:
 
     def _run(self) -> None:
         deadline_s = time.monotonic()
-        interval_s = self._interval_s
-        while not self._stopping.is_set():
-            interval_s = self._job() or interval_s
+        while True:
+            is_last = self._stopping.is_set()
+            interval_s = self._job() or self._interval_s
+            if is_last:
+                return
             now_s = time.monotonic()
             deadline_s = max(deadline_s + interval_s, now_s)
             self._stopping.wait(deadline_s - now_s)
 
-    def stop(self, timeout_s: float) -> bool:
-        """See ``Periodic.stop``."""
+    def ask_to_stop(self) -> None:
+        """See ``Periodic``."""
         self._stopping.set()
-        if self._thread is threading.current_thread():
-            return True
+
+    def wait(self, timeout_s: float) -> bool:
+        """See ``Periodic``."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()

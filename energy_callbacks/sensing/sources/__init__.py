@@ -1,1 +1,127 @@
-"""One file per sensor; ``discover`` finds those of this machine."""
+"""One file per sensor; ``discover`` finds those that this machine has.
+
+To add a sensor: its file beside this one, and one line in ``discover``.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from energy_callbacks.config import Devices
+from energy_callbacks.errors import SourceUnavailable
+from energy_callbacks.sensing.clock import Clock
+from energy_callbacks.sensing.sources.protocol import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What there is to read, and what is not there: (source, reason, what to do)."""
+
+    sources: tuple[Source, ...] = ()
+    unavailable: tuple[tuple[str, str, str], ...] = ()
+
+
+def discover(
+    clock: Clock,
+    devices: Devices = "auto",
+    used_ordinals: Sequence[int] | None = None,
+    *,
+    host: bool = True,
+) -> Found:
+    """The sensors that speak for this run.
+
+    Args:
+        clock: time, for the sources.
+        devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or NVML indices as nvidia-smi
+            prints them and UUIDs.
+        used_ordinals: for ``"auto"``, CUDA's numbers of the devices in use. ``None`` where nobody
+            said so: then those on which this process has a context, else the first.
+        host: whether this process speaks for CPUs and memory; one per machine does.
+
+    Raises:
+        ValueError: where ``devices`` names a GPU that is not there.
+        SourceUnavailable: where ``devices`` names a GPU and NVML is not there.
+    """
+    from energy_callbacks.sensing.sources.allocator import AllocatorSource
+    from energy_callbacks.sensing.sources.host_memory import HostMemorySource
+
+    parts = (
+        _nvidia(clock, devices, used_ordinals),
+        _host_energy(clock) if host else Found(),
+        Found(sources=(HostMemorySource(clock),)),
+        Found(sources=(AllocatorSource(clock),)),
+    )
+    return Found(
+        sources=tuple(source for part in parts for source in part.sources),
+        unavailable=tuple(entry for part in parts for entry in part.unavailable),
+    )
+
+
+def _nvidia(clock: Clock, devices: Devices, used_ordinals: Sequence[int] | None) -> Found:
+    """A source for each chosen card; a refusal only where the user named one."""
+    from energy_callbacks.sensing.devices import check_devices_argument
+    from energy_callbacks.sensing.sources.nvml import NvmlSource
+
+    check_devices_argument(devices)
+    try:
+        uuids, missing = _chosen(devices, used_ordinals)
+    except SourceUnavailable as error:
+        if devices not in ("auto", "all"):
+            asked = f"devices={devices!r} was asked for, but {error.reason}"
+            raise SourceUnavailable(asked, error.fix) from error
+        return Found(unavailable=(("NVIDIA GPU", error.reason, error.fix),))
+    return Found(sources=tuple(NvmlSource(clock, uuid) for uuid in uuids), unavailable=missing)
+
+
+def _chosen(
+    devices: Devices, used_ordinals: Sequence[int] | None
+) -> tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]:
+    """UUIDs of the cards to measure, and what to say about the others."""
+    from energy_callbacks.sensing import cuda_driver
+    from energy_callbacks.sensing.devices import choose, resolve
+    from energy_callbacks.sensing.sources.nvml import inventory
+
+    cards = inventory()
+    if not cards:
+        raise SourceUnavailable(
+            "the NVIDIA driver lists no GPU",
+            "start the container with GPUs (docker run --gpus all)",
+        )
+    if devices == "auto" and used_ordinals is not None and not used_ordinals:
+        raise SourceUnavailable(
+            "this run uses no GPU", "pass devices=[0] to measure one all the same"
+        )
+    driver = cuda_driver.uuids()
+    used = cuda_driver.active_ordinals() if used_ordinals is None else tuple(used_ordinals)
+    uuids = choose(devices, cards, used_ordinals=used or (0,), driver=driver)
+    if devices != "auto" or used:
+        return uuids, ()
+    visible = len(driver) if driver is not None else len(resolve(os.environ, cards))
+    return uuids, _unclaimed(visible - 1)
+
+
+def _unclaimed(count: int) -> tuple[tuple[str, str, str], ...]:
+    """The first GPU was taken for want of better knowledge; the others are not forgotten."""
+    if count <= 0:
+        return ()
+    reason = f"{count} more visible to this process, but nothing says that this run uses them"
+    return (("NVIDIA GPU", reason, "pass devices='all' or devices=[0, 1] to measure them"),)
+
+
+def _host_energy(clock: Clock) -> Found:
+    """RAPL where it can be read, and an estimate of what it does not give."""
+    from energy_callbacks.sensing.sources.estimate import HostEstimateSource
+    from energy_callbacks.sensing.sources.rapl import RaplSource
+
+    rapl = RaplSource(clock)
+    try:
+        measured = {channel.device.kind for channel in rapl.open()}
+    except SourceUnavailable as error:
+        estimate = HostEstimateSource(clock, cpu=True, ram=True)
+        return Found(sources=(estimate,), unavailable=((rapl.name, error.reason, error.fix),))
+    finally:
+        rapl.close()
+    no_cpu, no_ram = "cpu" not in measured, "dram" not in measured
+    if not (no_cpu or no_ram):
+        return Found(sources=(rapl,))
+    return Found(sources=(rapl, HostEstimateSource(clock, cpu=no_cpu, ram=no_ram)))

@@ -1,0 +1,268 @@
+"""Turns what happens and what is measured into journal lines, on a thread of its own.
+
+The training thread only puts events into queues; ``update`` runs every half second elsewhere,
+asks the timeline for the energy of what has been fully seen, and writes it down.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from energy_callbacks.accounting import journal
+from energy_callbacks.accounting.journal import JournalWriter, Record
+from energy_callbacks.accounting.steps import StepLog, Tally
+from energy_callbacks.accounting.windows import Phases, Span
+from energy_callbacks.records import Energy, Quantity
+from energy_callbacks.sensing.clock import Clock
+from energy_callbacks.sensing.sampler import Notice
+from energy_callbacks.sensing.timeline import Timeline
+
+# Steps are pooled over about a second: longer than any sensor's period, short enough for curves.
+_POOL_S = 1.0
+# How long nothing at all may be seen before steps are counted without energy.
+_PATIENCE_S = 6.0
+# quantity of a series -> its key in a journal, and how a span of it becomes one number
+_SERIES: tuple[tuple[Quantity, str, Callable[[Any], Any]], ...] = (
+    ("utilisation", "utilisation", np.mean),
+    ("temperature", "temperature_c", np.max),
+    ("clock", "clock_hz", np.mean),
+    ("memory_used", "memory_used_bytes", np.max),
+    ("rss", "rss_bytes", np.max),
+    ("allocated", "allocated_bytes", np.max),
+    ("peak_allocated", "peak_allocated_bytes", np.max),
+    ("throttled", "throttled_s", np.max),
+)
+
+
+class Recorder:
+    """Keeps the books of one attempt.
+
+    Args:
+        timeline: what is measured.
+        writer: the journal.
+        clock: time.
+        start_s: monotonic time of the attempt's start, the journal's zero.
+        header: makes the first line; called on the writer's thread, because it takes a while.
+    """
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        writer: JournalWriter,
+        clock: Clock,
+        start_s: float,
+        header: Callable[[], Record],
+    ) -> None:
+        self.phases = Phases(start_s)
+        self.steps = StepLog(start_s)
+        self._timeline = timeline
+        self._writer = writer
+        self._clock = clock
+        self._start_s = start_s
+        self._header: Callable[[], Record] | None = header
+        self._closed: deque[Span] = deque()
+        self._named: deque[Span] = deque()
+        self._lines: deque[Record] = deque()
+        self._pooled = Tally(t_s=start_s)
+        self._row_s = start_s
+        self._row_ends: dict[str, float] = {}
+        self._trained: deque[Span] = deque(maxlen=10_000)
+        self.settled_s = start_s
+
+    # What the training thread says: each costs an append.
+
+    def enter(self, name: str, t_s: float) -> None:
+        """A phase begins."""
+        self._close(self.phases.enter(name, t_s))
+
+    def leave(self, name: str, t_s: float) -> None:
+        """A phase ends; one that never began is ignored."""
+        span = self.phases.leave(name, t_s)
+        if span is not None:
+            self._close(span)
+
+    def _close(self, span: Span) -> None:
+        self.steps.pause()
+        self._timeline.pin(span.end_s)
+        self._closed.append(span)
+        if span.name == "train":
+            self._trained.append(span)
+        self.event("phase", span.end_s, phase=self.phases.name)
+
+    def window(self, name: str, start_s: float, end_s: float) -> None:
+        """A span of time gets a name afterwards."""
+        self._timeline.pin(start_s)
+        self._timeline.pin(end_s)
+        self._named.append(Span(name=name, start_s=start_s, end_s=end_s))
+
+    def event(self, kind: str, t_s: float, **values: Any) -> None:
+        """Anything else that happened."""
+        self._lines.append({"type": "event", "kind": kind, "t_s": t_s - self._start_s, **values})
+
+    def warn(self, code: str, message: str) -> None:
+        """Something that the reader of the report must know."""
+        t_s = self._clock.monotonic_s() - self._start_s
+        self._lines.append({"type": "warning", "t_s": t_s, "code": code, "message": message})
+
+    def note(self, notice: Notice) -> None:
+        """What the sampler tells of a source."""
+        t_s = notice.t_s - self._start_s
+        if notice.kind == "opened":
+            by_device = {channel.device.key: channel.device for channel in notice.channels}
+            for key, device in by_device.items():
+                offered = [c for c in notice.channels if c.device.key == key]
+                self._lines.append(journal.device_record(device, offered))
+        elif notice.kind == "unavailable":
+            self._lines.append(
+                {
+                    "type": "unavailable",
+                    "t_s": t_s,
+                    "source": notice.source,
+                    "reason": notice.message,
+                    "fix": notice.fix,
+                }
+            )
+        else:
+            self.warn(f"source_{notice.kind}", f"{notice.source}: {notice.message}")
+
+    # What the writer's thread does.
+
+    def update(self, *, is_final: bool = False) -> None:
+        """Write down everything that has been fully seen by now."""
+        if self._header is not None:
+            self._writer.write(self._header())
+            self._header = None
+        now_s = self._clock.monotonic_s()
+        self.settled_s = now_s if is_final else self._seen_until(now_s)
+        _drain(self._lines, self._writer.write)
+        self._write_spans(self._closed, "phase")
+        self._write_spans(self._named, "name")
+        self._write_steps(is_final=is_final)
+        self._write_series(now_s)
+        self._writer.flush()
+
+    def finish(self, status: str, error: str | None, **values: Any) -> None:
+        """Close the last phase and write the totals; nothing may follow."""
+        now_s = self._clock.monotonic_s()
+        self._close(self.phases.end(now_s))
+        self.update(is_final=True)
+        self._writer.write(
+            {
+                "type": "totals",
+                "t_s": now_s - self._start_s,
+                "status": status,
+                "error": error,
+                "energy": self._energies(self._start_s, now_s),
+                **values,
+            }
+        )
+        self._writer.close()
+
+    def _seen_until(self, now_s: float) -> float:
+        settled_s = self._timeline.settled_s(now_s, _PATIENCE_S)
+        if settled_s is None:
+            return now_s if now_s - self._start_s > _PATIENCE_S else self.settled_s
+        return max(settled_s, self.settled_s)
+
+    def _write_spans(self, spans: deque[Span], name_key: str) -> None:
+        kind = "span" if name_key == "phase" else "window"
+        while spans and spans[0].end_s <= self.settled_s:
+            span = spans.popleft()
+            self._writer.write(
+                {
+                    "type": "event",
+                    "kind": kind,
+                    name_key: span.name,
+                    "start_s": span.start_s - self._start_s,
+                    "end_s": span.end_s - self._start_s,
+                    "energy": self._energies(span.start_s, span.end_s),
+                }
+            )
+
+    def _write_steps(self, *, is_final: bool) -> None:
+        tally, before = self.steps.advance(self.settled_s), self._pooled
+        if tally.steps == before.steps or (tally.t_s - before.t_s < _POOL_S and not is_final):
+            return
+        self._pooled = tally
+        self._writer.write(
+            {
+                "type": "event",
+                "kind": "steps",
+                "start_s": before.t_s - self._start_s,
+                "end_s": tally.t_s - self._start_s,
+                "steps": tally.steps - before.steps,
+                "samples": _less(tally.samples, before.samples),
+                "tokens": _less(tally.tokens, before.tokens),
+                "last_step": tally.steps,
+                "data_wait_s": tally.wait_s - before.wait_s if self.steps.sees_waits else None,
+                "energy": self._energies(before.t_s, tally.t_s),
+            }
+        )
+
+    def _energies(self, start_s: float, end_s: float) -> Record:
+        if end_s <= start_s:
+            return {}
+        found = {key: self._timeline.energy(key, start_s, end_s) for key in self._timeline.metered}
+        return {key: journal.energy_as_json(energy) for key, energy in found.items()}
+
+    def _write_series(self, now_s: float) -> None:
+        if now_s <= self._row_s:
+            return
+        devices = {}
+        for device in self._timeline.devices:
+            row = self._row(device.key, now_s)
+            if row:
+                devices[device.key] = row
+        self._row_s = now_s
+        if devices:
+            self._writer.write({"type": "series", "t_s": now_s - self._start_s, "devices": devices})
+
+    def _row(self, key: str, now_s: float) -> Record:
+        row: Record = {}
+        newest_s = self._timeline.newest_s(key)
+        if newest_s is not None and newest_s > self._start_s:
+            so_far = self._timeline.energy(key, self._start_s, newest_s)
+            row["energy_j"] = so_far.energy_j
+            row["power_w"] = self._mean_power_w(key, newest_s)
+        for quantity, name, reduce in _SERIES:
+            values = self._timeline.values(key, quantity, self._row_s, now_s)
+            if len(values):
+                row[name] = float(reduce(values))
+        return row
+
+    def _mean_power_w(self, key: str, end_s: float) -> float | None:
+        """Mean power since the row before, over what was seen."""
+        start_s = self._row_ends.get(key, self._start_s)
+        self._row_ends[key] = end_s
+        if end_s <= start_s:
+            return None
+        return mean_power_w(self._timeline.energy(key, start_s, end_s), end_s - start_s)
+
+    def trained(self, start_s: float, end_s: float) -> tuple[Span, ...]:
+        """The parts of a window that were spent in the phase ``train``."""
+        spans = list(self._trained)
+        if self.phases.name == "train":
+            spans.append(Span(name="train", start_s=self.phases.start_s, end_s=end_s))
+        return tuple(
+            Span(name="train", start_s=max(s.start_s, start_s), end_s=min(s.end_s, end_s))
+            for s in spans
+            if min(s.end_s, end_s) > max(s.start_s, start_s)
+        )
+
+
+def mean_power_w(energy: Energy, duration_s: float) -> float | None:
+    """Energy over the seen share of its window, W; ``None`` where nothing was seen."""
+    if energy.energy_j is None:
+        return None
+    return energy.energy_j / (duration_s * energy.coverage)
+
+
+def _drain(lines: deque[Record], write: Callable[[Record], None]) -> None:
+    while lines:
+        write(lines.popleft())
+
+
+def _less(total: float | None, before: float | None) -> float | None:
+    return None if total is None or before is None else total - before

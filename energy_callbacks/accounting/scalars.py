@@ -1,0 +1,208 @@
+"""The figures that stand beside the loss: one name and one unit in every framework."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from energy_callbacks.accounting.energy_sums import total
+from energy_callbacks.accounting.recorder import Recorder, mean_power_w
+from energy_callbacks.accounting.steps import Tally
+from energy_callbacks.records import Energy, Quantity
+from energy_callbacks.sensing.timeline import Timeline
+from energy_callbacks.units import gibibytes, grams, megahertz, watt_hours
+
+TAGS: Final = {
+    "power/gpu_w": "mean power of the GPUs that this run uses, W",
+    "power/host_w": "mean power of CPU and RAM, W",
+    "energy/gpu_wh": "energy of the GPUs since the run began, Wh",
+    "energy/host_wh": "energy of CPU and RAM since the run began, Wh",
+    "energy/total_wh": "energy of GPUs and host since the run began, Wh",
+    "energy/measured_fraction": "share of the total that a sensor measured; the rest is estimated",
+    "efficiency/gpu_j_per_step": "GPU energy of training per optimizer step, J",
+    "efficiency/gpu_j_per_sample": "GPU energy of training per sample, J",
+    "efficiency/gpu_j_per_token": "GPU energy of training per token, J",
+    "efficiency/total_j_per_sample": "total energy of training per sample, J",
+    "emissions/total_g": "emissions since the run began, gCO2e; absent where the place is unknown",
+    "memory/device_used_gib": "memory in use on the GPUs, all processes, GiB",
+    "memory/peak_allocated_gib": "highest memory in the framework's device allocator, GiB",
+    "memory/host_rss_gib": "resident memory of this process and its workers, GiB",
+    "throughput/samples_per_s": "samples per second of training",
+    "throughput/tokens_per_s": "tokens per second of training",
+    "throughput/data_wait_fraction": "share of training spent waiting for data",
+    "gpu/utilisation": "share of time in which a kernel ran, mean over the GPUs",
+    "gpu/temperature_c": "temperature of the hottest GPU, degree Celsius",
+    "gpu/sm_clock_mhz": "clock of the multiprocessors, mean over the GPUs, MHz",
+    "gpu/throttled_fraction": "share of time that the most throttled GPU was held back",
+}
+"""Every tag and what it means. The efficiencies and emissions have ``_lo`` and ``_hi`` beside
+them: the ends of the 95 % interval."""
+
+Scalars = dict[str, float]
+EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Scalars that wait to be logged: the newest span that was fully seen."""
+
+    tally: Tally
+    end_s: float
+    values: Scalars
+
+
+class ScalarBoard:
+    """Keeps ready what a hook may want to log, so that it only has to pick it up.
+
+    ``update`` runs on the writer's thread; ``take`` on the training thread costs a few
+    microseconds. Each ``take`` begins a new span.
+    """
+
+    def __init__(self, timeline: Timeline, recorder: Recorder, start_s: float) -> None:
+        self._timeline = timeline
+        self._recorder = recorder
+        self._start_s = start_s
+        self._from = (Tally(t_s=start_s), start_s)
+        self._ready: Ready | None = None
+        self.emissions_kg: EmissionsKg | None = None
+
+    def take(self) -> Scalars:
+        """Figures of the newest span; the last ones again where nothing new has been seen."""
+        ready = self._ready
+        if ready is None:
+            return {}
+        self._from = (ready.tally, ready.end_s)
+        return dict(ready.values)
+
+    def update(self) -> None:
+        """Bring the figures up to what has been seen by now."""
+        tally, end_s = self._recorder.steps.tally, self._recorder.settled_s
+        before, start_s = self._from
+        if tally.steps > before.steps:
+            end_s = tally.t_s
+        if end_s <= start_s:
+            return
+        values: Scalars = {}
+        values |= self._power_and_energy(start_s, end_s)
+        values |= self._gauges(start_s, end_s)
+        if tally.steps > before.steps:
+            values |= self._training(before, tally)
+        elif self._ready is not None:
+            values = self._ready.values | values
+        self._ready = Ready(tally, end_s, values)
+
+    def _scope(self, scope: str, spans: Sequence[tuple[float, float]]) -> Energy:
+        windows = [(key, *span) for key in self._timeline.keys(scope) for span in spans]
+        return total(
+            [self._timeline.energy(key, start_s, end_s) for key, start_s, end_s in windows],
+            durations_s=[end_s - start_s for _, start_s, end_s in windows],
+        )
+
+    def _power_and_energy(self, start_s: float, end_s: float) -> Scalars:
+        values: Scalars = {}
+        for scope in ("gpu", "host"):
+            power_w = mean_power_w(self._scope(scope, [(start_s, end_s)]), end_s - start_s)
+            _put(values, f"power/{scope}_w", power_w)
+        so_far = {s: self._scope(s, [(self._start_s, end_s)]) for s in ("gpu", "host", "total")}
+        for scope, energy in so_far.items():
+            if energy.energy_j is not None:
+                values[f"energy/{scope}_wh"] = watt_hours(energy.energy_j)
+        _put(values, "energy/measured_fraction", self._measured_fraction(so_far["total"], end_s))
+        self._put_emissions(values, so_far["total"])
+        return values
+
+    def _measured_fraction(self, whole: Energy, end_s: float) -> float | None:
+        if not whole.energy_j:
+            return None
+        origins = {device.key: device.origin for device in self._timeline.devices}
+        measured = total(
+            self._timeline.energy(key, self._start_s, end_s)
+            for key in self._timeline.keys("total")
+            if origins[key] == "measured"
+        )
+        return (measured.energy_j or 0.0) / whole.energy_j
+
+    def _put_emissions(self, values: Scalars, energy: Energy) -> None:
+        if self.emissions_kg is None or energy.energy_j is None:
+            return
+        mass_kg, low_kg, high_kg = self.emissions_kg(energy)
+        for suffix, kg in (("", mass_kg), ("_lo", low_kg), ("_hi", high_kg)):
+            _put(values, f"emissions/total_g{suffix}", None if kg is None else grams(kg))
+
+    def _training(self, before: Tally, now: Tally) -> Scalars:
+        """Figures per step, sample and token over the part of the span that was training."""
+        spans = [(s.start_s, s.end_s) for s in self._recorder.trained(before.t_s, now.t_s)]
+        train_s = sum(end - start for start, end in spans)
+        if train_s <= 0.0:
+            return {}
+        gpu, whole = self._scope("gpu", spans), self._scope("total", spans)
+        samples = _difference(now.samples, before.samples)
+        tokens = _difference(now.tokens, before.tokens)
+        values: Scalars = {}
+        _put_efficiency(values, "efficiency/gpu_j_per_step", gpu, now.steps - before.steps)
+        _put_efficiency(values, "efficiency/gpu_j_per_sample", gpu, samples)
+        _put_efficiency(values, "efficiency/gpu_j_per_token", gpu, tokens)
+        _put_efficiency(values, "efficiency/total_j_per_sample", whole, samples)
+        _put(values, "throughput/samples_per_s", samples / train_s if samples else None)
+        _put(values, "throughput/tokens_per_s", tokens / train_s if tokens else None)
+        if self._recorder.steps.sees_waits:
+            wait_s = now.wait_s - before.wait_s
+            values["throughput/data_wait_fraction"] = min(wait_s / train_s, 1.0)
+        return values
+
+    def _gauges(self, start_s: float, end_s: float) -> Scalars:
+        values: Scalars = {}
+        used = self._latest("memory_used")
+        peaks, rss = self._latest("peak_allocated"), self._latest("rss")
+        _put(values, "memory/device_used_gib", gibibytes(sum(used)) if used else None)
+        _put(values, "memory/peak_allocated_gib", gibibytes(sum(peaks)) if peaks else None)
+        _put(values, "memory/host_rss_gib", gibibytes(sum(rss)) if rss else None)
+        clocks = self._means("clock", start_s, end_s)
+        temperatures = self._latest("temperature")
+        busy = self._means("utilisation", start_s, end_s)
+        _put(values, "gpu/utilisation", float(np.mean(busy)) if busy else None)
+        _put(values, "gpu/temperature_c", max(temperatures, default=None))
+        _put(values, "gpu/sm_clock_mhz", megahertz(float(np.mean(clocks))) if clocks else None)
+        _put(values, "gpu/throttled_fraction", self._throttled_fraction(start_s, end_s))
+        return values
+
+    def _latest(self, quantity: Quantity) -> list[float]:
+        found = (self._timeline.latest(d.key, quantity) for d in self._timeline.devices)
+        return [value for value in found if value is not None]
+
+    def _means(self, quantity: Quantity, start_s: float, end_s: float) -> list[float]:
+        """One mean per device; its newest value where none fell into the span."""
+        means = []
+        for device in self._timeline.devices:
+            values = self._timeline.values(device.key, quantity, start_s, end_s)
+            latest = self._timeline.latest(device.key, quantity)
+            if latest is not None:
+                means.append(float(np.mean(values)) if len(values) else latest)
+        return means
+
+    def _throttled_fraction(self, start_s: float, end_s: float) -> float | None:
+        fractions = []
+        for device in self._timeline.devices:
+            counter = self._timeline.values(device.key, "throttled", start_s, end_s)
+            if len(counter) > 1:
+                fractions.append(float(counter[-1] - counter[0]) / (end_s - start_s))
+        return min(max(fractions), 1.0) if fractions else None
+
+
+def _put(values: Scalars, tag: str, value: float | None) -> None:
+    """Unknown is absent, never zero."""
+    if value is not None:
+        values[tag] = value
+
+
+def _put_efficiency(values: Scalars, tag: str, energy: Energy, count: float | None) -> None:
+    if energy.energy_j is None or not count:
+        return
+    values[tag] = energy.energy_j / count
+    values[f"{tag}_lo"] = max(energy.energy_j - energy.error_j, 0.0) / count
+    values[f"{tag}_hi"] = (energy.energy_j + energy.error_j) / count
+
+
+def _difference(now: float | None, before: float | None) -> float | None:
+    return None if now is None or before is None else now - before

@@ -1,0 +1,70 @@
+"""Which phase a process is in: a stack of names, cut into spans that leave no hole."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A phase from one moment to another."""
+
+    name: str
+    start_s: float
+    end_s: float
+
+
+class Phases:
+    """The phase on top of the stack is the phase the process is in.
+
+    ::
+
+        enter("train")         train
+        enter("validation")    validation      (train is paused, not counted twice)
+        leave()                train
+
+    Args:
+        start_s: when the first phase begins.
+        name: the phase below all others.
+    """
+
+    def __init__(self, start_s: float, name: str = "idle") -> None:
+        self._stack = [name]
+        self._start_s = start_s
+
+    @property
+    def name(self) -> str:
+        """The phase that the process is in."""
+        return self._stack[-1]
+
+    @property
+    def start_s(self) -> float:
+        """Since when it is in this phase."""
+        return self._start_s
+
+    def is_in(self, name: str) -> bool:
+        """Whether a phase is anywhere on the stack."""
+        return name in self._stack
+
+    def enter(self, name: str, t_s: float) -> Span:
+        """Put a phase on top; returns the span of the one before."""
+        span = self._cut(t_s)
+        self._stack.append(name)
+        return span
+
+    def leave(self, name: str, t_s: float) -> Span | None:
+        """Take a phase off, with all that was left open above it; ``None`` if it is not there."""
+        if name not in self._stack[1:]:
+            return None
+        span = self._cut(t_s)
+        while self._stack.pop() != name:
+            pass
+        return span
+
+    def end(self, t_s: float) -> Span:
+        """The last span."""
+        return self._cut(t_s)
+
+    def _cut(self, t_s: float) -> Span:
+        t_s = max(t_s, self._start_s)
+        span = Span(name=self.name, start_s=self._start_s, end_s=t_s)
+        self._start_s = t_s
+        return span

@@ -1,0 +1,41 @@
+"""``energy-callbacks demo``: a real training of a minute, with its energy report."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from energy_callbacks.extras import requires
+
+HELP = "train a small network on real digits and print its energy report"
+_SERVE = "tensorboard --logdir {folder} --samples_per_plugin scalars=0"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The demo's own options."""
+    parser.add_argument("--epochs", type=int, default=20, help="default: %(default)s")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("energy_runs/demo"),
+        metavar="DIR",
+        help="where logs and report go, default: %(default)s",
+    )
+    parser.add_argument("--country", help="ISO code or name of your place, for emissions")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train, print the report and how to look at the curves."""
+    if arguments.epochs < 1:
+        print(f"--epochs must be at least 1, got {arguments.epochs}", file=sys.stderr)
+        return 2
+    with requires("lightning", "sklearn", extra="demo"):
+        from energy_callbacks.cli.demos import lightning
+    from energy_callbacks.report import build
+    from energy_callbacks.report.text import print_report
+
+    folder = lightning.train(arguments.out, arguments.epochs, {"country": arguments.country})
+    print()
+    print_report(build(folder))
+    print(f"\nReport:  {folder / 'energy_report.html'}")
+    print(f"Curves:  {_SERVE.format(folder=arguments.out)}")
+    return 0

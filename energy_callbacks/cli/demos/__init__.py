@@ -1,0 +1,1 @@
+"""One small real training per framework, on images that come with scikit-learn."""

@@ -1,0 +1,117 @@
+"""The settings that every adapter shares, checked when they are made."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Devices = Literal["auto", "all"] | Sequence[int | str]
+
+DISABLED_VARIABLE = "ENERGY_CALLBACKS_DISABLED"
+RUN_DIR_VARIABLE = "ENERGY_CALLBACKS_RUN_DIR"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyConfig:
+    """What the user wants measured, where it goes, and what a kilowatt-hour means there.
+
+    Args:
+        report_dir: run folder; ``None`` lets the adapter choose one beside the training's logs.
+        country: ISO 3166 code or English name of the place whose grid feeds the machine;
+            ``None`` reads CodeCarbon's configuration, else the place is unknown and emissions
+            are an interval.
+        region: state or province, where ``country`` is ``USA`` or ``CAN``.
+        pue: power usage effectiveness of the building, at least 1; multiplies emissions and cost.
+        price_per_kwh: in any currency; ``None`` leaves cost out.
+        devices: ``"auto"`` (the GPUs this run uses), ``"all"``, or NVML indices and UUIDs.
+        sample_interval_s: how often figures are brought up to date and written, in seconds.
+        run_name: for people.
+        tags: labels that appear in the report.
+
+    Raises:
+        ValueError: for a value that is wrong on any machine.
+        TypeError: for a value of the wrong type.
+    """
+
+    report_dir: str | Path | None = None
+    country: str | None = None
+    region: str | None = None
+    pue: float = 1.0
+    price_per_kwh: float | None = None
+    devices: Devices = "auto"
+    sample_interval_s: float = 0.5
+    run_name: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_number("sample_interval_s", self.sample_interval_s, low=0.05, high=60.0)
+        _check_number("pue", self.pue, low=1.0, high=10.0)
+        if self.price_per_kwh is not None:
+            _check_number("price_per_kwh", self.price_per_kwh, low=0.0, high=math.inf)
+        if self.region is not None and self.country is None:
+            raise ValueError(
+                f"region={self.region!r} needs a country; add country='USA' or country='CAN'"
+            )
+        _check_devices(self.devices)
+
+    @property
+    def run_folder(self) -> Path | None:
+        """The folder that a parent process handed down, else ``report_dir``, else ``None``."""
+        chosen = os.environ.get(RUN_DIR_VARIABLE) or self.report_dir
+        return Path(chosen) if chosen else None
+
+
+def is_disabled() -> bool:
+    """Whether ``ENERGY_CALLBACKS_DISABLED`` switches everything off."""
+    return os.environ.get(DISABLED_VARIABLE, "").strip().lower() not in ("", "0", "false", "no")
+
+
+def check_log_every_n_steps(value: int | None) -> int | None:
+    """``value`` itself, where it is ``None`` or a whole number of at least 1.
+
+    Raises:
+        ValueError: otherwise.
+    """
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ValueError(
+            f"log_every_n_steps must be a whole number of at least 1, got {value!r}; "
+            "leave it out to follow the trainer's own setting"
+        )
+    return value
+
+
+def _check_number(name: str, value: float, *, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number, got {value!r}; pass a plain int or float")
+    if not low <= value <= high or math.isinf(value):
+        raise ValueError(
+            f"{name} must lie between {low:g} and {high:g}, got {value!r}; "
+            f"leave {name} out for the default"
+        )
+
+
+def _check_devices(devices: Devices) -> None:
+    if devices in ("auto", "all"):
+        return
+    if isinstance(devices, str) or not isinstance(devices, Sequence):
+        raise ValueError(
+            f"devices must be 'auto', 'all' or a list of NVML indices and UUIDs, got {devices!r}; "
+            "write devices=[0] for one card"
+        )
+    if not devices:
+        raise ValueError("devices=[] names no card; leave it out to measure the GPUs in use")
+    for device in devices:
+        _check_device(device)
+
+
+def _check_device(device: int | str) -> None:
+    if isinstance(device, bool) or not isinstance(device, int | str):
+        raise TypeError(
+            f"a device is an NVML index or a UUID, got {device!r}; 'nvidia-smi -L' lists both"
+        )
+    if isinstance(device, int) and device < 0:
+        raise ValueError(
+            f"a device index must not be negative, got {device}; 'nvidia-smi -L' lists them"
+        )

@@ -1,0 +1,372 @@
+"""EnergyMeter: puts the rooms together; the one object that adapters and plain loops drive."""
+
+import contextlib
+import functools
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+from energy_callbacks.accounting import journal
+from energy_callbacks.accounting.attempt import Attempt, Process
+from energy_callbacks.accounting.energy_sums import total
+from energy_callbacks.accounting.scalars import Scalars
+from energy_callbacks.config import EnergyConfig, is_disabled
+from energy_callbacks.errors import JournalError
+from energy_callbacks.outputs.protocol import Output
+from energy_callbacks.records import Energy
+from energy_callbacks.sensing.clock import Clock, SystemClock
+from energy_callbacks.sensing.sources.protocol import Source
+
+if TYPE_CHECKING:
+    from energy_callbacks.report.schema import EnergyReport
+
+logger = logging.getLogger("energy_callbacks")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _harmless(
+    method: Callable[Concatenate["EnergyMeter", P], R],
+) -> Callable[Concatenate["EnergyMeter", P], R | None]:
+    """A bug of ours becomes one warning and the end of measuring, never of the training."""
+
+    @functools.wraps(method)
+    def guarded(self: "EnergyMeter", /, *args: P.args, **kwargs: P.kwargs) -> R | None:
+        try:
+            return method(self, *args, **kwargs)
+        except Exception:  # noqa: BLE001 - our bug must not become the training's
+            self._abandon(f"EnergyMeter.{method.__name__} failed; measuring ends here")
+            return None
+
+    return guarded
+
+
+class EnergyMeter:
+    """Measures what happens between ``start`` and ``stop``.
+
+    ::
+
+        with EnergyMeter() as meter:
+            with meter.phase("train"):
+                for batch in loader:
+                    ...
+                    meter.step(samples=len(batch))
+        report = meter.report()
+
+    Nothing is opened before ``start``: a meter can be pickled and copied until then. After
+    ``start`` no method raises on account of measuring, and none waits for a sensor. In a forked
+    child every method does nothing.
+
+    Args:
+        config: settings; defaults to ``EnergyConfig()``.
+        sources: sensors to read; ``None`` finds those of this machine.
+        clock: time; ``None`` is the system's.
+        outputs: where ``log`` writes.
+
+    Raises:
+        ValueError: for a country that is not known.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: EnergyConfig | None = None,
+        sources: Sequence[Source] | None = None,
+        clock: Clock | None = None,
+        outputs: Sequence[Output] = (),
+    ) -> None:
+        self.config = config or EnergyConfig()
+        if self.config.country is not None:
+            from energy_callbacks.accounting.carbon import place
+
+            place(self.config.country, self.config.region)
+        self._sources = sources
+        self._clock = clock or SystemClock()
+        self._outputs = tuple(outputs)
+        self._attempt: Attempt | None = None
+        self._last: Attempt | None = None
+        self._pid: int | None = None
+
+    @classmethod
+    def from_settings(cls, config: EnergyConfig, meter: "EnergyMeter | None") -> "EnergyMeter":
+        """The meter of a callback: the one handed in, else a new one with these settings.
+
+        Raises:
+            ValueError: where both are given; the meter has settings of its own.
+        """
+        if meter is None:
+            return cls(config=config)
+        if config != EnergyConfig():
+            raise ValueError(
+                f"meter= brings its own settings, but others were given too: {config}; "
+                "pass them to EnergyMeter(config=EnergyConfig(...))"
+            )
+        return meter
+
+    @property
+    def is_running(self) -> bool:
+        """Whether this process measures at the moment."""
+        return self._attempt is not None and self._pid == os.getpid()
+
+    @property
+    def run_folder(self) -> Path | None:
+        """Where journals and report lie; ``None`` before the first start."""
+        return self._last.folder if self._last else None
+
+    @property
+    def run_id(self) -> str | None:
+        """The run, over all its attempts; ``None`` before the first start."""
+        return self._last.run_id if self._last else None
+
+    def start(
+        self,
+        run_folder: str | os.PathLike[str] | None = None,
+        *,
+        run_id: str | None = None,
+        process: Process | None = None,
+        used_gpus: Sequence[int] | None = None,
+    ) -> Self:
+        """Begin an attempt; does nothing while one is running or where switched off.
+
+        Args:
+            run_folder: where journal and report go, unless ``config`` names a folder;
+                ``None`` is ``./energy_runs/<stamp>``.
+            run_id: of the run that this attempt continues, else the last one's or a new one.
+            process: which process this is.
+            used_gpus: ordinals of the GPUs that the framework uses; ``()`` for none, ``None``
+                where nobody knows.
+
+        Raises:
+            PermissionError: where the folder cannot be written.
+            ValueError: where a device was asked for that is not there.
+        """
+        if self.is_running or is_disabled():
+            return self
+        process = process or Process.from_environment()
+        chosen = self.config.run_folder or run_folder or _default_folder()
+        folder = Path(chosen).expanduser().absolute()
+        journal.check_writable(folder)
+        sources, missing = self._find_sources(process, used_gpus)
+        attempt = Attempt(
+            config=self.config,
+            sources=sources,
+            clock=self._clock,
+            folder=folder,
+            run_id=run_id or self.run_id,
+            process=process,
+            on_failure=self._abandon,
+        )
+        attempt.note_unavailable(missing)
+        self._attempt = self._last = attempt
+        self._pid = os.getpid()
+        return self
+
+    def _find_sources(
+        self, process: Process, used_gpus: Sequence[int] | None
+    ) -> tuple[Sequence[Source], Sequence[tuple[str, str, str]]]:
+        if self._sources is not None:
+            return self._sources, ()
+        from energy_callbacks.sensing.sources import discover
+
+        found = discover(
+            self._clock,
+            devices=self.config.devices,
+            used_ordinals=used_gpus,
+            host=process.local_rank == 0,
+        )
+        return found.sources, found.unavailable
+
+    def _abandon(self, message: str) -> None:
+        attempt, self._attempt = self._attempt, None
+        logger.warning("%s", message, exc_info=True)  # noqa: LOG014 - called while handling
+        if attempt is not None:
+            attempt.abandon()
+
+    def _running(self) -> Attempt | None:
+        attempt = self._attempt
+        return attempt if attempt is not None and self._pid == os.getpid() else None
+
+    @_harmless
+    def enter(self, phase: str) -> None:
+        """The process enters a phase; the one before is paused until ``leave``."""
+        if attempt := self._running():
+            attempt.recorder.enter(phase, self._clock.monotonic_s())
+
+    @_harmless
+    def leave(self, phase: str) -> None:
+        """The process leaves a phase and every phase inside it; harmless if it is in none."""
+        if attempt := self._running():
+            attempt.recorder.leave(phase, self._clock.monotonic_s())
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Everything inside the block belongs to a phase, such as ``train``."""
+        self.enter(name)
+        try:
+            yield
+        finally:
+            self.leave(name)
+
+    @_harmless
+    def step(self, samples: float | None = None, tokens: float | None = None) -> None:
+        """An optimizer step ended now.
+
+        Args:
+            samples: how many samples it consumed, over all its micro-batches.
+            tokens: how many tokens.
+        """
+        if attempt := self._running():
+            attempt.recorder.steps.step(self._clock.monotonic_s(), samples, tokens)
+
+    @_harmless
+    def mark(self, name: str, t_s: float | None = None) -> None:
+        """Something happened.
+
+        ``data_ready`` and ``batch_done`` tell waiting for data from work; any other name is
+        kept in the journal.
+
+        Args:
+            name: what happened.
+            t_s: when, by ``time.monotonic()``; ``None`` is now.
+        """
+        attempt = self._running()
+        if attempt is None:
+            return
+        at_s = self._clock.monotonic_s() if t_s is None else t_s
+        if name == "data_ready":
+            attempt.recorder.steps.mark_ready(at_s)
+        elif name == "batch_done":
+            attempt.recorder.steps.mark_done(at_s)
+        else:
+            attempt.recorder.event("mark", at_s, name=name)
+
+    @_harmless
+    def epoch(self, number: int) -> None:
+        """An epoch of training ended now."""
+        if attempt := self._running():
+            attempt.recorder.event("epoch", self._clock.monotonic_s(), epoch=number)
+
+    @_harmless
+    def window(self, name: str, start_s: float, end_s: float) -> None:
+        """Name a span of time afterwards; its energy moves to the phase ``name``.
+
+        Args:
+            name: phase, such as ``validation``.
+            start_s: by ``time.monotonic()``.
+            end_s: likewise; a span that is empty is ignored.
+        """
+        attempt = self._running()
+        if attempt is not None and end_s > start_s:
+            attempt.recorder.window(name, start_s, end_s)
+
+    def scalars(self) -> Scalars:
+        """Figures of the newest span that was fully seen since the last call, by tag.
+
+        After ``stop`` they reach to the very end. Empty before anything was seen.
+        """
+        if self._last is None or self._pid != os.getpid():
+            return {}
+        return self._last.board.take()
+
+    @_harmless
+    def log(self, step: int) -> Scalars:
+        """Write ``scalars`` to all outputs at a step, and return them."""
+        scalars = self.scalars()
+        for output in self._outputs:
+            output.write(scalars, step, self._clock.unix_s())
+        return scalars
+
+    def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
+        """Energy between two moments of ``time.monotonic()`` of the last attempt.
+
+        Full resolution for the last ten minutes, one second before that.
+
+        Args:
+            start_s: start of the window.
+            end_s: its end.
+            scope: ``gpu``, ``host``, ``total`` or the key of a device.
+
+        Raises:
+            ValueError: where the window is empty or the scope unknown.
+        """
+        if self._last is None:
+            return Energy(energy_j=None)
+        timeline = self._last.timeline
+        return total(timeline.energy(key, start_s, end_s) for key in timeline.keys(scope))
+
+    @_harmless
+    def stop(self, error: BaseException | None = None) -> None:
+        """End the attempt: a last look at every sensor, totals, journal closed.
+
+        Args:
+            error: the exception that ended the training, where one did.
+        """
+        attempt = self._running()
+        if attempt is None:
+            return
+        self._attempt = None
+        text = None if error is None else f"{type(error).__name__}: {error}"
+        attempt.stop(_status(error), text)
+
+    def close(self) -> None:
+        """Close the outputs; the meter can be started again."""
+        for output in self._outputs:
+            output.close()
+
+    def report(self) -> "EnergyReport":
+        """The report so far, at any time, from the journals of this run.
+
+        Raises:
+            JournalError: before the first start.
+        """
+        from energy_callbacks.report import build
+
+        if self._last is None:
+            raise JournalError(
+                "there is no report yet: the meter was never started; train first, or call start()"
+            )
+        return build(self._last.folder)
+
+    @_harmless
+    def save_report(self) -> str:
+        """Write ``energy_report.*`` into the run folder; returns a summary in one line."""
+        from energy_callbacks.report import save
+        from energy_callbacks.report.text import summary_line
+
+        report = self.report()
+        assert self._last is not None
+        paths = save(report, self._last.folder)
+        return f"{summary_line(report)} · report: {paths[0]}"
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop(error)
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy never runs: threads and files stay with the original."""
+        state = self.__dict__.copy()
+        state.update(_attempt=None, _last=None, _pid=None)
+        return state
+
+
+def _status(error: BaseException | None) -> str:
+    if error is None:
+        return "finished"
+    return "failed" if isinstance(error, Exception) else "interrupted"
+
+
+def _default_folder() -> Path:
+    return Path("energy_runs") / time.strftime("%Y%m%d-%H%M%S")

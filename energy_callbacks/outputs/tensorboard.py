@@ -1,0 +1,65 @@
+"""An event file of our own that TensorBoard reads, written without TensorFlow and torch."""
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_serial = iter(range(2**62))
+
+
+class TensorBoardOutput:
+    """Writes classic scalars into one event file, opened at the first write.
+
+    ``RecordWriter`` is used by itself: ``EventFileWriter`` would import all of TensorFlow where
+    it is installed (5 s and 500 MB, measured with TensorFlow 2.21).
+
+    Args:
+        log_dir: run directory. It must not hold another open writer: TensorBoard's live view
+            follows only the newest event file of a directory.
+    """
+
+    def __init__(self, log_dir: str | os.PathLike[str]) -> None:
+        self._log_dir = Path(log_dir)
+        self._writer: Any = None
+
+    def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
+        """Append one event with all scalars of a step."""
+        if not scalars:
+            return
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        values = [
+            Summary.Value(tag=tag, simple_value=value) for tag, value in sorted(scalars.items())
+        ]
+        self._append(Event(wall_time=unix_s, step=step, summary=Summary(value=values)))
+
+    def _append(self, event: Any) -> None:
+        if self._writer is None:
+            self._writer = self._open()
+        self._writer.write(event.SerializeToString())
+        self._writer.flush()
+
+    def _open(self) -> Any:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._log_dir.mkdir(parents=True, exist_ok=True)
+        unix_s = time.time()
+        name = (
+            f"events.out.tfevents.{unix_s:010.0f}.{socket.gethostname()}"
+            f".{os.getpid()}.{next(_serial)}"
+        )
+        writer = RecordWriter((self._log_dir / name).open("wb"))
+        first = Event(wall_time=unix_s, file_version="brain.Event:2")
+        writer.write(first.SerializeToString())
+        return writer
+
+    def close(self) -> None:
+        """Close the file; a later write begins a new one."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()

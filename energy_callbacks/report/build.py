@@ -1,0 +1,239 @@
+"""Journals in, an ``EnergyReport`` out: the only way to a report."""
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from energy_callbacks import __version__
+from energy_callbacks.accounting import journal
+from energy_callbacks.accounting.journal import Record
+from energy_callbacks.errors import JournalError
+from energy_callbacks.report import curves, figures, footprint, notices
+from energy_callbacks.report.devices import device_table, memory
+from energy_callbacks.report.merge import MergedAttempt, merge, newest_run
+from energy_callbacks.report.process import Process, load
+from energy_callbacks.report.schema import (
+    Attempt,
+    EnergyReport,
+    Figure,
+    MeasuringCost,
+    Run,
+    Status,
+    UnavailableSensor,
+)
+
+# A journal is flushed at least every half second; one that is silent for this long has ended.
+_SILENT_S = 5.0
+# What tells most about a run whose ranks ended in different ways.
+_GRAVITY: tuple[Status, ...] = ("failed", "interrupted", "running", "cut off", "finished")
+
+
+def build(paths: Path | Sequence[Path], *, now_unix_s: float | None = None) -> EnergyReport:
+    """The report of one run.
+
+    Args:
+        paths: a run folder, a journal, or several of either.
+        now_unix_s: wall time against which an attempt without an end is *running* or *cut off*;
+            ``None`` asks the clock.
+
+    Raises:
+        JournalError: where no journal can be read.
+    """
+    readable, unreadable = _load_all(_journals([paths] if isinstance(paths, Path) else paths))
+    processes, other_runs = newest_run(readable)
+    merged = merge(processes)
+    attempts = tuple(_attempts(merged, time.time() if now_unix_s is None else now_unix_s))
+    return _assemble(merged, attempts, other_runs, unreadable)
+
+
+def _journals(paths: Iterable[Path]) -> list[Path]:
+    found: dict[Path, None] = {}
+    for path in paths:
+        found.update(dict.fromkeys(_journals_at(path)))
+    return list(found)
+
+
+def _journals_at(path: Path) -> list[Path]:
+    if not path.exists():
+        raise JournalError(f"{path} does not exist; give a run folder or a *.jsonl of one")
+    if path.is_file():
+        return [path.resolve()]
+    found = journal.find(path.resolve())
+    if not found:
+        raise JournalError(
+            f"{path} holds no journal (attempts/*/*.jsonl); give the run folder that the "
+            "training's last line names"
+        )
+    return found
+
+
+def _load_all(paths: Sequence[Path]) -> tuple[list[Process], list[str]]:
+    """All journals that can be read, and why the others cannot."""
+    readable: list[Process] = []
+    problems: list[JournalError] = []
+    for path in paths:
+        try:
+            readable.append(load(path))
+        except JournalError as error:
+            problems.append(error)
+    if not readable:
+        raise problems[0]
+    return readable, [str(problem) for problem in problems]
+
+
+def _assemble(
+    merged: Sequence[MergedAttempt],
+    attempts: tuple[Attempt, ...],
+    other_runs: int,
+    unreadable: Sequence[str],
+) -> EnergyReport:
+    owned = [device for attempt in merged for device in attempt.owned]
+    whole, by_phase = figures.whole_parts(owned), figures.phase_parts(owned)
+    scopes = figures.scopes(whole)
+    phases = figures.phase_table(merged, by_phase)
+    done = figures.work(merged)
+    config = merged[-1].lead.header.get("config") or {}
+    facts = notices.Facts(
+        merged=merged,
+        attempts=attempts,
+        duration_s=math.fsum(attempt.lead.end_s for attempt in merged),
+        energy=scopes,
+        emissions=footprint.emissions(scopes.total, config),
+        cost=footprint.cost(scopes.total, config),
+        devices=device_table(merged),
+        throughput=figures.throughput(
+            done, math.fsum(phase.duration_s for phase in phases if phase.name == "train")
+        ),
+        unavailable=_unavailable(merged),
+        other_runs=other_runs,
+        unreadable=unreadable,
+    )
+    return EnergyReport(
+        tool_version=__version__,
+        warnings=notices.warnings(facts),
+        run=_run(merged, attempts, facts.duration_s),
+        energy=scopes,
+        measured_fraction=figures.measured_fraction(whole),
+        emissions=facts.emissions,
+        cost=facts.cost,
+        efficiency=figures.efficiencies(by_phase, done),
+        throughput=facts.throughput,
+        memory=memory(merged),
+        phases=phases,
+        devices=tuple(facts.devices),
+        attempts=attempts,
+        unavailable=tuple(facts.unavailable),
+        measuring=_measuring(merged, facts.duration_s),
+        environment=_environment(merged[-1].lead.header),
+        method_notes=notices.method_notes(facts),
+        timeline=curves.timeline(merged),
+        series=curves.series(merged),
+    )
+
+
+def _attempts(merged: Iterable[MergedAttempt], now_unix_s: float) -> Iterator[Attempt]:
+    for attempt in merged:
+        for process in attempt.processes:
+            samples = [line["samples"] for line in process.steps]
+            known = [count for count in samples if count is not None]
+            yield Attempt(
+                attempt=attempt.number,
+                host=process.host,
+                rank=process.rank,
+                status=_status(process, now_unix_s),
+                started_unix_s=process.unix_s,
+                offset_s=attempt.start_of(process),
+                duration_s=process.end_s,
+                steps=sum(line["steps"] for line in process.steps),
+                samples=round(sum(known)) if samples and len(known) == len(samples) else None,
+                energy=_energy_of(attempt, process),
+            )
+
+
+def _energy_of(attempt: MergedAttempt, process: Process) -> Figure:
+    mine = tuple(device for device in attempt.owned if device.owner is process)
+    return figures.figure(figures.whole_parts(mine))
+
+
+def _status(process: Process, now_unix_s: float) -> Status:
+    if process.totals is not None:
+        status: Status = process.totals["status"]
+        return status
+    silent_s = now_unix_s - (process.unix_s + process.end_s)
+    return "running" if silent_s < _SILENT_S else "cut off"
+
+
+def _run(merged: Sequence[MergedAttempt], attempts: Sequence[Attempt], duration_s: float) -> Run:
+    newest = merged[-1]
+    header = newest.lead.header
+    environment = header.get("environment") or {}
+    ends = {one.status for one in attempts if one.attempt == newest.number}
+    errors = [(process.totals or {}).get("error") for process in newest.processes]
+    return Run(
+        run_id=newest.lead.run_id,
+        name=header.get("run_name"),
+        tags={key: str(value) for key, value in (header.get("tags") or {}).items()},
+        framework=header.get("framework"),
+        framework_version=header.get("framework_version") or None,
+        command=environment.get("command"),
+        git_commit=environment.get("git_commit"),
+        started_unix_s=min(process.unix_s for process in merged[0].processes),
+        duration_s=duration_s,
+        status=next(status for status in _GRAVITY if status in ends),
+        error=next((error for error in errors if error), None),
+    )
+
+
+def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[UnavailableSensor, ...]:
+    """Sensors that could not be opened, each once."""
+    found = (
+        UnavailableSensor(
+            source=line["source"], reason=line["reason"].rstrip("."), fix=line["fix"] or ""
+        )
+        for attempt in merged
+        for process in attempt.processes
+        for line in process.unavailable
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _measuring(merged: Iterable[MergedAttempt], duration_s: float) -> MeasuringCost:
+    told = [
+        process.totals.get("sampler_cpu_s") if process.totals else None
+        for attempt in merged
+        for process in attempt.processes
+    ]
+    known = [cpu_s for cpu_s in told if cpu_s is not None]
+    if len(known) < len(told):
+        return MeasuringCost(sampler_cpu_s=None, core_share=None)
+    cpu_s = math.fsum(known)
+    return MeasuringCost(
+        sampler_cpu_s=cpu_s, core_share=cpu_s / duration_s if duration_s > 0.0 else None
+    )
+
+
+def _environment(header: Record) -> dict[str, str]:
+    """Host, start, settings and environment of the newest attempt, as names and words."""
+    started = datetime.fromtimestamp(header["unix_s"], tz=UTC).isoformat(timespec="seconds")
+    flat = {"host": str(header["host"]), "started": started}
+    world_size = header.get("world_size") or 1
+    if world_size > 1:
+        flat["world_size"] = str(world_size)
+    flat.update(_flattened("", header.get("environment") or {}))
+    flat.update(_flattened("config.", header.get("config") or {}))
+    return flat
+
+
+def _flattened(prefix: str, values: Record) -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flattened(f"{prefix}{key}.", value)
+        elif value is not None:
+            yield f"{prefix}{key}", _text(value)
+
+
+def _text(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

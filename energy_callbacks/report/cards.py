@@ -1,0 +1,139 @@
+"""The headline: the few numbers that a reader came for, in words."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from energy_callbacks.report import words
+from energy_callbacks.report.schema import EnergyReport, Figure, FigureOrigin, Ratio
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One number with its name.
+
+    Attributes:
+        value: number and unit, or ``not known``.
+        detail: error, place, or what else belongs to it.
+        origin: badge of an energy; ``None`` for anything else.
+    """
+
+    label: str
+    value: str
+    detail: str = ""
+    origin: FigureOrigin | None = None
+
+
+def cards(report: EnergyReport) -> tuple[Card, ...]:
+    """The headline of a report, in the order in which people look."""
+    return (
+        *_energies(report),
+        _emissions(report),
+        *_cost(report),
+        *_efficiency(report),
+        *_speed(report),
+        *_memory(report),
+    )
+
+
+def _energies(report: EnergyReport) -> Iterator[Card]:
+    yield _energy("Energy in total", report.energy.total, _measured_share(report))
+    yield _energy("GPU", report.energy.gpu, _mean_power(report, report.energy.gpu))
+    yield _energy("Host (CPU and RAM)", report.energy.host, _mean_power(report, report.energy.host))
+
+
+def _energy(label: str, figure: Figure, detail: str) -> Card:
+    return Card(
+        label=label, value=words.energy_with_error(figure), detail=detail, origin=figure.origin
+    )
+
+
+def _measured_share(report: EnergyReport) -> str:
+    if report.measured_fraction is None:
+        return ""
+    return f"{words.percent(report.measured_fraction)} of it measured"
+
+
+def _mean_power(report: EnergyReport, figure: Figure) -> str:
+    if figure.energy_j is None:
+        return "no such device was seen"
+    if report.run.duration_s <= 0.0:
+        return ""
+    return f"{words.power(figure.energy_j / report.run.duration_s)} on average"
+
+
+def _emissions(report: EnergyReport) -> Card:
+    found = report.emissions
+    if found is None:
+        return Card(label="Emissions", value=words.UNKNOWN, detail="because the energy is not")
+    if found.kg is None or found.kg_per_kwh is None:
+        return Card(
+            label="Emissions",
+            value=words.emissions(found),
+            detail="place not known: between the cleanest and the dirtiest grids",
+        )
+    low, high = words.mass(found.low_kg), words.mass(found.high_kg)
+    return Card(
+        label="Emissions",
+        value=words.emissions(found),
+        detail=f"{found.place}, {words.significant(1e3 * found.kg_per_kwh)} g/kWh; {low} to {high}",
+    )
+
+
+def _cost(report: EnergyReport) -> Iterator[Card]:
+    if report.cost is not None:
+        yield Card(
+            label="Cost of electricity",
+            value=words.money(report.cost),
+            detail=f"at {report.cost.price_per_kwh:g} per kWh",
+        )
+
+
+def _efficiency(report: EnergyReport) -> Iterator[Card]:
+    """Joules for the finest unit of work that was counted, on the GPUs where there are any."""
+    has_gpu = report.energy.gpu.energy_j is not None
+    found = report.efficiency.gpu if has_gpu else report.efficiency.total
+    scope = "GPU" if has_gpu else "total"
+    units: tuple[tuple[str, Ratio | None], ...] = (
+        ("token", found.j_per_token),
+        ("sample", found.j_per_sample),
+        ("step", found.j_per_step),
+    )
+    known = [(unit, ratio) for unit, ratio in units if ratio is not None]
+    for unit, ratio in known[:2] if found.j_per_token else known[:1]:
+        yield Card(
+            label=f"Energy per {unit} ({scope})",
+            value=words.ratio(ratio),
+            detail=words.ratio_interval(ratio),
+        )
+
+
+def _speed(report: EnergyReport) -> Iterator[Card]:
+    done = report.throughput
+    wait = done.data_wait_fraction
+    detail = "" if wait is None else f"{words.percent(wait)} of training waits for data"
+    if done.samples_per_s is not None:
+        yield Card(
+            label="Samples per second", value=words.grouped(done.samples_per_s), detail=detail
+        )
+    elif done.steps and done.train_s > 0.0:
+        rate = (done.steps + done.replayed_steps) / done.train_s
+        yield Card(label="Steps per second", value=words.grouped(rate), detail=detail)
+    if done.tokens_per_s is not None:
+        yield Card(label="Tokens per second", value=words.grouped(done.tokens_per_s))
+
+
+def _memory(report: EnergyReport) -> Iterator[Card]:
+    found = report.memory
+    if found.device_used_peak_bytes is not None:
+        allocated = found.peak_allocated_bytes
+        yield Card(
+            label="Peak memory of a GPU",
+            value=words.size(found.device_used_peak_bytes),
+            detail="" if allocated is None else f"{words.size(allocated)} by the framework",
+        )
+    if found.host_rss_peak_bytes is not None:
+        yield Card(
+            label="Peak memory of the host",
+            value=words.size(found.host_rss_peak_bytes),
+            detail=f"{words.size(found.host_rss_mean_bytes)} on average",
+        )

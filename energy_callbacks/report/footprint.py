@@ -1,0 +1,76 @@
+"""What the energy meant: emissions at the run's place and money at its price."""
+
+from typing import TYPE_CHECKING
+
+from energy_callbacks.accounting.journal import Record
+from energy_callbacks.records import Energy
+from energy_callbacks.report.schema import Cost, Emissions, Figure
+from energy_callbacks.units import kilowatt_hours
+
+if TYPE_CHECKING:
+    from energy_callbacks.accounting.carbon import Place
+
+
+def emissions(total: Figure, config: Record) -> Emissions | None:
+    """Greenhouse gas of the run's energy, PUE included; ``None`` where the energy is unknown."""
+    if total.energy_j is None:
+        return None
+    from energy_callbacks.accounting import carbon
+
+    pue = float(config.get("pue") or 1.0)
+    place, problem = _place(config)
+    intensity = carbon.intensity(place)
+    found = carbon.emissions(_energy(total), intensity, pue)
+    assert found.low_kg is not None, "a known energy has an interval"
+    assert found.high_kg is not None, "a known energy has an interval"
+    return Emissions(
+        kg=found.kg,
+        low_kg=found.low_kg,
+        high_kg=found.high_kg,
+        place=intensity.place,
+        source=f"{problem}{intensity.source}",
+        year=intensity.year,
+        kg_per_kwh=intensity.kg_per_kwh,
+        low_kg_per_kwh=intensity.low_kg_per_kwh,
+        high_kg_per_kwh=intensity.high_kg_per_kwh,
+        pue=pue,
+    )
+
+
+def _place(config: Record) -> "tuple[Place, str]":
+    """The place that the run wrote down, and what is wrong with it.
+
+    A journal that holds the place as the run resolved it (``place``) is read on any machine
+    alike; one with the bare settings asks CodeCarbon's configuration here as the run did there.
+    """
+    from energy_callbacks.accounting import carbon
+
+    resolved = config.get("place")
+    if resolved is not None:
+        return carbon.Place(**resolved), ""
+    try:
+        return carbon.place(config.get("country"), config.get("region")), ""
+    except ValueError as error:
+        return carbon.Place(), f"{error}; "
+
+
+def _energy(figure: Figure) -> Energy:
+    return Energy(
+        energy_j=figure.energy_j,
+        stderr_j=figure.stderr_j,
+        systematic_j=figure.systematic_j,
+        method=figure.method,
+        coverage=figure.coverage,
+    )
+
+
+def cost(total: Figure, config: Record) -> Cost | None:
+    """Money for the run's energy, PUE included; ``None`` without a price."""
+    price_per_kwh = config.get("price_per_kwh")
+    if total.energy_j is None or price_per_kwh is None:
+        return None
+    pue = float(config.get("pue") or 1.0)
+    return Cost(
+        price_per_kwh=price_per_kwh,
+        amount=kilowatt_hours(total.energy_j) * pue * price_per_kwh,
+    )

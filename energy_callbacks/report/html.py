@@ -1,0 +1,131 @@
+"""The report as one page: self-contained, no script, every string escaped, readable anywhere.
+
+The page embeds the report's own JSON, so that ``from_html`` gives back the very same report.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from energy_callbacks.errors import JournalError
+from energy_callbacks.report import plots, words
+from energy_callbacks.report.cards import cards
+from energy_callbacks.report.schema import EnergyReport, from_json, to_json
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_EMBEDDED = re.compile(
+    r'<script type="application/json" id="energy-report">(.*?)</script>', re.DOTALL
+)
+# Inside a script element these could end it or begin a comment; as escapes they are plain JSON.
+# The two separators are line ends to JavaScript and not to JSON.
+_ESCAPES = {
+    "<": "\\u003c",
+    ">": "\\u003e",
+    "&": "\\u0026",
+    "\u2028": "\\u2028",
+    "\u2029": "\\u2029",
+}
+# Inches of a chart that a desktop shows at its own size, and of one that a telephone does.
+_WIDE_IN, _NARROW_IN = 9.4, 4.3
+
+
+def render(report: EnergyReport) -> str:
+    """The page."""
+    return _template().render(
+        report=report,
+        cards=cards(report),
+        charts=_charts(report),
+        colours=plots.phase_colours([phase.name for phase in report.phases]),
+        started=datetime.fromtimestamp(report.run.started_unix_s, tz=UTC),
+        title=report.run.name or f"run {report.run.run_id}",
+        embedded=_embedded(report),
+    )
+
+
+def render_frame(report: EnergyReport) -> str:
+    """The page in a frame, for notebooks: its styles stay its own."""
+    from markupsafe import escape
+
+    return (
+        f'<iframe srcdoc="{escape(render(report))}" sandbox title="Energy report" '
+        'style="width:100%;height:720px;border:0"></iframe>'
+    )
+
+
+def from_html(text: str) -> EnergyReport:
+    """The report that a page embeds.
+
+    Raises:
+        JournalError: where the page embeds none, or one that cannot be read.
+    """
+    found = _EMBEDDED.search(text)
+    if found is None:
+        raise JournalError(
+            "this HTML file is not an energy report: it embeds no element 'energy-report'; "
+            "give an energy_report.html, an energy_report.json or a run folder"
+        )
+    return from_json(found[1])
+
+
+@cache
+def _template() -> "Template":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["words"] = words
+    environment.filters["short"] = _short
+    return environment.get_template("energy_report.html")
+
+
+def _short(text: str, length: int = 400) -> str:
+    """A text that leaves room for others; the embedded data keep all of it."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _charts(report: EnergyReport) -> list[dict[str, Any]]:
+    """Each chart twice, for wide and for narrow windows: style sheets choose."""
+    drawn = (
+        ("power", "Power over time", plots.power_over_time),
+        ("phases", "Energy by phase", plots.energy_by_phase),
+    )
+    found = [
+        {
+            "name": name,
+            "title": title,
+            "wide": _svg(report, draw, f"{name}-wide", title, _WIDE_IN),
+            "narrow": _svg(report, draw, f"{name}-narrow", title, _NARROW_IN),
+        }
+        for name, title, draw in drawn
+    ]
+    return [chart for chart in found if chart["wide"]]
+
+
+def _svg(
+    report: EnergyReport, draw: Callable[..., Any], name: str, title: str, width_in: float
+) -> Any:
+    from markupsafe import Markup
+
+    figure = draw(report, width_in=width_in)
+    # figure_svg escapes every text itself.
+    return None if figure is None else Markup(plots.figure_svg(figure, name=name, title=title))  # noqa: S704
+
+
+def _embedded(report: EnergyReport) -> Any:
+    from markupsafe import Markup
+
+    text = to_json(report)
+    for character, escape in _ESCAPES.items():
+        text = text.replace(character, escape)
+    return Markup(text)  # noqa: S704 - no character of HTML is left in it

@@ -1,0 +1,169 @@
+"""Which journals belong together, and which process speaks for which physical device.
+
+* Journals of one run only: a folder may hold older runs, the newest wins.
+* Attempts follow each other; the pauses between them are left out of every time axis.
+* A physical device is its host and UUID (its host and key where it has none). However many ranks
+  of an attempt wrote it down, the lowest rank that knows its energy owns it.
+* A device whose parent is there too is listed and not added: the parent's energy contains it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from energy_callbacks.accounting.energy_sums import UNKNOWN, total
+from energy_callbacks.accounting.journal import Record
+from energy_callbacks.records import Energy
+from energy_callbacks.report.process import Process, energies
+
+
+class Identity(NamedTuple):
+    """What makes two lines of two journals speak of the same physical device."""
+
+    host: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """One physical device in one attempt, as its owner saw it.
+
+    Attributes:
+        record: the ``device`` line.
+        energy: over the whole attempt.
+        counted_in: key of the parent that already contains the energy.
+    """
+
+    identity: Identity
+    key: str
+    owner: Process
+    record: Record
+    energy: Energy
+    counted_in: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedAttempt:
+    """One start of the training, over all its processes.
+
+    Attributes:
+        offset_s: where it begins on the time axis of the run.
+        processes: by rank; the first leads (phases and steps are told in its time).
+    """
+
+    number: int
+    offset_s: float
+    processes: tuple[Process, ...]
+    owned: tuple[Owned, ...]
+
+    @property
+    def lead(self) -> Process:
+        """The process of the lowest rank."""
+        return self.processes[0]
+
+    def start_of(self, process: Process) -> float:
+        """Where the zero of a process lies on the time axis of the run."""
+        first_unix_s = min(one.unix_s for one in self.processes)
+        return self.offset_s + process.unix_s - first_unix_s
+
+
+def newest_run(processes: Sequence[Process]) -> tuple[list[Process], int]:
+    """The journals of the run that began last, and how many other runs there are."""
+    newest = max(processes, key=lambda process: process.unix_s).run_id
+    others = {process.run_id for process in processes} - {newest}
+    return [process for process in processes if process.run_id == newest], len(others)
+
+
+def merge(processes: Iterable[Process]) -> list[MergedAttempt]:
+    """The attempts of one run, oldest first, each device owned once."""
+    by_number: dict[int, list[Process]] = {}
+    for process in processes:
+        by_number.setdefault(process.attempt, []).append(process)
+    attempts: list[MergedAttempt] = []
+    offset_s = 0.0
+    for number, group in sorted(by_number.items()):
+        ordered = tuple(sorted(group, key=lambda process: (process.rank, process.host)))
+        attempt = MergedAttempt(
+            number=number, offset_s=offset_s, processes=ordered, owned=tuple(_owned(ordered))
+        )
+        attempts.append(attempt)
+        offset_s = max(attempt.start_of(process) + process.end_s for process in ordered)
+    return attempts
+
+
+def _owned(processes: Sequence[Process]) -> list[Owned]:
+    chosen: dict[Identity, Owned] = {}
+    for process in processes:
+        for key, record in process.devices.items():
+            candidate = _claim(process, key, record)
+            present = chosen.get(candidate.identity)
+            if present is None or _knows_more(candidate, present):
+                chosen[candidate.identity] = candidate
+    return [_without_parent(device, chosen.values()) for device in chosen.values()]
+
+
+def _claim(process: Process, key: str, record: Record) -> Owned:
+    return Owned(
+        identity=Identity(process.host, record["device"]["uuid"] or key),
+        key=key,
+        owner=process,
+        record=record,
+        energy=_energy_of(process, key),
+        counted_in=record["device"]["parent"],
+    )
+
+
+def _knows_more(candidate: Owned, present: Owned) -> bool:
+    return present.energy.energy_j is None and candidate.energy.energy_j is not None
+
+
+def _without_parent(device: Owned, others: Iterable[Owned]) -> Owned:
+    """The device itself, free of its parent where that is not there or knows no energy."""
+    has_parent = any(
+        other.key == device.counted_in
+        and other.identity.host == device.identity.host
+        and other.energy.energy_j is not None
+        for other in others
+    )
+    return device if has_parent else replace(device, counted_in=None)
+
+
+def _energy_of(process: Process, key: str) -> Energy:
+    """Energy of a device over an attempt: its totals, else as far as its lines go."""
+    stated = energies(process.totals["energy"]).get(key) if process.totals else None
+    if stated is not None and stated.energy_j is not None:
+        return stated
+    return _energy_so_far(process, key)
+
+
+def _energy_so_far(process: Process, key: str) -> Energy:
+    """The newest cumulative energy of an attempt without totals; quality from its closed spans."""
+    spans = [span for span in process.spans if key in span.energy]
+    closed = total(
+        [span.energy[key] for span in spans], [span.end_s - span.start_s for span in spans]
+    )
+    newest_j = process.last_energy_j(key)
+    if newest_j is None:
+        return closed
+    if closed.energy_j is None:
+        return _unqualified(process, key, newest_j)
+    if closed.energy_j >= newest_j:
+        return closed
+    share = newest_j / closed.energy_j if closed.energy_j > 0.0 else 1.0
+    return replace(closed, energy_j=newest_j, systematic_j=closed.systematic_j * share)
+
+
+def _unqualified(process: Process, key: str, energy_j: float) -> Energy:
+    """An energy of which only the sensor's own figures are known, and those of pooled steps."""
+    pooled = [energies(line["energy"]).get(key, UNKNOWN) for line in process.steps]
+    seen = total(pooled, [line["end_s"] - line["start_s"] for line in process.steps])
+    sensors = process.devices[key]["sensors"].values()
+    relative = max((sensor["relative_error"] for sensor in sensors), default=0.0)
+    known_s = max(process.columns[key].t_s)
+    return Energy(
+        energy_j=energy_j,
+        stderr_j=seen.stderr_j,
+        systematic_j=max(seen.systematic_j, relative * energy_j),
+        method=seen.method if seen.energy_j is not None else "cumulative series",
+        coverage=seen.coverage if seen.energy_j is not None else known_s / process.end_s,
+    )

@@ -1,0 +1,295 @@
+"""The charts of a report: matplotlib figures, and the same as inline SVG that CSS can restyle.
+
+No pyplot: a figure made here touches no state of the user's own plots. Colours are those of Okabe
+and Ito (https://jfly.uni-koeln.de/color/), which the colour-blind can tell apart; what is
+estimated is hatched as well.
+"""
+
+import io
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from energy_callbacks.report import words
+from energy_callbacks.report.bands import Band, bands
+from energy_callbacks.report.schema import EnergyReport, Figure, Phase, Span
+from energy_callbacks.units import watt_hours
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+INK, GRID, PAPER = "#1b2631", "#d3d9df", "#fdfefe"
+BLUES = ("#0072b2", "#56b4e9", "#3a8fc4", "#89cdf1", "#005a8c", "#a9dbf5", "#1f81ba", "#c4e7f9")
+ORANGES = ("#e69f00", "#f3c969", "#d55e00", "#f0b63a", "#b94f00", "#f7dc9b", "#e07b2e", "#fae9c4")
+_PHASE_COLOURS: Mapping[str, str] = {
+    "train": "#009e73",
+    "validation": "#cc79a7",
+    "test": "#c45f93",
+    "predict": "#a8588a",
+    "sanity_check": "#dba8c5",
+    "checkpoint": "#b8a900",
+    "setup": "#8fa3b3",
+    "tuning": "#7a6fc2",
+    "idle": "#c9d1d8",
+}
+_OTHER_PHASES = ("#4d8f8b", "#a06f4f", "#6f8f3d", "#8a6fa0")
+# What CSS may replace, by the name of its variable; the colour itself is the fallback.
+CSS_VARIABLES: Mapping[str, str] = {
+    INK: "--chart-ink",
+    GRID: "--chart-grid",
+    PAPER: "--chart-paper",
+    BLUES[0]: "--chart-gpu",
+    ORANGES[0]: "--chart-host",
+    _PHASE_COLOURS["train"]: "--chart-train",
+    _PHASE_COLOURS["idle"]: "--chart-idle",
+}
+_STYLE: Mapping[str, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "hatch.linewidth": 1.1,
+    "xtick.color": GRID,
+    "ytick.color": GRID,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "path.simplify": False,
+}
+_LABEL_LENGTH = 28
+
+
+@contextmanager
+def _style(salt: str = "energy-report") -> Iterator[None]:
+    """Our settings on matplotlib's own defaults, so that a user's style (TeX!) is not in force."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(), warnings.catch_warnings():
+        # A name in a script that the font lacks is drawn by the browser, which has others.
+        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
+        mpl.rcdefaults()
+        settings: Any = {**_STYLE, "svg.hashsalt": salt}
+        mpl.rcParams.update(settings)
+        yield
+
+
+def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
+    """Power of each device, stacked, with the phases in a strip below.
+
+    Args:
+        report: what to draw.
+        width_in: of the figure, in inches; below 6 it is laid out for a telephone.
+
+    Returns:
+        The figure; ``None`` where no curve of power is known.
+    """
+    found = bands(report)
+    if not found:
+        return None
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    with _style():
+        height_in = 3.5 if width_in >= 6.0 else 3.3
+        layout = ConstrainedLayoutEngine(hspace=0.0, h_pad=0.02)
+        canvas = Canvas(figsize=(width_in, height_in), layout=layout)
+        power, strip = canvas.subplots(2, 1, sharex=True, height_ratios=(12, 1))
+        scale_s, unit = _time_unit(found[0].edges_s[-1])
+        _draw_bands(power, found, scale_s, is_narrow=width_in < 6.0)
+        _draw_phases(strip, report.timeline, scale_s, found[0].edges_s[-1])
+        _mark_attempts(power, report, scale_s)
+        strip.set_xlabel(f"time measured ({unit})")
+    return canvas
+
+
+def _time_unit(duration_s: float) -> tuple[float, str]:
+    if duration_s < 180.0:
+        return 1.0, "s"
+    if duration_s < 3.0 * 3600.0:
+        return 60.0, "min"
+    return 3600.0, "h"
+
+
+def _draw_bands(axes: "Axes", found: Sequence[Band], scale_s: float, *, is_narrow: bool) -> None:
+    import numpy as np
+
+    edges = np.asarray(found[0].edges_s) / scale_s
+    below = np.zeros(len(edges) - 1)
+    for band, colour in zip(found, _band_colours(found), strict=True):
+        above = below + np.asarray(band.power_w)
+        axes.stairs(
+            above, edges, baseline=below, fill=True, color=colour, lw=0.0, label=_label(band.name)
+        )
+        if band.is_estimated:
+            axes.stairs(
+                above, edges, baseline=below, fill=True, fc="none", ec=PAPER, hatch="////", lw=0.0
+            )
+        below = above
+    axes.set_ylabel("power (W)")
+    axes.set_ylim(0.0, max(float(below.max()) * 1.08, 1e-3))
+    axes.set_xlim(float(edges[0]), float(edges[-1]))
+    axes.tick_params(axis="x", length=0.0, labelbottom=False)
+    columns = 2 if is_narrow else 4
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.1)
+
+
+def _band_colours(found: Sequence[Band]) -> list[str]:
+    shades = {"gpu": iter(BLUES), "host": iter(ORANGES)}
+    return [next(shades[band.scope]) for band in found]
+
+
+def _draw_phases(axes: "Axes", timeline: Sequence[Span], scale_s: float, end_s: float) -> None:
+    colours = phase_colours([span.phase for span in timeline])
+    for span in timeline:
+        start, stop = span.start_s / scale_s, min(span.end_s, end_s) / scale_s
+        if stop > start:
+            axes.barh(0.0, stop - start, left=start, height=1.0, color=colours[span.phase], lw=0.0)
+    axes.set_ylim(-0.5, 0.5)
+    axes.grid(visible=False)
+    axes.set_yticks([0.0], ["phase"])
+    axes.tick_params(axis="y", length=0.0)
+    axes.spines[:].set_visible(False)
+
+
+def _mark_attempts(axes: "Axes", report: EnergyReport, scale_s: float) -> None:
+    """A dashed line where each later attempt begins."""
+    starts_s: dict[int, float] = {}
+    for attempt in report.attempts:
+        starts_s.setdefault(attempt.attempt, attempt.offset_s)
+    for number, start_s in sorted(starts_s.items())[1:]:
+        axes.axvline(start_s / scale_s, color=INK, ls=(0, (4, 3)), lw=0.9)
+        axes.annotate(
+            f"attempt {number}",
+            (start_s / scale_s, 1.0),
+            (4, -10),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            fontsize=8.0,
+        )
+
+
+def phase_colours(names: Sequence[str]) -> dict[str, str]:
+    """A colour for each phase: fixed for those of the vocabulary, in turn for the others."""
+    unknown = [name for name in dict.fromkeys(names) if name not in _PHASE_COLOURS]
+    turns = {name: _OTHER_PHASES[i % len(_OTHER_PHASES)] for i, name in enumerate(unknown)}
+    return {name: _PHASE_COLOURS.get(name) or turns[name] for name in dict.fromkeys(names)}
+
+
+def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
+    """A bar for each phase, gpu and host in it, hatched where estimated, with the 95 % interval.
+
+    Args:
+        report: what to draw.
+        width_in: of the figure, in inches.
+
+    Returns:
+        The figure; ``None`` where no phase has a known energy.
+    """
+    shown = [phase for phase in report.phases if phase.total.energy_j]
+    if not shown:
+        return None
+    from matplotlib.figure import Figure as Canvas
+
+    with _style():
+        height_in = 0.75 + 0.36 * len(shown)
+        canvas = Canvas(figsize=(width_in, height_in), layout="constrained")
+        axes = canvas.subplots()
+        _draw_bars(axes, shown)
+        _label_bars(axes, shown)
+        axes.set_xlabel("energy (Wh)")
+        axes.set_yticks(range(len(shown)), [_label(phase.name) for phase in shown])
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.tick_params(axis="y", length=0.0)
+        axes.margins(y=0.02)
+        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1)
+    return canvas
+
+
+def _draw_bars(axes: "Axes", shown: Sequence[Phase]) -> None:
+    left = [0.0] * len(shown)
+    for scope, colour in (("gpu", BLUES[0]), ("host", ORANGES[0])):
+        found: list[Figure] = [getattr(phase, scope) for phase in shown]
+        origins = {figure.origin for figure in found} - {None}
+        if not origins:
+            continue
+        width = [watt_hours(figure.energy_j or 0.0) for figure in found]
+        label = f"{scope}, {'mixed' if len(origins) > 1 else next(iter(origins))}"
+        axes.barh(range(len(shown)), width, left=left, height=0.66, color=colour, label=label)
+        if origins != {"measured"}:
+            axes.barh(
+                range(len(shown)), width, left=left, height=0.66, fc="none", ec=PAPER, lw=0.0,
+                hatch="////",
+            )  # fmt: skip
+        left = [a + b for a, b in zip(left, width, strict=True)]
+    errors = [watt_hours(phase.total.error_j) for phase in shown]
+    axes.errorbar(left, range(len(shown)), xerr=errors, fmt="none", ecolor=INK, lw=1.0, capsize=2.5)
+
+
+def _label_bars(axes: "Axes", shown: Sequence[Phase]) -> None:
+    """The share of the total behind each bar."""
+    widest = 0.0
+    for row, phase in enumerate(shown):
+        end = watt_hours((phase.total.energy_j or 0.0) + phase.total.error_j)
+        widest = max(widest, end)
+        axes.annotate(
+            words.percent(phase.share),
+            (end, row),
+            (6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8.5,
+        )
+    axes.set_xlim(0.0, widest * 1.12)
+
+
+def _label(name: str) -> str:
+    """A name that fits a chart: one line, no control characters, not longer than a legend bears."""
+    clean = "".join(character if character.isprintable() else " " for character in name)
+    # A leading underscore would tell matplotlib to leave the entry out of the legend.
+    clean = re.sub(r"\s+", " ", clean).strip().lstrip("_") or "unnamed"
+    return clean if len(clean) <= _LABEL_LENGTH else clean[: _LABEL_LENGTH - 1] + "…"
+
+
+def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:
+    """A figure as inline SVG: the same bytes each time, no size of its own, colours by CSS.
+
+    Args:
+        fig: the figure.
+        name: unlike that of other figures of the page, so that their ids differ.
+        title: what a screen reader says.
+    """
+    buffer = io.StringIO()
+    with _style(salt=name):
+        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        fig.savefig(buffer, format="svg", metadata=metadata, transparent=True)
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    for colour, variable in CSS_VARIABLES.items():
+        svg = svg.replace(colour, f"var({variable}, {colour})")
+    return svg.replace("<svg", f'<svg role="img" aria-label="{_attribute(title)}"', 1)
+
+
+def _attribute(text: str) -> str:
+    from markupsafe import escape
+
+    return str(escape(text))

@@ -1,0 +1,266 @@
+"""The report as text: plain for files and pipes, with rich in a terminal, one line for a log."""
+
+import textwrap
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from energy_callbacks.report import words
+from energy_callbacks.report.cards import cards
+from energy_callbacks.report.schema import DeviceUse, EnergyReport, Figure, Phase, ReportWarning
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_NARROWEST = 40
+
+
+def summary_line(report: EnergyReport, path: Path | None = None) -> str:
+    """The run in one line, for the end of a training.
+
+    ``12.3 Wh (gpu 10.1 measured, host 2.2 estimated) · 0.41 J/sample · 4.5 gCO2e (Germany)``
+
+    Args:
+        report: what to tell.
+        path: of the saved report, named at the end.
+    """
+    pieces = [_energy_in_short(report), _efficiency_in_short(report), _emissions_in_short(report)]
+    if report.run.status not in ("finished", "running"):
+        pieces.insert(0, report.run.status)
+    if report.warnings:
+        pieces.append(f"{len(report.warnings)} warning{'s' if len(report.warnings) > 1 else ''}")
+    if path is not None:
+        pieces.append(f"report: {path}")
+    return " · ".join(words.one_line(piece) for piece in pieces if piece)
+
+
+def _energy_in_short(report: EnergyReport) -> str:
+    by_scope = {"gpu": report.energy.gpu, "host": report.energy.host}
+    known = [
+        f"{scope} {words.energy(figure.energy_j)} {figure.origin}"
+        for scope, figure in by_scope.items()
+        if figure.energy_j is not None
+    ]
+    if not known:
+        return "energy not known"
+    return f"{words.energy(report.energy.total.energy_j)} ({', '.join(known)})"
+
+
+def _efficiency_in_short(report: EnergyReport) -> str:
+    has_gpu = report.efficiency.gpu.j_per_step is not None
+    found = report.efficiency.gpu if has_gpu else report.efficiency.total
+    for unit, ratio in (
+        ("token", found.j_per_token),
+        ("sample", found.j_per_sample),
+        ("step", found.j_per_step),
+    ):
+        if ratio is not None:
+            return f"{words.ratio(ratio)}/{unit}"
+    return ""
+
+
+def _emissions_in_short(report: EnergyReport) -> str:
+    found = report.emissions
+    if found is None:
+        return ""
+    return f"{words.emissions(found)} ({found.place or 'place not known'})"
+
+
+def render(report: EnergyReport, width: int = 80) -> str:
+    """The report as plain text, warnings first.
+
+    Args:
+        report: what to tell.
+        width: of a line, in characters; at least 40.
+    """
+    width = max(width, _NARROWEST)
+    blocks = [
+        _title(report, width),
+        _warnings(report.warnings, width),
+        _headline(report, width),
+        _section("Energy by phase", _table(PHASE_HEAD, phase_rows(report), width), width),
+        _section("Devices", _table(DEVICE_HEAD, device_rows(report), width), width),
+        _section("Measured and estimated by", _sensors(report, width), width),
+        _section("Attempts", _table(ATTEMPT_HEAD, attempt_rows(report), width), width),
+        _section("How to read this", _notes(report, width), width),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _title(report: EnergyReport, width: int) -> list[str]:
+    run = report.run
+    name = _clipped(words.one_line(run.name or f"run {run.run_id}"), width - 16)
+    facts = [run.status, words.duration(run.duration_s)]
+    if run.framework:
+        facts.append(f"{run.framework} {run.framework_version or ''}".strip())
+    lines = [f"Energy report: {name}", _clipped(" · ".join(map(words.one_line, facts)), width)]
+    if run.error:
+        lines += _wrapped(f"error: {run.error}", width)
+    lines.append("=" * width)
+    return lines
+
+
+def _warnings(warnings: Sequence[ReportWarning], width: int) -> list[str]:
+    lines = []
+    for warning in warnings:
+        lines += _wrapped(f"! {warning.message}", width, indent="  ")
+        if warning.fix:
+            lines += _wrapped(f"  fix: {warning.fix}", width, indent="  ")
+    return lines
+
+
+def _headline(report: EnergyReport, width: int) -> list[str]:
+    shown = cards(report)
+    label_width = max(len(card.label) for card in shown)
+    lines = []
+    for card in shown:
+        detail = ", ".join(part for part in (card.origin, card.detail) if part)
+        text = f"{card.label:<{label_width}}  {card.value}" + (f"  ({detail})" if detail else "")
+        lines += _wrapped(text, width, indent=" " * (label_width + 2))
+    return lines
+
+
+PHASE_HEAD = ("phase", "time", "gpu", "host", "total", "share")
+DEVICE_HEAD = ("device", "energy", "mean", "peak", "memory", "origin")
+ATTEMPT_HEAD = ("attempt", "host", "rank", "status", "time", "steps", "energy")
+
+
+def phase_rows(report: EnergyReport) -> list[tuple[str, ...]]:
+    """The cells of the table of phases."""
+    return [_phase_row(phase) for phase in report.phases]
+
+
+def _phase_row(phase: Phase) -> tuple[str, ...]:
+    scopes = (phase.gpu, phase.host, phase.total)
+    energies = [_short_energy(figure) for figure in scopes]
+    share = "" if phase.share is None else words.percent(phase.share)
+    return (phase.name, words.duration(phase.duration_s), *energies, share)
+
+
+def _short_energy(figure: Figure) -> str:
+    return "-" if figure.energy_j is None else words.energy(figure.energy_j)
+
+
+def device_rows(report: EnergyReport) -> list[tuple[str, ...]]:
+    """The cells of the table of devices."""
+    several = len({device.host for device in report.devices}) > 1
+    return [_device_row(one, several) for one in report.devices if one.scope is not None]
+
+
+def _device_row(device: DeviceUse, with_host: bool) -> tuple[str, ...]:
+    return (
+        f"{device.key} {device.host if with_host else device.name}",
+        _short_energy(device.energy),
+        _or_dash(device.mean_power_w, words.power),
+        _or_dash(device.peak_power_w, words.power),
+        _or_dash(device.memory_peak_bytes, words.size),
+        f"in {device.counted_in}" if device.counted_in else device.origin,
+    )
+
+
+def _or_dash(value: float | None, say: Callable[[float], str]) -> str:
+    return "-" if value is None else say(value)
+
+
+def attempt_rows(report: EnergyReport) -> list[tuple[str, ...]]:
+    """The cells of the table of attempts; none where there is but one."""
+    if len(report.attempts) < 2:
+        return []
+    return [
+        (
+            str(one.attempt),
+            one.host,
+            str(one.rank),
+            one.status,
+            words.duration(one.duration_s),
+            str(one.steps),
+            _short_energy(one.energy),
+        )
+        for one in report.attempts
+    ]
+
+
+def _sensors(report: EnergyReport, width: int) -> list[str]:
+    lines = []
+    for device in report.devices:
+        by_sensor: dict[str, list[str]] = {}
+        for sensor in device.sensors:
+            by_sensor.setdefault(sensor.name, []).append(sensor.quantity)
+        for name, quantities in by_sensor.items():
+            text = f"{device.key}: {', '.join(quantities)} by {name}"
+            lines += _wrapped(text, width, indent="  ")
+    for missing in report.unavailable:
+        lines += _wrapped(f"not read: {missing.source} ({missing.reason})", width, indent="  ")
+    return lines
+
+
+def _notes(report: EnergyReport, width: int) -> Iterator[str]:
+    for note in report.method_notes:
+        yield from _wrapped(f"- {note}", width, indent="  ")
+
+
+def _section(title: str, lines: Iterable[str], width: int) -> list[str]:
+    body = list(lines)
+    return [title, "-" * min(len(title), width), *body] if body else []
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Columns as wide as they need; the first gives way where the line is too long."""
+    if not rows:
+        return []
+    cells = [[words.one_line(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(_columns(row[i]) for row in cells) for i in range(len(head))]
+    spare = width - sum(widths) - 2 * (len(widths) - 1)
+    widths[0] = max(widths[0] + min(spare, 0), 8)
+    return [_row(row, widths) for row in cells]
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    first = _padded(_clipped(cells[0], widths[0]), widths[0])
+    rest = [
+        " " * (width - _columns(cell)) + cell
+        for cell, width in zip(cells[1:], widths[1:], strict=True)
+    ]
+    return "  ".join([first, *rest]).rstrip()
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - _columns(text))
+
+
+def _columns(text: str) -> int:
+    """How many columns of a terminal a text takes: East Asian wide characters take two."""
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    marks = sum(unicodedata.combining(character) != 0 for character in text)
+    return len(text) + wide - marks
+
+
+def _clipped(text: str, width: int) -> str:
+    if _columns(text) <= width:
+        return text
+    while text and _columns(text) > width - 1:
+        text = text[:-1]
+    return f"{text}…"
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(words.one_line(text), width, subsequent_indent=indent) or [""]
+
+
+def print_report(report: EnergyReport, console: "Console | None" = None) -> None:
+    """Print the report: with rich in a terminal, plain where the output is no terminal.
+
+    Args:
+        report: what to print.
+        console: where to; ``None`` is the standard output.
+    """
+    from rich.console import Console
+
+    console = console or Console()
+    if not console.is_terminal:
+        console.print(render(report), markup=False, highlight=False, soft_wrap=True, end="")
+        return
+    from energy_callbacks.report.terminal import print_rich
+
+    print_rich(report, console)

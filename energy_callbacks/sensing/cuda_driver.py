@@ -1,0 +1,81 @@
+"""What the CUDA driver says about its devices, asked only where a framework has woken it.
+
+A process that has initialised CUDA can no longer fork workers that use it, so nothing here
+initialises anything.
+"""
+
+import ctypes
+import os
+import uuid
+from typing import Final
+
+_SUCCESS: Final = 0  # CUDA_SUCCESS of cuda.h
+
+
+class _Uuid(ctypes.Structure):
+    """``CUuuid`` of cuda.h."""
+
+    _fields_ = (("bytes", ctypes.c_ubyte * 16),)
+
+
+def _awake_driver() -> ctypes.CDLL | None:
+    """The CUDA driver library, if a framework has loaded and initialised it in this process.
+
+    ``RTLD_NOLOAD`` opens nothing that is not open yet, and until ``cuInit`` every function
+    answers ``CUDA_ERROR_NOT_INITIALIZED`` (CUDA driver API, "Initialization"), in a forked child
+    too. So asking wakes no device.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+    except (OSError, AttributeError):  # not loaded, or not a Unix
+        return None
+    return driver if driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == _SUCCESS else None
+
+
+def _count(driver: ctypes.CDLL) -> int:
+    count = ctypes.c_int()
+    return count.value if driver.cuDeviceGetCount(ctypes.byref(count)) == _SUCCESS else 0
+
+
+def uuids() -> tuple[str, ...] | None:
+    """UUIDs of CUDA's devices 0, 1, ... in this process, without ``GPU-`` or ``MIG-``.
+
+    Returns:
+        ``None`` where the driver is not awake in this process.
+    """
+    driver = _awake_driver()
+    if driver is None:
+        return None
+    found = [_uuid_of(driver, ordinal) for ordinal in range(_count(driver))]
+    known = tuple(answer for answer in found if answer is not None)
+    return known if len(known) == len(found) else None
+
+
+def _uuid_of(driver: ctypes.CDLL, ordinal: int) -> str | None:
+    device, answer = ctypes.c_int(), _Uuid()
+    # The second version names the MIG instance, the first its card (CUDA 11.4 and newer).
+    ask = getattr(driver, "cuDeviceGetUuid_v2", None) or driver.cuDeviceGetUuid
+    if driver.cuDeviceGet(ctypes.byref(device), ordinal) != _SUCCESS:
+        return None
+    if ask(ctypes.byref(answer), device) != _SUCCESS:
+        return None
+    return str(uuid.UUID(bytes=bytes(answer.bytes)))
+
+
+def active_ordinals() -> tuple[int, ...]:
+    """CUDA's ordinals of the devices on which this process already has a context.
+
+    For a plain loop, whose devices nobody declares: what it has used is what it uses.
+    """
+    driver = _awake_driver()
+    if driver is None:
+        return ()
+    return tuple(ordinal for ordinal in range(_count(driver)) if _is_active(driver, ordinal))
+
+
+def _is_active(driver: ctypes.CDLL, ordinal: int) -> bool:
+    device, flags, active = ctypes.c_int(), ctypes.c_uint(), ctypes.c_int()
+    if driver.cuDeviceGet(ctypes.byref(device), ordinal) != _SUCCESS:
+        return False
+    found = driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active))
+    return found == _SUCCESS and active.value == 1

@@ -1,0 +1,256 @@
+"""Joules between two moments, from whatever power and energy readings a device has.
+
+The energy counter anchors the total, power readings give the shape::
+
+    shape    S(t) = integral of (s + tau ds/dt)     s: readings, moved back by the sensor's lag;
+                                                    tau: its response time
+    anchor   C rises by what the counter rose by    from one reading of the counter to the next
+    between  C follows S, scaled to fit             the segment's factor
+
+With no counter C is S; with a counter alone C is linear between its readings. Each interval
+carries its method, so that no figure hides how it was found.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from energy_callbacks.records import Channel, Energy, Method, Reading
+from energy_callbacks.sensing import shape
+from energy_callbacks.sensing.knots import Knots
+from energy_callbacks.sensing.series import Array
+from energy_callbacks.sensing.shape import Shape
+
+# An anchor whose own time is uncertain by more than this share of its segment would add more
+# error than it takes away: on an H200 samples and counter agree within 0.7 %
+# (docs/how-it-measures.md, seven load patterns).
+_ANCHOR_SHARE: Final = 0.01
+# A counter and samples of one card that differ by more than a factor of two are not two views
+# of the same energy: one of them is broken.
+_FACTOR_RANGE: Final = (0.5, 2.0)
+# The factor between samples and counter scatters from segment to segment by up to 0.7 % on an
+# H200 (same source); a window shorter than a segment inherits that, a longer one averages it out.
+_SCALE_NOISE: Final = 0.004
+_SEGMENT_S: Final = 1.0
+_COUNTER_SILENT_S: Final = 5.0
+_POWER_SILENT_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchor:
+    t_s: float
+    energy_j: float
+    t_error_s: float
+
+
+class EnergyCurve:
+    """Cumulative energy of one device, growing with its readings.
+
+    Up to ``settled_s`` it never changes again; from there to ``newest_s`` it is provisional.
+
+    Args:
+        channels: the device's channels; those of quantity ``power`` and ``energy`` are used.
+        keep_s: full resolution for so long, then one knot a second.
+    """
+
+    def __init__(self, channels: Sequence[Channel], keep_s: float = 600.0) -> None:
+        power = next((channel for channel in channels if channel.quantity == "power"), None)
+        counter = next((channel for channel in channels if channel.quantity == "energy"), None)
+        self._shape = Shape(power) if power else None
+        self._has_counter = counter is not None
+        self._shape_method = _method_of(power)
+        self._anchored_method = _anchored_method_of(power)
+        self._relative_error = _relative_error(counter or power)
+        self._knots = Knots(keep_s)
+        self._committed = 0
+        self._anchor: _Anchor | None = None
+        self._waiting: list[_Anchor] = []
+        self._factor: float | None = None
+        self.disagreements = 0
+
+    @property
+    def settled_s(self) -> float | None:
+        """The moment up to which the curve is final; ``None`` before the first."""
+        return self._knots.time_of(self._committed - 1) if self._committed else None
+
+    @property
+    def start_s(self) -> float | None:
+        """The first moment that was seen."""
+        return self._knots.time_of(0) if len(self._knots) else None
+
+    @property
+    def newest_s(self) -> float | None:
+        """The newest moment that was seen."""
+        return self._knots.time_of(-1) if len(self._knots) else None
+
+    def energy(self, start_s: float, end_s: float) -> Energy:
+        """Energy between two moments; they must differ."""
+        found = self._knots.energy(start_s, end_s, self._relative_error)
+        if found.energy_j is None or self._factor is None:
+            return found
+        power_w = abs(found.energy_j) / (end_s - start_s)
+        scale_j = _SCALE_NOISE * power_w * min(end_s - start_s, _SEGMENT_S)
+        return replace(found, stderr_j=float(np.hypot(found.stderr_j, scale_j)))
+
+    def pin(self, t_s: float) -> None:
+        """Keep the curve exact at this moment, for ever."""
+        self._knots.pin(t_s)
+
+    def add(self, readings: Sequence[Reading]) -> None:
+        """Take in new readings of this device and settle what can be settled."""
+        for reading in readings:
+            if reading.channel.quantity == "power" and self._shape is not None:
+                self._shape.add(reading.t_s, reading.value)
+            elif reading.channel.quantity == "energy":
+                self._waiting.append(_Anchor(reading.t_s, reading.value, reading.t_error_s))
+        self._update(is_final=False)
+
+    def finish(self) -> None:
+        """No more readings will come: settle everything."""
+        self._update(is_final=True)
+
+    def _update(self, *, is_final: bool) -> None:
+        self._knots.truncate(self._committed)
+        if self._has_counter:
+            self._anchor_all(is_final=is_final)
+        if self._shape is not None and (is_final or not self._has_counter):
+            self._commit_shape(self._shape.take(), self._tail_method())
+        self._committed -= self._knots.compact(self._committed)
+        if self._shape is not None:
+            self._knots.append(self._as_knots(self._shape.open(), self._tail_method()))
+
+    def _anchor_all(self, *, is_final: bool) -> None:
+        while self._waiting and (is_final or self._is_ready(self._waiting[0])):
+            self._take_anchor(self._waiting.pop(0))
+        if self._shape is None or self._shape.end_s is None:
+            return
+        since_s = self._anchor.t_s if self._anchor else self._shape.start_s
+        if since_s is not None and self._shape.end_s - since_s > _COUNTER_SILENT_S:
+            self._commit_shape(self._shape.take(), "power")
+            self._anchor = None
+
+    def _is_ready(self, anchor: _Anchor) -> bool:
+        """Whether power readings have come as far as the anchor, or will not come at all."""
+        if self._shape is None:
+            return True
+        end_s = self._shape.end_s if self._shape.end_s is not None else -np.inf
+        return end_s >= anchor.t_s or self._waiting[-1].t_s - end_s > _POWER_SILENT_S
+
+    def _take_anchor(self, anchor: _Anchor) -> None:
+        before = self._anchor
+        if before is None:
+            self._anchor = anchor
+            return
+        width_s = anchor.t_s - before.t_s
+        if width_s <= 0.0:
+            return
+        t_error_s = np.hypot(anchor.t_error_s, before.t_error_s)
+        if self._shape is not None and t_error_s > _ANCHOR_SHARE * width_s:
+            return
+        self._anchor = anchor
+        self._commit_segment(before, anchor)
+
+    def _commit_segment(self, before: _Anchor, anchor: _Anchor) -> None:
+        lead, segment = self._taken(before.t_s, anchor.t_s)
+        rise_j, area_j = anchor.energy_j - before.energy_j, float(segment[:, shape.AREA].sum())
+        is_covered = segment[:, shape.SEEN].sum() >= 0.5 * (anchor.t_s - before.t_s)
+        if rise_j < 0.0 or (is_covered and not _agree(rise_j, area_j)):
+            self.disagreements += 1
+            self._commit_shape(np.concatenate([lead, segment]), "power")
+            return
+        point = _anchor_variance(before, anchor)
+        if not is_covered:
+            self._commit_shape(lead, "power")
+            self._commit(_straight(before.t_s, anchor.t_s, rise_j), 1.0, "counter", point)
+            return
+        self._factor = rise_j / area_j if area_j else 1.0
+        self._commit_shape(lead, "power")
+        self._commit(_seen_by_counter(segment), self._factor, self._anchored_method, point)
+
+    def _taken(self, start_s: float, end_s: float) -> tuple[Array, Array]:
+        """Open intervals before the segment, and those of the segment without a hole in front."""
+        if self._shape is None:
+            return _NONE, _NONE
+        lead, segment = self._shape.take(start_s), self._shape.take(end_s)
+        if len(segment) and segment[0, shape.START] > start_s:
+            first = segment[0]
+            width_s = first[shape.END] - first[shape.START]
+            hole_s = first[shape.START] - start_s
+            hole_j = first[shape.AREA] / width_s * hole_s
+            segment = np.concatenate(
+                [[[start_s, first[shape.START], hole_j, 0.0, 0.0, 0.0, 0.0]], segment]
+            )
+        return lead, segment
+
+    def _tail_method(self) -> Method:
+        return self._anchored_method if self._factor is not None else self._shape_method
+
+    def _commit_shape(self, intervals: Array, method: Method) -> None:
+        """Settle intervals that no counter stands behind; gaps among them stay unseen."""
+        self._knots.append(self._as_knots(intervals, method))
+        self._committed = len(self._knots)
+
+    def _commit(self, intervals: Array, factor: float, method: Method, point: float) -> None:
+        rows = self._knots.following(intervals, factor, method)
+        self._knots.set_bridge(rows, point)
+        self._knots.append(rows)
+        self._committed = len(self._knots)
+
+    def _as_knots(self, intervals: Array, method: Method) -> Array:
+        return self._knots.following(_unseen_is_nothing(intervals), self._factor or 1.0, method)
+
+
+_NONE: Final = np.empty((0, 7))
+
+
+def _agree(rise_j: float, area_j: float) -> bool:
+    low, high = _FACTOR_RANGE
+    return low * area_j <= rise_j <= high * area_j
+
+
+def _straight(start_s: float, end_s: float, energy_j: float) -> Array:
+    """One interval known from the counter alone; inside it power may be anything."""
+    return np.array(
+        [[start_s, end_s, energy_j, 0.0, end_s - start_s, 0.0, energy_j / np.sqrt(3.0)]]
+    )
+
+
+def _seen_by_counter(intervals: Array) -> Array:
+    """Intervals whose gaps the counter has seen; inside a gap power may be anything."""
+    seen = intervals.copy()
+    is_gap = seen[:, shape.SEEN] == 0.0
+    seen[is_gap, shape.EDGE] = np.abs(seen[is_gap, shape.AREA]) / np.sqrt(3.0)
+    seen[:, shape.SEEN] = seen[:, shape.END] - seen[:, shape.START]
+    return seen
+
+
+def _unseen_is_nothing(intervals: Array) -> Array:
+    """Intervals in which a gap adds no energy: it is reported as not covered, never bridged."""
+    known = intervals.copy()
+    known[known[:, shape.SEEN] == 0.0, shape.AREA] = 0.0
+    return known
+
+
+def _anchor_variance(before: _Anchor, anchor: _Anchor) -> float:
+    """Variance of C at an anchor, J^2: mean power times its uniform error in time."""
+    power_w = (anchor.energy_j - before.energy_j) / (anchor.t_s - before.t_s)
+    return float((power_w * max(before.t_error_s, anchor.t_error_s)) ** 2 / 3.0)
+
+
+def _method_of(power: Channel | None) -> Method:
+    if power is None:
+        return "counter"
+    return "model" if power.device.origin == "estimated" else "power"
+
+
+def _anchored_method_of(power: Channel | None) -> Method:
+    if power is None:
+        return "counter"
+    is_buffered = power.sensor is not None and power.sensor.is_buffered
+    return "counter+samples" if is_buffered else "counter+power"
+
+
+def _relative_error(channel: Channel | None) -> float:
+    return channel.sensor.relative_error if channel and channel.sensor else 0.0

@@ -1,0 +1,191 @@
+"""Cumulative energy of one device as knots in time, and the energy between two moments.
+
+Everything is a difference of one function C(t), so windows that touch add up exactly.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from energy_callbacks.records import Energy, Method
+from energy_callbacks.sensing import shape
+from energy_callbacks.sensing.series import Array, Columns
+
+T, ENERGY, WALK, POINT, SEEN, METHOD, BEND, EDGE = range(8)
+WIDTH: Final = 8
+UNANCHORED: Final = 1e30
+METHODS: Final[tuple[Method, ...]] = (
+    "counter+samples",
+    "counter+power",
+    "counter",
+    "power",
+    "model",
+    "none",
+)
+
+
+class Knots:
+    """Knots of C(t), full resolution for the last ``keep_s`` seconds, then one a second.
+
+    Columns of a row; those that end in * describe the interval that ends at the knot:
+
+    ======  ==================================================================================
+    T       time, s
+    ENERGY  C(t), J
+    WALK    variance of C that grows from knot to knot, J^2 (shape between samples)
+    POINT   variance of C(t) against the counter, J^2; ``UNANCHORED`` without one
+    SEEN    seconds that were really seen so far
+    METHOD  * index into ``METHODS``
+    BEND    * rise of power over the interval, W: C is a parabola there
+    EDGE    * error scale of C inside the interval, J: variance EDGE^2 x (1 - x)
+    ======  ==================================================================================
+    """
+
+    def __init__(self, keep_s: float) -> None:
+        self._columns = Columns(WIDTH)
+        self._keep_s = keep_s
+        self._pins: list[float] = []
+        self._compacted_s = -np.inf
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def time_of(self, index: int) -> float:
+        """Time of one knot, counted from the front or (negative) from the back."""
+        return float(self._columns.rows[index, T])
+
+    def append(self, rows: Array) -> None:
+        """Add knots (n, 8) in time order."""
+        self._columns.append(rows)
+
+    def truncate(self, count: int) -> None:
+        """Forget all knots but the first ``count``."""
+        self._columns.truncate(count)
+
+    def following(self, intervals: Array, factor: float, method: Method) -> Array:
+        """Knots that carry on from the last one through ``intervals`` (n, 7) of ``shape``.
+
+        The very first knot is put where the first interval begins. POINT is unknown: huge.
+        """
+        if not len(intervals):
+            return np.empty((0, WIDTH))
+        rows = np.zeros((len(intervals), WIDTH))
+        rows[:, T] = intervals[:, shape.END]
+        rows[:, ENERGY] = factor * intervals[:, shape.AREA]
+        rows[:, WALK] = factor**2 * intervals[:, shape.NOISE]
+        rows[:, SEEN] = intervals[:, shape.SEEN]
+        rows[:, METHOD] = METHODS.index(method)
+        rows[:, BEND] = factor * intervals[:, shape.BEND]
+        rows[:, EDGE] = factor * intervals[:, shape.EDGE]
+        rows[:, POINT] = UNANCHORED
+        if not len(self):
+            first = np.zeros((1, WIDTH))
+            first[0, [T, METHOD, POINT]] = intervals[0, shape.START], rows[0, METHOD], UNANCHORED
+            rows = np.concatenate([first, rows])
+        running = [ENERGY, WALK, SEEN]
+        rows[:, running] = np.cumsum(rows[:, running], axis=0)
+        if len(self):
+            rows[:, running] += self._columns.rows[-1, running]
+        return rows
+
+    def set_bridge(self, rows: Array, anchor_variance: float) -> None:
+        """Fill POINT of rows between two anchors: a random walk that is held at both ends."""
+        start = self._columns.rows[-1, WALK] if len(self) else 0.0
+        walked = rows[:, WALK] - start
+        whole = max(float(walked[-1]), 1e-300)
+        rows[:, POINT] = walked * (1.0 - walked / whole) + anchor_variance
+
+    def pin(self, t_s: float) -> None:
+        """Keep C at this moment exact for ever."""
+        self._pins.append(t_s)
+
+    def at(self, times_s: Array) -> Array:
+        """Rows at any times (m,) -> (m, 8); outside the knots C is held.
+
+        The column EDGE holds the variance of C at each time, in J^2.
+        """
+        rows = self._columns.rows
+        after = np.clip(np.searchsorted(rows[:, T], times_s, side="left"), 0, len(rows) - 1)
+        before = np.maximum(after - 1, 0)
+        left, right = rows[before], rows[after]
+        width = np.maximum(right[:, T] - left[:, T], 1e-12)
+        share = np.where(after == before, 1.0, np.clip((times_s - left[:, T]) / width, 0.0, 1.0))
+        found = left + (right - left) * share[:, None]
+        # Linear power inside the interval makes C a parabola through its two knots.
+        found[:, ENERGY] -= right[:, BEND] * width * share * (1.0 - share) / 2.0
+        found[:, POINT] = np.maximum(left[:, POINT], right[:, POINT])
+        found[:, EDGE] = right[:, EDGE] ** 2 * share * (1.0 - share)
+        found[:, METHOD] = right[:, METHOD]
+        found[:, T] = times_s
+        return found
+
+    def energy(self, start_s: float, end_s: float, relative_error: float) -> Energy:
+        """Energy from ``start_s`` to ``end_s``; coverage falls where the ends were not seen."""
+        if not len(self):
+            return Energy(energy_j=None)
+        start, end = self.at(np.array([start_s, end_s]))
+        coverage = float(np.clip((end[SEEN] - start[SEEN]) / (end_s - start_s), 0.0, 1.0))
+        if coverage <= 0.0:
+            return Energy(energy_j=None)
+        energy_j = float(end[ENERGY] - start[ENERGY])
+        walk = end[WALK] - start[WALK]
+        variance = min(walk, start[POINT] + end[POINT]) + start[EDGE] + end[EDGE]
+        return Energy(
+            energy_j=energy_j,
+            stderr_j=float(np.sqrt(max(variance, 0.0))),
+            systematic_j=relative_error * abs(energy_j),
+            method=self._method(start_s, end_s),
+            coverage=coverage if coverage < 1.0 - 1e-9 else 1.0,
+        )
+
+    def _method(self, start_s: float, end_s: float) -> Method:
+        """The weakest method in the window."""
+        rows = self._columns.rows
+        low, high = np.searchsorted(rows[:, T], [start_s, end_s], side="right")
+        used = rows[low : min(high + 1, len(rows)), METHOD]
+        return METHODS[int(used.max())] if len(used) else METHODS[int(rows[-1, METHOD])]
+
+    def compact(self, committed: int) -> int:
+        """Thin out what is older than ``keep_s``; returns how many rows were dropped.
+
+        Only the first ``committed`` rows may be touched.
+        """
+        rows = self._columns.rows
+        if not committed:
+            return 0
+        horizon_s = rows[committed - 1, T] - self._keep_s
+        if horizon_s - max(self._compacted_s, rows[0, T]) < 60.0:
+            return 0
+        old = int(np.searchsorted(rows[:, T], horizon_s))
+        thin = self._thinned(rows[:old])
+        self._columns.replace(np.concatenate([thin, rows[old:]]))
+        self._compacted_s = float(horizon_s)
+        return old - len(thin)
+
+    def _thinned(self, rows: Array) -> Array:
+        """One row a second, at knots that are there, and one at each pin."""
+        seconds = np.floor(rows[:, T])
+        keep = np.flatnonzero(np.diff(seconds, append=np.inf) != 0.0)
+        first, last = rows[0, T], rows[-1, T]
+        pins = [pin for pin in self._pins if first < pin <= last]
+        self._pins = [pin for pin in self._pins if pin > last]
+        times = np.union1d(np.concatenate([rows[:1, T], rows[keep, T]]), np.array(pins))
+        thin = self.at(times)
+        spread = _power_spread(rows)
+        groups = np.minimum(np.searchsorted(times, rows[:, T], side="left"), len(times) - 1)
+        widest = np.zeros(len(times))
+        np.maximum.at(widest, groups, spread)
+        weakest = np.zeros(len(times))
+        np.maximum.at(weakest, groups, rows[:, METHOD])
+        thin[:, BEND] = 0.0
+        thin[:, EDGE] = widest * np.diff(times, prepend=times[0]) / np.sqrt(12.0)
+        thin[:, METHOD] = weakest
+        return thin
+
+
+def _power_spread(rows: Array) -> Array:
+    """How much power changes from each interval to the next, W (n,)."""
+    width = np.maximum(np.diff(rows[:, T]), 1e-12)
+    power = np.diff(rows[:, ENERGY]) / width
+    change: Array = np.abs(np.diff(power, prepend=power[:1]))
+    return np.concatenate([[0.0], change]) if len(rows) > 1 else np.zeros(len(rows))

@@ -1,0 +1,194 @@
+"""A thread per source: opens it, reads it at its own interval, and counts what it missed.
+
+Nothing here ever raises: a source that fails becomes a gap in the timeline and one notice.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from energy_callbacks.errors import SourceError, SourceLost, SourceUnavailable
+from energy_callbacks.records import Channel
+from energy_callbacks.sensing.clock import Clock, Periodic
+from energy_callbacks.sensing.sources.protocol import Source
+from energy_callbacks.sensing.timeline import Timeline
+
+logger = logging.getLogger("energy_callbacks")
+
+_LONGEST_BACK_OFF_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something that happened to a source: it opened, is unavailable, missed, or is lost."""
+
+    source: str
+    kind: Literal["opened", "unavailable", "missed", "lost"]
+    t_s: float
+    message: str = ""
+    fix: str = ""
+    channels: tuple[Channel, ...] = ()
+
+
+@dataclass(slots=True)
+class _Worker:
+    source: Source
+    periodic: Periodic | None = None
+    is_open: bool = False
+    is_over: bool = False
+    missed: int = 0
+    missed_in_a_row: int = 0
+    cpu_s: float = 0.0
+    is_last_turn: bool = False
+    started_s: float | None = None
+
+
+class Sampler:
+    """Reads sources into a timeline until it is stopped.
+
+    Args:
+        sources: what to read; opened on their own threads, because opening may take seconds.
+        timeline: where readings go.
+        clock: time and threads.
+        on_notice: told of everything that happens to a source, on the source's thread.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        timeline: Timeline,
+        clock: Clock,
+        on_notice: Callable[[Notice], None],
+    ) -> None:
+        self._workers = [_Worker(source) for source in sources]
+        self._timeline = timeline
+        self._clock = clock
+        self._on_notice = on_notice
+
+    def start(self) -> None:
+        """Begin to read every source."""
+        for worker in self._workers:
+            worker.periodic = self._clock.every(
+                worker.source.interval_s,
+                lambda worker=worker: self._run(worker),  # type: ignore[misc]
+                name=f"energy_callbacks {worker.source.name}",
+            )
+
+    def stop(self, timeout_s: float) -> tuple[str, ...]:
+        """Read every source a last time, on its own thread, and close it.
+
+        Returns:
+            The names of the sources that hang: they are left to themselves after ``timeout_s``,
+            which all sources share.
+        """
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        for worker in self._workers:
+            worker.is_last_turn = True
+            if worker.periodic is not None:
+                worker.periodic.ask_to_stop()
+        return tuple(
+            worker.source.name
+            for worker in self._workers
+            if worker.periodic is not None
+            and not worker.periodic.wait(max(deadline_s - self._clock.monotonic_s(), 0.0))
+        )
+
+    def hung_s(self, worker_limit_s: float) -> dict[str, float]:
+        """Sources whose call has been under way for longer than the limit, and for how long."""
+        now_s = self._clock.monotonic_s()
+        return {
+            worker.source.name: now_s - worker.started_s
+            for worker in self._workers
+            if worker.started_s is not None and now_s - worker.started_s > worker_limit_s
+        }
+
+    @property
+    def missed(self) -> dict[str, int]:
+        """Readings that failed, by source, where any did."""
+        return {w.source.name: w.missed for w in self._workers if w.missed}
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor time that reading has taken so far, all threads together."""
+        return sum(worker.cpu_s for worker in self._workers)
+
+    def _run(self, worker: _Worker) -> float:
+        """One turn of a source's thread; returns the time until the next, longer after a miss."""
+        if worker.is_over:
+            return _LONGEST_BACK_OFF_S
+        worker.started_s = self._clock.monotonic_s()
+        cpu_before_s = time.thread_time()
+        try:
+            return self._turn(worker)
+        finally:
+            if worker.is_last_turn:
+                self._close(worker)
+            worker.cpu_s += time.thread_time() - cpu_before_s
+            worker.started_s = None
+
+    def _turn(self, worker: _Worker) -> float:
+        try:
+            if not worker.is_open:
+                self._open(worker)
+            readings = worker.source.read()
+            self._timeline.extend(readings)
+        except SourceUnavailable as error:
+            self._end(worker, "unavailable", error.reason, error.fix)
+        except SourceLost as error:
+            self._end(worker, "lost", str(error))
+        except Exception as error:  # noqa: BLE001 - a sensor's bug must never end a training
+            return self._note_miss(worker, error)
+        else:
+            worker.missed_in_a_row = 0
+        return worker.source.interval_s
+
+    def _open(self, worker: _Worker) -> None:
+        channels = tuple(worker.source.open())
+        worker.is_open = True
+        self._timeline.register(channels)
+        self._notify(worker, "opened", channels=channels)
+
+    def _note_miss(self, worker: _Worker, error: Exception) -> float:
+        if not worker.is_open and not isinstance(error, SourceError):
+            self._end(worker, "unavailable", f"{type(error).__name__}: {error}")
+            return _LONGEST_BACK_OFF_S
+        worker.missed += 1
+        worker.missed_in_a_row += 1
+        if worker.missed == 1:
+            self._notify(worker, "missed", f"{type(error).__name__}: {error}")
+        back_off_s: float = worker.source.interval_s * 2.0 ** min(worker.missed_in_a_row, 6)
+        return min(back_off_s, max(_LONGEST_BACK_OFF_S, worker.source.interval_s))
+
+    def _end(
+        self, worker: _Worker, kind: Literal["unavailable", "lost"], reason: str, fix: str = ""
+    ) -> None:
+        self._notify(worker, kind, reason, fix)
+        self._close(worker)
+
+    def _close(self, worker: _Worker) -> None:
+        worker.is_over = True
+        try:
+            worker.source.close()
+        except Exception as error:  # noqa: BLE001 - see _turn
+            logger.debug("closing %s failed: %s", worker.source.name, error)
+
+    def _notify(
+        self,
+        worker: _Worker,
+        kind: Literal["opened", "unavailable", "missed", "lost"],
+        message: str = "",
+        fix: str = "",
+        channels: tuple[Channel, ...] = (),
+    ) -> None:
+        self._on_notice(
+            Notice(
+                source=worker.source.name,
+                kind=kind,
+                t_s=self._clock.monotonic_s(),
+                message=message,
+                fix=fix,
+                channels=channels,
+            )
+        )

@@ -1,0 +1,121 @@
+"""Device memory as the frameworks' own allocators count it, asked without waking any framework.
+
+Only frameworks that the training has imported are asked, and only once they have initialised
+their devices themselves: asking earlier would start CUDA, which breaks a later fork and takes
+memory. Peaks are those since the user's last reset; they are read and never reset.
+
+- PyTorch: ``torch.cuda.memory_allocated`` and ``max_memory_allocated`` of each device on which
+  this process has a CUDA context.
+- TensorFlow: ``tf.config.experimental.get_memory_info`` of each GPU.
+- JAX: ``Device.memory_stats`` of each local device; CPU devices have none.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from energy_callbacks.errors import ReadingMissed
+from energy_callbacks.records import Channel, Device, Reading, Sensor
+from energy_callbacks.sensing.clock import Clock
+
+_DEVICE = Device(
+    key="allocator",
+    kind="allocator",
+    scope=None,
+    name="device memory of the framework",
+    notes=(
+        "sum over this process's devices and frameworks",
+        "with several devices the peak is an upper bound, for they need not peak together",
+    ),
+)
+_SENSOR = Sensor(name="the framework's allocator statistics")
+_ALLOCATED = Channel(device=_DEVICE, quantity="allocated", kind="gauge", sensor=_SENSOR)
+_PEAK = Channel(device=_DEVICE, quantity="peak_allocated", kind="gauge", sensor=_SENSOR)
+
+_Bytes = tuple[int, int]  # allocated now, highest
+
+
+class AllocatorSource:
+    """Bytes that tensors hold on this process's devices.
+
+    Args:
+        clock: where time comes from.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    @property
+    def name(self) -> str:
+        """See ``Source.name``."""
+        return "framework allocator"
+
+    @property
+    def interval_s(self) -> float:
+        """The allocator keeps the peak itself, so a slow look loses none."""
+        return 1.0
+
+    def open(self) -> Sequence[Channel]:
+        """Always succeeds: a framework may initialise its devices later."""
+        return [_ALLOCATED, _PEAK]
+
+    def read(self) -> Sequence[Reading]:
+        """Allocated and peak bytes; nothing while no framework uses a device.
+
+        Raises:
+            ReadingMissed: where a framework's call failed.
+        """
+        found = [device for ask in _FRAMEWORKS for device in _asked(ask)]
+        if not found:
+            return []
+        t_s = self._clock.monotonic_s()
+        allocated_bytes = float(sum(allocated for allocated, _ in found))
+        peak_bytes = float(sum(peak for _, peak in found))
+        return [Reading(_ALLOCATED, t_s, allocated_bytes), Reading(_PEAK, t_s, peak_bytes)]
+
+    def close(self) -> None:
+        """See ``Source.close``."""
+
+
+def _asked(ask: Callable[[], Iterator[_Bytes]]) -> list[_Bytes]:
+    try:
+        return list(ask())
+    except Exception as error:
+        # Whatever a framework raises (a lost device, an import under way on another thread).
+        raise ReadingMissed(f"{ask.__name__} failed: {error!r}; asked again later") from error
+
+
+def _torch() -> Iterator[_Bytes]:
+    torch = sys.modules.get("torch")
+    if torch is None or "torch.cuda" not in sys.modules or not torch.cuda.is_initialized():
+        return
+    for index in range(torch.cuda.device_count()):
+        # With the cudaMallocAsync back end, statistics of an untouched device would create a
+        # context there (hundreds of MB), so devices without one are not asked.
+        if torch._C._cuda_hasPrimaryContext(index):  # noqa: SLF001 - no public way to know
+            yield torch.cuda.memory_allocated(index), torch.cuda.max_memory_allocated(index)
+
+
+def _tensorflow() -> Iterator[_Bytes]:
+    tensorflow = sys.modules.get("tensorflow")
+    eager = sys.modules.get("tensorflow.python.eager.context")
+    context = eager.context_safe() if tensorflow and eager else None
+    # Every public call on devices initialises the context; only this attribute tells without.
+    if tensorflow is None or context is None or context._context_handle is None:  # noqa: SLF001
+        return
+    for index in range(len(tensorflow.config.list_logical_devices("GPU"))):
+        info = tensorflow.config.experimental.get_memory_info(f"GPU:{index}")
+        yield info["current"], info["peak"]
+
+
+def _jax() -> Iterator[_Bytes]:
+    jax = sys.modules.get("jax")
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    if jax is None or bridge is None or not bridge.backends_are_initialized():
+        return
+    for device in jax.local_devices():
+        stats = device.memory_stats()
+        if stats:
+            yield stats["bytes_in_use"], stats["peak_bytes_in_use"]
+
+
+_FRAMEWORKS = (_torch, _tensorflow, _jax)

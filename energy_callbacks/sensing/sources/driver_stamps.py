@@ -1,0 +1,81 @@
+"""Places a driver's Unix time stamps on the monotonic clock, each sample once and in order.
+
+The two clocks keep their distance until someone sets the wall clock. The distance is measured at
+each call; when it jumps, a sample may have been stamped before or after the jump, and is placed
+where only one of the two makes sense.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from energy_callbacks.sensing.clock import Clock
+from energy_callbacks.units import seconds_from_microseconds
+
+# A time server slews by at most 0.5 ms a second (adjtimex(2): 500 ppm); what is more is a jump.
+_JUMP_S: Final = 0.010
+# A stamp lies in the future by no more than its own jitter (H200: spacing of 6 to 48 ms around
+# 20 ms, newest sample 3 to 16 ms old).
+_FUTURE_S: Final = 0.010
+_LOOKS: Final = 3
+
+
+class DriverStamps:
+    """Turns drains of a driver's sample buffer into samples of monotonic time.
+
+    Args:
+        clock: both clocks.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset_s = _looked_at(clock)[1]
+        self._seen_us: frozenset[int] = frozenset()
+        self._last_s = float("-inf")
+
+    def new(self, samples: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
+        """The samples that were in no earlier drain, in strictly rising time.
+
+        Dropped are duplicates, samples not after the newest one of an earlier drain, and after
+        a jump of the wall clock those that fit before as well as after it: a gap, never a
+        sample at a wrong time.
+
+        Args:
+            samples: the whole buffer, (Unix time in microseconds, value), in any order.
+
+        Returns:
+            (monotonic time in s, value).
+        """
+        now_s, offset_s = _looked_at(self._clock)
+        is_jump = abs(offset_s - self._offset_s) > _JUMP_S
+        offsets_s = (self._offset_s, offset_s) if is_jump else (offset_s,)
+        fresh = {stamp: value for stamp, value in samples if stamp not in self._seen_us}
+        # Nothing known left in the buffer: the driver has stamped all of it anew.
+        is_restamped = is_jump and len(fresh) == len({stamp for stamp, _ in samples})
+        self._seen_us, self._offset_s = frozenset(stamp for stamp, _ in samples), offset_s
+        if is_restamped:
+            return []
+        placed = [(self._place(stamp, offsets_s, now_s), value) for stamp, value in fresh.items()]
+        known = sorted((t_s, value) for t_s, value in placed if t_s is not None)
+        if known:
+            self._last_s = known[-1][0]
+        return known
+
+    def _place(self, stamp_us: int, offsets_s: Sequence[float], now_s: float) -> float | None:
+        """When a sample was taken; ``None`` where that is not certain or not new."""
+        unix_s = seconds_from_microseconds(stamp_us)
+        possible = [
+            unix_s - offset_s
+            for offset_s in offsets_s
+            if self._last_s < unix_s - offset_s <= now_s + _FUTURE_S
+        ]
+        return possible[0] if len(possible) == 1 else None
+
+
+def _looked_at(clock: Clock) -> tuple[float, float]:
+    """Now, and how far wall time is ahead of it; the tightest of a few looks at both clocks."""
+    looks = []
+    for _ in range(_LOOKS):
+        before_s, unix_s, after_s = clock.monotonic_s(), clock.unix_s(), clock.monotonic_s()
+        looks.append((after_s - before_s, after_s, unix_s - (before_s + after_s) / 2.0))
+    _, now_s, offset_s = min(looks)
+    return now_s, offset_s

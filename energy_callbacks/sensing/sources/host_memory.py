@@ -1,0 +1,97 @@
+"""Memory of this process and its children, as the operating system counts it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from energy_callbacks.errors import ReadingMissed, SourceUnavailable
+from energy_callbacks.records import Channel, Device, Reading, Sensor
+from energy_callbacks.sensing.clock import Clock
+
+if TYPE_CHECKING:
+    import psutil
+
+# Resident set sizes, not the fairer proportional ones: those make the kernel walk all pages of a
+# process under the lock that its own page faults need, which a training of 100 GB would feel.
+_NOTES = (
+    "upper bound: pages that forked workers share with their parent are counted for each",
+    "includes ranks that this process has started",
+)
+
+
+class HostMemorySource:
+    """Resident memory of this process and all its descendants (loader workers).
+
+    Args:
+        clock: where time comes from.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._process: psutil.Process | None = None
+        self._channel = Channel(
+            device=Device(
+                key="process", kind="process", scope=None, name="this process", notes=_NOTES
+            ),
+            quantity="rss",
+            kind="gauge",
+            sensor=Sensor(name="psutil resident set size of the process and its children"),
+        )
+
+    @property
+    def name(self) -> str:
+        """See ``Source.name``."""
+        return "host memory"
+
+    @property
+    def interval_s(self) -> float:
+        """Listing all processes costs 0.6 ms and more where many run, so once a second."""
+        return 1.0
+
+    def open(self) -> Sequence[Channel]:
+        """Find this process.
+
+        Raises:
+            SourceUnavailable: where the operating system does not show it.
+        """
+        import psutil
+
+        try:
+            self._process = psutil.Process()
+            self._process.memory_info()
+        except (psutil.Error, OSError) as error:
+            raise SourceUnavailable(
+                f"memory of this process cannot be read: {error}", "mount /proc"
+            ) from error
+        return [self._channel]
+
+    def read(self) -> Sequence[Reading]:
+        """Bytes that are resident now.
+
+        Raises:
+            ReadingMissed: where this process itself could not be read.
+        """
+        import psutil
+
+        if self._process is None:
+            raise ReadingMissed("host memory is not open; call open() first")
+        try:
+            rss_bytes = self._process.memory_info().rss
+            children = self._process.children(recursive=True)
+        except (psutil.Error, OSError) as error:
+            raise ReadingMissed(f"memory of this process could not be read: {error}") from error
+        rss_bytes += sum(_rss_bytes(child) for child in children)
+        return [Reading(self._channel, self._clock.monotonic_s(), float(rss_bytes))]
+
+    def close(self) -> None:
+        """See ``Source.close``."""
+        self._process = None
+
+
+def _rss_bytes(child: "psutil.Process") -> int:
+    """Resident bytes; 0 for a child that ended after it was listed, or that is not ours to see."""
+    import psutil
+
+    try:
+        return int(child.memory_info().rss)
+    except psutil.Error:
+        return 0

@@ -1,0 +1,298 @@
+"""One NVIDIA card: power, energy, memory, utilisation, temperature, clock, throttled time.
+
+Power comes from the driver's buffer of 20 ms samples where there is one; once a second a tick of
+the energy counter is bracketed between two calls (``counter_ticks``). How each quantity is read
+is in ``nvml_readers`` and ``nvml_gauges``, what is known of the sensors in ``nvml_sensors``.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from energy_callbacks.errors import ReadingMissed, SourceLost, SourceUnavailable
+from energy_callbacks.records import Channel, Device, Reading
+from energy_callbacks.sensing.clock import Clock
+from energy_callbacks.sensing.devices import GpuInfo, card_of_old_mig_name
+from energy_callbacks.sensing.sources.nvml_gauges import GAUGES
+from energy_callbacks.sensing.sources.nvml_readers import (
+    POLL_INTERVAL_S,
+    Card,
+    Reader,
+    counter,
+    power,
+    tried,
+)
+from energy_callbacks.sensing.sources.nvml_sensors import generation
+
+_DRAIN_INTERVAL_S: Final = 0.5
+_LIST_FIX: Final = "'nvidia-smi -L' lists the cards that this process may use"
+
+
+class NvmlSource:
+    """All quantities of one card that the driver offers.
+
+    One source per card, so that a card whose driver hangs stops only its own thread. A MIG
+    instance's UUID opens its parent card, whose whole energy is reported: the sensors know no
+    instances.
+
+    Args:
+        clock: time.
+        uuid: of a card (``GPU-...``) or of a MIG instance on it (``MIG-...``).
+    """
+
+    def __init__(self, clock: Clock, uuid: str) -> None:
+        self._clock = clock
+        self._uuid = uuid
+        self._card: Card | None = None
+        self._readers: tuple[Reader, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """See ``Source.name``."""
+        return f"NVML {self._uuid[:12]}"
+
+    @property
+    def interval_s(self) -> float:
+        """0.5 s; 0.1 s once open on a card without a buffer, whose power has to be polled."""
+        power = next((r.channel for r in self._readers if r.channel.quantity == "power"), None)
+        is_polled = power is not None and power.sensor is not None and not power.sensor.is_buffered
+        return POLL_INTERVAL_S if is_polled else _DRAIN_INTERVAL_S
+
+    def open(self) -> Sequence[Channel]:
+        """Find the card and try each quantity once; those that answer are offered.
+
+        Raises:
+            SourceUnavailable: without driver, permission, or card, with what to do.
+        """
+        self.close()
+        nvml = _nvml()
+        _start(nvml)
+        try:
+            self._card = _opened(nvml, self._clock, self._uuid)
+            self._readers = _readers(self._card)
+        except nvml.NVMLError as error:
+            _stop(nvml)
+            self._card = None
+            raise _unavailable(nvml, error, self._uuid) from error
+        if not self._readers:
+            self.close()
+            raise SourceUnavailable(
+                f"{self._uuid} answers, but offers neither power nor energy nor anything else",
+                "see 'nvidia-smi -q -d POWER' for what this card reports",
+            )
+        return tuple(reader.channel for reader in self._readers)
+
+    def read(self) -> Sequence[Reading]:
+        """What is new of each quantity; one that fails does not take the others with it.
+
+        Raises:
+            ReadingMissed: where something failed and nothing was read.
+            SourceLost: where the card is gone and nothing was read before.
+        """
+        card = self._card
+        if card is None:
+            raise SourceLost(f"{self.name} is not open; call open() first")
+        readings: list[Reading] = []
+        failure: Exception | None = None
+        for reader in self._readers:
+            try:
+                readings += reader.read()
+            except card.nvml.NVMLError as error:
+                failure = error
+                if card.is_gone(error):
+                    break
+        if failure is not None and not readings:
+            raise _failed(card, failure) from failure
+        return readings
+
+    def close(self) -> None:
+        """See ``Source.close``."""
+        card, self._card, self._readers = self._card, None, ()
+        if card is not None:
+            _stop(card.nvml)
+
+
+def _readers(card: Card) -> tuple[Reader, ...]:
+    """A reader for each quantity that this card really answers, tried once."""
+    # The counter comes first: it may wait for a tick, and samples drained after it reach past it.
+    found = (tried(card, make) for make in (counter, power, *GAUGES))
+    return tuple(reader for reader in found if reader is not None)
+
+
+def inventory() -> tuple[GpuInfo, ...]:
+    """All cards that the driver lists, in its order.
+
+    A card that does not answer (fallen off the bus, not permitted) is left out.
+
+    Raises:
+        SourceUnavailable: without driver or permission, with what to do.
+    """
+    nvml = _nvml()
+    with _session(nvml):
+        found = (_info(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+        return tuple(gpu for gpu in found if gpu is not None)
+
+
+def _nvml() -> Any:
+    import pynvml
+
+    return pynvml
+
+
+def _start(nvml: Any) -> None:
+    """NVML counts its users: each ``nvmlInit`` here has its ``nvmlShutdown``."""
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        raise _unavailable(nvml, error) from error
+
+
+def _stop(nvml: Any) -> None:
+    try:
+        nvml.nvmlShutdown()
+    except nvml.NVMLError:
+        return  # the driver was unloaded: nothing is left to release
+
+
+@contextmanager
+def _session(nvml: Any) -> Iterator[None]:
+    _start(nvml)
+    try:
+        yield
+    except nvml.NVMLError as error:
+        raise _unavailable(nvml, error) from error
+    finally:
+        _stop(nvml)
+
+
+def _info(nvml: Any, index: int) -> GpuInfo | None:
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        return GpuInfo(
+            index=index,
+            uuid=nvml.nvmlDeviceGetUUID(handle),
+            name=nvml.nvmlDeviceGetName(handle),
+            pci_bus_id=nvml.nvmlDeviceGetPciInfo(handle).busId,
+            memory_total_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+            compute_capability=nvml.nvmlDeviceGetCudaComputeCapability(handle),
+            mig_uuids=_mig_uuids(nvml, handle),
+        )
+    except nvml.NVMLError:
+        return None
+
+
+def _mig_uuids(nvml: Any, handle: Any) -> tuple[str, ...]:
+    try:
+        current, _pending = nvml.nvmlDeviceGetMigMode(handle)
+        count = nvml.nvmlDeviceGetMaxMigDeviceCount(handle) if current else 0
+    except nvml.NVMLError:
+        return ()  # a card from before MIG
+    found = (_mig_uuid(nvml, handle, index) for index in range(count))
+    return tuple(uuid for uuid in found if uuid is not None)
+
+
+def _mig_uuid(nvml: Any, handle: Any, index: int) -> str | None:
+    try:
+        instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+        return str(nvml.nvmlDeviceGetUUID(instance))
+    except nvml.NVMLError:
+        return None  # this place of the card holds no instance
+
+
+def _opened(nvml: Any, clock: Clock, uuid: str) -> Card:
+    handle = nvml.nvmlDeviceGetHandleByUUID(card_of_old_mig_name(uuid) or uuid)
+    if nvml.nvmlDeviceIsMigDeviceHandle(handle).value if uuid.startswith("MIG-") else False:
+        handle = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+    index = nvml.nvmlDeviceGetIndex(handle)
+    device = Device(
+        key=f"gpu{index}",
+        kind="gpu",
+        scope="gpu",
+        name=nvml.nvmlDeviceGetName(handle),
+        index=index,
+        uuid=nvml.nvmlDeviceGetUUID(handle),
+        notes=(*_mig_note(nvml, handle, uuid), *_process_notes(nvml, handle)),
+    )
+    capability = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    return Card(
+        nvml=nvml, handle=handle, clock=clock, device=device, generation=generation(capability)
+    )
+
+
+def _mig_note(nvml: Any, handle: Any, uuid: str) -> tuple[str, ...]:
+    count = len(_mig_uuids(nvml, handle))
+    if uuid.startswith("MIG-"):
+        return (f"whole card: 1 of its {count} MIG instances is yours",)
+    return (f"whole card: shared by its {count} MIG instances",) if count else ()
+
+
+def _process_notes(nvml: Any, handle: Any) -> tuple[str, ...]:
+    """Who else computes on the card now: their energy is in its figures, too.
+
+    In a container the driver may give process numbers of the host, which mean nothing here; one
+    of these may be this process.
+    """
+    import psutil
+
+    try:
+        pids = {process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
+    except nvml.NVMLError:
+        return ()
+    visible = {pid for pid in pids if psutil.pid_exists(pid)}
+    others = sorted(visible - _family(psutil))
+    unseen = len(pids - visible) - (os.getpid() not in pids)
+    notes = []
+    if others:
+        notes.append(f"shared card: in use by other processes too: {', '.join(map(str, others))}")
+    if unseen > 0:
+        notes.append(f"shared card: in use by {unseen} or more processes outside this container")
+    return tuple(notes)
+
+
+def _family(psutil: Any) -> set[int]:
+    """This process, those that started it and those that it started: ranks of one training."""
+    me = psutil.Process()
+    relatives = (*me.parents(), *me.children(recursive=True))
+    return {os.getpid(), *(process.pid for process in relatives)}
+
+
+def _failed(card: Card, error: Exception) -> ReadingMissed | SourceLost:
+    if card.is_gone(error):
+        return SourceLost(
+            f"{card.device.name} ({card.device.key}) is gone: NVML says {error}; "
+            "'dmesg | grep -i xid' shows why, and a restart brings it back"
+        )
+    return ReadingMissed(f"{card.device.key} did not answer: NVML says {error}; trying again")
+
+
+def _unavailable(nvml: Any, error: Exception, uuid: str = "") -> SourceUnavailable:
+    """What a failure to open means, and what helps."""
+    known = {
+        nvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
+            "no NVIDIA driver is found (libnvidia-ml.so.1 is missing)",
+            "install the driver, or start the container with GPUs (docker run --gpus all)",
+        ),
+        nvml.NVML_ERROR_DRIVER_NOT_LOADED: (
+            "the NVIDIA driver is installed, but not loaded",
+            "load it (sudo modprobe nvidia); 'nvidia-smi' shows when it works",
+        ),
+        nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
+            "the NVIDIA library and the loaded driver are of different versions",
+            "they are so after an update: restart the machine, or reload the kernel modules",
+        ),
+        nvml.NVML_ERROR_NO_PERMISSION: (
+            "this user may not ask the NVIDIA driver",
+            "ask for access to /dev/nvidiactl and /dev/nvidia0 (in a cluster: request a GPU)",
+        ),
+        nvml.NVML_ERROR_GPU_IS_LOST: (
+            f"{uuid or 'a GPU'} has fallen off the bus",
+            "restart the machine; 'dmesg | grep -i xid' shows why",
+        ),
+        nvml.NVML_ERROR_NOT_FOUND: (f"this machine has no GPU {uuid}", _LIST_FIX),
+        nvml.NVML_ERROR_INVALID_ARGUMENT: (f"{uuid!r} is not the UUID of a GPU", _LIST_FIX),
+    }
+    reason, fix = known.get(
+        getattr(error, "value", None), (f"NVML says {error}", "see whether 'nvidia-smi' answers")
+    )
+    return SourceUnavailable(reason, fix)

@@ -1,0 +1,95 @@
+"""What an NVIDIA card is asked about once a second: memory, load, heat, clock, throttling."""
+
+from collections.abc import Callable
+from typing import Final
+
+from energy_callbacks.records import Channel, Kind, Quantity, Sensor
+from energy_callbacks.sensing.sources.nvml_readers import (
+    Card,
+    Polled,
+    Reader,
+    fields,
+    known,
+    offered,
+)
+from energy_callbacks.units import hertz_from_megahertz, seconds_from_nanoseconds
+
+# Asked at every second drain (0.5 s apart), and not a turn late because one came a moment early.
+_INTERVAL_S: Final = 0.9
+
+
+def _gauge(
+    quantity: Quantity,
+    value: Callable[[Card], float | None],
+    name: str,
+    kind: Kind = "gauge",
+) -> Callable[[Card], Reader | None]:
+    def make(card: Card) -> Reader | None:
+        sensor = Sensor(name=name)
+        channel = Channel(device=card.device, quantity=quantity, kind=kind, sensor=sensor)
+        return offered(Polled(card, channel, value, interval_s=_INTERVAL_S))
+
+    return make
+
+
+def _memory_used_bytes(card: Card) -> float | None:
+    """Without what the driver keeps for itself, as nvidia-smi shows it, where it can say that."""
+    nvml = card.nvml
+    try:
+        info = nvml.nvmlDeviceGetMemoryInfo(card.handle, version=nvml.nvmlMemory_v2)
+    except (nvml.NVMLError_FunctionNotFound, nvml.NVMLError_NotSupported):
+        info = nvml.nvmlDeviceGetMemoryInfo(card.handle)
+    return known(info.used)
+
+
+def _utilisation(card: Card) -> float | None:
+    """Share of time in which at least one kernel ran."""
+    percent = known(card.nvml.nvmlDeviceGetUtilizationRates(card.handle).gpu)
+    return percent / 100.0 if percent is not None and percent <= 100.0 else None
+
+
+def _temperature_c(card: Card) -> float | None:
+    return known(card.nvml.nvmlDeviceGetTemperature(card.handle, card.nvml.NVML_TEMPERATURE_GPU))
+
+
+def _sm_clock_hz(card: Card) -> float | None:
+    clock_mhz = known(card.nvml.nvmlDeviceGetClockInfo(card.handle, card.nvml.NVML_CLOCK_SM))
+    return hertz_from_megahertz(clock_mhz) if clock_mhz is not None else None
+
+
+def _throttled(card: Card) -> Reader | None:
+    """Seconds in which clocks were held down by the power limit, the power brake or heat.
+
+    The sum of nanosecond counters (nvml.h, NVML_FI_DEV_PERF_POLICY_* and _CLOCKS_EVENT_REASON_*):
+    power policy and thermal policy, and the brake of the power supply; where there is no thermal
+    policy, software and hardware slowdown by heat in its place. Seconds with two reasons count
+    twice. Not counted are limits that the user sets (application clocks, sync boost).
+    """
+    nvml = card.nvml
+    limit = nvml.NVML_FI_DEV_PERF_POLICY_POWER
+    heat = nvml.NVML_FI_DEV_PERF_POLICY_THERMAL
+    soft_heat = nvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN
+    hard_heat = nvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN
+    brake = nvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN
+    answered = fields(card, [limit, heat, soft_heat, hard_heat, brake])
+    wanted = (limit, brake, heat) if heat in answered else (limit, brake, soft_heat, hard_heat)
+    counters = [field for field in wanted if field in answered]
+
+    def throttled_s(card: Card) -> float | None:
+        values_ns = fields(card, counters)
+        # A sum without one of its counters would fall.
+        if not counters or len(values_ns) < len(counters):
+            return None
+        return seconds_from_nanoseconds(sum(values_ns.values()))
+
+    name = "nvmlDeviceGetFieldValues PERF_POLICY_*"
+    return _gauge("throttled", throttled_s, name, kind="counter")(card)
+
+
+GAUGES: Final[tuple[Callable[[Card], Reader | None], ...]] = (
+    _gauge("memory_used", _memory_used_bytes, "nvmlDeviceGetMemoryInfo"),
+    _gauge("utilisation", _utilisation, "nvmlDeviceGetUtilizationRates"),
+    _gauge("temperature", _temperature_c, "nvmlDeviceGetTemperature"),
+    _gauge("clock", _sm_clock_hz, "nvmlDeviceGetClockInfo SM"),
+    _throttled,
+)

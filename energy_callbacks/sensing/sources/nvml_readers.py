@@ -1,0 +1,263 @@
+"""How an NVIDIA card is asked: power from the best place it has, energy by its ticks.
+
+What is only asked for now and then is in ``nvml_gauges``.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, Protocol
+
+from energy_callbacks.records import Channel, Device, Reading, Sensor
+from energy_callbacks.sensing.clock import Clock
+from energy_callbacks.sensing.sources.counter_ticks import CounterTicks
+from energy_callbacks.sensing.sources.driver_stamps import DriverStamps
+from energy_callbacks.sensing.sources.nvml_sensors import (
+    Generation,
+    counter_sensor,
+    samples_sensor,
+)
+from energy_callbacks.units import (
+    joules_from_millijoules,
+    seconds_from_microseconds,
+    watts_from_milliwatts,
+)
+
+POLL_INTERVAL_S: Final = 0.1
+# The newest sample of an H200 is 3 to 16 ms old; a buffer that is empty for this long is none.
+_FIRST_SAMPLE_S: Final = 0.06
+_FEWEST_SPACINGS: Final = 10
+# NVML writes "no value" as all ones (nvml.h, NVML_VALUE_NOT_AVAILABLE).
+_NO_VALUE: Final = frozenset({2**32 - 1, 2**64 - 1})
+_UNION_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """An opened card."""
+
+    nvml: Any
+    handle: Any
+    clock: Clock
+    device: Device
+    generation: Generation
+
+    def is_gone(self, error: Exception) -> bool:
+        """Whether an ``NVMLError`` means that this card will never answer again."""
+        return getattr(error, "value", None) in {
+            self.nvml.NVML_ERROR_UNINITIALIZED,
+            self.nvml.NVML_ERROR_DRIVER_NOT_LOADED,
+            self.nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+            self.nvml.NVML_ERROR_GPU_IS_LOST,
+            self.nvml.NVML_ERROR_GPU_NOT_FOUND,
+            self.nvml.NVML_ERROR_RESET_REQUIRED,
+        }
+
+
+class Reader(Protocol):
+    """Reads one channel."""
+
+    @property
+    def channel(self) -> Channel:
+        """What it reads."""
+        ...
+
+    def read(self) -> list[Reading]:
+        """What is new; raises ``NVMLError``."""
+        ...
+
+
+def tried(card: Card, make: Callable[[Card], Reader | None]) -> Reader | None:
+    """The reader, where the card answers its first call.
+
+    Raises:
+        NVMLError: where the card is gone.
+    """
+    try:
+        return make(card)
+    except card.nvml.NVMLError as error:
+        if card.is_gone(error):
+            raise
+        return None
+
+
+# --- power
+
+
+def power(card: Card) -> Reader | None:
+    """Power, W: the driver's samples, else an instant reading, else the common one."""
+    makers = (_SampledPower.found_on, _polled_instant, _polled_usage)
+    found = (tried(card, make) for make in makers)
+    return next((reader for reader in found if reader is not None), None)
+
+
+class _SampledPower:
+    """Power from the driver's buffer of samples: nothing is lost between two drains."""
+
+    def __init__(self, card: Card, period_s: float | None) -> None:
+        self._card = card
+        self._stamps = DriverStamps(card.clock)
+        sensor = samples_sensor(card.generation, period_s)
+        self.channel = Channel(device=card.device, quantity="power", kind="gauge", sensor=sensor)
+
+    @classmethod
+    def found_on(cls, card: Card) -> "_SampledPower | None":
+        """The reader, where the card keeps a buffer that fills."""
+        samples = _samples(card)
+        if not samples:
+            card.clock.sleep(_FIRST_SAMPLE_S)
+            samples = _samples(card)
+        return cls(card, _median_spacing_s(samples)) if samples else None
+
+    def read(self) -> list[Reading]:
+        placed = self._stamps.new(_samples(self._card))
+        return [Reading(self.channel, t_s, power_w) for t_s, power_w in placed]
+
+
+def _samples(card: Card) -> list[tuple[int, float]]:
+    """The whole buffer, (Unix time in microseconds, W), without what is no value.
+
+    The whole buffer each time (0.2 ms on an H200): asked for "newer than", the driver would hide
+    what it stamps after the wall clock was set back.
+    """
+    try:
+        value_type, samples = card.nvml.nvmlDeviceGetSamples(
+            card.handle, card.nvml.NVML_TOTAL_POWER_SAMPLES, 0
+        )
+    except (card.nvml.NVMLError_NotFound, card.nvml.NVMLError_NoData):
+        return []
+    found = ((int(s.timeStamp), _number(s.sampleValue, value_type)) for s in samples)
+    return [(stamp, watts_from_milliwatts(mw)) for stamp, mw in found if mw]
+
+
+def _median_spacing_s(samples: Sequence[tuple[int, float]]) -> float | None:
+    stamps = sorted({stamp for stamp, _ in samples})
+    spacings = sorted(after - before for before, after in pairwise(stamps))
+    if len(spacings) < _FEWEST_SPACINGS:
+        return None
+    return seconds_from_microseconds(spacings[len(spacings) // 2])
+
+
+def _polled_instant(card: Card) -> Reader | None:
+    field = card.nvml.NVML_FI_DEV_POWER_INSTANT
+
+    def power_w(card: Card) -> float | None:
+        power_mw = fields(card, [field]).get(field)
+        return watts_from_milliwatts(power_mw) if power_mw else None
+
+    instant = card.generation.instant
+    return _polled_power(card, instant, power_w) if instant is not None else None
+
+
+def _polled_usage(card: Card) -> Reader | None:
+    def power_w(card: Card) -> float | None:
+        power_mw = known(card.nvml.nvmlDeviceGetPowerUsage(card.handle))
+        return watts_from_milliwatts(power_mw) if power_mw else None
+
+    return _polled_power(card, card.generation.usage, power_w)
+
+
+def _polled_power(
+    card: Card, sensor: Sensor, power_w: Callable[[Card], float | None]
+) -> Reader | None:
+    channel = Channel(device=card.device, quantity="power", kind="gauge", sensor=sensor)
+    return offered(Polled(card, channel, power_w, interval_s=0.0))
+
+
+# --- energy
+
+
+class _Counter:
+    """The energy counter: the moments at which it moved, and its value from then on, in J."""
+
+    def __init__(self, card: Card) -> None:
+        self._card = card
+        sensor = counter_sensor(card.generation)
+        self.channel = Channel(device=card.device, quantity="energy", kind="counter", sensor=sensor)
+        self._ticks = CounterTicks(card.clock, self._energy_j, card.generation.counter_period_s)
+
+    def _energy_j(self) -> float | None:
+        energy_mj = known(self._card.nvml.nvmlDeviceGetTotalEnergyConsumption(self._card.handle))
+        return joules_from_millijoules(energy_mj) if energy_mj else None
+
+    def read(self) -> list[Reading]:
+        tick = self._ticks.next_tick()
+        return [Reading(self.channel, tick.t_s, tick.value, tick.t_error_s)] if tick else []
+
+
+def counter(card: Card) -> Reader:
+    """Energy, J, since the driver was loaded."""
+    card.nvml.nvmlDeviceGetTotalEnergyConsumption(card.handle)
+    return _Counter(card)
+
+
+class Polled:
+    """A quantity that has a value whenever it is asked for.
+
+    Args:
+        card: whom to ask.
+        channel: what its values are.
+        value: asks; in SI, ``None`` where the driver says that there is none.
+        interval_s: asked at most so often.
+    """
+
+    def __init__(
+        self,
+        card: Card,
+        channel: Channel,
+        value: Callable[[Card], float | None],
+        *,
+        interval_s: float,
+    ) -> None:
+        self.channel = channel
+        self._card = card
+        self._value = value
+        self._interval_s = interval_s
+        self._due_s = card.clock.monotonic_s()
+
+    def value(self) -> float | None:
+        """In SI; ``None`` where the driver says that there is none."""
+        return self._value(self._card)
+
+    def read(self) -> list[Reading]:
+        """One value, stamped in the middle of the call, where one is due."""
+        start_s = self._card.clock.monotonic_s()
+        if start_s < self._due_s:
+            return []
+        self._due_s = start_s + self._interval_s
+        value = self.value()
+        end_s = self._card.clock.monotonic_s()
+        if value is None:
+            return []
+        t_s, t_error_s = (start_s + end_s) / 2.0, (end_s - start_s) / 2.0
+        return [Reading(self.channel, t_s, value, t_error_s)]
+
+
+def offered(reader: Polled) -> Reader | None:
+    """The reader, where it has a value now."""
+    return reader if reader.value() is not None else None
+
+
+# --- values as NVML hands them over
+
+
+def fields(card: Card, ids: Sequence[int]) -> dict[int, float]:
+    """Fields by their number, asked for in one call, without those that have no value."""
+    values: dict[int, float] = {}
+    for field in card.nvml.nvmlDeviceGetFieldValues(card.handle, list(ids)):
+        value = _number(field.value, field.valueType)
+        if field.nvmlReturn == card.nvml.NVML_SUCCESS and value is not None:
+            values[int(field.fieldId)] = value
+    return values
+
+
+def _number(value: Any, value_type: int) -> float | None:
+    """The member of an ``nvmlValue_t`` that its type names."""
+    if value_type >= len(_UNION_MEMBERS):
+        return None
+    return known(getattr(value, _UNION_MEMBERS[value_type]))
+
+
+def known(value: float) -> float | None:
+    """``value``, or ``None`` where NVML means "not available"."""
+    return None if value in _NO_VALUE or value != value else value  # noqa: PLR0124 - NaN

@@ -1,0 +1,307 @@
+"""CPU packages and their memory, from the RAPL energy counters that Linux shows under powercap.
+
+Read are zones named ``package-*`` and their child zone ``dram``. Left out are ``core`` and
+``uncore`` (inside the package), ``psys`` (contains the package) and ``intel-rapl-mmio`` (the same
+package through another register). AMD's counters appear under the same ``intel-rapl`` names.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from energy_callbacks.errors import ReadingMissed, SourceUnavailable
+from energy_callbacks.records import Channel, Device, Reading, Sensor
+from energy_callbacks.sensing.clock import Clock
+from energy_callbacks.units import joules_from_microjoules
+
+POWERCAP = Path("/sys/class/powercap")
+
+# Energy status registers are updated about every millisecond (Intel SDM volume 3B, 15.10.3).
+_PERIOD_S = 0.001
+
+# No vendor states an error. Intel measures since Haswell (Hackenberg et al., IPDPSW 2015,
+# doi 10.1109/IPDPSW.2015.70) and then follows plug power closely (Khan et al., ToMPECS 2018);
+# AMD's built-in monitoring has known limits (Schoene et al., 2021). Memory differs from a meter
+# by an offset, most when idle (Desrochers et al., MEMSYS 2016). The bounds are ours, wide enough
+# for both vendors.
+_PACKAGE_ERROR = 0.1
+_DRAM_ERROR = 0.2
+_CITATION = (
+    "bound assumed, no vendor states one: doi 10.1145/3177754 (Intel), arXiv 2108.00808 (AMD), "
+    "doi 10.1145/2989081.2989088 (memory)"
+)
+
+# A counter that goes backwards has wrapped, unless the energy that this implies is more than any
+# package can use: then it was reset. A reset looks like up to 262 kJ at once (range seen:
+# 262143328850 microjoules, hubblo-org/scaphandre issue 351), a wrap between two readings like a
+# few hundred joules. Ten times the largest TDP on sale (500 W, AMD EPYC 9965 data sheet), and a
+# second of grace for a late reading.
+_MOST_POWER_W = 5000.0
+_GRACE_S = 1.0
+
+# Dies of one package may all show the same package-wide counter (mlco2/codecarbon issue 1274).
+# Two zones of a package are one counter where they differ by less than the energy of the few
+# milliseconds between two reads; by chance two counters of 262 kJ do so once in 100 000 times.
+_MIRROR_UJ = 1_000_000
+
+_ZONE = re.compile(r"intel-rapl:(\d+)(?::(\d+))?")
+# As in /sys/class/powercap (flat links, children inside), and as in /sys/devices/virtual/powercap.
+_PLACES = (
+    "intel-rapl:*",
+    "intel-rapl:*/intel-rapl:*",
+    "intel-rapl/intel-rapl:*",
+    "intel-rapl/intel-rapl:*/intel-rapl:*",
+)
+
+_PERMISSION_FIX = (
+    "since Linux 5.10 only root may read it (CVE-2020-8694): have the administrator make it "
+    "readable at each boot by a line in /etc/sysfs.conf for each zone, "
+    "mode class/powercap/intel-rapl:0/energy_uj = 0444, or by a udev rule, "
+    "or give the Python binary the capability CAP_DAC_READ_SEARCH"
+)
+_ABSENCE_FIX = (
+    "virtual machines usually have none; on bare metal load the kernel module intel_rapl_msr; "
+    "in a container, which hides these files, mount the host's /sys/class/powercap/intel-rapl "
+    "to another path and pass that path as root="
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Zone:
+    """One powercap zone that is to be read; ``socket`` is shared by the dies of a package."""
+
+    folder: Path
+    name: str
+    socket: str
+    kind: str
+    index: int
+
+
+class RaplSource:
+    """Joules of each CPU package and its memory since ``open``.
+
+    Values never fall and start at 0. A zone whose file cannot be read at one time has no reading
+    at that time; the energy that it used meanwhile is in its next reading. Two readings must not
+    be further apart than a minute: a package of 500 W wraps every nine minutes, memory sooner,
+    and a second wrap would not be seen.
+
+    Args:
+        clock: where time comes from.
+        root: folder of the powercap zones.
+    """
+
+    def __init__(self, clock: Clock, root: Path = POWERCAP) -> None:
+        self._clock = clock
+        self._root = root
+        self._counters: list[tuple[Channel, _Counter]] = []
+
+    @property
+    def name(self) -> str:
+        """See ``Source.name``."""
+        return "RAPL"
+
+    @property
+    def interval_s(self) -> float:
+        """A hundred updates of the counter: its step is then 1 % of a difference."""
+        return 100 * _PERIOD_S
+
+    def open(self) -> Sequence[Channel]:
+        """Open each zone once and take its present value as zero.
+
+        Raises:
+            SourceUnavailable: where there is no zone, or none may be read.
+        """
+        self.close()
+        zones = list(_zones(self._root))
+        if not zones:
+            raise SourceUnavailable(f"no RAPL energy counter below {self._root}", _ABSENCE_FIX)
+        counters, failures = _opened(zones, self._clock)
+        if not counters:
+            raise _unreadable(failures[0])
+        notes = tuple(f"{error.filename} cannot be read and is not counted" for error in failures)
+        self._counters = [(_channel(counter.zone, notes), counter) for counter in counters]
+        return [channel for channel, _ in self._counters]
+
+    def read(self) -> Sequence[Reading]:
+        """Joules of each zone since ``open``.
+
+        Raises:
+            ReadingMissed: where no zone gave a value.
+        """
+        readings: list[Reading] = []
+        missed: list[str] = []
+        for channel, counter in self._counters:
+            try:
+                readings.append(self._reading(channel, counter))
+            except (OSError, ReadingMissed) as error:
+                missed.append(str(error))
+        if not readings:
+            raise ReadingMissed("; ".join(missed) or "RAPL is not open; call open() first")
+        return readings
+
+    def _reading(self, channel: Channel, counter: "_Counter") -> Reading:
+        before_s = self._clock.monotonic_s()
+        raw_uj = counter.raw_uj()
+        after_s = self._clock.monotonic_s()
+        t_s = (before_s + after_s) / 2
+        energy_j = counter.advance(raw_uj, t_s)
+        return Reading(channel, t_s, energy_j, t_error_s=(after_s - before_s) / 2 + _PERIOD_S)
+
+    def close(self) -> None:
+        """See ``Source.close``."""
+        counters, self._counters = self._counters, []
+        for _, counter in counters:
+            counter.close()
+
+
+class _Counter:
+    """One ``energy_uj`` file, made monotone; opened once, since a read at 0 asks the sensor anew.
+
+    Raises:
+        OSError: where the file cannot be opened or read; its ``filename`` is the file.
+    """
+
+    def __init__(self, zone: _Zone, t_s: float) -> None:
+        self.zone = zone
+        self._path = zone.folder / "energy_uj"
+        self._range_uj = _number(zone.folder / "max_energy_range_uj")
+        self._total_uj = 0
+        self._t_s = t_s
+        self._file = os.open(self._path, os.O_RDONLY)
+        try:
+            self.start_uj = self._raw_uj = self.raw_uj()
+        except (OSError, ReadingMissed) as error:
+            self.close()
+            raise OSError(getattr(error, "errno", None), str(error), str(self._path)) from error
+
+    def raw_uj(self) -> int:
+        """What the file says now; an empty or damaged file is a missed reading, never a number."""
+        text = os.pread(self._file, 64, 0).strip()
+        if not text.isdigit():
+            raise ReadingMissed(f"{self._path} holds no number but {text!r}; asked again later")
+        return int(text)
+
+    def advance(self, raw_uj: int, t_s: float) -> float:
+        """Cumulative joules since ``open``, given what the file said at ``t_s``.
+
+        Raises:
+            ReadingMissed: where the counter went backwards and the true difference is unknown;
+                counting goes on from the new value.
+        """
+        difference_uj = self._difference_uj(raw_uj, t_s - self._t_s)
+        self._raw_uj, self._t_s = raw_uj, t_s
+        if difference_uj is None:
+            raise ReadingMissed(f"{self._path} went backwards by no wrap; this difference is lost")
+        self._total_uj += difference_uj
+        return joules_from_microjoules(self._total_uj)
+
+    def _difference_uj(self, raw_uj: int, elapsed_s: float) -> int | None:
+        difference_uj = raw_uj - self._raw_uj
+        if difference_uj >= 0:
+            return difference_uj
+        if self._range_uj is None:
+            return None
+        difference_uj += self._range_uj
+        most_j = _MOST_POWER_W * (elapsed_s + _GRACE_S)
+        return difference_uj if 0 <= joules_from_microjoules(difference_uj) <= most_j else None
+
+    def close(self) -> None:
+        """Give the file back; safe to call twice."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+
+def _opened(zones: Iterable[_Zone], clock: Clock) -> tuple[list[_Counter], list[OSError]]:
+    """Counters of the zones that can be read and are no copy of another; why others cannot be."""
+    counters: list[_Counter] = []
+    failures: list[OSError] = []
+    for zone in zones:
+        try:
+            counter = _Counter(zone, clock.monotonic_s())
+        except OSError as error:
+            failures.append(error)
+            continue
+        if any(_is_one_counter(counter, other) for other in counters):
+            counter.close()
+        else:
+            counters.append(counter)
+    return counters, failures
+
+
+def _is_one_counter(first: _Counter, second: _Counter) -> bool:
+    """Whether two zones of one package show the very same counter; 0 tells nothing."""
+    if (first.zone.socket, first.zone.kind) != (second.zone.socket, second.zone.kind):
+        return False
+    return first.start_uj > 0 and abs(first.start_uj - second.start_uj) < _MIRROR_UJ
+
+
+def _zones(root: Path) -> Iterator[_Zone]:
+    """Packages in the order of their numbers, each followed by its memory.
+
+    A package that is listed twice under one name is the same package, and is taken once.
+    """
+    sockets: dict[int, str] = {}
+    for (package, child), folder in sorted(_folders(root).items()):
+        name = _text(folder / "name")
+        if child < 0 and name.startswith("package-") and name not in sockets.values():
+            sockets[package] = name
+        elif name != "dram" or package not in sockets:
+            continue
+        yield _Zone(
+            folder=folder,
+            name=sockets[package] if child < 0 else f"{sockets[package]} dram",
+            socket=sockets[package].partition("-die-")[0],
+            kind="cpu" if child < 0 else "dram",
+            index=list(sockets).index(package),
+        )
+
+
+def _folders(root: Path) -> dict[tuple[int, int], Path]:
+    """Zone folders by package and child number; a package itself has child -1."""
+    folders: dict[tuple[int, int], Path] = {}
+    for place in _PLACES:
+        for folder in root.glob(place):
+            match = _ZONE.fullmatch(folder.name)
+            if match:
+                folders.setdefault((int(match[1]), int(match[2] or -1)), folder)
+    return folders
+
+
+def _channel(zone: _Zone, notes: tuple[str, ...]) -> Channel:
+    is_package = zone.kind == "cpu"
+    device = Device(
+        key=f"{zone.kind}{zone.index}",
+        kind=zone.kind,
+        scope="host",
+        name=f"RAPL {zone.name}",
+        index=zone.index,
+        notes=notes,
+    )
+    sensor = Sensor(
+        name=str(zone.folder / "energy_uj"),
+        period_s=_PERIOD_S,
+        relative_error=_PACKAGE_ERROR if is_package else _DRAM_ERROR,
+        citation=_CITATION,
+    )
+    return Channel(device=device, quantity="energy", kind="counter", sensor=sensor)
+
+
+def _unreadable(error: OSError) -> SourceUnavailable:
+    fix = _PERMISSION_FIX if isinstance(error, PermissionError) else ""
+    return SourceUnavailable(f"cannot read {error.filename}: {error.strerror}", fix)
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path)
+    return int(text) if text.isdigit() else None
+
+
+def _text(path: Path) -> str:
+    """The text of a small file, or ``""`` where it cannot be read, which no zone is called."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,171 @@
+"""Lightning's hooks as events of the meter.
+
+::
+
+    on_fit_start                        meter.start, phase setup
+    on_sanity_check_start / _end          phase sanity_check
+    on_train_start                      phase train
+      on_train_batch_start                data_ready
+      on_train_batch_end                  batch_done, step, scalars to the loggers
+      on_validation_start / _end          phase validation
+    on_train_epoch_end                    epoch, scalars
+    on_train_end                        phase train ends
+    teardown | on_exception             meter.stop, last scalars, report
+
+``validate``, ``test`` and ``predict`` by themselves start at ``on_*_start`` and end at
+``teardown``. No hook synchronises the device or reads a sensor.
+"""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from energy_callbacks.meter import EnergyMeter
+from energy_callbacks_lightning import loop
+from energy_callbacks_lightning.bases import bases, version
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback as Base
+else:
+    Base = type("Base", bases, {})
+
+# Present from the first step on, as NaN until something was seen, so that a checkpoint callback
+# that monitors them finds its key.
+_MONITORED = ("efficiency/total_j_per_sample",)
+_MONITORED_ON_GPU = ("efficiency/gpu_j_per_step", "efficiency/gpu_j_per_sample")
+
+
+class EnergyHooks(Base):
+    """Drives a meter; its settings and state belong to ``GpuEnergyCallback``.
+
+    Args:
+        meter: measures.
+        steps: counts.
+        log_every_n_steps: ``None`` follows the trainer's own setting.
+    """
+
+    def __init__(
+        self, meter: EnergyMeter, steps: loop.StepCounter, log_every_n_steps: int | None
+    ) -> None:
+        super().__init__()
+        self._meter = meter
+        self._steps = steps
+        self._log_every_n_steps = log_every_n_steps
+        self._run_id: str | None = None
+
+    def _start(self, trainer: Any) -> None:
+        if self._meter.is_running:
+            return
+        self._meter.start(
+            loop.run_folder(trainer),
+            run_id=self._run_id,
+            process=loop.process(trainer, version),
+            used_gpus=loop.used_gpus(trainer),
+        )
+
+    def _stop(self, trainer: Any, error: BaseException | None = None) -> None:
+        if not self._meter.is_running:
+            return
+        self._meter.stop(error)
+        self._log(trainer)
+        if trainer.is_global_zero:
+            summary = self._meter.save_report()
+            if summary:
+                loop.say(summary)
+
+    def _log(self, trainer: Any) -> None:
+        """Scalars of the newest span into the user's own loggers, at the step of the loss."""
+        scalars = self._meter.log(self._steps.logger_step)
+        if not scalars:
+            return
+        trainer.callback_metrics.update({t: torch.tensor(v) for t, v in scalars.items()})
+        if trainer.is_global_zero:
+            for logger in trainer.loggers:
+                logger.log_metrics(scalars, step=self._steps.logger_step)
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Everything until the first batch is setup."""
+        self._start(trainer)
+        self._meter.enter("setup")
+
+    def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
+        """Validation batches that Lightning tries before training."""
+        self._meter.enter("sanity_check")
+
+    def on_sanity_check_end(self, trainer: Any, pl_module: Any) -> None:
+        """Back to setup."""
+        self._meter.leave("sanity_check")
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Setup ends, training begins."""
+        self._meter.leave("setup")
+        self._meter.enter("train")
+        self._steps.begin(trainer)
+        expected = _MONITORED + (_MONITORED_ON_GPU if loop.used_gpus(trainer) else ())
+        for tag in expected:
+            trainer.callback_metrics.setdefault(tag, torch.tensor(math.nan))
+
+    def on_train_batch_start(
+        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """The data is there, on the device."""
+        self._meter.mark("data_ready")
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Work on a batch has been handed to the device; perhaps a step with it."""
+        self._meter.mark("batch_done")
+        steps = self._steps.count(trainer, batch)
+        for samples, tokens in steps:
+            self._meter.step(samples, tokens)
+        every = self._log_every_n_steps or trainer.log_every_n_steps
+        is_due = every and self._steps.stepped_batches % every == 0
+        if steps and (is_due or trainer.should_stop or trainer.fast_dev_run):
+            self._log(trainer)
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Lightning writes the epoch's metrics now, at the step of the last batch."""
+        self._meter.epoch(trainer.current_epoch)
+        self._log(trainer)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Training ends; what follows is idle."""
+        self._meter.leave("train")
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        """Validation inside training or by itself; part of the sanity check where it is one."""
+        self._start(trainer)
+        if not trainer.sanity_checking:
+            self._meter.enter("validation")
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """Back to what was before."""
+        self._meter.leave("validation")
+
+    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
+        """``trainer.test``."""
+        self._start(trainer)
+        self._meter.enter("test")
+
+    def on_test_end(self, trainer: Any, pl_module: Any) -> None:
+        """See ``on_test_start``."""
+        self._meter.leave("test")
+
+    def on_predict_start(self, trainer: Any, pl_module: Any) -> None:
+        """``trainer.predict``."""
+        self._start(trainer)
+        self._meter.enter("predict")
+
+    def on_predict_end(self, trainer: Any, pl_module: Any) -> None:
+        """See ``on_predict_start``."""
+        self._meter.leave("predict")
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """The last hook after an exception or Ctrl-C; no collective may run here."""
+        self._stop(trainer, exception)
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """The last hook otherwise; the loggers are still open."""
+        self._stop(trainer)

@@ -1,0 +1,103 @@
+"""What a Lightning loop knows without touching data: batch sizes, logger steps, devices.
+
+Lightning's own x-axis is the number of batches that ended in an optimizer step, not
+``global_step``: that is one ahead in ``on_train_batch_end`` and counts every optimizer under
+manual optimisation.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lightning_utilities.core.rank_zero import rank_zero_info
+
+from energy_callbacks.accounting.attempt import Process
+
+Counter = Callable[[Any], int]
+
+
+class StepCounter:
+    """Optimizer steps, samples and the logger's step, from public attributes of the trainer.
+
+    Args:
+        batch_size_fn: samples of a batch; ``None`` reads the first dimension of its tensors.
+        length_fn: tokens of a batch; ``None`` counts none.
+    """
+
+    def __init__(self, batch_size_fn: Counter | None, length_fn: Counter | None) -> None:
+        self._batch_size_fn = batch_size_fn or _first_dimension
+        self._length_fn = length_fn
+        self._global_step = 0
+        self._samples: float | None = 0
+        self._tokens: float | None = 0
+        self.stepped_batches = 0
+
+    @property
+    def logger_step(self) -> int:
+        """Where Lightning has put the loss of the last batch that ended in a step."""
+        return max(self.stepped_batches - 1, 0)
+
+    def begin(self, trainer: Any) -> None:
+        """Training begins, or goes on from a checkpoint."""
+        self._global_step = trainer.global_step
+        if trainer.lightning_module.automatic_optimization:
+            self.stepped_batches = trainer.global_step
+
+    def count(self, trainer: Any, batch: Any) -> list[tuple[float | None, float | None]]:
+        """One batch is done: samples and tokens of each optimizer step that ended with it."""
+        self._samples = _plus(self._samples, self._batch_size_fn(batch))
+        self._tokens = _plus(self._tokens, self._length_fn(batch) if self._length_fn else None)
+        steps = trainer.global_step - self._global_step
+        self._global_step = trainer.global_step
+        if steps or not trainer.lightning_module.automatic_optimization:
+            self.stepped_batches += 1
+        if not steps:
+            return []
+        consumed, self._samples, self._tokens = (self._samples, self._tokens), 0, 0
+        # Several optimizers stepped on the same samples: these count once.
+        return [consumed] + [(0, None if consumed[1] is None else 0)] * (steps - 1)
+
+
+def _plus(total: float | None, more: float | None) -> float | None:
+    return None if total is None or more is None else total + more
+
+
+def _first_dimension(batch: Any) -> int | None:
+    """Batch size by Lightning's own rule, from shapes alone; ``None`` where it finds no tensor."""
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
+    from lightning.pytorch.utilities.data import extract_batch_size
+
+    try:
+        return extract_batch_size(batch)
+    except MisconfigurationException:
+        return None
+
+
+def run_folder(trainer: Any) -> Path:
+    """Beside the logs: ``<log_dir or default_root_dir>/energy``; all ranks must ask."""
+    log_dir = trainer.log_dir
+    is_path = isinstance(log_dir, str | os.PathLike) and bool(str(log_dir))
+    return Path(log_dir if is_path else trainer.default_root_dir) / "energy"
+
+
+def process(trainer: Any, version: str) -> Process:
+    """Which rank this is."""
+    return Process(
+        framework="lightning",
+        framework_version=version,
+        rank=trainer.global_rank,
+        local_rank=trainer.local_rank,
+        world_size=trainer.world_size,
+    )
+
+
+def used_gpus(trainer: Any) -> tuple[int, ...]:
+    """Ordinals of the GPUs that this rank computes on; none on a CPU."""
+    device = trainer.strategy.root_device
+    return (device.index or 0,) if device.type == "cuda" else ()
+
+
+def say(message: str) -> None:
+    """One quiet line, as Lightning itself speaks."""
+    rank_zero_info(message)

@@ -1,0 +1,106 @@
+"""Bad input is refused with a clear word before the first step; good input is typed."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("lightning")
+
+from lightning.pytorch.cli import LightningCLI
+
+from energy_callbacks import EnergyConfig, EnergyMeter, SourceUnavailable
+from energy_callbacks.lightning import GpuEnergyCallback
+from energy_callbacks.testing import FakeClock
+from tests.integrations.lightning.training import TinyModule, callback, loader, trainer
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"country": "Atlantis"}, "Atlantis"),
+        ({"sample_interval_s": -1}, "sample_interval_s"),
+        ({"log_every_n_steps": 0}, "log_every_n_steps"),
+        ({"devices": [-1]}, "negative"),
+        ({"devices": []}, "names no card"),
+        ({"pue": 0.5}, "pue"),
+        ({"region": "Bavaria"}, "country"),
+    ],
+)
+def test_wrong_settings_are_refused_at_construction(settings: dict, message: str) -> None:
+    """Each wrong setting names itself and its value."""
+    with pytest.raises(ValueError, match=message):
+        GpuEnergyCallback(**settings)
+
+
+def test_a_meter_and_settings_together_are_refused() -> None:
+    """Nothing is silently ignored."""
+    with pytest.raises(ValueError, match="meter="):
+        GpuEnergyCallback(meter=EnergyMeter(), country="DEU")
+
+
+def test_a_device_that_is_not_there_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    """devices=[7] on a machine without that card ends fit before any batch."""
+    module = TinyModule(FakeClock())
+    with pytest.raises((ValueError, SourceUnavailable), match=r"devices=\[7\]|index 7"):
+        trainer(tmp_path, GpuEnergyCallback(devices=[7])).fit(module, loader())
+    assert module.trainer.global_step == 0
+
+
+def test_an_unwritable_folder_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    """A file in the place of the run folder, because tests may run as root."""
+    (tmp_path / "taken").write_text("a file")
+    clock = FakeClock()
+    ours = callback(clock, report_dir=tmp_path / "taken")
+    lightning = trainer(tmp_path, ours)
+    with pytest.raises(PermissionError, match="taken"):
+        lightning.fit(TinyModule(clock), loader())
+    assert lightning.global_step == 0
+
+
+@pytest.mark.parametrize("wrap", [lambda cb: [cb], lambda cb: cb], ids=["list", "bare"])
+def test_pytorch_lightning_takes_it_too(tmp_path: Path, wrap: object) -> None:
+    """The older package's Trainer drives our callback, in a list or bare."""
+    old = pytest.importorskip("pytorch_lightning")
+    import torch
+
+    class OldModule(old.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def training_step(self, batch: list, batch_idx: int) -> torch.Tensor:
+            clock.advance(0.1)
+            return self.layer(batch[0]).mean()
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    clock = FakeClock()
+    ours = callback(clock)
+    old.Trainer(
+        accelerator="cpu", max_epochs=1, logger=False, default_root_dir=tmp_path,
+        enable_progress_bar=False, enable_checkpointing=False, callbacks=wrap(ours),
+    ).fit(OldModule(), loader())  # fmt: skip
+    assert ours.report.throughput.steps == 40
+
+
+def test_lightning_cli_understands_the_arguments(tmp_path: Path) -> None:
+    """LightningCLI builds the callback from its typed arguments and refuses a wrong one."""
+
+    class Module(TinyModule):
+        def __init__(self) -> None:
+            super().__init__(FakeClock())
+
+    arguments = [
+        "--trainer.callbacks+=energy_callbacks.lightning.GpuEnergyCallback",
+        "--trainer.callbacks.country=DEU",
+        "--trainer.callbacks.devices=[0]",
+        "--trainer.callbacks.pue=1.2",
+        f"--trainer.default_root_dir={tmp_path}",
+        "--trainer.accelerator=cpu",
+    ]
+    cli = LightningCLI(Module, run=False, args=arguments, save_config_callback=None)
+    [ours] = [c for c in cli.trainer.callbacks if isinstance(c, GpuEnergyCallback)]
+    assert ours._meter.config == EnergyConfig(country="DEU", devices=[0], pue=1.2)
+    with pytest.raises(SystemExit):
+        LightningCLI(Module, run=False, args=[*arguments, "--trainer.callbacks.pue=much"])

@@ -1,0 +1,188 @@
+"""Every way in which a Lightning run begins, ends and goes on."""
+
+import copy
+import pickle
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("lightning")
+
+from lightning.pytorch.tuner import Tuner
+
+from energy_callbacks.lightning import GpuEnergyCallback
+from energy_callbacks.testing import FakeClock
+from tests.integrations.lightning.training import (
+    BATCH_SIZE,
+    POWER_W,
+    STEP_S,
+    FailingModule,
+    TinyModule,
+    callback,
+    loader,
+    trainer,
+)
+
+
+def phases(report: object) -> dict[str, float]:
+    """Duration of each phase, s."""
+    return {phase.name: phase.duration_s for phase in report.phases}
+
+
+def test_phases_add_up(tmp_path: Path) -> None:
+    """Training, validation and the sanity check have their own time and joules; none is lost."""
+    clock = FakeClock()
+    ours = callback(clock)
+    trainer(tmp_path, ours).fit(TinyModule(clock), loader(), loader(5))
+    found = phases(ours.report)
+    assert found["train"] == pytest.approx(80 * STEP_S)
+    assert found["validation"] == pytest.approx(10 * STEP_S)
+    assert found["sanity_check"] == pytest.approx(2 * STEP_S)
+    by_phase_j = sum(phase.gpu.energy_j or 0.0 for phase in ours.report.phases)
+    assert by_phase_j == pytest.approx(ours.report.energy.gpu.energy_j, rel=1e-9)
+
+
+@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
+def test_other_entry_points(tmp_path: Path, stage: str) -> None:
+    """validate, test and predict by themselves give a report with their phase."""
+    clock = FakeClock()
+    ours = callback(clock)
+    getattr(trainer(tmp_path, ours), stage)(TinyModule(clock), loader())
+    name = {"validate": "validation"}.get(stage, stage)
+    assert phases(ours.report)[name] == pytest.approx(40 * STEP_S)
+    assert ours.report.run.status == "finished"
+
+
+def test_an_exception_leaves_a_report(tmp_path: Path) -> None:
+    """The training's own exception comes out, and the report says that it failed."""
+    clock = FakeClock()
+    ours = callback(clock)
+    module = FailingModule(clock, RuntimeError("boom"))
+    with pytest.raises(RuntimeError, match="boom"):
+        trainer(tmp_path, ours).fit(module, loader())
+    assert ours.report.run.status == "failed"
+    assert "boom" in ours.report.run.error
+    assert ours.report.energy.gpu.energy_j == pytest.approx(30 * STEP_S * POWER_W, rel=0.01)
+
+
+def test_ctrl_c_leaves_a_report(tmp_path: Path) -> None:
+    """KeyboardInterrupt ends in Lightning's SystemExit and a report that says interrupted."""
+    clock = FakeClock()
+    ours = callback(clock)
+    with pytest.raises(SystemExit):
+        trainer(tmp_path, ours).fit(FailingModule(clock, KeyboardInterrupt()), loader())
+    assert ours.report.run.status == "interrupted"
+
+
+def test_no_thread_is_left(tmp_path: Path) -> None:
+    """After a run in real time no thread of ours is alive."""
+    before = set(threading.enumerate())
+    trainer(tmp_path, GpuEnergyCallback(), max_epochs=1).fit(TinyModule(FakeClock()), loader(4))
+    left = [t.name for t in set(threading.enumerate()) - before if "energy_callbacks" in t.name]
+    assert left == []
+
+
+def test_a_second_fit_is_a_second_attempt(tmp_path: Path) -> None:
+    """The same trainer fits again: one run, two attempts, all steps counted."""
+    clock = FakeClock()
+    ours = callback(clock)
+    lightning = trainer(tmp_path, ours, max_epochs=1)
+    module = TinyModule(clock)
+    lightning.fit(module, loader())
+    lightning.fit_loop.max_epochs = 2
+    lightning.fit(module, loader())
+    assert len(ours.report.attempts) == 2
+    assert ours.report.throughput.steps == 80
+
+
+def test_the_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    """The run's id travels in the checkpoint; the resumed attempt belongs to the same run."""
+    clock = FakeClock()
+    first, second = callback(clock), callback(clock)
+    lightning = trainer(tmp_path, first, max_epochs=1)
+    lightning.fit(TinyModule(clock), loader())
+    checkpoint = tmp_path / "end.ckpt"
+    lightning.save_checkpoint(checkpoint)
+    trainer(tmp_path, second).fit(TinyModule(clock), loader(), ckpt_path=checkpoint)
+    assert second.report.run.run_id == first.report.run.run_id
+    assert len(second.report.attempts) == 2
+    assert second.report.throughput.samples == 80 * BATCH_SIZE
+
+
+def test_resuming_a_finished_run_does_no_harm(tmp_path: Path) -> None:
+    """fit that has nothing left to do ends in order."""
+    clock = FakeClock()
+    lightning = trainer(tmp_path, callback(clock), max_epochs=1)
+    lightning.fit(TinyModule(clock), loader())
+    lightning.save_checkpoint(tmp_path / "end.ckpt")
+    again = callback(clock)
+    trainer(tmp_path, again, max_epochs=1).fit(
+        TinyModule(clock), loader(), ckpt_path=tmp_path / "end.ckpt"
+    )
+    assert again.report.run.status == "finished"
+
+
+def test_a_checkpoint_without_us_loads(tmp_path: Path) -> None:
+    """A checkpoint written without our callback resumes with it."""
+    clock = FakeClock()
+    lightning = trainer(tmp_path, max_epochs=1)
+    lightning.fit(TinyModule(clock), loader())
+    lightning.save_checkpoint(tmp_path / "bare.ckpt")
+    ours = callback(clock)
+    trainer(tmp_path, ours).fit(TinyModule(clock), loader(), ckpt_path=tmp_path / "bare.ckpt")
+    assert ours.report.throughput.steps == 40
+
+
+def test_fast_dev_run(tmp_path: Path) -> None:
+    """One batch with Lightning's dummy logger."""
+    clock = FakeClock()
+    ours = callback(clock)
+    settings = {"fast_dev_run": True, "logger": True}
+    trainer(tmp_path, ours, **settings).fit(TinyModule(clock), loader())
+    assert ours.report.throughput.steps == 1
+
+
+def test_tuner_runs_beside_us(tmp_path: Path) -> None:
+    """Lightning's learning-rate finder does its trials; the fit after it is measured."""
+    clock = FakeClock()
+    ours = callback(clock)
+    lightning = trainer(tmp_path, ours, max_epochs=1)
+    module = TinyModule(clock)
+    module.lr = 0.1
+    Tuner(lightning).lr_find(module, loader(), num_training=5)
+    lightning.fit(module, loader())
+    assert ours.report.throughput.steps == 40
+
+
+def test_pickles_and_copies(tmp_path: Path) -> None:
+    """The callback survives pickle and deepcopy, before and after a run."""
+    fresh = GpuEnergyCallback(country="DEU", tags={"a": "b"})
+    assert pickle.loads(pickle.dumps(fresh)).state_key == fresh.state_key
+    assert type(copy.deepcopy(fresh)).__module__ == "energy_callbacks.lightning"
+    trainer(tmp_path, fresh, max_epochs=1).fit(TinyModule(FakeClock()), loader(2))
+    assert pickle.loads(pickle.dumps(fresh))._meter.is_running is False
+
+
+def test_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ENERGY_CALLBACKS_DISABLED=1: the training runs, nothing is written."""
+    monkeypatch.setenv("ENERGY_CALLBACKS_DISABLED", "1")
+    trainer(tmp_path, GpuEnergyCallback(), max_epochs=1).fit(TinyModule(FakeClock()), loader(2))
+    assert not list(tmp_path.rglob("energy"))
+
+
+def test_a_bug_of_ours_does_not_end_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A meter that breaks in the middle becomes one warning; training ends as without us."""
+    clock = FakeClock()
+    ours = callback(clock)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("our bug")
+
+    monkeypatch.setattr("energy_callbacks.accounting.steps.StepLog.step", broken)
+    lightning = trainer(tmp_path, ours)
+    lightning.fit(TinyModule(clock), loader())
+    assert lightning.global_step == 80
+    assert sum("measuring ends here" in record.message for record in caplog.records) == 1

@@ -1,0 +1,168 @@
+"""Our figures stand in the user's own run, at the steps of the loss, and disturb no row of it."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("lightning")
+
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+
+from energy_callbacks.testing import FakeClock
+from tests.integrations.lightning import training
+from tests.integrations.lightning.training import (
+    BATCH_SIZE,
+    POWER_W,
+    STEP_S,
+    ManualModule,
+    TinyModule,
+    callback,
+    loader,
+    scalars,
+    steps,
+    trainer,
+)
+
+TAG = "efficiency/gpu_j_per_sample"
+SETTINGS = {
+    "plain": {"limit_val_batches": 0},
+    "validation": {},
+    "mid-epoch validation": {"val_check_interval": 0.5},
+    "accumulation": {"accumulate_grad_batches": 3},
+    "log every step": {"log_every_n_steps": 1},
+    "short epochs": {"log_every_n_steps": 50},
+}
+
+
+def run(root: Path, module: TinyModule, *callbacks: object, **settings: object) -> dict:
+    trainer(root, *callbacks, **settings).fit(module, loader(), loader(5))
+    return scalars(root / "tb" / "version_0")
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_row_of_the_training_is_there_bit_for_bit(tmp_path: Path, name: str) -> None:
+    """With our callback the event file holds the same loss rows as without it, and ours."""
+    clock = FakeClock()
+    without = run(tmp_path / "without", TinyModule(FakeClock()), **SETTINGS[name])
+    with_ours = run(tmp_path / "with", TinyModule(clock), callback(clock), **SETTINGS[name])
+    assert without
+    assert {tag: with_ours[tag] for tag in without} == without
+    assert set(with_ours) - set(without)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_our_steps_are_those_of_the_loss(tmp_path: Path, name: str) -> None:
+    """Our rows lie at steps of the loss, in the same event file, up to the last one."""
+    clock = FakeClock()
+    found = run(tmp_path, TinyModule(clock), callback(clock), **SETTINGS[name])
+    loss = set(steps(found.get("train_loss_step", []))) | set(steps(found["train_loss_epoch"]))
+    ours = steps(found["energy/gpu_wh"])
+    assert set(ours) <= loss
+    assert max(ours) == max(loss)
+    assert len(set(loss) - set(ours)) <= sum(step < 20 for step in loss), "only the first may miss"
+    assert len(list((tmp_path / "tb" / "version_0").glob("events.*"))) == 1
+
+
+def test_manual_optimisation(tmp_path: Path) -> None:
+    """Two optimizer steps a batch count as two steps, at Lightning's own logger step."""
+    clock = FakeClock()
+    found = run(tmp_path, ManualModule(clock), callback(clock))
+    assert set(steps(found["energy/gpu_wh"])) <= set(steps(found["train_loss"])) | {39, 79}
+    per_step = found["efficiency/gpu_j_per_step"][-2][1]
+    assert per_step == pytest.approx(POWER_W * STEP_S, rel=1e-6)
+    assert found[TAG][-2][1] == pytest.approx(2 * POWER_W * STEP_S / BATCH_SIZE, rel=1e-6)
+
+
+def test_joules_per_sample_are_watts_times_seconds_over_samples(tmp_path: Path) -> None:
+    """200 W for 0.1 s a batch of 4 is 5 J a sample, validation left out, inside its interval."""
+    clock = FakeClock()
+    found = run(tmp_path, TinyModule(clock), callback(clock))
+    for step, value in found[TAG]:
+        assert value == pytest.approx(5.0, rel=1e-6), step
+    low, high = found[f"{TAG}_lo"][-1][1], found[f"{TAG}_hi"][-1][1]
+    assert low <= 5.0 <= high
+    assert found["throughput/samples_per_s"][-1][1] == pytest.approx(BATCH_SIZE / STEP_S)
+    assert found["power/gpu_w"][-1][1] == pytest.approx(POWER_W)
+
+
+def test_energy_so_far_ends_at_the_total(tmp_path: Path) -> None:
+    """The last row of energy/gpu_wh is the report's total: 90 batches of 0.1 s at 200 W."""
+    clock = FakeClock()
+    ours = callback(clock)
+    found = run(tmp_path, TinyModule(clock), ours, num_sanity_val_steps=0)
+    seen_j = found["energy/gpu_wh"][-1][1] * 3600
+    assert seen_j == pytest.approx(90 * STEP_S * POWER_W, rel=1e-3)
+    assert ours.report.energy.gpu.energy_j == pytest.approx(seen_j, rel=1e-6)
+
+
+def test_without_a_gpu_its_tags_are_absent(tmp_path: Path) -> None:
+    """No device with scope gpu: no gpu tag, not even as zero."""
+    from energy_callbacks import EnergyMeter
+    from energy_callbacks.lightning import GpuEnergyCallback
+    from energy_callbacks.records import Device
+    from energy_callbacks.testing import ScriptedSource
+
+    clock = FakeClock()
+    host = Device(key="cpu", kind="cpu", scope="host", name="model", origin="estimated")
+    source = ScriptedSource(clock, power_w=lambda t_s: 30.0, device=host)
+    ours = GpuEnergyCallback(meter=EnergyMeter(sources=[source], clock=clock))
+    found = run(tmp_path, TinyModule(clock), ours)
+    assert found["energy/host_wh"]
+    assert found["energy/measured_fraction"][-1][1] == 0.0
+    assert not [tag for tag in found if "gpu" in tag]
+
+
+def test_without_a_logger(tmp_path: Path) -> None:
+    """logger=False: nothing to log to, nothing raised, the report beside the checkpoints."""
+    clock = FakeClock()
+    ours = callback(clock)
+    trainer(tmp_path, ours, logger=False).fit(TinyModule(clock), loader())
+    assert (tmp_path / "energy" / "energy_report.html").is_file()
+    assert ours.report.throughput.steps == 80
+
+
+def test_several_loggers(tmp_path: Path) -> None:
+    """Each of the user's loggers gets the rows."""
+    clock = FakeClock()
+    loggers = [TensorBoardLogger(tmp_path, name="tb", version=0), CSVLogger(tmp_path, name="csv")]
+    trainer(tmp_path, callback(clock), logger=loggers).fit(TinyModule(clock), loader())
+    assert TAG in scalars(tmp_path / "tb" / "version_0")
+    assert TAG in (tmp_path / "csv" / "version_0" / "metrics.csv").read_text()
+
+
+def test_own_log_interval(tmp_path: Path) -> None:
+    """log_every_n_steps of ours is independent of the trainer's."""
+    clock = FakeClock()
+    found = run(tmp_path, TinyModule(clock), callback(clock, log_every_n_steps=10))
+    assert set(steps(found["power/gpu_w"])) <= {9, 19, 29, 39, 49, 59, 69, 79}
+
+
+def test_checkpoint_monitors_joules_per_sample(tmp_path: Path) -> None:
+    """ModelCheckpoint and EarlyStopping find our figures in callback_metrics."""
+    clock = FakeClock()
+    best = ModelCheckpoint(monitor=TAG, mode="min")
+    patience = EarlyStopping(monitor="efficiency/total_j_per_sample", patience=5)
+    run(tmp_path, TinyModule(clock), callback(clock), best, patience)
+    assert best.best_model_score.item() == pytest.approx(5.0, rel=1e-5)
+
+
+def test_checkpoint_monitors_before_anything_was_seen(tmp_path: Path) -> None:
+    """A first epoch shorter than the sensor's period gives NaN, not an error."""
+    clock = FakeClock()
+    best = ModelCheckpoint(monitor="efficiency/total_j_per_sample", mode="min")
+    lightning = trainer(tmp_path, callback(clock), best, max_epochs=1)
+    lightning.fit(TinyModule(clock), loader(1), loader(1))
+
+
+def test_real_time_without_any_setting(tmp_path: Path) -> None:
+    """GpuEnergyCallback() and nothing else, on this machine's own sensors, in real time."""
+    from energy_callbacks.lightning import GpuEnergyCallback
+
+    ours = GpuEnergyCallback()
+    trainer(tmp_path, ours).fit(TinyModule(FakeClock()), loader(), loader(5))
+    report = ours.report
+    assert report.run.status == "finished"
+    assert report.throughput.samples == 2 * 40 * BATCH_SIZE
+    assert (tmp_path / "tb" / "version_0" / "energy" / "energy_report.json").is_file()
+    assert training.POWER_W  # the scripted source was not used
