@@ -2,13 +2,12 @@
 
 import logging
 import os
-import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.accounting import environment, journal
+from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.recorder import Recorder
 from energy_callbacks.accounting.scalars import EmissionsKg, ScalarBoard
 from energy_callbacks.config import EnergyConfig
@@ -81,7 +80,7 @@ class Attempt:
         self._config = config
         self._process = process
         self._on_failure = on_failure
-        self._host = socket.gethostname()
+        self._host = os.uname().nodename
         self._number, self.run_id = journal.claim_attempt(folder, self._host, process.rank, run_id)
         path = journal.path_for(folder, self._number, self._host, process.rank)
         self._start_s, self._unix_s = clock.monotonic_s(), clock.unix_s()
@@ -146,14 +145,13 @@ class Attempt:
 
     def _header(self) -> journal.Record:
         from energy_callbacks import __version__
-        from energy_callbacks.accounting import carbon
+        from energy_callbacks.accounting import carbon, environment
 
         config = self._config
         place = carbon.place(config.country, config.region)
         is_word = isinstance(config.devices, str)
         settings: dict[str, Any] = {
-            "country": place.country,
-            "region": place.region,
+            "place": asdict(place),
             "pue": config.pue,
             "price_per_kwh": config.price_per_kwh,
             "sample_interval_s": config.sample_interval_s,

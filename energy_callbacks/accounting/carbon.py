@@ -18,7 +18,7 @@ from typing import Any
 
 from energy_callbacks.records import Energy
 from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
-from energy_callbacks.units import grams, kilowatt_hours
+from energy_callbacks.units import kilograms_from_grams, kilowatt_hours
 
 # How far two ways to the same annual average lie apart: for the 126 countries of CodeCarbon
 # 3.3.2's table with more than 5 TWh a year, the published figure and the one that follows from
@@ -124,7 +124,9 @@ def intensity(place: Place) -> Intensity:
         if place.country is None or place.country not in _countries():
             return _unknown_intensity(place)
         kg_per_kwh = _codecarbon_kg_per_kwh(place)
-        water_kg_per_kwh = _kg(_data().get_carbon_intensity_per_source_data()["hydroelectricity"])
+        water_kg_per_kwh = kilograms_from_grams(
+            _data().get_carbon_intensity_per_source_data()["hydroelectricity"]
+        )
         year = _year(place)
     return Intensity(
         kg_per_kwh=kg_per_kwh,
@@ -257,15 +259,11 @@ def _unknown_intensity(place: Place) -> Intensity:
     reason = "place not known" if place.country is None else f"no figure for {place.label}"
     return Intensity(
         kg_per_kwh=None,
-        low_kg_per_kwh=_kg(twentieths[0]),
-        high_kg_per_kwh=_kg(twentieths[-1]),
+        low_kg_per_kwh=kilograms_from_grams(twentieths[0]),
+        high_kg_per_kwh=kilograms_from_grams(twentieths[-1]),
         place=place.label,
         source=f"{reason}: {_UNKNOWN_RANGE} in {_table_name()}",
     )
-
-
-def _kg(mass_g: float) -> float:
-    return mass_g / grams(1.0)
 
 
 def _codecarbon_kg_per_kwh(place: Place) -> float:
@@ -308,9 +306,9 @@ def _table_name() -> str:
 
 
 def _codecarbon_configuration() -> dict[str, str]:
-    from codecarbon.core.config import get_hierarchical_config
-
     with quiet_codecarbon():
+        from codecarbon.core.config import get_hierarchical_config
+
         try:
             return dict(get_hierarchical_config())
         except Exception as error:

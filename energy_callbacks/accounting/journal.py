@@ -9,7 +9,6 @@ Each line is one record with a ``type``; times ``t_s`` are seconds since the sta
 import json
 import os
 import re
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -148,7 +147,7 @@ def claim_attempt(folder: Path, host: str, rank: int, run_id: str | None) -> tup
     attempt = newest + 1 if is_taken else newest
     marker = folder / "attempts" / str(attempt) / "run_id"
     marker.parent.mkdir(parents=True, exist_ok=True)
-    return attempt, _agree(marker, run_id or uuid.uuid4().hex[:12])
+    return attempt, _agree(marker, run_id or os.urandom(6).hex())
 
 
 def _agree(marker: Path, run_id: str) -> str:

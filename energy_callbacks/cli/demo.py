@@ -12,7 +12,7 @@ _SERVE = "tensorboard --logdir {folder} --samples_per_plugin scalars=0"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The demo's own options."""
-    parser.add_argument("--epochs", type=int, default=20, help="default: %(default)s")
+    parser.add_argument("--epochs", type=int, default=60, help="default: %(default)s")
     parser.add_argument(
         "--out",
         type=Path,

@@ -1,6 +1,7 @@
 """``energy-callbacks doctor``: what will be measured here, what estimated, and why not the rest."""
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import time
@@ -10,6 +11,7 @@ from energy_callbacks.errors import SourceError, SourceUnavailable
 from energy_callbacks.records import Channel, Reading
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.sources.protocol import Source
+from energy_callbacks.units import gibibytes, megahertz
 
 HELP = "show which sensors were found, and how to get those that were not"
 _UNITS: Final = {
@@ -76,12 +78,10 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
 def _examine(source: Source) -> list[dict[str, Any]]:
     channels = source.open()
     readings: list[Reading] = []
-    for _ in range(2):
-        try:
+    for pause_s in (source.interval_s, 0.0):
+        with contextlib.suppress(SourceError):
             readings += source.read()
-        except SourceError:
-            continue
-        time.sleep(source.interval_s)
+        time.sleep(pause_s)
     newest = {reading.channel: reading.value for reading in readings}
     return [_describe(source, channel, newest.get(channel)) for channel in channels]
 
@@ -107,29 +107,33 @@ def _print(findings: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    table = Table(title="What will be measured", title_justify="left")
-    for name in ("device", "scope", "quantity", "origin", "now", "sensor"):
-        table.add_column(name, overflow="fold")
+    console = Console(highlight=False)
+    console.print("[bold]What will be measured, and what estimated[/]")
+    table = Table("device", "scope", "origin", "now", "by")
+    seen = None
     for channel in findings["channels"]:
+        is_new, seen = channel["device"] != seen, channel["device"]
         table.add_row(
-            f"{channel['device']} {channel['name']}",
-            channel["scope"] or "-",
-            channel["quantity"],
-            channel["origin"],
-            _with_unit(channel["value"], channel["unit"]),
+            f"[bold]{channel['device']}[/] {channel['name']}" if is_new else "",
+            (channel["scope"] or "-") if is_new else "",
+            channel["origin"] if is_new else "",
+            f"{channel['quantity']} {_with_unit(channel['value'], channel['unit'])}",
             channel["sensor"] or "-",
         )
     console.print(table)
     for missing in findings["unavailable"]:
-        console.print(f"[bold]not measured[/]: {missing['source']}: {missing['reason']}")
+        console.print(f"[bold]Not measured[/]: {missing['source']}: {missing['reason']}")
         if missing["fix"]:
-            console.print(f"    to change that: {missing['fix']}")
+            console.print(f"  to change that: {missing['fix']}")
     console.print(_grid_words(findings["grid"]))
 
 
 def _with_unit(value: float | None, unit: str) -> str:
-    return "-" if value is None else f"{value:.4g} {unit}"
+    if value is None:
+        return "-"
+    if unit == "byte":
+        return f"{gibibytes(value):.2f} GiB"
+    return f"{megahertz(value):.0f} MHz" if unit == "Hz" else f"{value:.4g} {unit}"
 
 
 def _grid_words(grid: dict[str, Any]) -> str:

@@ -12,8 +12,6 @@ from energy_callbacks.report.schema import DeviceUse, EnergyReport, Series
 
 # More bands than this cannot be told apart; devices are then added up by host, hosts by scope.
 MAX_BANDS = 8
-# About one bin for each two pixels of a chart.
-MAX_BINS = 480
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +30,8 @@ class Band:
     power_w: tuple[float, ...]
 
 
-def bands(report: EnergyReport) -> list[Band]:
-    """The curves of all counted devices; GPUs first."""
+def bands(report: EnergyReport, max_bins: int) -> list[Band]:
+    """The curves of all counted devices, GPUs first, in at most ``max_bins`` bins."""
     curves = {(curve.host, curve.key): curve for curve in report.series}
     devices = [
         device
@@ -44,7 +42,7 @@ def bands(report: EnergyReport) -> list[Band]:
     ]
     if not devices:
         return []
-    edges_s = _edges_s([curves[device.host, device.key] for device in devices])
+    edges_s = _edges_s([curves[device.host, device.key] for device in devices], max_bins)
     groups = _grouped(devices)
     return [_band(name, group, curves, edges_s) for name, group in groups.items()]
 
@@ -53,11 +51,11 @@ def _power(curve: Series | None) -> Iterable[float | None]:
     return () if curve is None else curve.power_w
 
 
-def _edges_s(curves: Sequence[Series]) -> NDArray[np.float64]:
+def _edges_s(curves: Sequence[Series], max_bins: int) -> NDArray[np.float64]:
     """From the start of the run to its end, not finer than the curves are."""
     end_s = max(curve.t_s[-1] for curve in curves)
     finest = max(len(curve.t_s) for curve in curves)
-    return np.linspace(0.0, end_s, min(finest, MAX_BINS) + 1)
+    return np.linspace(0.0, end_s, min(finest, max_bins) + 1)
 
 
 def _grouped(devices: Sequence[DeviceUse]) -> dict[str, list[DeviceUse]]:

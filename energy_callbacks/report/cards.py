@@ -37,8 +37,14 @@ def cards(report: EnergyReport) -> tuple[Card, ...]:
 
 def _energies(report: EnergyReport) -> Iterator[Card]:
     yield _energy("Energy in total", report.energy.total, _measured_share(report))
-    yield _energy("GPU", report.energy.gpu, _mean_power(report, report.energy.gpu))
-    yield _energy("Host (CPU and RAM)", report.energy.host, _mean_power(report, report.energy.host))
+    for label, scope, figure in (
+        ("GPU", "gpu", report.energy.gpu),
+        ("Host (CPU and RAM)", "host", report.energy.host),
+    ):
+        if any(device.scope == scope for device in report.devices):
+            yield _energy(label, figure, _mean_power(report, figure))
+        else:
+            yield Card(label=label, value="none", detail="no such device was seen in this run")
 
 
 def _energy(label: str, figure: Figure, detail: str) -> Card:
@@ -54,9 +60,7 @@ def _measured_share(report: EnergyReport) -> str:
 
 
 def _mean_power(report: EnergyReport, figure: Figure) -> str:
-    if figure.energy_j is None:
-        return "no such device was seen"
-    if report.run.duration_s <= 0.0:
+    if figure.energy_j is None or report.run.duration_s <= 0.0:
         return ""
     return f"{words.power(figure.energy_j / report.run.duration_s)} on average"
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from energy_callbacks.report import phases
 from energy_callbacks.report.merge import Identity, MergedAttempt, Owned
@@ -124,15 +124,25 @@ def timeline(attempts: Iterable[MergedAttempt]) -> tuple[Span, ...]:
     spans: list[Span] = []
     for attempt in attempts:
         offset_s = attempt.start_of(attempt.lead)
-        spans += [
-            Span(
-                phase=name,
-                start_s=round(offset_s + start_s, _T_DECIMALS),
-                end_s=round(offset_s + end_s, _T_DECIMALS),
-            )
-            for name, start_s, end_s in phases.stretches(attempt.lead)
-        ]
+        for name, start_s, end_s in phases.stretches(attempt.lead):
+            _append(spans, Span(phase=name, start_s=offset_s + start_s, end_s=offset_s + end_s))
     if len(spans) > MAX_POINTS:
         shortest_s = sorted((s.end_s - s.start_s for s in spans), reverse=True)[MAX_POINTS - 1]
         spans = [s for s in spans if s.end_s - s.start_s >= shortest_s][:MAX_POINTS]
-    return tuple(sorted(spans, key=lambda span: span.start_s))
+    return tuple(sorted((_rounded(span) for span in spans), key=lambda span: span.start_s))
+
+
+def _append(spans: list[Span], span: Span) -> None:
+    """Add a span, or make the last one longer where it goes on in the same phase."""
+    if spans and spans[-1].phase == span.phase and spans[-1].end_s == span.start_s:
+        spans[-1] = replace(spans[-1], end_s=span.end_s)
+    elif span.end_s > span.start_s:
+        spans.append(span)
+
+
+def _rounded(span: Span) -> Span:
+    return Span(
+        phase=span.phase,
+        start_s=round(span.start_s, _T_DECIMALS),
+        end_s=round(span.end_s, _T_DECIMALS),
+    )

@@ -41,7 +41,7 @@ def render(report: EnergyReport) -> str:
         report=report,
         cards=cards(report),
         charts=_charts(report),
-        colours=plots.phase_colours([phase.name for phase in report.phases]),
+        colours=_phase_colours(report),
         started=datetime.fromtimestamp(report.run.started_unix_s, tz=UTC),
         title=report.run.name or f"run {report.run.run_id}",
         embedded=_embedded(report),
@@ -87,6 +87,13 @@ def _template() -> "Template":
     environment.globals["words"] = words
     environment.filters["short"] = _short
     return environment.get_template("energy_report.html")
+
+
+def _phase_colours(report: EnergyReport) -> dict[str, str]:
+    """The colour of each phase of the tables, as the strip of the chart has it."""
+    in_strip = [span.phase for span in report.timeline]
+    colours = plots.phase_colours(in_strip + [phase.name for phase in report.phases])
+    return {phase.name: plots.css_colour(colours[phase.name]) for phase in report.phases}
 
 
 def _short(text: str, length: int = 400) -> str:

@@ -71,7 +71,10 @@ _STYLE: Mapping[str, Any] = {
     "legend.fontsize": 8.5,
     "path.simplify": False,
 }
-_LABEL_LENGTH = 28
+# Characters that a legend bears on a desktop and on a telephone.
+_LONG_LABEL, _SHORT_LABEL = 28, 16
+# About a bin for each two pixels.
+_BINS_PER_INCH = 48.0
 
 
 @contextmanager
@@ -98,7 +101,7 @@ def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
     Returns:
         The figure; ``None`` where no curve of power is known.
     """
-    found = bands(report)
+    found = bands(report, max_bins=round(_BINS_PER_INCH * width_in))
     if not found:
         return None
     from matplotlib.figure import Figure as Canvas
@@ -133,12 +136,16 @@ def _draw_bands(axes: "Axes", found: Sequence[Band], scale_s: float, *, is_narro
     for band, colour in zip(found, _band_colours(found), strict=True):
         above = below + np.asarray(band.power_w)
         axes.stairs(
-            above, edges, baseline=below, fill=True, color=colour, lw=0.0, label=_label(band.name)
+            above,
+            edges,
+            baseline=below,
+            fill=True,
+            fc=colour,
+            ec=PAPER,
+            lw=0.0,
+            hatch="////" if band.is_estimated else None,
+            label=_label(band.name, _SHORT_LABEL if is_narrow else _LONG_LABEL),
         )
-        if band.is_estimated:
-            axes.stairs(
-                above, edges, baseline=below, fill=True, fc="none", ec=PAPER, hatch="////", lw=0.0
-            )
         below = above
     axes.set_ylabel("power (W)")
     axes.set_ylim(0.0, max(float(below.max()) * 1.08, 1e-3))
@@ -158,7 +165,10 @@ def _draw_phases(axes: "Axes", timeline: Sequence[Span], scale_s: float, end_s: 
     for span in timeline:
         start, stop = span.start_s / scale_s, min(span.end_s, end_s) / scale_s
         if stop > start:
-            axes.barh(0.0, stop - start, left=start, height=1.0, color=colours[span.phase], lw=0.0)
+            axes.barh(
+                0.0, stop - start, left=start, height=1.0, fc=colours[span.phase], lw=0.0,
+                antialiased=False,
+            )  # fmt: skip
     axes.set_ylim(-0.5, 0.5)
     axes.grid(visible=False)
     axes.set_yticks([0.0], ["phase"])
@@ -188,6 +198,11 @@ def phase_colours(names: Sequence[str]) -> dict[str, str]:
     unknown = [name for name in dict.fromkeys(names) if name not in _PHASE_COLOURS]
     turns = {name: _OTHER_PHASES[i % len(_OTHER_PHASES)] for i, name in enumerate(unknown)}
     return {name: _PHASE_COLOURS.get(name) or turns[name] for name in dict.fromkeys(names)}
+
+
+def css_colour(colour: str) -> str:
+    """A colour as a style sheet may replace it."""
+    return f"var({CSS_VARIABLES[colour]}, {colour})" if colour in CSS_VARIABLES else colour
 
 
 def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
@@ -230,12 +245,11 @@ def _draw_bars(axes: "Axes", shown: Sequence[Phase]) -> None:
             continue
         width = [watt_hours(figure.energy_j or 0.0) for figure in found]
         label = f"{scope}, {'mixed' if len(origins) > 1 else next(iter(origins))}"
-        axes.barh(range(len(shown)), width, left=left, height=0.66, color=colour, label=label)
-        if origins != {"measured"}:
-            axes.barh(
-                range(len(shown)), width, left=left, height=0.66, fc="none", ec=PAPER, lw=0.0,
-                hatch="////",
-            )  # fmt: skip
+        hatch = None if origins == {"measured"} else "////"
+        axes.barh(
+            range(len(shown)), width, left=left, height=0.66, fc=colour, ec=PAPER, lw=0.0,
+            hatch=hatch, label=label,
+        )  # fmt: skip
         left = [a + b for a, b in zip(left, width, strict=True)]
     errors = [watt_hours(phase.total.error_j) for phase in shown]
     axes.errorbar(left, range(len(shown)), xerr=errors, fmt="none", ecolor=INK, lw=1.0, capsize=2.5)
@@ -258,12 +272,12 @@ def _label_bars(axes: "Axes", shown: Sequence[Phase]) -> None:
     axes.set_xlim(0.0, widest * 1.12)
 
 
-def _label(name: str) -> str:
+def _label(name: str, length: int = _LONG_LABEL) -> str:
     """A name that fits a chart: one line, no control characters, not longer than a legend bears."""
     clean = "".join(character if character.isprintable() else " " for character in name)
     # A leading underscore would tell matplotlib to leave the entry out of the legend.
     clean = re.sub(r"\s+", " ", clean).strip().lstrip("_") or "unnamed"
-    return clean if len(clean) <= _LABEL_LENGTH else clean[: _LABEL_LENGTH - 1] + "…"
+    return clean if len(clean) <= length else clean[: length - 1] + "…"
 
 
 def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:
@@ -284,9 +298,15 @@ def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    for colour, variable in CSS_VARIABLES.items():
-        svg = svg.replace(colour, f"var({variable}, {colour})")
+    svg = re.sub(r' d="[^"]*"', _shorter, svg)
+    for colour in CSS_VARIABLES:
+        svg = svg.replace(colour, css_colour(colour))
     return svg.replace("<svg", f'<svg role="img" aria-label="{_attribute(title)}"', 1)
+
+
+def _shorter(path: "re.Match[str]") -> str:
+    """A path with hundredths of a point, which no screen shows, instead of millionths."""
+    return re.sub(r"(\.\d\d)\d+", r"\1", path[0]).replace("\n", "")
 
 
 def _attribute(text: str) -> str:

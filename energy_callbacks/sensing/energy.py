@@ -34,6 +34,8 @@ _FACTOR_RANGE: Final = (0.5, 2.0)
 # H200 (same source); a window shorter than a segment inherits that, a longer one averages it out.
 _SCALE_NOISE: Final = 0.004
 _SEGMENT_S: Final = 1.0
+# Ten segments of an H200 bring that scatter down to 0.2 %.
+_FACTOR_MEMORY_S: Final = 10.0
 _COUNTER_SILENT_S: Final = 5.0
 _POWER_SILENT_S: Final = 2.0
 
@@ -68,6 +70,7 @@ class EnergyCurve:
         self._anchor: _Anchor | None = None
         self._waiting: list[_Anchor] = []
         self._factor: float | None = None
+        self._known_j = np.zeros(2)
         self.disagreements = 0
 
     @property
@@ -113,6 +116,9 @@ class EnergyCurve:
 
     def _update(self, *, is_final: bool) -> None:
         self._knots.truncate(self._committed)
+        if self._shape is not None and self.settled_s is not None:
+            # Readings that came after the counter had answered for their time.
+            self._shape.take(self.settled_s)
         if self._has_counter:
             self._anchor_all(is_final=is_final)
         if self._shape is not None and (is_final or not self._has_counter):
@@ -124,7 +130,7 @@ class EnergyCurve:
     def _anchor_all(self, *, is_final: bool) -> None:
         while self._waiting and (is_final or self._is_ready(self._waiting[0])):
             self._take_anchor(self._waiting.pop(0))
-        if self._shape is None or self._shape.end_s is None:
+        if self._shape is None or self._shape.end_s is None or self._waiting:
             return
         since_s = self._anchor.t_s if self._anchor else self._shape.start_s
         if since_s is not None and self._shape.end_s - since_s > _COUNTER_SILENT_S:
@@ -140,6 +146,8 @@ class EnergyCurve:
 
     def _take_anchor(self, anchor: _Anchor) -> None:
         before = self._anchor
+        if self.settled_s is not None and anchor.t_s < self.settled_s:
+            return
         if before is None:
             self._anchor = anchor
             return
@@ -156,7 +164,7 @@ class EnergyCurve:
         lead, segment = self._taken(before.t_s, anchor.t_s)
         rise_j, area_j = anchor.energy_j - before.energy_j, float(segment[:, shape.AREA].sum())
         is_covered = segment[:, shape.SEEN].sum() >= 0.5 * (anchor.t_s - before.t_s)
-        if rise_j < 0.0 or (is_covered and not _agree(rise_j, area_j)):
+        if rise_j < 0.0 or (is_covered and not _agree(rise_j, segment)):
             self.disagreements += 1
             self._commit_shape(np.concatenate([lead, segment]), "power")
             return
@@ -165,9 +173,16 @@ class EnergyCurve:
             self._commit_shape(lead, "power")
             self._commit(_straight(before.t_s, anchor.t_s, rise_j), 1.0, "counter", point)
             return
-        self._factor = rise_j / area_j if area_j else 1.0
-        self._commit_shape(lead, "power")
-        self._commit(_seen_by_counter(segment), self._factor, self._anchored_method, point)
+        self._learn_factor(rise_j, area_j, anchor.t_s - before.t_s)
+        self._commit_shape(lead, self._tail_method())
+        factor = rise_j / area_j if area_j else 1.0
+        self._commit(_seen_by_counter(segment), factor, self._anchored_method, point)
+
+    def _learn_factor(self, rise_j: float, area_j: float, width_s: float) -> None:
+        """The scale of what no anchor holds yet: a short segment alone may be far off."""
+        keep = np.exp(-width_s / _FACTOR_MEMORY_S)
+        self._known_j = keep * self._known_j + np.array([rise_j, area_j])
+        self._factor = float(self._known_j[0] / self._known_j[1]) if self._known_j[1] else 1.0
 
     def _taken(self, start_s: float, end_s: float) -> tuple[Array, Array]:
         """Open intervals before the segment, and those of the segment without a hole in front."""
@@ -205,9 +220,13 @@ class EnergyCurve:
 _NONE: Final = np.empty((0, 7))
 
 
-def _agree(rise_j: float, area_j: float) -> bool:
+def _agree(rise_j: float, segment: Array) -> bool:
+    """Whether a counter fits the readings: power may have jumped anywhere between two of them."""
     low, high = _FACTOR_RANGE
-    return low * area_j <= rise_j <= high * area_j
+    area_j = segment[:, shape.AREA].sum()
+    # NOISE is (rise x width)^2 / 12, the bound is half of rise x width.
+    slack_j = np.sqrt(3.0 * segment[:, shape.NOISE]).sum()
+    return bool(low * (area_j - slack_j) <= rise_j <= high * (area_j + slack_j))
 
 
 def _straight(start_s: float, end_s: float, energy_j: float) -> Array:

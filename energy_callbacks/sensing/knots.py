@@ -6,6 +6,7 @@ Everything is a difference of one function C(t), so windows that touch add up ex
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from energy_callbacks.records import Energy, Method
 from energy_callbacks.sensing import shape
@@ -65,10 +66,14 @@ class Knots:
     def following(self, intervals: Array, factor: float, method: Method) -> Array:
         """Knots that carry on from the last one through ``intervals`` (n, 7) of ``shape``.
 
-        The very first knot is put where the first interval begins. POINT is unknown: huge.
+        The very first knot is put where the first interval begins; later a hole in front of the
+        first interval stays unseen. POINT is unknown: huge.
         """
         if not len(intervals):
             return np.empty((0, WIDTH))
+        if len(self) and intervals[0, shape.START] > self.time_of(-1):
+            hole = [self.time_of(-1), intervals[0, shape.START], 0.0, 0.0, 0.0, 0.0, 0.0]
+            intervals = np.concatenate([[hole], intervals])
         rows = np.zeros((len(intervals), WIDTH))
         rows[:, T] = intervals[:, shape.END]
         rows[:, ENERGY] = factor * intervals[:, shape.AREA]
@@ -141,7 +146,8 @@ class Knots:
     def _method(self, start_s: float, end_s: float) -> Method:
         """The weakest method in the window."""
         rows = self._columns.rows
-        low, high = np.searchsorted(rows[:, T], [start_s, end_s], side="right")
+        low = np.searchsorted(rows[:, T], start_s, side="right")
+        high = np.searchsorted(rows[:, T], end_s, side="left")
         used = rows[low : min(high + 1, len(rows)), METHOD]
         return METHODS[int(used.max())] if len(used) else METHODS[int(rows[-1, METHOD])]
 
@@ -156,36 +162,36 @@ class Knots:
         horizon_s = rows[committed - 1, T] - self._keep_s
         if horizon_s - max(self._compacted_s, rows[0, T]) < 60.0:
             return 0
-        old = int(np.searchsorted(rows[:, T], horizon_s))
-        thin = self._thinned(rows[:old])
-        self._columns.replace(np.concatenate([thin, rows[old:]]))
+        # What was thinned before stays: a second pass would forget pins and errors.
+        low, high = (int(i) for i in np.searchsorted(rows[:, T], [self._compacted_s, horizon_s]))
+        first = max(low - 1, 0)
+        thin = self._thinned(rows[first:high])
+        self._columns.replace(np.concatenate([rows[: first + 1], thin, rows[high:]]))
         self._compacted_s = float(horizon_s)
-        return old - len(thin)
+        return high - first - 1 - len(thin)
 
     def _thinned(self, rows: Array) -> Array:
-        """One row a second, at knots that are there, and one at each pin."""
-        seconds = np.floor(rows[:, T])
-        keep = np.flatnonzero(np.diff(seconds, append=np.inf) != 0.0)
+        """What follows the first of these rows: one row a second, at knots, and one at each pin."""
         first, last = rows[0, T], rows[-1, T]
-        pins = [pin for pin in self._pins if first < pin <= last]
+        seconds = np.floor(rows[1:, T])
+        keep = rows[1:, T][np.diff(seconds, append=np.inf) != 0.0]
+        times = np.union1d(keep, [pin for pin in self._pins if first < pin <= last])
         self._pins = [pin for pin in self._pins if pin > last]
-        times = np.union1d(np.concatenate([rows[:1, T], rows[keep, T]]), np.array(pins))
         thin = self.at(times)
-        spread = _power_spread(rows)
-        groups = np.minimum(np.searchsorted(times, rows[:, T], side="left"), len(times) - 1)
-        widest = np.zeros(len(times))
-        np.maximum.at(widest, groups, spread)
-        weakest = np.zeros(len(times))
-        np.maximum.at(weakest, groups, rows[:, METHOD])
+        ends = rows[1:, T]
+        low = np.searchsorted(ends, np.concatenate([[first], times[:-1]]), side="right")
+        high = np.searchsorted(ends, times, side="left")
+        power = np.diff(rows[:, ENERGY]) / np.maximum(np.diff(rows[:, T]), 1e-12)
+        range_w = _highest(power, low, high) + _highest(-power, low, high)
+        spread_j = range_w * np.diff(times, prepend=first) / np.sqrt(12.0)
         thin[:, BEND] = 0.0
-        thin[:, EDGE] = widest * np.diff(times, prepend=times[0]) / np.sqrt(12.0)
-        thin[:, METHOD] = weakest
+        thin[:, EDGE] = np.hypot(spread_j, _highest(rows[1:, EDGE], low, high))
+        thin[:, METHOD] = _highest(rows[1:, METHOD], low, high)
         return thin
 
 
-def _power_spread(rows: Array) -> Array:
-    """How much power changes from each interval to the next, W (n,)."""
-    width = np.maximum(np.diff(rows[:, T]), 1e-12)
-    power = np.diff(rows[:, ENERGY]) / width
-    change: Array = np.abs(np.diff(power, prepend=power[:1]))
-    return np.concatenate([[0.0], change]) if len(rows) > 1 else np.zeros(len(rows))
+def _highest(values: Array, low: NDArray[np.intp], high: NDArray[np.intp]) -> Array:
+    """The highest of ``values[low]`` to ``values[high]``, both included, for each pair."""
+    bounds = np.column_stack([low, high + 1]).ravel()
+    found: Array = np.maximum.reduceat(np.append(values, -np.inf), bounds)[::2]
+    return found

@@ -18,11 +18,11 @@ from energy_callbacks.sensing.clock import Clock
 INTERVAL_S: Final = 1.0
 _CALLS: Final = 12
 _SEARCH_S: Final = 0.25
-# Twelve calls 10 ms apart span 0.11 s, more than the longest period seen (104 ms, RTX 3090 and
-# A100: Yang et al., SC'24); after calls back to back have missed, fewer must span as much.
-_SPACING_S: Final = 0.010
-_LATE_SPACING_S: Final = 0.016
-_CALLS_BACK_TO_BACK: Final = 6
+# Where nothing is known, twelve calls must span the longest period seen (104 ms, RTX 3090 and
+# A100: Yang et al., SC'24); where six quick ones have missed the tick, the other six must.
+_SPACING_S: Final = 0.009
+_LATE_SPACING_S: Final = 0.017
+_QUICK_CALLS: Final = 6
 _FIRST_DOUBT_S: Final = 0.010
 _LEAST_DOUBT_S: Final = 0.0005
 _LONGEST_PAUSE_S: Final = 32.0
@@ -70,7 +70,7 @@ class CounterTicks:
         expected_s = self._expected_s(start_s)
         if expected_s is not None:
             self._clock.sleep(max(expected_s - self._margin_s() - start_s, 0.0))
-        tick = self._search(_CALLS_BACK_TO_BACK if expected_s is not None else 1)
+        tick = self._search(self._doubt_s / 2.0 if expected_s is not None else _SPACING_S)
         if tick is None:
             self._note_miss(start_s)
         else:
@@ -89,16 +89,16 @@ class CounterTicks:
     def _margin_s(self) -> float:
         return self._doubt_s + self._call_s
 
-    def _search(self, back_to_back: int) -> Tick | None:
-        """Call until the value changes; the first calls follow each other without a pause."""
-        spacing_s = _SPACING_S if back_to_back == 1 else _LATE_SPACING_S
+    def _search(self, spacing_s: float) -> Tick | None:
+        """Call until the value changes: six calls with this spacing, then slower ones."""
         old_start_s = self._clock.monotonic_s()
         end_s = old_start_s + _SEARCH_S
         old = self._read()
-        self._call_s = self._clock.monotonic_s() - old_start_s
+        self._note_call(self._clock.monotonic_s() - old_start_s)
         for call in range(1, _CALLS):
-            if call >= back_to_back:
-                self._clock.sleep(max(old_start_s + spacing_s - self._clock.monotonic_s(), 0.0))
+            if call == _QUICK_CALLS:
+                spacing_s = max(spacing_s, _LATE_SPACING_S)
+            self._clock.sleep(max(old_start_s + spacing_s - self._clock.monotonic_s(), 0.0))
             start_s = self._clock.monotonic_s()
             if old is None or start_s >= end_s:
                 return None
@@ -107,8 +107,12 @@ class CounterTicks:
             if new != old:
                 return _between(old_start_s, stop_s, new)
             old_start_s = start_s
-            self._call_s = min(self._call_s, stop_s - start_s)
+            self._note_call(stop_s - start_s)
         return None
+
+    def _note_call(self, call_s: float) -> None:
+        """Remember the slowest of the last calls: the first one must still see the old value."""
+        self._call_s = max(call_s, 0.9 * self._call_s)
 
     def _note_miss(self, start_s: float) -> None:
         self._ticks.clear()
@@ -122,8 +126,12 @@ class CounterTicks:
         """Refine phase and period, and how far to trust them."""
         self._misses_in_a_row = 0
         if expected_s is not None:
-            surprise_s = max(abs(tick.t_s - expected_s) - tick.t_error_s, _LEAST_DOUBT_S)
+            late_s = tick.t_s - expected_s
+            late_s -= round(late_s / self._period_s) * self._period_s
+            surprise_s = max(abs(late_s) - tick.t_error_s, _LEAST_DOUBT_S)
             self._doubt_s = min(max(surprise_s, 0.7 * self._doubt_s), _FIRST_DOUBT_S)
+            if surprise_s > _FIRST_DOUBT_S:
+                self._ticks.clear()  # another phase or period than before
         count, last = self._ticks[-1] if self._ticks else (0, tick)
         count += round((tick.t_s - last.t_s) / self._period_s)
         self._ticks.append((count, tick))

@@ -60,6 +60,7 @@ class HostEstimateSource:
         self._wants_ram = ram
         self._cpu: tuple[Channel, _CpuModel] | None = None
         self._ram: tuple[Channel, float] | None = None
+        self._opened_s: float | None = None
 
     @property
     def name(self) -> str:
@@ -78,55 +79,82 @@ class HostEstimateSource:
             SourceUnavailable: where CodeCarbon is missing or has changed beyond recognition.
         """
         self.close()
+        self._opened_s = self._clock.monotonic_s()
+        load = _Load()  # looking up takes a second at first: what is used meanwhile counts too
         with quiet_codecarbon():
             if self._wants_cpu:
-                self._cpu = _cpu()
+                self._cpu = _cpu(load)
             if self._wants_ram:
                 self._ram = _ram()
         return [part[0] for part in (self._cpu, self._ram) if part]
 
     def read(self) -> Sequence[Reading]:
-        """Mean power since the last call.
+        """Mean power since the last call, or since ``open``; nothing before a CPU tick passed.
 
         Raises:
             ReadingMissed: where the operating system did not say how busy it was.
         """
         t_s = self._clock.monotonic_s()
-        readings = []
+        found = [self._ram] if self._ram else []
         if self._cpu:
             channel, model = self._cpu
-            readings.append(Reading(channel, t_s, model.mean_power_w()))
-        if self._ram:
-            channel, power_w = self._ram
-            readings.append(Reading(channel, t_s, power_w))
-        return readings
+            power_w = model.mean_power_w()
+            if power_w is None:
+                return []
+            found.insert(0, (channel, power_w))
+        # The first mean begins at ``open``: a reading there says so.
+        moments = [t_s] if self._opened_s is None else [self._opened_s, t_s]
+        self._opened_s = None
+        return [
+            Reading(channel, moment_s, power_w)
+            for channel, power_w in found
+            for moment_s in moments
+        ]
 
     def close(self) -> None:
         """See ``Source.close``."""
         self._cpu = self._ram = None
 
 
-class _CpuModel:
-    """Mean power of the CPUs between two calls, from how busy they were."""
+class _Load:
+    """How busy the CPUs were between two calls.
 
-    def __init__(self, tdp_w: float) -> None:
-        self._tdp_w = tdp_w
-        self._busy_s, self._total_s = _cpu_seconds()
+    Raises:
+        SourceUnavailable: where the operating system does not say.
+    """
 
-    def mean_power_w(self) -> float:
-        """Mean since the last call.
+    def __init__(self) -> None:
+        try:
+            self._busy_s, self._total_s = _cpu_seconds()
+        except ReadingMissed as error:
+            raise SourceUnavailable(f"no CPU load to estimate from: {error}") from error
+
+    def mean_frac(self) -> float | None:
+        """Busy share since the last call that gave one; ``None`` before the next tick of 10 ms.
 
         Raises:
-            ReadingMissed: where no CPU time has passed or it could not be read.
+            ReadingMissed: where CPU time could not be read.
         """
         busy_s, total_s = _cpu_seconds()
         busy_delta_s, total_delta_s = busy_s - self._busy_s, total_s - self._total_s
-        self._busy_s, self._total_s = busy_s, total_s
         if total_delta_s <= 0:
-            raise ReadingMissed("the CPU clocks stood still since the last reading; read later")
+            return None
+        self._busy_s, self._total_s = busy_s, total_s
         # The kernel may take back waiting time, which makes a difference a little negative.
-        load_frac = min(max(busy_delta_s / total_delta_s, 0.0), 1.0)
-        return self._tdp_w * (0.1 + 0.9 * load_frac**3)
+        return min(max(busy_delta_s / total_delta_s, 0.0), 1.0)
+
+
+class _CpuModel:
+    """Mean power of the CPUs between two calls, from how busy they were."""
+
+    def __init__(self, tdp_w: float, load: _Load) -> None:
+        self._tdp_w = tdp_w
+        self._load = load
+
+    def mean_power_w(self) -> float | None:
+        """Mean since the last call that gave one, see ``_Load.mean_frac``."""
+        load_frac = self._load.mean_frac()
+        return None if load_frac is None else self._tdp_w * (0.1 + 0.9 * load_frac**3)
 
 
 def _cpu_seconds() -> tuple[float, float]:
@@ -146,7 +174,7 @@ def _cpu_seconds() -> tuple[float, float]:
     return total_s - times.idle - getattr(times, "iowait", 0.0), total_s
 
 
-def _cpu() -> tuple[Channel, _CpuModel]:
+def _cpu(load: _Load) -> tuple[Channel, _CpuModel]:
     import psutil
 
     processor = _processor(_cpuinfo())
@@ -173,10 +201,7 @@ def _cpu() -> tuple[Channel, _CpuModel]:
         notes=_cpu_notes(processor, is_known),
     )
     channel = Channel(device=device, quantity="power", kind="mean", sensor=sensor)
-    try:
-        return channel, _CpuModel(total_tdp_w)
-    except ReadingMissed as error:
-        raise SourceUnavailable(f"no CPU load to estimate from: {error}") from error
+    return channel, _CpuModel(total_tdp_w, load)
 
 
 def _cpu_notes(processor: _Processor, is_known: bool) -> tuple[str, ...]:

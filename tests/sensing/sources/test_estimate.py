@@ -87,7 +87,7 @@ def test_power_follows_the_cube_of_the_load(monkeypatch, cpu_times, load):
     """Two packages of 205 W give 410 W * (0.1 + 0.9 load^3), the load being that of the window."""
     source, channel = opened_cpu(monkeypatch)
     cpu_times(busy_s=100 * load, idle_s=100 * (1 - load))
-    (reading,) = source.read()
+    *_, reading = source.read()
     assert reading.value == pytest.approx(2 * XEON_TDP_W * (0.1 + 0.9 * load**3), rel=1e-9)
     assert reading.t_s == 7.0
     assert (channel.quantity, channel.kind) == ("power", "mean")
@@ -123,13 +123,23 @@ def test_guests_are_counted_once(monkeypatch, cpu_times):
     assert source.read()[0].value == pytest.approx(410 * (0.1 + 0.9 * 0.125))
 
 
-def test_standing_clocks_are_a_missed_reading(monkeypatch, cpu_times):
+def test_standing_clocks_give_no_reading(monkeypatch, cpu_times):
     """Where no CPU time has passed the load is not known, and no number is made up."""
     source, _ = opened_cpu(monkeypatch)
-    with pytest.raises(ReadingMissed, match="stood still"):
-        source.read()
+    assert source.read() == []
     cpu_times(busy_s=1, idle_s=0)
     assert source.read()[0].value == pytest.approx(410.0)
+
+
+def test_the_first_mean_begins_at_open(monkeypatch, cpu_times):
+    """What the CPUs did while CodeCarbon was imported is counted: a reading stands at open."""
+    source, _ = opened_cpu(monkeypatch)
+    opened_s = source._clock.monotonic_s()
+    source._clock.monotonic_s = lambda: opened_s + 2.0
+    cpu_times(busy_s=1, idle_s=1)
+    assert [reading.t_s for reading in source.read()] == [opened_s, opened_s + 2.0]
+    cpu_times(busy_s=1, idle_s=1)
+    assert len(source.read()) == 1
 
 
 def test_failing_psutil_is_a_missed_reading(monkeypatch, cpu_times):
@@ -287,7 +297,8 @@ def test_import_is_light():
         "import sys, energy_callbacks.sensing.sources.estimate as e;"
         "heavy = {'codecarbon', 'psutil', 'pandas', 'pynvml'};"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules);"
-        "e.HostEstimateSource(None, cpu=True, ram=True).open();"
+        "from energy_callbacks.sensing.clock import SystemClock;"
+        "e.HostEstimateSource(SystemClock(), cpu=True, ram=True).open();"
         "assert {'codecarbon', 'psutil'} <= set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

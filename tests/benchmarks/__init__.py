@@ -1,0 +1,1 @@
+"""Speed, overhead and accuracy beside peers: python -m tests.benchmarks.NAME [--quick] [--json F]."""

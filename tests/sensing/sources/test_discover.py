@@ -1,0 +1,252 @@
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks.errors import SourceUnavailable
+from energy_callbacks.sensing import cuda_driver
+from energy_callbacks.sensing.sources import Found, discover, rapl
+from energy_callbacks.sensing.sources.nvml import NvmlSource
+from energy_callbacks.testing import FakeClock
+from tests.fake_nvml import presets
+from tests.fake_nvml.library import FakeNvml
+from tests.fake_nvml.scenario import Card, Mig, Scenario, card_uuid
+from tests.fake_nvml.signals import Constant
+
+H200 = presets.h200(Constant(300.0))
+A100 = presets.a100(Constant(200.0))
+MIG = Mig(uuid="MIG-22222222-0000-5000-8000-000000000000", gpu_instance=1)
+
+Play = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No masks, no CUDA in this process, and no RAPL."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    monkeypatch.setattr(cuda_driver, "uuids", lambda: None)
+    monkeypatch.setattr(cuda_driver, "active_ordinals", lambda: ())
+    monkeypatch.setattr(rapl.RaplSource.__init__, "__defaults__", (tmp_path / "powercap",))
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Iterator[Play]:
+    """``play(card, ...)``: these cards are in the machine."""
+    with ExitStack() as stack:
+
+        def load(*cards: Card) -> None:
+            stack.callback(FakeNvml(Scenario(cards=cards), tmp_path).close)
+
+        yield load
+
+
+def powercap(folder: Path, **zones: str) -> None:
+    """RAPL zones with these names."""
+    for zone, name in zones.items():
+        path = folder / "powercap" / zone.replace("_", ":").replace("intel:", "intel-")
+        path.mkdir(parents=True)
+        (path / "name").write_text(name)
+        (path / "energy_uj").write_text("1000000")
+        (path / "max_energy_range_uj").write_text("262143328850")
+
+
+def gpus(found: Found) -> list[str]:
+    """Names of the sources for cards."""
+    return [source.name for source in found.sources if isinstance(source, NvmlSource)]
+
+
+def kinds(found: Found) -> list[str]:
+    """Kinds of source, in order."""
+    return [type(source).__name__ for source in found.sources]
+
+
+def name(index: int, uuid: str | None = None) -> str:
+    """The name of a card's source."""
+    return NvmlSource(FakeClock(), uuid or card_uuid(index)).name
+
+
+def test_machine_without_nvidia(play: Play) -> None:
+    """Without NVIDIA there is no error, but an entry that says why and what to do."""
+    play()
+    found = discover(FakeClock())
+
+    assert gpus(found) == []
+    reasons = {source: (reason, fix) for source, reason, fix in found.unavailable}
+    assert reasons["NVIDIA GPU"][0]
+    assert reasons["NVIDIA GPU"][1]
+    assert kinds(found) == ["HostEstimateSource", "HostMemorySource", "AllocatorSource"]
+
+
+def test_named_gpu_without_nvidia(play: Play) -> None:
+    """A GPU that the user names must be there: without NVIDIA that is an error at once."""
+    play()
+    with pytest.raises(SourceUnavailable):
+        discover(FakeClock(), devices=[0])
+
+
+def test_wrong_index(play: Play) -> None:
+    """An index that this machine does not have is an error at once, with those that it has."""
+    play(H200, H200)
+    with pytest.raises(ValueError, match="no GPU with index 7: this machine has 0 "):
+        discover(FakeClock(), devices=[7])
+
+
+def test_negative_index(play: Play) -> None:
+    """A negative index is an error on any machine, even one without GPUs."""
+    play()
+    with pytest.raises(ValueError, match="negative"):
+        discover(FakeClock(), devices=[-1])
+
+
+def test_one_source_per_chosen_card(play: Play) -> None:
+    """Each chosen card has a source of its own."""
+    play(H200, H200, H200)
+
+    assert gpus(discover(FakeClock(), devices=[2, 0])) == [name(2), name(0)]
+    assert gpus(discover(FakeClock(), devices="all")) == [name(0), name(1), name(2)]
+    assert gpus(discover(FakeClock(), used_ordinals=(1, 2))) == [name(1), name(2)]
+
+
+def test_unknown_use_takes_the_first_and_says_so(play: Play) -> None:
+    """Where nobody says what is used the first card is measured, and the others are mentioned."""
+    play(H200, H200, H200)
+    found = discover(FakeClock())
+
+    assert gpus(found) == [name(0)]
+    assert any("2 more" in reason and "devices=" in fix for _, reason, fix in found.unavailable)
+
+
+def test_context_of_the_process_says_what_is_used(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a plain loop the cards on which the process has a context are those that it uses."""
+    play(H200, H200)
+    driver = (card_uuid(1)[4:], card_uuid(0)[4:])
+    monkeypatch.setattr(cuda_driver, "uuids", lambda: driver)
+    monkeypatch.setattr(cuda_driver, "active_ordinals", lambda: (0,))
+    found = discover(FakeClock())
+
+    assert gpus(found) == [name(1)]
+    assert not [entry for entry in found.unavailable if entry[0] == "NVIDIA GPU"]
+
+
+def test_run_on_the_cpu(play: Play) -> None:
+    """A run that uses no GPU measures none, though the machine has one."""
+    play(H200)
+    found = discover(FakeClock(), used_ordinals=())
+
+    assert gpus(found) == []
+    assert ("NVIDIA GPU", "this run uses no GPU") in {entry[:2] for entry in found.unavailable}
+
+
+@pytest.mark.parametrize(
+    ("mask", "used", "expected"),
+    [
+        ("0", (0,), 0),
+        ("1,0", (0,), 1),
+        ("1,0", (1,), 0),
+        (card_uuid(1), (0,), 1),
+        (f"{card_uuid(1)},{card_uuid(0)}", (1,), 0),
+        ("0,7", (0,), 0),
+    ],
+)
+def test_masks(
+    play: Play, monkeypatch: pytest.MonkeyPatch, mask: str, used: tuple[int, ...], expected: int
+) -> None:
+    """Under each mask the source is for the card that CUDA would use, and opens it."""
+    play(H200, H200)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
+
+    (source,) = (
+        source
+        for source in discover(FakeClock(), used_ordinals=used).sources
+        if isinstance(source, NvmlSource)
+    )
+
+    assert source.open()[0].device.index == expected
+    source.close()
+
+
+@pytest.mark.parametrize(
+    ("mask", "what"),
+    [
+        ("", "no GPU"),
+        ("-1", "no GPU"),
+        ("0,0", "no GPU"),
+        (f"0,{card_uuid(1)}", "mixes"),
+        ("GPU-0000", "no GPU"),
+    ],
+)
+def test_masks_without_an_answer(
+    play: Play, monkeypatch: pytest.MonkeyPatch, mask: str, what: str
+) -> None:
+    """A mask that hides all cards or leaves a doubt gives no card and an entry that says so."""
+    play(H200, H200)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
+    found = discover(FakeClock(), used_ordinals=(0,))
+
+    assert gpus(found) == []
+    assert any(what in reason for _, reason, _ in found.unavailable)
+
+
+def test_unlike_cards(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On unlike cards an index needs CUDA_DEVICE_ORDER=PCI_BUS_ID, and the entry says so."""
+    play(A100, H200)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    refused = discover(FakeClock(), used_ordinals=(0,))
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    found = discover(FakeClock(), used_ordinals=(0,))
+
+    assert gpus(refused) == []
+    assert any("CUDA_DEVICE_ORDER=PCI_BUS_ID" in fix for _, _, fix in refused.unavailable)
+    assert gpus(found) == [name(1)]
+
+
+def test_mig_mask(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A MIG instance in the mask gives a source for it, which opens the whole card."""
+    play(H200, presets.h200(Constant(100.0), mig_instances=(MIG,)))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", MIG.uuid)
+
+    assert gpus(discover(FakeClock(), used_ordinals=(0,))) == [name(1, MIG.uuid)]
+
+
+def test_rapl_with_memory_needs_no_estimate(play: Play, tmp_path: Path) -> None:
+    """Where RAPL measures CPUs and memory, nothing is estimated."""
+    play(H200)
+    powercap(tmp_path, intel_rapl_0="package-0", intel_rapl_0_0="dram")
+
+    assert "HostEstimateSource" not in kinds(discover(FakeClock()))
+    assert "RaplSource" in kinds(discover(FakeClock()))
+
+
+def test_rapl_without_memory_is_completed(play: Play, tmp_path: Path) -> None:
+    """Where RAPL measures CPUs alone, memory is estimated beside it, and CPUs are not."""
+    play(H200)
+    powercap(tmp_path, intel_rapl_0="package-0")
+    found = discover(FakeClock())
+
+    assert kinds(found)[1:3] == ["RaplSource", "HostEstimateSource"]
+    (estimate,) = (s for s in found.sources if type(s).__name__ == "HostEstimateSource")
+    assert [channel.device.kind for channel in estimate.open()] == ["dram"]
+    estimate.close()
+
+
+def test_machine_without_rapl_is_estimated(play: Play) -> None:
+    """Without RAPL CPUs and memory are estimated, and the reason is given."""
+    play(H200)
+    found = discover(FakeClock())
+
+    (estimate,) = (s for s in found.sources if type(s).__name__ == "HostEstimateSource")
+    assert {channel.device.kind for channel in estimate.open()} == {"cpu", "dram"}
+    assert any(source == "RAPL" and reason for source, reason, _ in found.unavailable)
+    estimate.close()
+
+
+def test_second_rank_leaves_the_host_alone(play: Play) -> None:
+    """A process that does not speak for its host measures no CPUs and no memory modules."""
+    play(H200)
+    found = discover(FakeClock(), host=False)
+
+    assert kinds(found) == ["NvmlSource", "HostMemorySource", "AllocatorSource"]

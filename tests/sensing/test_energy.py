@@ -1,0 +1,436 @@
+"""Joules between two moments, against loads whose energy is known in closed form."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from energy_callbacks.records import Channel, Reading
+from energy_callbacks.sensing.energy import EnergyCurve
+from tests.sensing.loads import (
+    Card,
+    Load,
+    Staircase,
+    channel,
+    constant,
+    feed,
+    joules,
+    measured,
+    ramp,
+    readings_of,
+    step,
+)
+
+TIMES_S = np.arange(0.0, 20.001, 0.1)
+COUNTER = channel("energy", "counter")
+GAUGE = channel("power", "gauge", period_s=0.1)
+MEAN = channel("power", "mean", period_s=0.1)
+SETUPS = {
+    "counter": [COUNTER],
+    "mean": [MEAN],
+    "gauge": [GAUGE],
+    "gauge and counter": [GAUGE, COUNTER],
+    "mean and counter": [MEAN, COUNTER],
+}
+
+
+def at_reading_times(curve: EnergyCurve, load: Load) -> None:
+    pairs = [(TIMES_S[i], TIMES_S[j]) for i in range(5, 190, 23) for j in range(i + 1, 195, 17)]
+    for start_s, end_s in pairs:
+        truth_j = load.energy_j(end_s) - load.energy_j(start_s)
+        assert joules(curve.energy(start_s, end_s)) == pytest.approx(truth_j, rel=1e-9)
+
+
+@pytest.mark.parametrize("load", [constant(), ramp(), step()], ids=lambda load: load.name)
+@pytest.mark.parametrize("setup", [s for s in SETUPS if s != "gauge"])
+def test_watts_times_seconds_are_joules(setup: str, load: Load) -> None:
+    """Between two readings, joules are watts times seconds to 1e-9, step and ramp included."""
+    at_reading_times(measured(load, SETUPS[setup], TIMES_S, chunk_s=0.5), load)
+
+
+@pytest.mark.parametrize("load", [constant(), ramp()], ids=lambda load: load.name)
+def test_a_gauge_alone_is_exact_where_power_is_linear(load: Load) -> None:
+    """A gauge without a counter gives constant and ramp to 1e-9."""
+    at_reading_times(measured(load, [GAUGE], TIMES_S, chunk_s=0.5), load)
+
+
+@pytest.mark.parametrize("at_s", [5.0001, 5.02, 5.05, 5.09])
+def test_a_gauge_alone_states_the_error_of_a_step(at_s: float) -> None:
+    """A step between two readings is off by no more than the stated error, wherever it lies."""
+    load = step(at_s=at_s)
+    energy = measured(load, [GAUGE], TIMES_S, chunk_s=0.5).energy(2.0, 9.0)
+    truth_j = load.energy_j(9.0) - load.energy_j(2.0)
+    assert abs(joules(energy) - truth_j) <= energy.error_j
+    assert energy.error_j < 0.05 * truth_j
+
+
+def test_a_steep_step_does_not_make_a_good_counter_look_broken() -> None:
+    """From idle to full power late between two readings: the counter is right and is believed."""
+    curve = measured(step(low_w=20.0, high_w=700.0, at_s=5.09), [GAUGE, COUNTER], TIMES_S, 0.5)
+    assert curve.disagreements == 0
+    assert joules(curve.energy(5.0, 5.1)) == pytest.approx(0.09 * 20.0 + 0.01 * 700.0, rel=1e-9)
+
+
+def test_a_steep_step_does_not_scale_what_follows_it() -> None:
+    """What is not settled yet after a step keeps the scale of many segments, not of one."""
+    load = step(low_w=20.0, high_w=700.0, at_s=5.09)
+    curve = EnergyCurve([GAUGE, COUNTER])
+    feed(curve, readings_of(load, COUNTER, TIMES_S[:52]))
+    feed(curve, readings_of(load, GAUGE, TIMES_S[:60]))
+    assert joules(curve.energy(5.2, 5.9)) == pytest.approx(0.7 * 700.0, rel=0.05)
+
+
+@pytest.mark.parametrize("setup", SETUPS)
+@settings(max_examples=40, deadline=None)
+@given(cuts=st.lists(st.floats(0.5, 19.5), min_size=2, max_size=30, unique=True))
+def test_windows_that_touch_add_up(setup: str, cuts: list[float]) -> None:
+    """Windows cut anywhere sum to the whole span to 1e-9, whatever is measured."""
+    curve = CURVES[setup]
+    cuts = sorted(cuts)
+    parts = [curve.energy(a, b).energy_j or 0.0 for a, b in zip(cuts, cuts[1:], strict=False)]
+    whole = joules(curve.energy(cuts[0], cuts[-1]))
+    assert math.fsum(parts) == pytest.approx(whole, rel=1e-9, abs=1e-9)
+
+
+def _noisy_curve(channels: list[Channel]) -> EnergyCurve:
+    random = np.random.default_rng(5)
+    readings = [r for of in channels for r in readings_of(step(), of, TIMES_S)]
+    shaky = [
+        Reading(r.channel, r.t_s, r.value * random.uniform(0.97, 1.03))
+        if r.channel.quantity == "power"
+        else r
+        for r in readings
+    ]
+    curve = EnergyCurve(channels)
+    feed(curve, shaky)
+    curve.finish()
+    return curve
+
+
+CURVES = {name: _noisy_curve(channels) for name, channels in SETUPS.items()}
+
+
+def test_windows_add_up_with_samples_between_anchors() -> None:
+    """Samples and a counter that is known once a second: 500 windows sum to the whole, to 1e-9."""
+    card = Card.under(Staircase.random(3, mean_s=0.2, until_s=40.0), until_s=40.0, seed=3)
+    curve = EnergyCurve([card.power, card.counter])
+    feed(curve, card.readings())
+    cuts = np.sort(np.random.default_rng(0).uniform(1.0, 38.0, 501))
+    parts = [joules(curve.energy(a, b)) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    assert math.fsum(parts) == pytest.approx(joules(curve.energy(cuts[0], cuts[-1])), rel=1e-9)
+
+
+def test_windows_add_up_long_after_they_were_thinned() -> None:
+    """Pinned moments keep their energy through many rounds of thinning, to 1e-9."""
+    load = Load("wave", lambda t: 300.0 + 200.0 * math.sin(t), lambda t: 300 * t - 200 * math.cos(t))
+    curve = EnergyCurve([MEAN], keep_s=60.0)
+    pins = np.sort(np.random.default_rng(1).uniform(2.0, 900.0, 60))
+    for pin_s in pins:
+        curve.pin(float(pin_s))
+    times_s = np.arange(0.0, 1200.0, 0.1)
+    fresh: list[float] = []
+    for t_s, reading in zip(times_s, readings_of(load, MEAN, times_s), strict=True):
+        curve.add([reading])
+        while len(fresh) < 59 and pins[len(fresh) + 1] < t_s:
+            number = len(fresh)
+            fresh.append(joules(curve.energy(float(pins[number]), float(pins[number + 1]))))
+    parts = [joules(curve.energy(a, b)) for a, b in zip(pins[:-1], pins[1:], strict=True)]
+    assert parts == pytest.approx(fresh, rel=1e-9)
+    assert math.fsum(parts) == pytest.approx(joules(curve.energy(pins[0], pins[-1])), rel=1e-9)
+    assert row_count(curve) < 1200 + 60 + 1200
+
+
+@pytest.mark.parametrize("setup", ["gauge", "mean", "gauge and counter", "counter"])
+def test_old_windows_state_the_error_of_what_was_thinned(setup: str) -> None:
+    """After full resolution is gone, 95 % intervals still hold the truth in 90 % of windows."""
+    load = Staircase.random(4, mean_s=0.4, until_s=1000.0)
+    truth = Load("stairs", lambda _: 0.0, lambda t: float(load.energy_j(np.array([t]))[0]))
+    times_s = np.arange(0.0, 1000.0, 0.1)
+    curve = EnergyCurve(SETUPS[setup], keep_s=60.0)
+    for of in SETUPS[setup]:
+        readings = readings_of(truth, of, times_s)
+        if of.kind == "gauge":
+            watts = load.power_w[load._place(times_s)]
+            readings = [Reading(of, float(t), float(w)) for t, w in zip(times_s, watts, strict=True)]
+        feed_together.extend(readings)
+    feed(curve, feed_together, chunk_s=5.0)
+    feed_together.clear()
+    starts_s = np.random.default_rng(2).uniform(2.0, 700.0, 300)
+    for width_s in (0.3, 1.0, 5.0):
+        truth_j = load.energy_j(starts_s + width_s) - load.energy_j(starts_s)
+        found = [curve.energy(float(s), float(s) + width_s) for s in starts_s]
+        hits = [abs(joules(e) - t) <= e.error_j for e, t in zip(found, truth_j, strict=True)]
+        assert np.mean(hits) >= 0.9
+
+
+feed_together: list[Reading] = []
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("mean_s", [0.06, 0.3, 2.0])
+def test_the_stated_error_covers_the_truth(mean_s: float, seed: int) -> None:
+    """On a card like an H200 the 95 % interval holds the truth in 90 % of windows or more."""
+    load = Staircase.random(seed, mean_s=mean_s, until_s=60.0)
+    assert_covered(Card.under(load, until_s=60.0, seed=seed))
+
+
+@pytest.mark.parametrize("period_s", [0.097, 0.23, 1.03])
+def test_the_stated_error_covers_the_truth_of_a_periodic_load(period_s: float) -> None:
+    """Training steps that repeat exactly are covered as well."""
+    load = Staircase.square(period_s, until_s=60.0)
+    assert_covered(Card.under(load, until_s=60.0, seed=1))
+
+
+def assert_covered(card: Card, share: float = 0.9) -> None:
+    curve = EnergyCurve([card.power, card.counter])
+    feed(curve, card.readings())
+    starts_s = np.random.default_rng(card.seed).uniform(2.0, card.until_s - 8.0, 200)
+    for width_s in (0.2, 1.0, 5.0):
+        truth_j = card.load.energy_j(starts_s + width_s) - card.load.energy_j(starts_s)
+        found = [curve.energy(float(s), float(s) + width_s) for s in starts_s]
+        hits = [abs(joules(e) - t) <= e.error_j for e, t in zip(found, truth_j, strict=True)]
+        assert np.mean(hits) >= share, f"{width_s} s: {np.mean(hits)}"
+        assert np.median([e.error_j for e in found] / truth_j) < 0.5 / (1.0 + width_s)
+
+
+# --- gaps
+
+
+def without(readings: list[Reading], quantity: str, start_s: float, end_s: float) -> list[Reading]:
+    return [r for r in readings if r.channel.quantity != quantity or not start_s < r.t_s < end_s]
+
+
+def test_a_gap_adds_no_energy_and_lowers_the_coverage() -> None:
+    """A polled power sensor that is silent for 5 s of 10 s: half of the energy, coverage 0.5."""
+    curve = EnergyCurve([GAUGE])
+    feed(curve, without(readings_of(constant(), GAUGE, TIMES_S), "power", 8.01, 12.99))
+    energy = curve.energy(5.0, 15.0)
+    assert joules(energy) == pytest.approx(200.0 * 5.0, rel=1e-9)
+    assert energy.coverage == pytest.approx(0.5, rel=1e-9)
+    assert curve.energy(9.0, 12.0).energy_j is None
+    assert curve.energy(9.0, 12.0).method == "none"
+
+
+def test_a_counter_knows_what_a_gap_has_cost() -> None:
+    """Power readings are missing for 5 s, the counter goes on: known in full, method counter."""
+    curve = EnergyCurve([GAUGE, COUNTER])
+    readings = [r for of in (GAUGE, COUNTER) for r in readings_of(ramp(), of, TIMES_S)]
+    feed(curve, without(readings, "power", 8.01, 12.99))
+    energy = curve.energy(5.0, 15.0)
+    assert joules(energy) == pytest.approx(ramp().energy_j(15.0) - ramp().energy_j(5.0), rel=1e-9)
+    assert energy.coverage == 1.0
+    assert energy.method == "counter"
+    assert curve.energy(9.0, 12.0).method == "counter"
+    assert curve.disagreements == 0
+
+
+def test_a_late_mean_counts_nothing_twice() -> None:
+    """The counter has answered for a pause of the power readings before their mean comes in."""
+    curve = EnergyCurve([MEAN, COUNTER])
+    counted = readings_of(constant(), COUNTER, TIMES_S)
+    kept_s = TIMES_S[(TIMES_S < 8.05) | (TIMES_S > 12.95)]
+    feed(curve, [*counted, *readings_of(constant(), MEAN, kept_s)], chunk_s=0.1)
+    energy = curve.energy(5.0, 15.0)
+    assert joules(energy) == pytest.approx(2000.0, rel=1e-9)
+    assert energy.coverage == 1.0
+
+
+@pytest.mark.parametrize("lag_s", [0.0, 0.03])
+@pytest.mark.parametrize("silent_s", [3.0, 5.0, 9.0])
+@pytest.mark.parametrize("chunk_s", [0.1, 0.5])
+def test_a_counter_bridges_a_silence_of_everything(
+    silent_s: float, lag_s: float, chunk_s: float
+) -> None:
+    """A driver that answers nothing for a while: the counter says afterwards what it cost."""
+    power = channel("power", "gauge", period_s=0.1, lag_s=lag_s)
+    readings = [r for of in (power, COUNTER) for r in readings_of(constant(), of, TIMES_S)]
+    curve = EnergyCurve([power, COUNTER])
+    feed(curve, [r for r in readings if not 6.01 < r.t_s < 5.99 + silent_s], chunk_s)
+    energy = curve.energy(5.0, 18.0)
+    assert joules(energy) == pytest.approx(200.0 * 13.0, rel=1e-6)
+    assert energy.coverage == 1.0
+
+
+def test_a_gap_at_the_edge_counts_by_its_share() -> None:
+    """A window that begins before the first reading says how much of it was seen."""
+    curve = measured(constant(), [GAUGE], TIMES_S[20:], chunk_s=0.5)
+    energy = curve.energy(0.0, 4.0)
+    assert joules(energy) == pytest.approx(400.0, rel=1e-9)
+    assert energy.coverage == pytest.approx(0.5, rel=1e-9)
+
+
+@pytest.mark.parametrize("channels", [[COUNTER], [GAUGE, COUNTER]], ids=["alone", "with power"])
+def test_a_counter_that_starts_again_is_not_believed(channels: list[Channel]) -> None:
+    """A counter that falls back to zero adds nothing that was not there, and is counted."""
+    readings = [r for of in channels for r in readings_of(constant(), of, TIMES_S)]
+    reset = [
+        Reading(r.channel, r.t_s, r.value - 2000.0) if r.channel is COUNTER and r.t_s > 10.05 else r
+        for r in readings
+    ]
+    curve = EnergyCurve(channels)
+    feed(curve, reset)
+    curve.finish()
+    assert curve.disagreements == 1
+    hidden_j = 20.0 if channels == [COUNTER] else 0.0
+    assert joules(curve.energy(1.0, 19.0)) == pytest.approx(3600.0 - hidden_j, rel=1e-9)
+    assert joules(curve.energy(11.0, 19.0)) == pytest.approx(1600.0, rel=1e-9)
+
+
+def test_a_counter_alone_that_starts_again_leaves_a_hole() -> None:
+    """With a counter alone nothing is known of the moment at which it fell back."""
+    readings = [Reading(COUNTER, t, v) for t, v in [(0, 500.0), (1, 700.0), (2, 0.0), (3, 200.0)]]
+    curve = EnergyCurve([COUNTER])
+    curve.add(readings)
+    assert curve.energy(1.1, 1.9).energy_j is None
+    assert joules(curve.energy(2.0, 3.0)) == pytest.approx(200.0, rel=1e-9)
+    assert joules(curve.energy(0.0, 3.0)) == pytest.approx(400.0, rel=1e-9)
+    assert curve.energy(0.0, 3.0).coverage == pytest.approx(2.0 / 3.0, rel=1e-9)
+
+
+def test_a_frozen_counter_is_not_believed() -> None:
+    """A counter that stands still under load gives way to the power readings, and is counted."""
+    readings = readings_of(constant(), GAUGE, TIMES_S)
+    readings += [Reading(COUNTER, float(t), 5000.0) for t in TIMES_S[::10]]
+    curve = EnergyCurve([GAUGE, COUNTER])
+    feed(curve, readings)
+    curve.finish()
+    energy = curve.energy(1.0, 19.0)
+    assert joules(energy) == pytest.approx(3600.0, rel=1e-9)
+    assert energy.method == "power"
+    assert curve.disagreements == 20
+
+
+@pytest.mark.parametrize("only_once", [True, False])
+def test_a_jump_of_the_counter_is_not_believed(only_once: bool) -> None:
+    """A counter that jumps by a million joules does not bring them into the figures."""
+    readings = [r for of in (GAUGE, COUNTER) for r in readings_of(constant(), of, TIMES_S)]
+    jumped = [
+        Reading(r.channel, r.t_s, r.value + 1e6)
+        if r.channel is COUNTER and r.t_s > 10.05 and (r.t_s < 10.15 or not only_once)
+        else r
+        for r in readings
+    ]
+    curve = EnergyCurve([GAUGE, COUNTER])
+    feed(curve, jumped)
+    curve.finish()
+    assert joules(curve.energy(1.0, 19.0)) == pytest.approx(3600.0, rel=1e-6)
+    assert curve.disagreements == (2 if only_once else 1)
+
+
+def test_a_counter_that_falls_silent_gives_way_and_comes_back() -> None:
+    """Without its counter for 8 s a card is measured by its power readings, counted once."""
+    readings = [r for of in (GAUGE, COUNTER) for r in readings_of(ramp(), of, TIMES_S)]
+    curve = EnergyCurve([GAUGE, COUNTER])
+    feed(curve, without(readings, "energy", 5.01, 12.99))
+    energy = curve.energy(2.0, 18.0)
+    assert joules(energy) == pytest.approx(ramp().energy_j(18.0) - ramp().energy_j(2.0), rel=1e-6)
+    assert energy.method == "power"
+    assert curve.energy(15.0, 18.0).method == "counter+power"
+
+
+def test_an_old_anchor_counts_nothing_twice() -> None:
+    """A counter reading that arrives after its time was settled by power readings is left out."""
+    readings = readings_of(constant(), GAUGE, TIMES_S)
+    curve = EnergyCurve([GAUGE, COUNTER])
+    feed(curve, [r for r in readings if r.t_s <= 12.0])
+    curve.add([Reading(COUNTER, 9.0, 1800.0), Reading(COUNTER, 14.0, 2800.0)])
+    curve.add([r for r in readings if r.t_s > 12.0])
+    curve.finish()
+    assert joules(curve.energy(1.0, 19.0)) == pytest.approx(3600.0, rel=1e-6)
+
+
+def test_unknown_is_none_and_nothing_is_zero() -> None:
+    """Before any reading energy is unknown; a device that draws 0 W has used 0.0 J."""
+    assert EnergyCurve([GAUGE, COUNTER]).energy(0.0, 1.0).energy_j is None
+    assert EnergyCurve([GAUGE]).energy(0.0, 1.0).coverage == 0.0
+    for channels in SETUPS.values():
+        curve = measured(constant(0.0), channels, TIMES_S, chunk_s=0.5)
+        assert curve.energy(1.0, 5.0).energy_j == 0.0
+        assert curve.energy(1.0, 5.0).coverage == 1.0
+        assert curve.energy(30.0, 31.0).energy_j is None
+
+
+def test_one_reading_is_not_enough() -> None:
+    """A single reading of power says nothing of any stretch of time."""
+    curve = EnergyCurve([GAUGE])
+    curve.add([Reading(GAUGE, 1.0, 100.0)])
+    curve.finish()
+    assert curve.energy(0.5, 1.5).energy_j is None
+    assert curve.settled_s is None
+
+
+def test_readings_twice_or_out_of_order_change_nothing() -> None:
+    """A source that hands over a reading twice, or late, does not change the energy."""
+    readings = readings_of(ramp(), GAUGE, TIMES_S)
+    curve = EnergyCurve([GAUGE])
+    for reading in readings:
+        curve.add([reading, reading, readings[0]])
+    assert joules(curve.energy(0.0, 20.0)) == pytest.approx(ramp().energy_j(20.0), rel=1e-9)
+
+
+def test_what_is_settled_does_not_change() -> None:
+    """Energy up to the settled moment is the same at once and at the very end."""
+    card = Card.under(Staircase.random(9, mean_s=0.2, until_s=20.0), until_s=20.0, seed=9)
+    curve = EnergyCurve([card.power, card.counter])
+    seen: list[tuple[float, float]] = []
+    readings = sorted(card.readings(), key=lambda r: r.t_s)
+    for first in range(0, len(readings), 25):
+        curve.add(readings[first : first + 25])
+        if curve.settled_s is not None and curve.settled_s > 1.0:
+            seen.append((curve.settled_s, joules(curve.energy(0.5, curve.settled_s))))
+    curve.finish()
+    assert len(seen) > 10
+    for settled_s, energy_j in seen:
+        assert joules(curve.energy(0.5, settled_s)) == pytest.approx(energy_j, rel=1e-12)
+
+
+def test_a_gain_error_is_stated_and_scales_with_the_energy() -> None:
+    """A sensor that is right to 2 % bounds the systematic error to 2 % of any energy."""
+    gauge = channel("power", "gauge", period_s=0.1, relative_error=0.02)
+    curve = measured(constant(), [gauge], TIMES_S, chunk_s=0.5)
+    assert curve.energy(1.0, 2.0).systematic_j == pytest.approx(4.0, rel=1e-9)
+    assert curve.energy(1.0, 11.0).systematic_j == pytest.approx(40.0, rel=1e-9)
+
+
+def test_the_method_is_that_of_the_window_alone() -> None:
+    """A weaker method outside a window, right at its edge, does not show in it."""
+    readings = [r for of in (GAUGE, COUNTER) for r in readings_of(constant(), of, TIMES_S)]
+    curve = EnergyCurve([GAUGE, COUNTER])
+    feed(curve, without(readings, "power", 8.01, 12.99))
+    assert curve.energy(5.0, 8.0).method == "counter+power"
+    assert curve.energy(5.0, 8.05).method == "counter"
+
+
+def test_a_model_says_that_it_is_one() -> None:
+    """Energy of an estimated device has the method model."""
+    from energy_callbacks.records import Device
+
+    cpu = Device(key="cpu", kind="cpu", scope="host", name="model", origin="estimated")
+    curve = measured(constant(), [channel("power", "gauge", device=cpu)], TIMES_S, chunk_s=0.5)
+    assert curve.energy(1.0, 2.0).method == "model"
+
+
+def test_queries_make_no_floating_point_noise() -> None:
+    """A query works where the training has asked numpy to raise at every oddity."""
+    with np.errstate(all="raise"):
+        for curve in CURVES.values():
+            curve.energy(0.0, 30.0)
+            curve.energy(3.33, 4.44)
+            curve.energy(40.0, 50.0)
+
+
+def test_memory_stays_bounded() -> None:
+    """Two hours of samples each 20 ms keep one row a second, and ten minutes in full."""
+    power = channel("power", "gauge", period_s=0.02, is_buffered=True)
+    curve = EnergyCurve([power, COUNTER])
+    for second in range(7200):
+        samples = [Reading(power, second + 0.02 * i, 300.0) for i in range(50)]
+        curve.add([*samples, Reading(COUNTER, float(second), 300.0 * second, 0.003)])
+    assert row_count(curve) < 7200 + 50 * (600 + 60 + 5)
+    assert joules(curve.energy(1.0, 7100.0)) == pytest.approx(300.0 * 7099.0, rel=1e-9)
+
+
+def row_count(curve: EnergyCurve) -> int:
+    return len(curve._knots)
