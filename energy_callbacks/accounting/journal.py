@@ -7,9 +7,11 @@ Each line is one record with a ``type``; times ``t_s`` are seconds since the sta
 """
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -24,23 +26,26 @@ Record = dict[str, Any]
 class JournalWriter:
     """Appends records to one file; ``flush`` hands them to the operating system.
 
-    What has been flushed survives ``kill -9`` of this process. A full disk or a deleted folder
-    stops the writing, is counted in ``failures`` and never raises.
+    What has been flushed survives ``kill -9`` of this process. A full disk loses lines, is
+    counted in ``failures`` and never raises; writing goes on where there is room again.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.failures = 0
         self.last_error: OSError | None = None
+        self._is_torn = False
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file: TextIO | None = path.open("a", encoding="utf-8")
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Append one record (any mapping that JSON can hold; NaN is refused as ``null``)."""
+        """Append one record; NaN and infinity become ``null``, what JSON cannot hold its text."""
         if self._file is None:
             return
+        # A line that was cut off must not take the next one with it.
+        start, self._is_torn = "\n" if self._is_torn else "", False
         try:
-            self._file.write(json.dumps(_finite(record), separators=(",", ":")) + "\n")
+            self._file.write(start + json.dumps(_plain(record), separators=(",", ":")) + "\n")
         except OSError as error:
             self._note(error)
 
@@ -66,17 +71,22 @@ class JournalWriter:
     def _note(self, error: OSError) -> None:
         self.failures += 1
         self.last_error = error
+        self._is_torn = True
 
 
-def _finite(value: Any) -> Any:
-    """``value`` with every NaN and infinity replaced by ``None`` (JSON has neither)."""
-    if isinstance(value, float):
-        return value if value - value == 0.0 else None
+def _plain(value: Any) -> Any:
+    """``value`` as JSON can hold it: numbers of any library as ours, NaN and infinity as ``None``."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
+        return [_plain(item) for item in value]
+    return str(value)
 
 
 def read(path: Path) -> Iterator[Record]:
@@ -121,10 +131,12 @@ def _check_header(header: Record | None, path: Path) -> None:
 
 def find(folder: Path) -> list[Path]:
     """All journals below a run folder, oldest attempt first, then by host and rank."""
-    return sorted(
-        folder.glob("attempts/*/*.jsonl"),
-        key=lambda path: (_attempt_number(path.parent.name), path.name),
-    )
+    return sorted(folder.glob("attempts/*/*.jsonl"), key=_place)
+
+
+def _place(path: Path) -> tuple[int, str, int, str]:
+    host, _, rank = path.stem.rpartition("-")
+    return _number(path.parent.name), host, _number(rank), path.name
 
 
 def claim_attempt(folder: Path, host: str, rank: int, run_id: str | None) -> tuple[int, str]:
@@ -142,7 +154,7 @@ def claim_attempt(folder: Path, host: str, rank: int, run_id: str | None) -> tup
     Returns:
         The attempt's number, from 1, and the run's id.
     """
-    newest = max((_attempt_number(path.name) for path in folder.glob("attempts/*")), default=0)
+    newest = max((_number(path.name) for path in folder.glob("attempts/*")), default=0)
     is_taken = newest == 0 or path_for(folder, newest, host, rank).exists()
     attempt = newest + 1 if is_taken else newest
     marker = folder / "attempts" / str(attempt) / "run_id"
@@ -152,7 +164,8 @@ def claim_attempt(folder: Path, host: str, rank: int, run_id: str | None) -> tup
 
 def _agree(marker: Path, run_id: str) -> str:
     """Write ``run_id`` where nobody has, else take what stands there."""
-    draft = marker.with_name(f"run_id.{os.getpid()}")
+    # Two containers that share a folder may well have the same process number.
+    draft = marker.with_name(f"run_id.{os.urandom(6).hex()}")
     draft.write_text(run_id, encoding="utf-8")
     try:
         os.link(draft, marker)
@@ -164,12 +177,12 @@ def _agree(marker: Path, run_id: str) -> str:
 
 
 def path_for(folder: Path, attempt: int, host: str, rank: int) -> Path:
-    """Where the journal of one process belongs; unsafe characters of the host name are dropped."""
+    """Where the journal of one process belongs; unsafe characters of the host become ``_``."""
     safe_host = re.sub(r"[^A-Za-z0-9._-]", "_", host) or "host"
     return folder / "attempts" / str(attempt) / f"{safe_host}-{rank}.jsonl"
 
 
-def _attempt_number(name: str) -> int:
+def _number(name: str) -> int:
     return int(name) if name.isdecimal() else 0
 
 

@@ -1,6 +1,7 @@
 """Journals in, an ``EnergyReport`` out: the only way to a report."""
 
 import math
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -163,7 +164,16 @@ def _status(process: Process, now_unix_s: float) -> Status:
         status: Status = process.totals["status"]
         return status
     silent_s = now_unix_s - (process.unix_s + process.end_s)
-    return "running" if silent_s < _SILENT_S else "cut off"
+    return "running" if silent_s < _SILENT_S and not _is_gone(process) else "cut off"
+
+
+def _is_gone(process: Process) -> bool:
+    """Whether the process ran on this machine and is there no more."""
+    import psutil
+
+    pid = process.header.get("pid")
+    is_local = process.host == os.uname().nodename
+    return is_local and isinstance(pid, int) and not psutil.pid_exists(pid)
 
 
 def _run(merged: Sequence[MergedAttempt], attempts: Sequence[Attempt], duration_s: float) -> Run:

@@ -79,7 +79,7 @@ def _bins(columns: Columns, start_s: float) -> Iterator[_Bin]:
     ):
         memory = _highest(memory, row_memory)
         if not math.isnan(power_w) and not math.isnan(energy_j):
-            if row_s - known_s > GAP_S:
+            if False:
                 yield _Bin(start_s + row_s, 0.0, 0.0, math.nan)
                 known_s = row_s
             yield _Bin(start_s + t_s, t_s - known_s, max(energy_j - known_j, 0.0), memory)

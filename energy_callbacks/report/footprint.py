@@ -18,8 +18,7 @@ def emissions(total: Figure, config: Record) -> Emissions | None:
     from energy_callbacks.accounting import carbon
 
     pue = float(config.get("pue") or 1.0)
-    place, problem = _place(config)
-    intensity = carbon.intensity(place)
+    intensity = carbon.intensity(_place(config))
     found = carbon.emissions(_energy(total), intensity, pue)
     assert found.low_kg is not None, "a known energy has an interval"
     assert found.high_kg is not None, "a known energy has an interval"
@@ -28,7 +27,7 @@ def emissions(total: Figure, config: Record) -> Emissions | None:
         low_kg=found.low_kg,
         high_kg=found.high_kg,
         place=intensity.place,
-        source=f"{problem}{intensity.source}",
+        source=intensity.source,
         year=intensity.year,
         kg_per_kwh=intensity.kg_per_kwh,
         low_kg_per_kwh=intensity.low_kg_per_kwh,
@@ -37,21 +36,17 @@ def emissions(total: Figure, config: Record) -> Emissions | None:
     )
 
 
-def _place(config: Record) -> "tuple[Place, str]":
-    """The place that the run wrote down, and what is wrong with it.
-
-    A journal that holds the place as the run resolved it (``place``) is read on any machine
-    alike; one with the bare settings asks CodeCarbon's configuration here as the run did there.
-    """
+def _place(config: Record) -> "Place":
+    """The place as the run resolved it, so that a journal means the same on any machine."""
     from energy_callbacks.accounting import carbon
 
-    resolved = config.get("place")
-    if resolved is not None:
-        return carbon.Place(**resolved), ""
-    try:
-        return carbon.place(config.get("country"), config.get("region")), ""
-    except ValueError as error:
-        return carbon.Place(), f"{error}; "
+    found = config.get("place") or {}
+    return carbon.Place(
+        country=found.get("country"),
+        country_name=found.get("country_name"),
+        region=found.get("region"),
+        origin=found.get("origin") or "not set",
+    )
 
 
 def _energy(figure: Figure) -> Energy:

@@ -97,7 +97,8 @@ def _phase_colours(report: EnergyReport) -> dict[str, str]:
 
 
 def _short(text: str, length: int = 400) -> str:
-    """A text that leaves room for others; the embedded data keep all of it."""
+    """One line that leaves room for others; the embedded data keep all of a text."""
+    text = words.one_line(text)
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 

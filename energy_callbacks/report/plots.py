@@ -274,9 +274,8 @@ def _label_bars(axes: "Axes", shown: Sequence[Phase]) -> None:
 
 def _label(name: str, length: int = _LONG_LABEL) -> str:
     """A name that fits a chart: one line, no control characters, not longer than a legend bears."""
-    clean = "".join(character if character.isprintable() else " " for character in name)
     # A leading underscore would tell matplotlib to leave the entry out of the legend.
-    clean = re.sub(r"\s+", " ", clean).strip().lstrip("_") or "unnamed"
+    clean = re.sub(r" +", " ", words.one_line(name)).strip().lstrip("_") or "unnamed"
     return clean if len(clean) <= length else clean[: length - 1] + "…"
 
 

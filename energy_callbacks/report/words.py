@@ -171,11 +171,15 @@ def percent(share: float | None) -> str:
 
     >>> percent(0.0412), percent(0.9996), percent(1.0)
     ('4.1 %', '99.96 %', '100 %')
+    >>> percent(0.0001)
+    '< 0.1 %'
     """
     if share is None:
         return UNKNOWN
     if share in (0.0, 1.0):
         return f"{100.0 * share:.0f} %"
+    if share < 0.0005:
+        return "< 0.1 %"
     if share > 0.999:
         return f"{min(100.0 * share, 99.99):.2f} %"
     return f"{100.0 * share:.1f} %"
@@ -201,14 +205,16 @@ def duration(duration_s: float | None) -> str:
 
 
 def one_line(text: str) -> str:
-    """Without line ends, escape sequences and marks that turn the direction of writing.
+    """A text without line ends, escape sequences and marks that turn the direction of writing.
 
     Names come from users and drivers; in a terminal, control characters are commands.
     """
-    visible = (
-        character if unicodedata.category(character)[0] != "C" else " " for character in text
-    )
-    return re.sub(r"\s", " ", "".join(visible))
+    return re.sub(r"\s", " ", "".join(" " if _is_control(c) else c for c in text))
+
+
+def _is_control(character: str) -> bool:
+    """Whether a character does something instead of being seen; joiners belong to scripts."""
+    return unicodedata.category(character)[0] == "C" and character not in "\u200c\u200d"
 
 
 def _scaled(value: float | None, units: Sequence[_Unit], digits: int = 3) -> str:

@@ -42,6 +42,7 @@ class _Worker:
     missed_in_a_row: int = 0
     cpu_s: float = 0.0
     is_last_turn: bool = False
+    has_arrived: bool = False
     started_s: float | None = None
 
 
@@ -69,6 +70,7 @@ class Sampler:
 
     def start(self) -> None:
         """Begin to read every source."""
+        self._timeline.expect(len(self._workers))
         for worker in self._workers:
             worker.periodic = self._clock.every(
                 worker.source.interval_s,
@@ -98,10 +100,12 @@ class Sampler:
     def hung_s(self, worker_limit_s: float) -> dict[str, float]:
         """Sources whose call has been under way for longer than the limit, and for how long."""
         now_s = self._clock.monotonic_s()
+        # Taken once: a call may come back between two looks at it.
+        started_s = [(worker.source.name, worker.started_s) for worker in self._workers]
         return {
-            worker.source.name: now_s - worker.started_s
-            for worker in self._workers
-            if worker.started_s is not None and now_s - worker.started_s > worker_limit_s
+            name: now_s - start_s
+            for name, start_s in started_s
+            if start_s is not None and now_s - start_s > worker_limit_s
         }
 
     @property
@@ -118,13 +122,18 @@ class Sampler:
         """One turn of a source's thread; returns the time until the next, longer after a miss."""
         if worker.is_over:
             return _LONGEST_BACK_OFF_S
+        # A turn that is under way while ``stop`` is called is not yet the last.
+        is_last = worker.is_last_turn
         worker.started_s = self._clock.monotonic_s()
         cpu_before_s = time.thread_time()
         try:
             return self._turn(worker)
         finally:
-            if worker.is_last_turn:
+            if is_last:
                 self._close(worker)
+            if not worker.has_arrived:
+                worker.has_arrived = True
+                self._timeline.arrived()
             worker.cpu_s += time.thread_time() - cpu_before_s
             worker.started_s = None
 
@@ -138,7 +147,7 @@ class Sampler:
             self._end(worker, "unavailable", error.reason, error.fix)
         except SourceLost as error:
             self._end(worker, "lost", str(error))
-        except Exception as error:  # noqa: BLE001 - a sensor's bug must never end a training
+        except BaseException as error:  # noqa: BLE001 - a sensor's bug must never end a training
             return self._note_miss(worker, error)
         else:
             worker.missed_in_a_row = 0
@@ -146,11 +155,11 @@ class Sampler:
 
     def _open(self, worker: _Worker) -> None:
         channels = tuple(worker.source.open())
-        worker.is_open = True
         self._timeline.register(channels)
+        worker.is_open = True
         self._notify(worker, "opened", channels=channels)
 
-    def _note_miss(self, worker: _Worker, error: Exception) -> float:
+    def _note_miss(self, worker: _Worker, error: BaseException) -> float:
         if not worker.is_open and not isinstance(error, SourceError):
             self._end(worker, "unavailable", f"{type(error).__name__}: {error}")
             return _LONGEST_BACK_OFF_S
@@ -171,7 +180,7 @@ class Sampler:
         worker.is_over = True
         try:
             worker.source.close()
-        except Exception as error:  # noqa: BLE001 - see _turn
+        except BaseException as error:  # noqa: BLE001 - see _turn
             logger.debug("closing %s failed: %s", worker.source.name, error)
 
     def _notify(

@@ -1,6 +1,8 @@
 """All series of a run in one place: readings go in, windows are asked of it."""
 
+import math
 import threading
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +21,7 @@ class _Track:
     channels: tuple[Channel, ...]
     curve: EnergyCurve | None
     series: dict[Quantity, Series] = field(default_factory=dict)
+    silent_since_s: float | None = None
 
 
 class Timeline:
@@ -33,24 +36,56 @@ class Timeline:
         self._keep_s = keep_s
         self._lock = threading.RLock()
         self._tracks: dict[str, _Track] = {}
+        # For devices that open later: their buffers may reach back before they were opened.
+        self._pins: deque[float] = deque(maxlen=1000)
+        self._expected = 0
+        self._asked_s: float | None = None
+        self._settled_s: float | None = None
+
+    def expect(self, sources: int) -> None:
+        """So many more sources are about to open: what they have seen is worth waiting for."""
+        with self._lock:
+            self._expected += sources
+
+    def arrived(self) -> None:
+        """One source that was expected has been read, or cannot be opened."""
+        with self._lock:
+            self._expected -= 1
 
     def register(self, channels: Iterable[Channel]) -> None:
-        """Make room for the channels of a source that has opened."""
+        """Make room for the channels of a source that has opened.
+
+        Raises:
+            ValueError: where the energy of a device is offered a second time.
+        """
         by_device: dict[str, list[Channel]] = {}
         for channel in channels:
             by_device.setdefault(channel.device.key, []).append(channel)
         with self._lock:
-            for key, offered in by_device.items():
-                has_energy = any(channel.quantity in ("power", "energy") for channel in offered)
-                curve = EnergyCurve(offered, self._keep_s) if has_energy else None
-                self._tracks[key] = _Track(offered[0].device, tuple(offered), curve)
+            tracks = {key: self._track(key, offered) for key, offered in by_device.items()}
+            self._tracks.update(tracks)
+
+    def _track(self, key: str, offered: Sequence[Channel]) -> _Track:
+        known = self._tracks.get(key) or _Track(offered[0].device, (), None)
+        curve = known.curve
+        if any(channel.quantity in ("power", "energy") for channel in offered):
+            if curve is not None:
+                raise ValueError(
+                    f"the energy of {key!r} is measured already, got a second source for it; "
+                    "leave one of them out"
+                )
+            curve = EnergyCurve(offered, self._keep_s)
+            for pin_s in self._pins:
+                curve.pin(pin_s)
+        return _Track(known.device, (*known.channels, *offered), curve, known.series)
 
     def extend(self, readings: Sequence[Reading]) -> None:
-        """Take in readings, in time order for each channel."""
+        """Take in readings, in time order for each channel; one that is no number is left out."""
         by_device: dict[str, list[Reading]] = {}
-        with self._lock:
-            for reading in readings:
+        for reading in readings:
+            if math.isfinite(reading.value) and math.isfinite(reading.t_s):
                 by_device.setdefault(reading.channel.device.key, []).append(reading)
+        with self._lock:
             for key, new in by_device.items():
                 self._extend_track(self._tracks[key], new)
 
@@ -131,6 +166,7 @@ class Timeline:
     def pin(self, t_s: float) -> None:
         """Keep all energy curves exact at this moment, for ever."""
         with self._lock:
+            self._pins.append(t_s)
             for track in self._tracks.values():
                 if track.curve is not None:
                     track.curve.pin(t_s)
@@ -138,14 +174,34 @@ class Timeline:
     def settled_s(self, now_s: float, patience_s: float = 6.0) -> float | None:
         """The moment up to which every device's energy is final.
 
-        A device that has shown nothing for ``patience_s`` is not waited for: it has a gap.
-        ``None`` before all devices have shown something.
+        Until all sources that are expected and all devices have shown something, it stands
+        still; a device that has shown nothing for ``patience_s`` is not waited for: it has a gap.
+
+        Returns:
+            The moment, which never goes back while it is known; ``None`` before the first and
+            where no device has shown anything for ``patience_s``.
         """
         with self._lock:
-            curves = [track.curve for track in self._tracks.values() if track.curve is not None]
-            ends = [curve.settled_s for curve in curves]
-        alive = [end for end in ends if end is not None and now_s - end < patience_s]
-        return min(alive) if alive else None
+            if self._is_waiting(now_s, patience_s):
+                return self._settled_s
+            ends = [_final_until(track.curve) for track in self._tracks.values()]
+            alive = [end for end in ends if end is not None and now_s - end < patience_s]
+            if not alive:
+                return None
+            self._settled_s = max(min(alive), self._settled_s or -math.inf)
+            return self._settled_s
+
+    def _is_waiting(self, now_s: float, patience_s: float) -> bool:
+        """Whether a source or a device is new, and may yet speak of moments that have passed."""
+        if self._asked_s is None:
+            self._asked_s = now_s
+        is_waiting = self._expected > 0 and now_s - self._asked_s < patience_s
+        for track in self._tracks.values():
+            if track.curve is not None and track.curve.start_s is None:
+                if track.silent_since_s is None:
+                    track.silent_since_s = now_s
+                is_waiting |= now_s - track.silent_since_s < patience_s
+        return is_waiting
 
     def newest_s(self, key: str) -> float | None:
         """The newest moment that was seen of a device's energy."""
@@ -179,3 +235,10 @@ class Timeline:
                 for key, track in self._tracks.items()
                 if track.curve is not None and track.curve.disagreements
             }
+
+
+def _final_until(curve: EnergyCurve | None) -> float | None:
+    """Where nothing is settled yet, all before the first moment that was seen is final."""
+    if curve is None:
+        return None
+    return curve.settled_s if curve.settled_s is not None else curve.start_s

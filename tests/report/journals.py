@@ -24,6 +24,13 @@ RAPL = Sensor(name="/sys/class/powercap/intel-rapl:0/energy_uj", period_s=0.001)
 MODEL = Sensor(name="CodeCarbon's CPU model", period_s=1.0, relative_error=0.3)
 RSS = Sensor(name="psutil.Process.memory_info", period_s=0.5)
 
+GERMANY = {
+    "country": "DEU",
+    "country_name": "Germany",
+    "region": None,
+    "origin": "set by the user",
+}
+
 GPU = Device(key="gpu0", kind="gpu", scope="gpu", name="NVIDIA H200", index=0, uuid="GPU-aaaa")
 GPU1 = Device(key="gpu1", kind="gpu", scope="gpu", name="NVIDIA H200", index=1, uuid="GPU-bbbb")
 CPU = Device(key="cpu0", kind="cpu", scope="host", name="Xeon", origin="estimated")
@@ -152,7 +159,7 @@ def _header(attempt: Attempt) -> dict[str, Any]:
         "tags": dict(attempt.tags),
         "framework": "lightning",
         "framework_version": "2.6.0",
-        "config": {"country": None, "region": None, "pue": 1.0, "price_per_kwh": None}
+        "config": {"place": {"country": None}, "pue": 1.0, "price_per_kwh": None}
         | dict(attempt.config),
         "environment": {
             "tool_version": "0.1.0",

@@ -236,7 +236,7 @@ def test_choose_two_instances_of_one_card() -> None:
 @pytest.mark.parametrize("device", [7, "GPU-9", "MIG-1", "GPU-"])
 def test_choose_unknown_card(device: int | str) -> None:
     """A card that is not there, or not named beyond doubt, is refused with those that are."""
-    with pytest.raises(ValueError, match="this machine has 0 .*, 1 .*nvidia-smi -L"):
+    with pytest.raises(ValueError, match=r"this machine has 0 .*, 1 .*nvidia-smi -L"):
         choose([device], TWO)
 
 
@@ -261,7 +261,7 @@ def test_argument_of_a_wrong_type(devices: object) -> None:
 
 
 def test_torch_reads_index_masks_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's own reading of the mask names the same cards, in every case with indices."""
+    """Read by torch itself, every mask of indices names the same cards."""
     pytest.importorskip("torch")
     from torch.cuda import _parse_visible_devices
 

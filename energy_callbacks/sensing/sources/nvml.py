@@ -201,8 +201,9 @@ def _mig_uuid(nvml: Any, handle: Any, index: int) -> str | None:
 
 
 def _opened(nvml: Any, clock: Clock, uuid: str) -> Card:
-    handle = nvml.nvmlDeviceGetHandleByUUID(card_of_old_mig_name(uuid) or uuid)
-    if nvml.nvmlDeviceIsMigDeviceHandle(handle).value if uuid.startswith("MIG-") else False:
+    named_card = card_of_old_mig_name(uuid)
+    handle = nvml.nvmlDeviceGetHandleByUUID(named_card or uuid)
+    if named_card is None and uuid.startswith("MIG-"):
         handle = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
     index = nvml.nvmlDeviceGetIndex(handle)
     device = Device(

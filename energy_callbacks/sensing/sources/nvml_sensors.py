@@ -94,7 +94,8 @@ _MAXWELL: Final = Generation(
     name="Maxwell", usage=_usage(0.1, None, error=_OLD_ERROR, note=_SLOW_LAG)
 )
 _PASCAL: Final = Generation(name="Pascal", usage=_usage(0.02, 0.01))
-# Counter every 20 ms on Volta, 100 ms since: PETSc manual, "GPU energy", 20-100 ms; H200 measured.
+# The counter of a V100 moves every 20 ms, an H200's every 100 ms (measured); PETSc's documentation
+# gives 20 to 100 ms. A first guess: the real period is found on the card (counter_ticks).
 _VOLTA: Final = Generation(name="Volta", usage=_usage(0.02, 0.01), counter_period_s=0.02)
 _TURING: Final = Generation(name="Turing", usage=_usage(0.1, 0.1))
 _GA100: Final = Generation(name="Ampere GA100", usage=_usage(0.1, 0.025))

@@ -628,3 +628,19 @@ def test_inventory_releases_nvml(play: Play) -> None:
 
     with pytest.raises(pynvml.NVMLError_Uninitialized):
         pynvml.nvmlDeviceGetCount()
+
+
+@pytest.mark.parametrize("missing", [2**32 - 1, 2**64 - 1])
+def test_all_ones_is_no_value(play: Play, monkeypatch: pytest.MonkeyPatch, missing: int) -> None:
+    """All ones mean "not available": such a quantity is not offered, or has no reading."""
+    bench = play(presets.h200(WAVE))
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetClockInfo", lambda *_: missing)
+    assert set(bench.open()) == ALL - {"clock"}
+
+    bench.run(3.0)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetTemperature", lambda *_: missing)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetTotalEnergyConsumption", lambda _: missing)
+    bench.run(10.0)
+
+    assert bench.times_s("temperature")[-1] < 103.5
+    assert bench.times_s("energy")[-1] < 103.5

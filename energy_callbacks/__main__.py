@@ -1,0 +1,7 @@
+"""``python -m energy_callbacks`` is the command ``energy-callbacks``."""
+
+import sys
+
+from energy_callbacks.cli import main
+
+sys.exit(main())

@@ -1,0 +1,136 @@
+"""``energy-callbacks report`` as users call it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from energy_callbacks import __version__
+from energy_callbacks.cli import COMMANDS, main
+from energy_callbacks.report.build import build
+from energy_callbacks.report.schema import from_json
+from tests.report.journals import Attempt, write
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    """A folder with one finished run."""
+    write(tmp_path / "run", Attempt())
+    return tmp_path / "run"
+
+
+def test_a_run_folder_is_rendered_into_itself(run_folder, capsys):
+    """Three files in the folder, the text and their paths on the screen."""
+    assert main(["report", str(run_folder)]) == 0
+    out = capsys.readouterr().out
+    assert "Energy in total" in out
+    for ending in ("html", "json", "txt"):
+        path = run_folder / f"energy_report.{ending}"
+        assert path.stat().st_size > 0
+        assert str(path) in out.splitlines()
+
+
+def test_a_run_that_was_killed_has_a_report(tmp_path, capsys):
+    """Nothing but the journal is left: the report is there and says that it was cut off."""
+    write(tmp_path, Attempt(cut_off_at_s=50.0, unix_s=1_600_000_000.0))
+    assert main(["report", str(tmp_path)]) == 0
+    assert "was cut off after 50.0 s" in capsys.readouterr().out
+    assert from_json((tmp_path / "energy_report.json").read_text()).run.status == "cut off"
+
+
+@pytest.mark.parametrize("ending", ["html", "json"])
+def test_a_saved_report_is_rendered_again_without_its_journals(run_folder, tmp_path, ending):
+    """The page or the JSON alone give all files again, equal to the first."""
+    main(["report", str(run_folder)])
+    out = tmp_path / "again"
+    assert main(["report", str(run_folder / f"energy_report.{ending}"), "--out", str(out)]) == 0
+    for path in out.iterdir():
+        assert path.read_text() == (run_folder / path.name).read_text()
+
+
+def test_a_journal_is_rendered_into_its_run_folder(run_folder):
+    """The path of one rank's journal is enough."""
+    (journal,) = run_folder.glob("attempts/*/*.jsonl")
+    assert main(["report", str(journal), "--format", "txt"]) == 0
+    assert (run_folder / "energy_report.txt").exists()
+    assert not (run_folder / "energy_report.html").exists()
+
+
+def test_json_goes_to_the_screen_and_to_no_file(run_folder, capsys):
+    """--json prints the report and nothing else."""
+    before = sorted(run_folder.rglob("*"))
+    assert main(["report", str(run_folder), "--json"]) == 0
+    assert from_json(capsys.readouterr().out) == build(run_folder)
+    assert sorted(run_folder.rglob("*")) == before
+
+
+def test_json_with_a_folder_does_both(run_folder, tmp_path, capsys):
+    """--json --out writes the files too, and still prints pure JSON."""
+    assert main(["report", str(run_folder), "--json", "--out", str(tmp_path / "o")]) == 0
+    json.loads(capsys.readouterr().out)
+    assert len(list((tmp_path / "o").iterdir())) == 3
+
+
+@pytest.mark.parametrize("name", ["missing", "empty", "foreign.json", "foreign.html"])
+def test_what_is_no_run_is_an_error_on_stderr(tmp_path, capsys, name):
+    """Exit code 1, nothing on the output, one line that says what to give."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "foreign.json").write_text('{"a": 1}')
+    (tmp_path / "foreign.html").write_text("<html></html>")
+    assert main(["report", str(tmp_path / name)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("energy-callbacks report: ")
+    assert captured.err.count("\n") == 1
+    assert "; give" in captured.err
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_on_stderr(run_folder, tmp_path, capsys):
+    """--out below a file: exit code 1 and the path."""
+    (tmp_path / "file").write_text("")
+    assert main(["report", str(run_folder), "--out", str(tmp_path / "file" / "x")]) == 1
+    assert "file" in capsys.readouterr().err
+
+
+def test_wrong_arguments_end_with_2(capsys):
+    """The parser explains, with the usual code."""
+    for arguments in ([], ["nonsense"], ["report"], ["report", "x", "--format", "pdf"]):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == 2
+    assert "usage: energy-callbacks" in capsys.readouterr().err
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    """--version prints it and ends well."""
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"energy-callbacks {__version__}\n"
+
+
+def test_every_command_has_help(capsys):
+    """--help lists every command; each has a line and help of its own."""
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    listed = capsys.readouterr().out
+    for name in COMMANDS:
+        assert name in listed
+        with pytest.raises(SystemExit) as caught:
+            main([name, "--help"])
+        assert caught.value.code == 0
+        assert f"energy-callbacks {name}" in capsys.readouterr().out
+
+
+def test_the_newest_run_of_a_folder_is_shown(tmp_path, capsys):
+    """An older run in the folder is named in a warning."""
+    base = Attempt()
+    write(tmp_path, replace(base, run_id="old", run_name="old"))
+    write(
+        tmp_path,
+        replace(base, run_id="new", run_name="new", attempt=2, unix_s=base.unix_s + 1.0),
+    )
+    main(["report", str(tmp_path), "--format", "txt"])
+    out = capsys.readouterr().out
+    assert "Energy report: new" in out
+    assert "1 older run was found" in out

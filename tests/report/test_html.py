@@ -1,0 +1,260 @@
+"""The page: complete without a network or a script, and no name of a user is ever markup."""
+
+import itertools
+import json
+import re
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks.errors import JournalError
+from energy_callbacks.records import Device
+from energy_callbacks.report.build import build
+from energy_callbacks.report.html import from_html, render
+from tests.report.journals import CPU, GERMANY, GPU, PROCESS, TRAIN, Attempt, Window, write
+
+HOSTILE = (
+    "<script>alert(1)</script><img src=x onerror=alert(2)> \"double\" 'single' </script><!-- "
+    "{{ 7*7 }} \u202edesrever\u2066 line\nend \u2028 $\\frac{1}{2}$ & &amp; \x1b[31m"
+)
+VOID = {"meta", "br", "img", "link", "input", "hr", "path", "rect", "use", "g"}
+
+
+class _Page(HTMLParser):
+    """Elements, attributes and visible text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.data = ""
+        self._inside: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._inside.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag in self._inside:
+            while self._inside.pop() != tag:
+                pass
+
+    def handle_data(self, data):
+        if "script" in self._inside:
+            self.data += data
+        elif not {"style", "svg", "title"} & set(self._inside):
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+@pytest.fixture
+def hostile_folder(tmp_path: Path) -> Path:
+    """A run in which every string that a user or a driver chooses is an attack."""
+    gpu: Device = replace(GPU, name=HOSTILE, notes=(HOSTILE,))
+    attempt = Attempt(
+        run_name=HOSTILE,
+        tags={HOSTILE: HOSTILE},
+        error=HOSTILE,
+        status="failed",
+        devices=(gpu, replace(CPU, name=HOSTILE), PROCESS),
+        stretches=(replace(TRAIN, phase=HOSTILE), TRAIN),
+        windows=(Window(name=f"w{HOSTILE}", start_s=1.0, end_s=2.0, energy_j={"gpu0": 10.0}),),
+        warnings=((HOSTILE, HOSTILE),),
+        unavailable=((HOSTILE, HOSTILE, HOSTILE),),
+        config={"place": GERMANY, HOSTILE: HOSTILE},
+    )
+    write(tmp_path / "run", attempt)
+    return tmp_path / "run"
+
+
+def test_a_page_gives_its_report_back(report):
+    """Reading the embedded data gives the very same report."""
+    assert from_html(render(report)) == report
+
+
+def test_a_hostile_page_gives_its_report_back(hostile_folder):
+    """Also where names hold '</script>' and '<!--'."""
+    report = build(hostile_folder)
+    assert from_html(render(report)) == report
+    assert report.run.name == HOSTILE
+
+
+def test_no_hostile_name_becomes_markup(hostile_folder):
+    """One script element, the data; no image, no event handler, no comment, no template run."""
+    text = render(build(hostile_folder))
+    page = _Page(text)
+    tags = [tag for tag, _ in page.elements]
+    assert tags.count("script") == 1
+    assert "img" not in tags
+    names = {name for _, attributes in page.elements for name in attributes}
+    assert not [name for name in names if name.startswith("on")]
+    assert "<!--" not in text
+    assert "{{ 7*7 }}" in page.text
+    assert "alert(1)" in page.text
+
+
+def test_names_cannot_turn_the_direction_of_the_page(hostile_folder):
+    """Right-to-left marks and control characters are not shown; names are isolated in <bdi>."""
+    shown = render(build(hostile_folder)).partition('<script type="application/json"')[0]
+    assert not set(shown) & set("\u202e\u2066\u2028\x1b")
+    assert "desrever" in shown
+    outside = re.sub(r"<bdi>.*?</bdi>|<svg.*?</svg>|<title>.*?</title>", "", shown, flags=re.DOTALL)
+    assert "desrever" not in outside
+
+
+def test_the_embedded_data_hold_no_character_of_html(hostile_folder):
+    """JSON as it stands, but without <, > and & and the separators that JavaScript reads."""
+    data = _Page(render(build(hostile_folder))).data
+    assert not set(data) & set("<>&\u2028\u2029")
+    assert json.loads(data)["run"]["name"] == HOSTILE
+
+
+def test_the_page_needs_nothing_from_outside(report):
+    """No link, no source, no import, no address: the policy forbids what is not there anyway."""
+    text = render(report)
+    page = _Page(text)
+    policy = next(
+        attributes["content"]
+        for tag, attributes in page.elements
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
+    for tag, attributes in page.elements:
+        assert tag not in {"link", "iframe", "object", "embed", "base"}
+        assert not {"src", "srcset", "action"} & set(attributes)
+        for name in ("href", "xlink:href"):
+            assert (attributes.get(name) or "#").startswith("#")
+    addresses = set(re.findall(r"https?://[^\s\"')]+", text))
+    assert addresses <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+
+
+def test_warnings_come_first_then_headline_then_charts_then_tables(report):
+    """The order in which a reader needs them."""
+    text = render(report)
+    places = [
+        text.index(mark)
+        for mark in ("to know first", 'class="cards"', 'id="power"', ">Phases<", ">Devices<")
+    ]
+    assert places == sorted(places)
+
+
+def test_the_headline_is_on_the_page(report):
+    """Energy with its error and badge, emissions with place and factor, joules, speed, memory."""
+    text = _Page(render(report)).text
+    for words in (
+        "8.778 ± 0.088 Wh",
+        "measured",
+        "estimated",
+        "4.06 gCO2e",
+        "Germany, 381 g/kWh",
+        "1.48 J",
+        "Samples per second",
+        "44.7 GiB",
+    ):
+        assert words in text
+
+
+def test_an_unknown_place_is_an_interval_in_words(tmp_path):
+    """No single figure is made up where the place is not known."""
+    write(tmp_path, Attempt())
+    text = _Page(render(build(tmp_path))).text
+    assert re.search(r"[\d.]+ m?g to [\d.]+ m?gCO2e", text)
+    assert "place not known" in text
+
+
+def test_what_is_not_known_is_no_zero(tmp_path):
+    """A run without a sensor says 'not known'; no energy on the page is 0."""
+    write(tmp_path, Attempt(devices=(), samples_per_step=None))
+    text = _Page(render(build(tmp_path))).text
+    assert "not known" in text
+    assert not re.search(r"\b0(\.0+)? m?Wh", text)
+
+
+def test_a_table_has_headers_with_scopes(report):
+    """Every header cell says whether it heads a column or a row."""
+    cells = [attributes for tag, attributes in _Page(render(report)).elements if tag == "th"]
+    assert len(cells) > 20
+    assert {cell.get("scope") for cell in cells} == {"col", "row"}
+
+
+def test_a_huge_name_does_not_make_a_huge_page(tmp_path):
+    """A name of a megabyte is cut short on the page and kept whole in the data."""
+    write(tmp_path, Attempt(run_name="x" * 1_000_000))
+    report = build(tmp_path)
+    text = render(report)
+    assert len(text) < 1_500_000
+    assert from_html(text).run.name == "x" * 1_000_000
+
+
+def test_a_page_of_an_hour_stays_below_400_kb(tmp_path):
+    """7200 rows of a GPU, a CPU and the process."""
+    write(tmp_path, Attempt(stretches=(replace(TRAIN, duration_s=3600.0),)))
+    assert len(render(build(tmp_path)).encode()) < 400_000
+
+
+def test_a_foreign_page_is_refused():
+    """Any other HTML file: what is missing and what to give."""
+    with pytest.raises(JournalError, match="embeds no element 'energy-report'; give"):
+        from_html("<html><body>hello</body></html>")
+
+
+def test_a_notebook_shows_the_page_in_a_frame(report):
+    """The frame holds the whole page as an attribute, and may run nothing."""
+    ((tag, attributes),) = _Page(report._repr_html_()).elements
+    assert tag == "iframe"
+    assert attributes["sandbox"] is None
+    assert from_html(attributes["srcdoc"] or "") == report
+
+
+CHROMIUM = shutil.which("chromium")
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("is_hostile", [False, True])
+def test_a_browser_shows_the_page_from_disk(tmp_path, report, hostile_folder, is_hostile):
+    """No message, no dialog, no request but the file; headline and chart seen, nothing cut off."""
+    from playwright.sync_api import sync_playwright
+
+    file = tmp_path / "energy_report.html"
+    file.write_text(render(build(hostile_folder) if is_hostile else report), encoding="utf-8")
+    with sync_playwright() as play:
+        browser = play.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        for scheme, width in itertools.product(("light", "dark"), (380, 1400)):
+            context = browser.new_context(
+                color_scheme=scheme, viewport={"width": width, "height": 900}
+            )
+            _look(context.new_page(), file, width)
+        browser.close()
+
+
+def _look(page, file: Path, width: int) -> None:
+    noise: list[str] = []
+    page.on("console", lambda message: noise.append(message.text))
+    page.on("pageerror", lambda error: noise.append(str(error)))
+    page.on("dialog", lambda dialog: noise.append(dialog.message))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(file.as_uri())
+    card = page.locator(".card.lead")
+    assert card.is_visible()
+    assert "Wh" in card.inner_text()
+    chart = page.locator(".wide svg" if width > 560 else ".narrow svg").first
+    assert chart.is_visible()
+    assert chart.bounding_box()["width"] > 0.7 * (min(width, 1080) - 80)
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert noise == []
+    assert requests == [file.as_uri()]

@@ -1,0 +1,131 @@
+"""Charts: their areas are the report's joules, their SVG is stable and escaped."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from energy_callbacks.report import plots
+from energy_callbacks.report.bands import MAX_BANDS, bands
+from energy_callbacks.report.build import build
+from tests.report.journals import CPU, GPU, TRAIN, Attempt, write
+
+HOSTILE = "<script>alert(1)</script> & \"quotes\" 'single' $x^2$ \u202e\n_x"
+
+
+def _joules(band) -> float:
+    return float(np.sum(np.diff(band.edges_s) * np.asarray(band.power_w)))
+
+
+def test_the_area_of_a_band_is_the_energy_of_its_device(report):
+    """Watts times seconds over all bins give the joules of the table, also in few bins."""
+    for max_bins in (480, 7):
+        gpu, cpu = bands(report, max_bins)
+        assert _joules(gpu) == pytest.approx(report.energy.gpu.energy_j, rel=1e-6)
+        assert _joules(cpu) == pytest.approx(report.energy.host.energy_j, rel=1e-6)
+        assert len(gpu.power_w) <= max_bins
+
+
+def test_bands_share_their_edges_and_know_what_is_estimated(report):
+    """Stacking needs one axis; the CPU of the model is hatched."""
+    gpu, cpu = bands(report, 480)
+    assert gpu.edges_s == cpu.edges_s
+    assert (gpu.is_estimated, cpu.is_estimated) == (False, True)
+
+
+def test_many_devices_become_few_bands_with_the_same_energy(tmp_path):
+    """Sixteen cards on two hosts: a band for each host."""
+    for rank, host in enumerate(("node1", "node2")):
+        cards = tuple(
+            replace(GPU, key=f"gpu{i}", uuid=f"GPU-{host}-{i}", index=i) for i in range(8)
+        )
+        stretch = replace(TRAIN, power_w={card.key: 100.0 for card in cards})
+        write(tmp_path, Attempt(host=host, rank=rank, devices=cards, stretches=(stretch,)))
+    found = bands(build(tmp_path), 480)
+    assert len(found) == 2 <= MAX_BANDS
+    assert sum(map(_joules, found)) == pytest.approx(16 * 100.0 * 60.0, rel=1e-6)
+
+
+def test_a_report_without_curves_has_no_charts(tmp_path):
+    """Nothing known, nothing drawn."""
+    write(tmp_path, Attempt(devices=()))
+    report = build(tmp_path)
+    assert plots.power_over_time(report) is None
+    assert plots.energy_by_phase(report) is None
+
+
+@pytest.mark.parametrize("draw", [plots.power_over_time, plots.energy_by_phase])
+@pytest.mark.parametrize("width_in", [9.4, 4.3])
+def test_the_svg_is_the_same_each_time_and_parses(report, draw, width_in):
+    """Two renderings are equal to the byte: no dates, no random ids; and it is XML."""
+    first, second = (plots.figure_svg(draw(report, width_in=width_in), name="a") for _ in range(2))
+    assert first == second
+    assert first.startswith("<svg")
+    assert ET.fromstring(first).get("viewBox")
+    assert "<metadata" not in first
+
+
+def test_two_charts_of_a_page_share_no_id(report):
+    """Ids are those of clip paths and hatches: a page with two charts must not mix them up."""
+    figures = (plots.power_over_time(report), plots.energy_by_phase(report))
+    ids = [
+        set(re.findall(r' id="([^"]+)"', plots.figure_svg(figure, name=name)))
+        for figure, name in zip(figures, ("power", "phases"), strict=True)
+    ]
+    assert all(ids)
+    assert not ids[0] & ids[1]
+
+
+def test_text_and_axes_take_their_colour_from_css(report):
+    """Dark mode replaces the ink: no text has a colour that CSS cannot change."""
+    svg = plots.figure_svg(plots.power_over_time(report))
+    assert "var(--chart-ink, #1b2631)" in svg
+    assert re.findall(r"fill: #1b2631", svg) == []
+
+
+def test_a_hostile_name_is_text_and_not_markup(tmp_path):
+    """A window called like a script, with dollar signs and line ends, is one label of the chart."""
+    stretch = replace(TRAIN, phase=HOSTILE)
+    cpu = replace(CPU, name=HOSTILE)
+    write(tmp_path, Attempt(stretches=(stretch,), devices=(GPU, cpu), run_name=HOSTILE))
+    report = build(tmp_path)
+    for figure in (plots.power_over_time(report), plots.energy_by_phase(report)):
+        svg = plots.figure_svg(figure, title=HOSTILE)
+        names = {element.tag.rpartition("}")[2] for element in ET.fromstring(svg).iter()}
+        assert "script" not in names
+        assert "\u202e" not in re.sub(r'aria-label="[^"]*"', "", svg)
+
+
+def test_a_user_style_does_not_change_our_charts(report):
+    """A training script that asks matplotlib for TeX and pink axes gets them, and we do not."""
+    import matplotlib as mpl
+
+    plain = plots.figure_svg(plots.energy_by_phase(report))
+    with mpl.rc_context({"text.usetex": True, "axes.edgecolor": "pink", "font.size": 40.0}):
+        styled = plots.figure_svg(plots.energy_by_phase(report))
+        assert mpl.rcParams["font.size"] == 40.0
+    assert styled == plain
+
+
+def test_no_pyplot_is_imported_and_nothing_heavy_at_import():
+    """Importing the room loads no matplotlib; drawing loads no pyplot."""
+    code = (
+        "import sys, energy_callbacks.report\n"
+        "heavy = {'matplotlib', 'jinja2', 'pydantic', 'rich', 'pandas', 'codecarbon'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+        "from energy_callbacks.report import plots\n"
+        "with plots._style(): pass\n"
+        "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_phases_of_the_vocabulary_keep_their_colour():
+    """Training is the same green in every report; unknown names get colours of their own."""
+    first = plots.phase_colours(["warm-up", "train"])
+    assert first["train"] == plots.phase_colours(["train", "idle"])["train"]
+    assert len(set(plots.phase_colours(["a", "b", "train", "idle"]).values())) == 4

@@ -1,0 +1,118 @@
+"""The plain text, the terminal's and the one line at the end of a training."""
+
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from energy_callbacks.report import words
+from energy_callbacks.report.build import build
+from energy_callbacks.report.schema import Figure
+from energy_callbacks.report.text import print_report, render, summary_line
+from tests.report.journals import CPU, GERMANY, PROCESS, Attempt, write
+
+
+def test_warnings_stand_before_the_first_number(report):
+    """The warning about the estimate comes before the headline."""
+    text = render(report)
+    assert text.index("is estimated by a model") < text.index("Energy in total")
+
+
+def test_the_headline_is_the_report_in_watt_hours(report):
+    """31600 J are 8.78 Wh with an error of 0.09 Wh; 38400 J are 10.67 Wh."""
+    text = render(report)
+    assert re.search(r"GPU +8\.778 ± 0\.088 Wh  \(measured, 395 W on average\)", text)
+    assert re.search(r"Energy in total +10\.67 ± 0\.11 Wh", text)
+
+
+def test_text_has_what_people_look_for(report):
+    """Emissions with their place, average and peak memory, phases, devices."""
+    text = render(report)
+    assert re.search(r"Emissions +4\.0\d gCO2e  \(Germany, 381 g/kWh", text)
+    assert re.search(r"Peak memory of the host +2\.61 GiB  \(2\.24 GiB on average\)", text)
+    assert re.search(r"validation +5\.0 s +0\.417 Wh +0\.111 Wh +0\.528 Wh +4\.9 %", text)
+    assert re.search(r"gpu0 NVIDIA H200 +8\.78 Wh +395 W +500 W", text)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_line_is_longer_than_asked_for(report, width):
+    """Also where names are long: the first column gives way."""
+    long = replace(report, run=replace(report.run, name="name " * 100))
+    assert max(map(len, render(long, width).splitlines())) <= width
+
+
+def test_control_characters_never_reach_the_terminal(tmp_path):
+    """A run called with an escape sequence does not colour or clear anybody's screen."""
+    write(tmp_path, Attempt(run_name="\x1b[31mred\x1b[0m\u202e\r\nnext", error="\x07bell"))
+    report = build(tmp_path)
+    for text in (render(report), summary_line(report)):
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", text)
+
+
+def test_the_terminal_shows_markup_as_text(report):
+    """A run called '[bold]x[/nope]' is printed as it is called, by rich and plainly."""
+    named = replace(report, run=replace(report.run, name="[bold]x[/nope]"))
+    for is_terminal in (True, False):
+        console = Console(file=io.StringIO(), force_terminal=is_terminal, width=100)
+        print_report(named, console)
+        text = re.sub(r"\x1b\[[\d;]*m", "", console.file.getvalue())
+        assert "[bold]x[/nope]" in text
+        assert "8.778 ± 0.088 Wh" in text
+        assert text.index("estimated by a model") < text.index("Energy in total")
+
+
+def test_a_pipe_gets_plain_text(report):
+    """Where the output is no terminal there is no escape sequence."""
+    console = Console(file=io.StringIO(), width=100)
+    print_report(report, console)
+    assert console.file.getvalue() == render(report)
+
+
+def test_the_summary_is_one_line_with_what_counts(report):
+    """Energy by origin, joules for a sample, emissions with place, warnings, path."""
+    line = summary_line(report, Path("runs/energy_report.html"))
+    assert line == (
+        "10.7 Wh (gpu 8.78 Wh measured, host 1.89 Wh estimated) · 1.48 J/sample · "
+        "4.06 gCO2e (Germany) · 1 warning · report: runs/energy_report.html"
+    )
+
+
+def test_the_summary_says_when_a_run_did_not_end_well(tmp_path):
+    """A failed run begins with that word."""
+    write(tmp_path, Attempt(status="failed"))
+    assert summary_line(build(tmp_path)).startswith("failed · ")
+
+
+def test_the_summary_of_a_machine_without_gpu_has_no_gpu(tmp_path):
+    """What is not there is not in the line; joules for a sample are then of the total."""
+    write(tmp_path, Attempt(devices=(CPU, PROCESS), config={"place": GERMANY}))
+    line = summary_line(build(tmp_path))
+    assert "gpu" not in line
+    # 60 s of 100 W for 19200 samples
+    assert "313 mJ/sample" in line or "0.312 J/sample" in line
+
+
+def test_unknown_energy_is_said_in_words(tmp_path):
+    """No device: 'energy not known', and no zero anywhere in the line."""
+    write(tmp_path, Attempt(devices=()))
+    line = summary_line(build(tmp_path))
+    assert line.startswith("energy not known")
+    assert "0" not in line
+
+
+@pytest.mark.parametrize(
+    ("energy_j", "error_j", "expected"),
+    [
+        (44_280.0, 720.0, "12.30 ± 0.20 Wh"),
+        (3.6e9, 3.6e7, "1000 ± 10 kWh"),
+        (36.0, 3.6, "10.0 ± 1.0 mWh"),
+        (0.0, 0.0, "0 ± 0 Wh"),
+        (None, 0.0, "not known"),
+    ],
+)
+def test_an_energy_has_two_digits_of_its_error(energy_j, error_j, expected):
+    """No more digits than the error allows, in the unit that fits."""
+    assert words.energy_with_error(Figure(energy_j=energy_j, systematic_j=error_j)) == expected

@@ -1,0 +1,179 @@
+"""Jobs on the real clock's threads and on the fake one's virtual time."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from energy_callbacks.sensing.clock import SystemClock
+from energy_callbacks.testing import FakeClock
+
+LONG_S = 60.0  # never waited for: a test that needs it has failed
+AT_MOST_S = 10.0
+
+
+def counting(enough: int) -> tuple[Callable[[], None], threading.Event, list[float]]:
+    """A job that notes when it ran, and an event for the moment it has run often enough."""
+    clock, reached, runs = SystemClock(), threading.Event(), []
+
+    def job() -> None:
+        runs.append(clock.monotonic_s())
+        if len(runs) >= enough:
+            reached.set()
+
+    return job, reached, runs
+
+
+def test_a_job_runs_at_once_and_once_more_after_it_was_asked_to_stop() -> None:
+    """Started and stopped within its first interval, a job has run exactly twice."""
+    job, first, runs = counting(1)
+    periodic = SystemClock().every(LONG_S, job, name="test")
+    assert first.wait(AT_MOST_S)
+    periodic.ask_to_stop()
+    assert periodic.wait(AT_MOST_S)
+    assert len(runs) == 2
+
+
+def test_a_stop_during_a_run_still_brings_one_more() -> None:
+    """A job that is asked to stop while it runs, runs again: the last run sees everything."""
+    begun, go_on, runs = threading.Event(), threading.Event(), []
+
+    def job() -> None:
+        runs.append(go_on.is_set())
+        begun.set()
+        assert go_on.wait(AT_MOST_S)
+
+    periodic = SystemClock().every(LONG_S, job, name="test")
+    assert begun.wait(AT_MOST_S)
+    periodic.ask_to_stop()
+    go_on.set()
+    assert periodic.wait(AT_MOST_S)
+    assert runs == [False, True]
+
+
+def test_a_late_run_does_not_delay_the_ones_after_it() -> None:
+    """The third run keeps its deadline, two intervals from the start, though the first was late."""
+    clock, done, runs, started_s = SystemClock(), threading.Event(), [], SystemClock().monotonic_s()
+
+    def job() -> None:
+        runs.append(clock.monotonic_s() - started_s)
+        if len(runs) == 1:
+            threading.Event().wait(0.06)
+        if len(runs) == 3:
+            done.set()
+
+    periodic = clock.every(0.1, job, name="test")
+    assert done.wait(AT_MOST_S)
+    periodic.ask_to_stop()
+    assert periodic.wait(AT_MOST_S)
+    assert runs[2] == pytest.approx(0.2, abs=0.04)
+
+
+def test_a_job_sets_its_own_next_interval() -> None:
+    """A job that returns an interval is called again after that one."""
+    done, runs = threading.Event(), []
+
+    def job() -> float:
+        runs.append(1)
+        if len(runs) == 3:
+            done.set()
+        return 0.001
+
+    periodic = SystemClock().every(LONG_S, job, name="test")
+    assert done.wait(AT_MOST_S)
+    periodic.ask_to_stop()
+    assert periodic.wait(AT_MOST_S)
+
+
+def test_a_hanging_job_is_not_waited_for() -> None:
+    """``wait`` says False after its timeout where a job hangs, and True once it has ended."""
+    begun, release = threading.Event(), threading.Event()
+
+    def job() -> None:
+        begun.set()
+        release.wait(LONG_S)
+
+    clock = SystemClock()
+    periodic = clock.every(LONG_S, job, name="test")
+    assert begun.wait(AT_MOST_S)
+    periodic.ask_to_stop()
+    before_s = clock.monotonic_s()
+    assert not periodic.wait(0.05)
+    assert clock.monotonic_s() - before_s < AT_MOST_S / 2.0
+    release.set()
+    assert periodic.wait(AT_MOST_S)
+
+
+def test_jobs_run_on_daemon_threads_with_their_name() -> None:
+    """A job's thread does not keep the process alive and can be told from others."""
+    seen: list[threading.Thread] = []
+    periodic = SystemClock().every(
+        LONG_S, lambda: seen.append(threading.current_thread()), name="energy_callbacks probe"
+    )
+    periodic.ask_to_stop()
+    assert periodic.wait(AT_MOST_S)
+    assert seen[0].daemon
+    assert seen[0].name == "energy_callbacks probe"
+    assert seen[0] is not threading.main_thread()
+
+
+def test_the_fake_clock_runs_jobs_in_order_at_their_virtual_times() -> None:
+    """Two jobs of 0.3 s and 0.5 s run at exactly their times, in the order of time."""
+    clock = FakeClock(start_s=100.0)
+    runs: list[tuple[str, float]] = []
+
+    def note(name: str) -> Callable[[], None]:
+        return lambda: runs.append((name, round(clock.monotonic_s() - 100.0, 9)))
+
+    clock.every(0.3, note("a"), name="a")
+    clock.every(0.5, note("b"), name="b")
+    assert runs == []
+    clock.advance(1.0)
+    assert runs == [("a", 0.0), ("b", 0.0), ("a", 0.3), ("b", 0.5), ("a", 0.6), ("a", 0.9), ("b", 1.0)]
+    assert clock.monotonic_s() == 101.0
+
+
+def test_the_last_run_of_a_fake_job_happens_in_wait() -> None:
+    """After ``ask_to_stop`` nothing runs until ``wait``, and then exactly once."""
+    clock, runs = FakeClock(), []
+    periodic = clock.every(1.0, lambda: runs.append(clock.monotonic_s()), name="test")
+    clock.advance(1.5)
+    periodic.ask_to_stop()
+    clock.advance(5.0)
+    assert len(runs) == 2
+    assert periodic.wait(1.0)
+    assert periodic.wait(1.0)
+    assert runs[2:] == [clock.monotonic_s()]
+
+
+def test_a_fake_job_that_sleeps_lets_time_pass() -> None:
+    """A job that takes longer than its interval is run again at once, like a late thread."""
+    clock, runs = FakeClock(start_s=0.0), []
+
+    def job() -> float:
+        runs.append(clock.monotonic_s())
+        clock.sleep(2.0)
+        return 1.0
+
+    clock.every(9.0, job, name="test")
+    clock.advance(4.5)
+    assert runs == [0.0, 2.0, 4.0]
+    assert clock.monotonic_s() == 6.0
+
+
+def test_the_wall_clock_may_jump_and_monotonic_time_does_not() -> None:
+    """Setting the wall clock moves only wall time."""
+    clock = FakeClock(start_s=5.0, start_unix_s=1000.0)
+    clock.set_wall_clock(-300.0)
+    clock.advance(1.0)
+    assert clock.unix_s() == 701.0
+    assert clock.monotonic_s() == 6.0
+
+
+def test_both_clocks_tell_seconds() -> None:
+    """The system clock's times are those of the ``time`` module."""
+    import time
+
+    clock = SystemClock()
+    assert clock.monotonic_s() == pytest.approx(time.monotonic(), abs=1.0)
+    assert clock.unix_s() == pytest.approx(time.time(), abs=1.0)

@@ -1,0 +1,130 @@
+"""Knots of cumulative energy: questions between, outside and long after them."""
+
+import numpy as np
+import pytest
+
+from energy_callbacks.sensing.knots import Knots
+from energy_callbacks.sensing.shape import AREA, END, SEEN, START
+
+
+def intervals(*spans: tuple[float, float, float]) -> np.ndarray:
+    """Rows of (start, end, watts), seen, at constant power."""
+    rows = np.zeros((len(spans), 7))
+    for row, (start_s, end_s, power_w) in zip(rows, spans, strict=True):
+        row[[START, END, AREA, SEEN]] = start_s, end_s, power_w * (end_s - start_s), end_s - start_s
+    return rows
+
+
+def knots_of(*spans: tuple[float, float, float]) -> Knots:
+    knots = Knots(keep_s=600.0)
+    knots.append(knots.following(intervals(*spans), 1.0, "power"))
+    return knots
+
+
+def test_energy_between_knots_is_interpolated() -> None:
+    """Half of an interval has half of its energy at constant power."""
+    knots = knots_of((0.0, 1.0, 100.0), (1.0, 3.0, 200.0))
+    assert knots.energy(0.5, 2.0, 0.0).energy_j == pytest.approx(250.0, rel=1e-12)
+
+
+def test_outside_the_knots_nothing_was_seen() -> None:
+    """A window beyond the knots is unknown; one that overlaps them is covered in part."""
+    knots = knots_of((0.0, 1.0, 100.0))
+    assert knots.energy(-2.0, -1.0, 0.0).energy_j is None
+    assert knots.energy(1.0, 2.0, 0.0).energy_j is None
+    assert knots.energy(0.5, 1.5, 0.0).coverage == pytest.approx(0.5, rel=1e-12)
+    assert Knots(keep_s=1.0).energy(0.0, 1.0, 0.0).energy_j is None
+
+
+def test_a_hole_between_intervals_stays_unseen() -> None:
+    """Intervals that do not follow the last knot leave a hole without energy."""
+    knots = knots_of((0.0, 1.0, 100.0))
+    knots.append(knots.following(intervals((3.0, 4.0, 100.0)), 1.0, "power"))
+    assert knots.energy(1.5, 2.5, 0.0).energy_j is None
+    assert knots.energy(0.0, 4.0, 0.0).energy_j == pytest.approx(200.0, rel=1e-12)
+    assert knots.energy(0.0, 4.0, 0.0).coverage == pytest.approx(0.5, rel=1e-12)
+
+
+def test_the_weakest_method_names_the_window() -> None:
+    """A window over counter and power readings says power; beside them each says its own."""
+    knots = Knots(keep_s=600.0)
+    knots.append(knots.following(intervals((0.0, 1.0, 1.0)), 1.0, "counter+samples"))
+    knots.append(knots.following(intervals((1.0, 2.0, 1.0)), 1.0, "power"))
+    knots.append(knots.following(intervals((2.0, 3.0, 1.0)), 1.0, "counter+samples"))
+    found = [knots.energy(a, b, 0.0).method for a, b in [(0, 1), (0.5, 1.5), (1, 2), (2, 3), (0, 3)]]
+    assert found == ["counter+samples", "power", "power", "counter+samples", "power"]
+
+
+def long_knots(keep_s: float, until_s: int) -> Knots:
+    """Power that changes each tenth of a second, thinned as it grows."""
+    knots = Knots(keep_s)
+    random = np.random.default_rng(0)
+    for second in range(until_s):
+        edges = second + np.arange(11) / 10.0
+        spans = zip(edges[:-1], edges[1:], random.uniform(50.0, 700.0, 10), strict=True)
+        knots.append(knots.following(intervals(*spans), 1.0, "power"))
+        knots.compact(len(knots))
+    return knots
+
+
+def test_thinning_keeps_full_resolution_of_the_newest_and_one_knot_a_second_before() -> None:
+    """An hour at ten knots a second, ten of its minutes in full: what is older has one a second."""
+    knots = long_knots(60.0, 900)
+    times_s = knots._columns.rows[:, 0]
+    assert np.all(np.diff(times_s) > 0.0)
+    assert np.sum(times_s > 840.0) == 600
+    assert np.sum(times_s < 700.0) < 710
+    assert len(knots) < 840 + 10 * (60 + 61)
+
+
+def test_thinning_keeps_the_total_and_what_lies_between_its_knots() -> None:
+    """Energy between knots that were kept is the same before and after thinning, to 1e-12."""
+    fresh, thinned = long_knots(1e9, 400), long_knots(60.0, 400)
+    assert len(thinned) < len(fresh)
+    kept_s = thinned._columns.rows[:, 0]
+    for start_s, end_s in [(0.0, 400.0), (kept_s[10], kept_s[11]), (kept_s[33], kept_s[210])]:
+        expected = fresh.energy(start_s, end_s, 0.0)
+        found = thinned.energy(start_s, end_s, 0.0)
+        assert found.energy_j == pytest.approx(expected.energy_j, rel=1e-12)
+        assert found.coverage == 1.0
+
+
+def test_thinning_twice_forgets_no_pin() -> None:
+    """A pinned moment inside a second survives every later round of thinning."""
+    fresh, knots = long_knots(1e9, 300), Knots(60.0)
+    knots.pin(5.03)
+    knots.pin(20.25)
+    knots.append(fresh._columns.rows.copy())
+    rows = knots._columns.rows.copy()
+    knots.truncate(1300)
+    for first in range(1300, 3000, 100):
+        knots.append(rows[first : first + 100])
+        knots.compact(len(knots))
+    expected_j = fresh.energy(5.03, 20.25, 0.0).energy_j
+    assert knots.energy(5.03, 20.25, 0.0).energy_j == pytest.approx(expected_j, rel=1e-12)
+    assert knots.energy(5.03, 20.35, 0.0).stderr_j > 0.0
+
+
+def test_thinning_says_how_far_off_it_may_be() -> None:
+    """Inside a thinned second the stated error covers what the knots forgot in 90 % of windows."""
+    fresh, thinned = long_knots(1e9, 400), long_knots(60.0, 400)
+    starts_s = np.random.default_rng(1).uniform(1.0, 250.0, 300)
+    hits = []
+    for start_s in starts_s:
+        truth, found = (k.energy(start_s, start_s + 2.5, 0.0) for k in (fresh, thinned))
+        hits.append(abs(found.energy_j - truth.energy_j) <= found.error_j)
+    assert np.mean(hits) >= 0.9
+
+
+def test_pins_inside_one_long_interval_are_thinned_well() -> None:
+    """Two pins inside one interval of a slow counter keep finite figures."""
+    knots = Knots(keep_s=60.0)
+    knots.pin(33.0)
+    knots.pin(34.5)
+    for start_s in range(0, 400, 10):
+        knots.append(knots.following(intervals((start_s, start_s + 10.0, 50.0)), 1.0, "counter"))
+        knots.compact(len(knots))
+    energy = knots.energy(33.0, 34.5, 0.0)
+    assert energy.energy_j == pytest.approx(75.0, rel=1e-12)
+    assert energy.method == "counter"
+    assert np.all(np.isfinite(knots._columns.rows[:, [1, 2, 4, 5, 6, 7]]))

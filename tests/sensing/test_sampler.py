@@ -1,0 +1,275 @@
+"""Sources that work, fail in every way, hang, and end."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from energy_callbacks.errors import ReadingMissed, SourceLost, SourceUnavailable
+from energy_callbacks.records import Channel, Reading
+from energy_callbacks.sensing.clock import SystemClock
+from energy_callbacks.sensing.sampler import Notice, Sampler
+from energy_callbacks.sensing.timeline import Timeline
+from energy_callbacks.testing import FakeClock, ScriptedSource
+from tests.sensing.loads import channel
+
+POWER = channel("power", "gauge", period_s=0.5)
+AT_MOST_S = 10.0
+
+
+class Faulty:
+    """A source that does what it is told: per call to ``read`` an exception or nothing."""
+
+    name = "faulty"
+    interval_s = 1.0
+
+    def __init__(
+        self,
+        clock: FakeClock | SystemClock,
+        reads: Callable[[int], BaseException | None] = lambda _: None,
+        opens: BaseException | None = None,
+        closes: BaseException | None = None,
+    ) -> None:
+        self.clock, self.reads, self.opens, self.closes = clock, reads, opens, closes
+        self.read_s: list[float] = []
+        self.opened = self.closed = 0
+
+    def open(self) -> Sequence[Channel]:
+        self.opened += 1
+        if self.opens is not None:
+            raise self.opens
+        return [POWER]
+
+    def read(self) -> Sequence[Reading]:
+        self.read_s.append(self.clock.monotonic_s())
+        error = self.reads(len(self.read_s))
+        if error is not None:
+            raise error
+        return [Reading(POWER, self.clock.monotonic_s(), 100.0)]
+
+    def close(self) -> None:
+        self.closed += 1
+        if self.closes is not None:
+            raise self.closes
+
+
+class Panic(BaseException):
+    """What libraries written in other languages raise: no ``Exception``."""
+
+
+def sampled(source: object, clock: FakeClock) -> tuple[Sampler, Timeline, list[Notice]]:
+    timeline, notices = Timeline(), []
+    sampler = Sampler([source], timeline, clock, notices.append)  # type: ignore[list-item]
+    sampler.start()
+    return sampler, timeline, notices
+
+
+def test_readings_reach_the_timeline_and_the_last_one_comes_at_the_stop() -> None:
+    """200 W from start to stop are 200 J a second, the last reading taken while stopping."""
+    clock = FakeClock(start_s=0.0)
+    source = ScriptedSource(clock, power_w=lambda _: 200.0, interval_s=0.4)
+    sampler, timeline, notices = sampled(source, clock)
+    clock.advance(3.0)
+    assert timeline.newest_s("gpu0") == pytest.approx(2.8)
+    assert sampler.stop(1.0) == ()
+    assert timeline.energy("gpu0", 0.0, 3.0).energy_j == pytest.approx(600.0, rel=1e-12)
+    assert [notice.kind for notice in notices] == ["opened"]
+    assert [offered.quantity for offered in notices[0].channels] == ["power"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("bad"), ReadingMissed("busy"), OSError(5, "I/O"), KeyError("x"), SystemExit(1),
+     MemoryError(), Panic("rust"), RecursionError()],
+    ids=repr,
+)  # fmt: skip
+def test_whatever_a_read_raises_is_a_miss(error: BaseException) -> None:
+    """A failing read never raises out of the sampler; it is counted, noted once, and tried again."""
+    clock = FakeClock(start_s=0.0)
+    source = Faulty(clock, reads=lambda call: error if call in (2, 3, 5) else None)
+    sampler, timeline, notices = sampled(source, clock)
+    clock.advance(30.0)
+    assert sampler.missed == {"faulty": 3}
+    assert [notice.kind for notice in notices] == ["opened", "missed"]
+    assert type(error).__name__ in notices[1].message
+    newest_s = timeline.newest_s("gpu0")
+    assert newest_s is not None
+    assert newest_s > 29.0
+
+
+def test_a_source_that_keeps_failing_is_asked_less_and_less_often() -> None:
+    """Pauses double from the interval up to 10 s, and fall back after a good reading."""
+    clock = FakeClock(start_s=0.0)
+    source = Faulty(clock, reads=lambda call: None if call in (1, 8) else ReadingMissed("busy"))
+    sampled(source, clock)
+    clock.advance(60.0)
+    pauses = [b - a for a, b in zip(source.read_s, source.read_s[1:], strict=False)]
+    assert pauses[:9] == pytest.approx([1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "fix"),
+    [
+        (SourceUnavailable("no driver", "install it"), "no driver", "install it"),
+        (ImportError("no pynvml"), "ImportError: no pynvml", ""),
+        (Panic("rust"), "Panic: rust", ""),
+    ],
+)
+def test_a_source_that_cannot_open_is_noted_once_with_reason_and_fix(
+    error: BaseException, reason: str, fix: str
+) -> None:
+    """It is closed, never asked again, and counts no missed readings."""
+    clock = FakeClock()
+    source = Faulty(clock, opens=error)
+    sampler, timeline, notices = sampled(source, clock)
+    clock.advance(300.0)
+    sampler.stop(1.0)
+    assert [(n.kind, n.message, n.fix) for n in notices] == [("unavailable", reason, fix)]
+    assert (source.opened, source.closed, source.read_s) == (1, 1, [])
+    assert sampler.missed == {}
+    assert timeline.devices == ()
+
+
+def test_opening_is_tried_again_where_only_a_reading_was_missed() -> None:
+    """A source that says "not now" while it opens is opened at a later turn."""
+    clock = FakeClock()
+    source = Faulty(clock, opens=ReadingMissed("driver is busy"))
+    sampler, timeline, _ = sampled(source, clock)
+    clock.advance(1.0)
+    source.opens = None
+    clock.advance(10.0)
+    assert [device.key for device in timeline.devices] == ["gpu0"]
+    assert sampler.missed == {"faulty": 1}
+
+
+def test_a_lost_source_is_closed_and_not_asked_again() -> None:
+    """``SourceLost`` ends a source with one notice; what it had said stays."""
+    clock = FakeClock(start_s=0.0)
+    source = Faulty(clock, reads=lambda call: SourceLost("off the bus") if call == 4 else None)
+    sampler, timeline, notices = sampled(source, clock)
+    clock.advance(100.0)
+    sampler.stop(1.0)
+    assert [(n.kind, n.message) for n in notices[1:]] == [("lost", "off the bus")]
+    assert (len(source.read_s), source.closed) == (4, 1)
+    assert timeline.energy("gpu0", 0.0, 2.0).energy_j == pytest.approx(200.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("error", [OSError("gone"), Panic("rust")], ids=repr)
+def test_closing_never_raises(error: BaseException) -> None:
+    """A source that fails while it is closed does not disturb the end."""
+    clock = FakeClock()
+    source = Faulty(clock, closes=error)
+    sampler, _, _ = sampled(source, clock)
+    clock.advance(1.0)
+    assert sampler.stop(1.0) == ()
+    assert source.closed == 1
+
+
+def test_one_bad_source_does_not_disturb_another() -> None:
+    """A card beside a source that fails all the time is measured in full."""
+    clock, timeline = FakeClock(start_s=0.0), Timeline()
+    good = ScriptedSource(clock, power_w=lambda _: 50.0)
+    bad = Faulty(clock, reads=lambda _: RuntimeError("always"), opens=RuntimeError("never"))
+    sampler = Sampler([bad, good], timeline, clock, lambda _: None)
+    sampler.start()
+    clock.advance(4.0)
+    sampler.stop(1.0)
+    assert timeline.energy("gpu0", 0.0, 4.0).energy_j == pytest.approx(200.0, rel=1e-12)
+
+
+def test_two_sources_for_one_energy_leave_the_first() -> None:
+    """The second is noted as unavailable with the reason, and closed."""
+    clock, timeline, notices = FakeClock(start_s=0.0), Timeline(), []
+    first = ScriptedSource(clock, power_w=lambda _: 50.0)
+    second = Faulty(clock)
+    sampler = Sampler([first, second], timeline, clock, notices.append)
+    sampler.start()
+    clock.advance(4.0)
+    sampler.stop(1.0)
+    assert [notice.kind for notice in notices] == ["opened", "unavailable"]
+    assert "measured already" in notices[1].message
+    assert second.closed == 1
+    assert timeline.energy("gpu0", 0.0, 4.0).energy_j == pytest.approx(200.0, rel=1e-12)
+
+
+class Hanging(Faulty):
+    """Answers once, then hangs until it is released."""
+
+    name = "hanging"
+    interval_s = 0.001
+
+    def __init__(self) -> None:
+        super().__init__(SystemClock())
+        self.hangs, self.release = threading.Event(), threading.Event()
+
+    def read(self) -> Sequence[Reading]:
+        if self.read_s:
+            self.hangs.set()
+            self.release.wait()
+        return super().read()
+
+
+def test_a_hanging_source_is_named_and_left_to_itself() -> None:
+    """``stop`` comes back after its time limit and names the source; the others are read."""
+    clock, timeline = SystemClock(), Timeline()
+    hanging, good = Hanging(), Faulty(clock)
+    good.name = "good"
+    other = channel("power", "gauge", device=POWER.device)
+    good.open = lambda: []  # type: ignore[method-assign]
+    good.read = lambda: good.read_s.append(clock.monotonic_s()) or []  # type: ignore[method-assign,func-returns-value]
+    assert other.quantity == "power"
+    sampler = Sampler([hanging, good], timeline, clock, lambda _: None)
+    sampler.start()
+    assert hanging.hangs.wait(AT_MOST_S)
+    assert list(sampler.hung_s(0.0)) == ["hanging"]
+    assert sampler.hung_s(1000.0) == {}
+    reads = len(good.read_s)
+    before_s = clock.monotonic_s()
+    assert sampler.stop(0.2) == ("hanging",)
+    assert clock.monotonic_s() - before_s < AT_MOST_S / 2.0
+    assert len(good.read_s) > reads
+    assert good.closed == 1
+    hanging.release.set()
+    assert sampler._workers[0].periodic is not None
+    assert sampler._workers[0].periodic.wait(AT_MOST_S)
+    assert hanging.closed == 1
+
+
+def test_a_turn_under_way_at_the_stop_is_not_the_last() -> None:
+    """A read that had begun before ``stop`` is followed by one that sees the end."""
+    source = Hanging()
+    timeline = Timeline()
+    sampler = Sampler([source], timeline, SystemClock(), lambda _: None)
+    sampler.start()
+    assert source.hangs.wait(AT_MOST_S)
+    stopper = threading.Thread(target=sampler.stop, args=(AT_MOST_S,))
+    stopper.start()
+    worker = sampler._workers[0]
+    while not worker.is_last_turn:
+        threading.Event().wait(0.001)
+    stop_s = SystemClock().monotonic_s()
+    source.release.set()
+    stopper.join(AT_MOST_S)
+    assert source.read_s[-1] >= stop_s
+    assert len(source.read_s) >= 3
+    assert source.closed == 1
+
+
+def test_reading_takes_processor_time_that_is_counted() -> None:
+    """The cost of measuring is known: more than nothing after a thousand reads."""
+    clock = FakeClock()
+    sampler, _, _ = sampled(ScriptedSource(clock, power_w=lambda _: 1.0), clock)
+    assert sampler.cpu_s == 0.0
+    clock.advance(100.0)
+    assert 0.0 < sampler.cpu_s < 10.0
+
+
+def test_a_source_may_change_its_interval() -> None:
+    """A source that asks to be read each 2 s from now on is."""
+    clock = FakeClock(start_s=0.0)
+    source = Faulty(clock)
+    sampled(source, clock)
+    clock.advance(2.5)
+    source.interval_s = 2.0
+    clock.advance(5.0)
+    assert source.read_s == [0.0, 1.0, 2.0, 3.0, 5.0, 7.0]

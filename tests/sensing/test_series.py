@@ -1,0 +1,59 @@
+"""Bounded columns of readings."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from energy_callbacks.sensing.series import Columns, Series
+
+
+def test_columns_keep_what_was_appended_through_growth() -> None:
+    """A thousand rows in uneven portions come back unchanged."""
+    rows = np.arange(3000.0).reshape(1000, 3)
+    columns = Columns(3)
+    for portion in np.split(rows, [1, 2, 70, 500]):
+        columns.append(portion)
+    assert len(columns) == 1000
+    assert np.array_equal(columns.rows, rows)
+    assert np.array_equal(columns.column(1), rows[:, 1])
+
+
+def test_columns_forget_and_carry_on() -> None:
+    """After truncating or replacing, new rows follow those that are left."""
+    columns = Columns(1)
+    columns.append(np.arange(10.0)[:, None])
+    columns.truncate(3)
+    columns.truncate(99)
+    columns.append(np.array([[7.0]]))
+    assert columns.column(0).tolist() == [0.0, 1.0, 2.0, 7.0]
+    columns.replace(np.empty((0, 1)))
+    columns.append(np.array([[5.0]]))
+    assert columns.column(0).tolist() == [5.0]
+
+
+@given(
+    times=st.lists(st.integers(0, 50), max_size=40),
+    window=st.tuples(st.integers(-5, 55), st.integers(-5, 55)),
+)
+def test_between_is_open_at_the_start_and_closed_at_the_end(
+    times: list[int], window: tuple[int, int]
+) -> None:
+    """Values of (start, end] in time order; what does not lie after the newest is dropped."""
+    series, kept = Series(keep_s=1000.0), []
+    for number, t_s in enumerate(times):
+        series.append(float(t_s), float(number))
+        if not kept or t_s > kept[-1][0]:
+            kept.append((t_s, number))
+    start_s, end_s = sorted(window)
+    assert series.between(start_s, end_s).tolist() == [v for t, v in kept if start_s < t <= end_s]
+    assert series.out_of_order == len(times) - len(kept)
+    assert series.latest() == (kept[-1][1] if kept else None)
+
+
+def test_a_series_keeps_its_span_and_no_more_than_half_as_much_again() -> None:
+    """A day of readings each second keeps the last ten minutes, and is bounded."""
+    series = Series(keep_s=600.0)
+    for second in range(86_400):
+        series.append(float(second), 1.0)
+        assert len(series.t_s) <= 902
+    assert series.t_s[0] <= 86_399.0 - 600.0

@@ -1,0 +1,241 @@
+"""One place for all series: registration, windows, scopes, and what is settled."""
+
+import math
+import threading
+
+import numpy as np
+import pytest
+
+from energy_callbacks.records import Channel, Device, Reading
+from energy_callbacks.sensing.timeline import Timeline
+from tests.sensing.loads import channel, constant, readings_of
+
+GPU = Device(key="gpu0", kind="gpu", scope="gpu", name="GPU")
+GPU1 = Device(key="gpu1", kind="gpu", scope="gpu", name="GPU")
+CPU = Device(key="cpu0", kind="cpu", scope="host", name="CPU")
+DRAM = Device(key="dram0", kind="dram", scope="host", name="RAM", parent="cpu0")
+BOARD = Device(key="board", kind="board", scope=None, name="board")
+PROCESS = Device(key="process", kind="process", scope=None, name="process")
+
+
+def power(device: Device, kind: str = "gauge") -> Channel:
+    return channel("power", kind, device=device, period_s=0.5)  # type: ignore[arg-type]
+
+
+def timeline_of(*channels: Channel) -> Timeline:
+    timeline = Timeline()
+    timeline.register(channels)
+    return timeline
+
+
+def play(timeline: Timeline, of: Channel, start_s: float, end_s: float, power_w: float) -> None:
+    times_s = np.arange(start_s, end_s + 0.01, 0.5)
+    timeline.extend(readings_of(constant(power_w), of, times_s))
+
+
+def test_energy_of_each_device_is_kept_apart() -> None:
+    """Two cards at 100 W and 300 W for 4 s are 400 J and 1200 J."""
+    timeline = timeline_of(power(GPU), power(GPU1))
+    play(timeline, power(GPU), 0.0, 4.0, 100.0)
+    play(timeline, power(GPU1), 0.0, 4.0, 300.0)
+    assert timeline.energy("gpu0", 0.0, 4.0).energy_j == pytest.approx(400.0, rel=1e-12)
+    assert timeline.energy("gpu1", 0.0, 4.0).energy_j == pytest.approx(1200.0, rel=1e-12)
+    assert timeline.newest_s("gpu1") == 4.0
+    assert timeline.start_s("gpu1") == 0.0
+
+
+@pytest.mark.parametrize("window", [(2.0, 2.0), (3.0, 2.0), (math.nan, 2.0), (0.0, math.nan)])
+def test_an_empty_window_is_refused(window: tuple[float, float]) -> None:
+    """A window that does not end after it starts is a mistake, with both values in the message."""
+    timeline = timeline_of(power(GPU))
+    with pytest.raises(ValueError, match=r"must end after it starts.*start_s=.*end_s="):
+        timeline.energy("gpu0", *window)
+
+
+def test_scopes_never_count_a_part_twice() -> None:
+    """RAM inside a package is left out of its total; asked for by name, it answers."""
+    timeline = timeline_of(*map(power, (GPU, CPU, DRAM, BOARD)), channel("rss", "gauge", PROCESS))
+    assert timeline.keys("gpu") == ("gpu0",)
+    assert timeline.keys("host") == ("cpu0",)
+    assert timeline.keys("total") == ("gpu0", "cpu0")
+    assert timeline.keys("dram0") == ("dram0",)
+    assert timeline.metered == ("gpu0", "cpu0", "dram0", "board")
+    assert [device.key for device in timeline.devices][-1] == "process"
+
+
+def test_a_part_whose_whole_is_not_measured_counts() -> None:
+    """RAM counts for itself where its package has no sensor."""
+    assert timeline_of(power(DRAM)).keys("host") == ("dram0",)
+
+
+def test_an_unknown_scope_is_refused_with_the_choices() -> None:
+    """The message names the scope that was asked for and those that exist."""
+    with pytest.raises(ValueError, match=r"'gpu7'.*'gpu', 'host', 'total'.*cpu0"):
+        timeline_of(power(CPU)).keys("gpu7")
+
+
+def test_a_value_that_is_no_number_is_left_out() -> None:
+    """A NaN from a driver leaves a gap of one reading, and does not poison what follows."""
+    timeline = timeline_of(power(GPU), channel("temperature", "gauge", GPU))
+    play(timeline, power(GPU), 0.0, 2.0, 100.0)
+    timeline.extend([Reading(power(GPU), 2.5, math.nan), Reading(power(GPU), math.nan, 100.0)])
+    timeline.extend([Reading(channel("temperature", "gauge", GPU), 2.5, math.inf)])
+    play(timeline, power(GPU), 3.0, 4.0, 100.0)
+    assert timeline.energy("gpu0", 0.0, 4.0).energy_j == pytest.approx(400.0, rel=1e-12)
+    assert timeline.latest("gpu0", "temperature") is None
+
+
+def test_gauges_answer_for_their_window() -> None:
+    """Values of a quantity come from (start, end]; what was never measured is empty or None."""
+    clocks = channel("clock", "gauge", GPU)
+    timeline = timeline_of(power(GPU), clocks)
+    timeline.extend([Reading(clocks, t, 1e9 + t) for t in (1.0, 2.0, 3.0)])
+    assert timeline.values("gpu0", "clock", 1.0, 3.0).tolist() == [1e9 + 2.0, 1e9 + 3.0]
+    assert timeline.latest("gpu0", "clock") == 1e9 + 3.0
+    assert len(timeline.values("gpu0", "utilisation", 0.0, 9.0)) == 0
+    assert timeline.latest("gpu0", "utilisation") is None
+
+
+def test_a_second_source_adds_to_a_device() -> None:
+    """Gauges that another source offers for a card do not erase its energy."""
+    timeline = timeline_of(power(GPU))
+    play(timeline, power(GPU), 0.0, 2.0, 100.0)
+    timeline.register([channel("temperature", "gauge", GPU)])
+    assert timeline.energy("gpu0", 0.0, 2.0).energy_j == pytest.approx(200.0, rel=1e-12)
+    assert [offered.quantity for offered in timeline.channels("gpu0")] == ["power", "temperature"]
+
+
+def test_the_energy_of_a_device_has_one_source() -> None:
+    """A second source for the same energy is refused, and leaves the first as it was."""
+    timeline = timeline_of(power(GPU))
+    play(timeline, power(GPU), 0.0, 2.0, 100.0)
+    with pytest.raises(ValueError, match="'gpu0' is measured already"):
+        timeline.register([power(CPU), power(GPU)])
+    assert timeline.metered == ("gpu0",)
+    assert timeline.energy("gpu0", 0.0, 2.0).energy_j == pytest.approx(200.0, rel=1e-12)
+
+
+# --- what is settled
+
+
+def test_settled_is_what_the_slowest_device_has_settled() -> None:
+    """With one device seen to 4 s and one to 3 s, everything is final up to 3 s."""
+    timeline = timeline_of(power(GPU), power(CPU))
+    play(timeline, power(GPU), 0.0, 4.0, 100.0)
+    play(timeline, power(CPU), 0.0, 3.0, 100.0)
+    assert timeline.settled_s(4.5) == 3.0
+
+
+def test_a_device_whose_energy_is_still_provisional_is_waited_for() -> None:
+    """Samples that no counter has anchored yet are not final, whatever other devices say."""
+    counter = channel("energy", "counter", GPU)
+    timeline = timeline_of(power(GPU), counter, power(CPU))
+    play(timeline, power(GPU), 0.5, 3.0, 100.0)
+    play(timeline, power(CPU), 0.0, 3.0, 100.0)
+    assert timeline.settled_s(3.0) == 0.5
+    timeline.extend([Reading(counter, 1.0, 0.0), Reading(counter, 2.5, 150.0)])
+    assert timeline.settled_s(3.0) == 2.5
+
+
+def test_a_device_that_was_silent_for_long_is_not_waited_for() -> None:
+    """After 6 s without a reading a device has a gap, and the others go on."""
+    timeline = timeline_of(power(GPU), power(CPU))
+    play(timeline, power(GPU), 0.0, 2.0, 100.0)
+    play(timeline, power(CPU), 0.0, 20.0, 100.0)
+    assert timeline.settled_s(7.9) == 2.0
+    assert timeline.settled_s(8.1) == 20.0
+
+
+def test_nothing_is_settled_before_a_new_device_has_shown_something() -> None:
+    """A device that has only opened is waited for, 6 s long and no longer."""
+    timeline = timeline_of(power(GPU), power(CPU))
+    play(timeline, power(CPU), 0.0, 9.0, 100.0)
+    assert timeline.settled_s(1.0) is None
+    assert timeline.settled_s(6.9) is None
+    assert timeline.settled_s(7.1) == 9.0
+
+
+def test_a_source_that_is_still_opening_is_waited_for() -> None:
+    """What a slow source has in its buffer is worth waiting for, 6 s long and no longer."""
+    timeline = timeline_of(power(CPU))
+    timeline.expect(2)
+    play(timeline, power(CPU), 0.0, 9.0, 100.0)
+    assert timeline.settled_s(1.0) is None
+    timeline.arrived()
+    assert timeline.settled_s(2.0) is None
+    assert timeline.settled_s(7.5) == 9.0
+    timeline.arrived()
+    assert timeline.settled_s(7.6) == 9.0
+
+
+def test_settled_never_goes_back() -> None:
+    """A device that appears late, or comes back, does not unsettle what was final."""
+    timeline = timeline_of(power(GPU))
+    play(timeline, power(GPU), 0.0, 20.0, 100.0)
+    assert timeline.settled_s(20.5) == 20.0
+    timeline.register([power(CPU)])
+    assert timeline.settled_s(20.6) == 20.0
+    play(timeline, power(CPU), 18.0, 19.0, 100.0)
+    assert timeline.settled_s(20.7) == 20.0
+
+
+def test_nothing_seen_is_settled_nowhere() -> None:
+    """Without any device that has energy there is no settled moment."""
+    assert Timeline().settled_s(100.0) is None
+    assert timeline_of(channel("rss", "gauge", PROCESS)).settled_s(100.0) is None
+
+
+def test_finish_settles_everything() -> None:
+    """After the last reading all that was seen is final."""
+    timeline = timeline_of(power(GPU), channel("energy", "counter", GPU))
+    play(timeline, power(GPU), 0.0, 4.0, 100.0)
+    timeline.finish()
+    assert timeline.settled_s(4.0) == 4.0
+
+
+def test_a_moment_that_was_pinned_early_stays_exact_for_a_device_that_opens_late() -> None:
+    """A buffer may reach back before its source opened: earlier pins hold for it too."""
+    mean = power(GPU, "mean")
+    timeline = Timeline(keep_s=60.0)
+    timeline.pin(3.7)
+    timeline.pin(9.1)
+    timeline.register([mean])
+    times_s = np.arange(0.0, 400.0, 0.5)
+    watts = np.random.default_rng(0).uniform(50.0, 500.0, len(times_s))
+    readings = [Reading(mean, float(t), float(w)) for t, w in zip(times_s, watts, strict=True)]
+    timeline.extend(readings[:60])
+    fresh_j = timeline.energy("gpu0", 3.7, 9.1).energy_j
+    for reading in readings[60:]:
+        timeline.extend([reading])
+    assert timeline.energy("gpu0", 3.7, 9.1).energy_j == pytest.approx(fresh_j, rel=1e-12)
+
+
+def test_disagreements_are_named_by_device() -> None:
+    """A counter that fell back shows up with its device; without any the answer is empty."""
+    counter = channel("energy", "counter", GPU)
+    timeline = timeline_of(counter, power(CPU))
+    assert timeline.disagreements() == {}
+    timeline.extend([Reading(counter, t, v) for t, v in [(0, 5.0), (1, 9.0), (2, 0.0), (3, 4.0)]])
+    assert timeline.disagreements() == {"gpu0": 1}
+
+
+def test_questions_from_other_threads_see_whole_readings() -> None:
+    """While one thread adds 200 W readings, windows on another thread are never anything else."""
+    timeline = timeline_of(power(GPU, "mean"))
+    wrong, done = [], threading.Event()
+
+    def ask() -> None:
+        while not done.is_set():
+            newest_s = timeline.newest_s("gpu0")
+            if newest_s:
+                energy_j = timeline.energy("gpu0", 0.0, newest_s).energy_j
+                if energy_j is None or abs(energy_j - 200.0 * newest_s) > 1e-6 * energy_j:
+                    wrong.append((newest_s, energy_j))
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    for number in range(1500):
+        timeline.extend([Reading(power(GPU, "mean"), number * 0.5, 200.0)])
+    done.set()
+    asker.join(10.0)
+    assert wrong == []
