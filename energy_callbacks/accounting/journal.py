@@ -171,8 +171,20 @@ def _agree(marker: Path, run_id: str) -> str:
         os.link(draft, marker)
     except FileExistsError:
         run_id = marker.read_text(encoding="utf-8")
+    except OSError:
+        run_id = _agree_without_links(marker, run_id)
     finally:
         draft.unlink()
+    return run_id
+
+
+def _agree_without_links(marker: Path, run_id: str) -> str:
+    """The same on a mounted bucket, which has no hard links; only a race of milliseconds is lost."""
+    try:
+        with marker.open("x", encoding="utf-8") as file:
+            file.write(run_id)
+    except FileExistsError:
+        return marker.read_text(encoding="utf-8") or run_id
     return run_id
 
 

@@ -225,6 +225,7 @@ class Recorder:
         if newest_s is not None and newest_s > self._start_s:
             so_far = self._timeline.energy(key, self._start_s, newest_s)
             row["energy_j"] = so_far.energy_j
+            row["seen_s"] = newest_s - self._start_s
             row["power_w"] = self._mean_power_w(key, newest_s)
         for quantity, name, reduce in _SERIES:
             values = self._timeline.values(key, quantity, self._row_s, now_s)

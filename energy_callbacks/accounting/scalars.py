@@ -36,8 +36,10 @@ TAGS: Final = {
     "gpu/sm_clock_mhz": "clock of the multiprocessors, mean over the GPUs, MHz",
     "gpu/throttled_fraction": "share of time that the most throttled GPU was held back",
 }
-"""Every tag and what it means. The efficiencies and emissions have ``_lo`` and ``_hi`` beside
-them: the ends of the 95 % interval."""
+"""Every tag and what it means."""
+
+INTERVALS: Final = tuple(tag for tag in TAGS if tag.startswith(("efficiency/", "emissions/")))
+"""Tags that have ``_lo`` and ``_hi`` beside them: the ends of the 95 % interval."""
 
 Scalars = dict[str, float]
 EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]]

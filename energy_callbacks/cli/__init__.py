@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0 on success, 1 where the command failed; argparse ends with 2 on wrong arguments.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = build_parser().parse_args(argv)
     command = _load(arguments.command)
     try:
         code = command.run(arguments)
@@ -54,7 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """All commands with their arguments."""
     parser = argparse.ArgumentParser(
         prog="energy-callbacks", description="Energy as a training metric."
     )

@@ -12,7 +12,7 @@ from energy_callbacks.report.schema import Series, Span
 # Points of one curve: more than a screen has pixels for, few enough for a small file.
 MAX_POINTS = 2000
 # All curves together, so that the report of sixteen devices stays as small as that of two.
-MAX_POINTS_IN_ALL = 8000
+MAX_POINTS_IN_ALL = 6000
 # Rows without a new value that are longer than this are a gap; shorter ones are a sensor that
 # is slower than the rows (CodeCarbon's model and the slowest drivers speak once a second).
 GAP_S = 3.0
@@ -79,7 +79,7 @@ def _bins(columns: Columns, start_s: float) -> Iterator[_Bin]:
     ):
         memory = _highest(memory, row_memory)
         if not math.isnan(power_w) and not math.isnan(energy_j):
-            if False:
+            if row_s - known_s > GAP_S:
                 yield _Bin(start_s + row_s, 0.0, 0.0, math.nan)
                 known_s = row_s
             yield _Bin(start_s + t_s, t_s - known_s, max(energy_j - known_j, 0.0), memory)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from energy_callbacks.accounting.energy_sums import UNKNOWN, total
-from energy_callbacks.accounting.journal import Record
+from energy_callbacks.accounting.journal import Record, energy_from_json
 from energy_callbacks.records import Energy
 from energy_callbacks.report.process import Process, energies
 
@@ -155,7 +155,10 @@ def _energy_so_far(process: Process, key: str) -> Energy:
 
 def _unqualified(process: Process, key: str, energy_j: float) -> Energy:
     """An energy of which only the sensor's own figures are known, and those of pooled steps."""
-    pooled = [energies(line["energy"]).get(key, UNKNOWN) for line in process.steps]
+    pooled = [
+        energy_from_json(line["energy"][key]) if key in line["energy"] else UNKNOWN
+        for line in process.steps
+    ]
     seen = total(pooled, [line["end_s"] - line["start_s"] for line in process.steps])
     sensors = process.devices[key]["sensors"].values()
     relative = max((sensor["relative_error"] for sensor in sensors), default=0.0)

@@ -122,9 +122,13 @@ def load(path: Path) -> Process:
     for record in records:
         take = _TAKERS.get(record["type"])
         if take is not None:
-            # Rows are nearly all of a journal and hold no words of the user.
-            take(process, record if record["type"] == "series" else _encodable(record))
+            take(process, record if _is_bulk(record) else _encodable(record))
     return process
+
+
+def _is_bulk(record: Record) -> bool:
+    """Rows and steps are nearly all of a journal, and hold no words of the user."""
+    return record["type"] == "series" or record.get("kind") == "steps"
 
 
 def _encodable(value: Any) -> Any:
@@ -157,11 +161,16 @@ def _take_event(process: Process, record: Record) -> None:
     elif kind == "window":
         process.windows.append(_timed(record, "name"))
     elif kind == "steps":
-        process.steps.append(record)
+        process.steps.append(_counts(process, record))
     elif kind == "phase":
         process.open_phase = record["phase"]
     elif kind == "resume":
         process.resumed_at_step = record["step"]
+
+
+def _counts(process: Process, record: Record) -> Record:
+    """A line of steps; its energy only as long as no span tells that of the attempt."""
+    return {**record, "energy": {}} if process.spans else record
 
 
 def _take_totals(process: Process, record: Record) -> None:

@@ -1,0 +1,62 @@
+"""Writes the reference pages that are made from the code: ``python docs/build_reference.py``.
+
+``tests/test_reference.py`` fails where a page and the code differ.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+from energy_callbacks.accounting.scalars import INTERVALS, TAGS
+from energy_callbacks.cli import build_parser
+
+FOLDER = Path(__file__).parent / "reference"
+
+METRICS = """# Metrics
+
+These tags are the same in every framework.
+The unit is the end of the name: `_w` watt, `_wh` watt-hour, `_j` joule, `_g` gram of CO2 equivalent, `_gib` 2**30 bytes, `_s` second, `_c` degree Celsius, `_mhz` megahertz, `_fraction` 0 to 1.
+
+A tag is absent where its figure is not known: on a machine without a GPU there is no `power/gpu_w`, not even as zero.
+A value that is logged at step N covers the newest span that was fully seen since the value before it; sensors lag behind by up to about a second, and no hook waits for them.
+The last value of a run reaches to its very end.
+
+| tag | meaning |
+|---|---|
+{rows}
+
+{intervals} have `_lo` and `_hi` beside them: the ends of the 95 % interval, from 1.96 standard errors and the systematic bound of the sensor or model.
+`emissions/total_g` itself is absent where nobody said which place the machine stands at; its interval is there all the same.
+"""
+
+
+def metrics() -> str:
+    """The contract for names and units."""
+    rows = "\n".join(f"| `{tag}` | {meaning} |" for tag, meaning in TAGS.items())
+    named = [f"`{tag}`" for tag in INTERVALS]
+    intervals = ", ".join(named[:-1]) + " and " + named[-1]
+    return METRICS.format(rows=rows, intervals=intervals)
+
+
+def cli() -> str:
+    """What every command says of itself."""
+    os.environ["COLUMNS"] = "88"
+    parser = build_parser()
+    parts = ["# Commands\n", _help(parser)]
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to its commands
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for name, command in action.choices.items():
+                parts += [f"## `energy-callbacks {name}`\n", _help(command)]
+    return "\n".join(parts)
+
+
+def _help(parser: argparse.ArgumentParser) -> str:
+    return f"```text\n{parser.format_help()}```\n"
+
+
+PAGES = {"metrics.md": metrics, "cli.md": cli}
+
+
+if __name__ == "__main__":
+    for name, make in PAGES.items():
+        (FOLDER / name).write_text(make(), encoding="utf-8")

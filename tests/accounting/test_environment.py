@@ -1,0 +1,56 @@
+"""What a journal says about the process that wrote it."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks.accounting import environment
+
+
+def test_it_names_versions_and_command() -> None:
+    """Tool, Python, packages and command are there, and all of it is JSON."""
+    found = environment.describe("1.2.3")
+    assert found["tool_version"] == "1.2.3"
+    assert found["python"].count(".") == 2
+    assert "numpy" in found["packages"]
+    assert found["command"]
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_the_commit_is_that_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inside a repository its commit, shortened; outside none."""
+    monkeypatch.chdir(tmp_path)
+    assert environment._git_commit() is None
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    assert environment._git_commit() is None
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    whole = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    commit = environment._git_commit()
+    assert commit is not None
+    assert len(commit) == 12
+    assert whole.stdout.startswith(commit)
+
+
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError("git"), subprocess.TimeoutExpired("git", 2.0), PermissionError()]
+)
+def test_a_machine_without_git_has_no_commit(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No git, a git that hangs, or one that may not be run: unknown, no exception."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(subprocess, "run", fail)
+    assert environment._git_commit() is None
+
+
+def test_a_batch_system_job_is_named() -> None:
+    """Variables of batch systems are kept, others are not."""
+    assert environment._job({"SLURM_JOB_ID": "7", "PASSWORD": "x"}) == {"SLURM_JOB_ID": "7"}

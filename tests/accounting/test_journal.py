@@ -1,0 +1,329 @@
+"""Journals that are whole, cut off, damaged, too new, or cannot be written."""
+
+import json
+import math
+import os
+import shutil
+import threading
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from energy_callbacks.accounting import journal
+from energy_callbacks.accounting.journal import JournalWriter
+from energy_callbacks.errors import JournalError
+from energy_callbacks.records import Device, Energy, Sensor
+from tests.sensing.loads import channel
+
+HEADER = {"type": "header", "format": journal.FORMAT, "version": journal.VERSION}
+
+
+def written(path: Path, *records: dict[str, Any]) -> Path:
+    writer = JournalWriter(path)
+    for record in (HEADER, *records):
+        writer.write(record)
+    writer.close()
+    return path
+
+
+def event(number: int) -> dict[str, Any]:
+    return {"type": "event", "kind": "mark", "t_s": float(number), "name": f"mark {number}"}
+
+
+def test_what_was_written_comes_back_in_order(tmp_path: Path) -> None:
+    """Records are read as they were written, header first."""
+    path = written(tmp_path / "a.jsonl", event(1), event(2))
+    assert list(journal.read(path)) == [HEADER, event(1), event(2)]
+
+
+def test_what_was_flushed_is_in_the_file_at_once(tmp_path: Path) -> None:
+    """A process that is killed after a flush has lost nothing that was written before it."""
+    writer = JournalWriter(tmp_path / "a.jsonl")
+    writer.write(HEADER)
+    writer.write(event(1))
+    writer.flush()
+    assert list(journal.read(tmp_path / "a.jsonl")) == [HEADER, event(1)]
+    writer.close()
+    writer.close()
+    writer.write(event(2))
+    assert list(journal.read(tmp_path / "a.jsonl")) == [HEADER, event(1)]
+
+
+def test_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+    """Wherever a kill cuts the last line, all lines before it are read."""
+    whole = written(tmp_path / "a.jsonl", event(1), event(2)).read_bytes()
+    last = whole.rindex(b"\n", 0, -1) + 1
+    for length in range(last, len(whole) - 1):
+        (tmp_path / "cut.jsonl").write_bytes(whole[:length])
+        assert list(journal.read(tmp_path / "cut.jsonl")) == [HEADER, event(1)]
+
+
+@pytest.mark.parametrize("damage", [b"\x00" * 40, b"\xff\xfe", b"{}", b"[1]", b'"x"', b"", b"{{"])
+def test_a_damaged_line_is_left_out(tmp_path: Path, damage: bytes) -> None:
+    """A line that is no record does not hide the ones around it."""
+    lines = written(tmp_path / "a.jsonl", event(1), event(2)).read_bytes().splitlines()
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join([*lines[:2], damage, *lines[2:]]))
+    assert list(journal.read(tmp_path / "a.jsonl")) == [HEADER, event(1), event(2)]
+
+
+@given(value=st.recursive(
+    st.floats() | st.integers() | st.none() | st.text() | st.booleans(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+))  # fmt: skip
+def test_no_value_breaks_a_line(value: Any) -> None:
+    """Any nesting of values is one line of strict JSON, NaN and infinity as null."""
+    line = json.dumps(journal._plain({"type": "event", "value": value}))
+    found = json.loads(line, parse_constant=pytest.fail)["value"]
+    assert repr(found) == repr(nulled(value))
+
+
+def nulled(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: nulled(item) for key, item in value.items()}
+    return [nulled(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (np.int64(3), 3),
+        (np.float32(0.5), 0.5),
+        (np.float32("nan"), None),
+        (np.float64("inf"), None),
+        (Decimal("1.5"), "1.5"),
+        (Path("runs/a"), "runs/a"),
+        ((1, 2), [1, 2]),
+    ],
+)
+def test_numbers_of_other_libraries_are_numbers(tmp_path: Path, value: Any, expected: Any) -> None:
+    """A numpy count is a number; what JSON does not know is its text, never an exception."""
+    path = written(tmp_path / "a.jsonl", {"type": "event", "value": value})
+    assert list(journal.read(path))[1]["value"] == expected
+
+
+def test_a_newer_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    """The message names the file, its version, ours, and the command that helps."""
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(HEADER | {"version": journal.VERSION + 1}) + "\n")
+    with pytest.raises(JournalError, match=rf"{path}.*version 2.*up to 1.*pip install --upgrade"):
+        list(journal.read(path))
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", '{"type": "event"}\n', "[]\n", '{"a": 1}\n'])
+def test_another_file_is_no_journal(tmp_path: Path, text: str) -> None:
+    """A file without our header is refused by name."""
+    path = tmp_path / "a.jsonl"
+    path.write_text(text)
+    with pytest.raises(JournalError, match=r"a\.jsonl is not a journal"):
+        list(journal.read(path))
+
+
+# --- writing fails
+
+
+def test_a_full_disk_is_counted_and_never_raises(tmp_path: Path) -> None:
+    """A device without room takes nothing, and says so in the count of failures."""
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    (tmp_path / "a.jsonl").symlink_to("/dev/full")
+    writer = JournalWriter(tmp_path / "a.jsonl")
+    for number in range(5000):
+        writer.write(event(number))
+        writer.flush()
+    writer.close()
+    writer.close()
+    assert writer.failures >= 5000
+    assert writer.last_error is not None
+    assert writer.last_error.errno == 28
+
+
+class FillsUp:
+    """A text file that has no room between two of its lines."""
+
+    def __init__(self, room: list[bool]) -> None:
+        self.room, self.text = room, ""
+
+    def write(self, text: str) -> None:
+        if self.room.pop(0):
+            self.text += text
+        else:
+            self.text += text[: len(text) // 2]
+            raise OSError(28, "No space left on device")
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def test_writing_goes_on_where_there_is_room_again(tmp_path: Path) -> None:
+    """A line that the full disk cut in two does not take the next one with it."""
+    writer = JournalWriter(tmp_path / "a.jsonl")
+    real, writer._file = writer._file, FillsUp([True, True, False, True])  # type: ignore[assignment]
+    assert real is not None
+    real.close()
+    for record in (HEADER, event(1), event(2), event(3)):
+        writer.write(record)
+    (tmp_path / "a.jsonl").write_text(writer._file.text)  # type: ignore[union-attr]
+    writer.close()
+    assert list(journal.read(tmp_path / "a.jsonl")) == [HEADER, event(1), event(3)]
+    assert writer.failures == 2
+
+
+def test_a_deleted_folder_does_not_raise(tmp_path: Path) -> None:
+    """Someone cleans up the run folder while it is written."""
+    writer = JournalWriter(tmp_path / "run" / "a.jsonl")
+    writer.write(HEADER)
+    shutil.rmtree(tmp_path / "run")
+    writer.write(event(1))
+    writer.flush()
+    writer.close()
+
+
+# --- attempts
+
+
+def test_the_first_start_is_attempt_one_and_the_next_one_two(tmp_path: Path) -> None:
+    """Each start of the same rank begins an attempt; a run's id goes with it where it is known."""
+    first = journal.claim_attempt(tmp_path, "host", 0, None)
+    written(journal.path_for(tmp_path, first[0], "host", 0))
+    second = journal.claim_attempt(tmp_path, "host", 0, first[1])
+    assert first[0] == 1
+    assert second == (2, first[1])
+    assert len(first[1]) == 12
+
+
+def test_ranks_share_an_attempt(tmp_path: Path) -> None:
+    """Ranks of two hosts that start one after another find one attempt and one run, twice."""
+    ranks = [("a", 0), ("a", 1), ("b", 2), ("b", 3)]
+    for attempt in (1, 2):
+        claims = []
+        for host, rank in ranks:
+            claims.append(journal.claim_attempt(tmp_path, host, rank, None))
+            written(journal.path_for(tmp_path, attempt, host, rank))
+        assert {number for number, _ in claims} == {attempt}
+        assert len({run_id for _, run_id in claims}) == 1
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_ranks_that_race_agree(
+    tmp_path: Path, has_links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight ranks at the same moment find one attempt, and with hard links always one run."""
+    if not has_links:
+        monkeypatch.setattr(os, "link", _no_links)
+    for repeat in range(20):
+        folder = tmp_path / str(repeat)
+        barrier, claims = threading.Barrier(8), []
+
+        def claim(rank: int) -> None:
+            barrier.wait()  # noqa: B023 - joined before the next turn
+            claims.append(journal.claim_attempt(folder, "host", rank, None))  # noqa: B023
+
+        threads = [threading.Thread(target=claim, args=(rank,)) for rank in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10.0)
+        assert len(claims) == 8
+        assert {number for number, _ in claims} == {1}
+        assert len({run_id for _, run_id in claims}) == 1 or not has_links
+        assert [path.name for path in (folder / "attempts" / "1").iterdir()] == ["run_id"]
+
+
+def _no_links(*_: object) -> None:
+    raise PermissionError(1, "Operation not permitted")
+
+
+def test_a_bucket_without_hard_links_still_knows_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where hard links are not allowed, the second rank still finds the first one's run."""
+    monkeypatch.setattr(os, "link", _no_links)
+    assert journal.claim_attempt(tmp_path, "host", 0, "abc") == (1, "abc")
+    assert journal.claim_attempt(tmp_path, "host", 1, None) == (1, "abc")
+
+
+def test_processes_with_the_same_number_do_not_disturb_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In two containers that share a folder, both processes may be number 1."""
+    link = os.link
+
+    def slow_link(source: Path, target: Path) -> None:
+        if len(os.listdir(tmp_path / "attempts" / "1")) == 1:
+            other.append(journal.claim_attempt(tmp_path, "b", 1, None))
+        link(source, target)
+
+    other: list[tuple[int, str]] = []
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    monkeypatch.setattr(os, "link", slow_link)
+    mine = journal.claim_attempt(tmp_path, "a", 0, None)
+    assert other == [mine]
+
+
+def test_journals_are_found_in_the_order_of_attempts_hosts_and_ranks(tmp_path: Path) -> None:
+    """Attempt 10 comes after 2, and rank 10 after rank 9."""
+    places = [(1, "a", 0), (2, "a", 9), (2, "a", 10), (2, "b-x", 0), (10, "a", 0)]
+    for attempt, host, rank in reversed(places):
+        written(journal.path_for(tmp_path, attempt, host, rank))
+    expected = [journal.path_for(tmp_path, *place) for place in places]
+    assert journal.find(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("host", "name"), [("node1", "node1-3"), ("a/../b", "a_.._b-3"), ("é", "_-3"), ("", "host-3")]
+)
+def test_a_host_name_cannot_leave_the_folder(tmp_path: Path, host: str, name: str) -> None:
+    """Whatever a machine calls itself, its journal lies in the attempt's folder."""
+    path = journal.path_for(tmp_path, 1, host, 3)
+    assert path == tmp_path / "attempts" / "1" / f"{name}.jsonl"
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A file in the place of the folder, or above it, is a PermissionError that says what to do."""
+    (tmp_path / "file").write_text("x")
+    for folder in (tmp_path / "file", tmp_path / "file" / "energy"):
+        with pytest.raises(PermissionError, match=r"cannot write .*file.*report_dir="):
+            journal.check_writable(folder)
+    journal.check_writable(tmp_path / "new" / "folder")
+    journal.check_writable(tmp_path)
+
+
+# --- records
+
+
+def test_an_energy_comes_back_unchanged(tmp_path: Path) -> None:
+    """Energies, also unknown ones, survive the journal."""
+    for energy in (
+        Energy(energy_j=None),
+        Energy(energy_j=0.0, method="power", coverage=1.0),
+        Energy(energy_j=1 / 3, stderr_j=0.1, systematic_j=1e-9, method="counter", coverage=0.5),
+    ):
+        line = json.dumps(journal.energy_as_json(energy))
+        assert journal.energy_from_json(json.loads(line)) == energy
+
+
+def test_a_device_is_written_with_its_sensors() -> None:
+    """All that is known of a device and each of its sensors is in its line."""
+    device = Device(key="gpu0", kind="gpu", scope="gpu", name="GPU", uuid="GPU-1", notes=("a",))
+    line = journal.device_record(
+        device,
+        [channel("power", "gauge", device, period_s=0.02), channel("energy", "counter", device)],
+    )
+    assert {key: line["device"][key] for key in ("key", "uuid", "notes", "origin")} == {
+        "key": "gpu0",
+        "uuid": "GPU-1",
+        "notes": ["a"],
+        "origin": "measured",
+    }
+    assert set(line["device"]) == set(Device.__slots__)
+    assert list(line["sensors"]) == ["power"]
+    assert set(line["sensors"]["power"]) == set(Sensor.__slots__)
+    assert line["sensors"]["power"]["period_s"] == 0.02

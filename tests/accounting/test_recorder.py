@@ -1,0 +1,445 @@
+"""The books of one attempt, from scripted sensors on virtual time."""
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from energy_callbacks.accounting import journal
+from energy_callbacks.accounting.journal import JournalWriter
+from energy_callbacks.accounting.recorder import Recorder, mean_power_w
+from energy_callbacks.errors import ReadingMissed, SourceUnavailable
+from energy_callbacks.records import Channel, Device, Energy, Reading
+from energy_callbacks.sensing.sampler import Notice, Sampler
+from energy_callbacks.sensing.sources.protocol import Source
+from energy_callbacks.sensing.timeline import Timeline
+from energy_callbacks.testing import FakeClock, ReplaySource, ScriptedSource
+from tests.sensing.loads import Card, Staircase, channel
+
+START_S = 1000.0
+HEADER = {"type": "header", "format": journal.FORMAT, "version": journal.VERSION}
+CPU = Device(key="cpu0", kind="cpu", scope="host", name="scripted CPU")
+
+
+class Books:
+    """A recorder with everything around it; each ``advance`` is a part of a training."""
+
+    def __init__(self, folder: Path, *sources: Source, clock: FakeClock) -> None:
+        self.clock = clock
+        self.path = folder / "journal.jsonl"
+        self.timeline = Timeline()
+        self.recorder = Recorder(
+            self.timeline, JournalWriter(self.path), clock, clock.monotonic_s(), lambda: HEADER
+        )
+        self.sampler = Sampler(sources, self.timeline, clock, self.recorder.note)
+        self.sampler.start()
+        self.written_at: list[float] = []
+        self.periodic = clock.every(0.5, self._update, name="journal")
+
+    def _update(self) -> None:
+        self.recorder.update()
+        self.written_at += [self.clock.monotonic_s()] * (len(self.lines) - len(self.written_at))
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return list(journal.read(self.path))
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line.get("kind", line["type"]) == kind]
+
+    def enter(self, name: str) -> None:
+        self.recorder.enter(name, self.clock.monotonic_s())
+
+    def leave(self, name: str) -> None:
+        self.recorder.leave(name, self.clock.monotonic_s())
+
+    def step(self, samples: float | None = 8, tokens: float | None = None) -> None:
+        self.recorder.steps.step(self.clock.monotonic_s(), samples, tokens)
+
+    def finish(self) -> None:
+        self.sampler.stop(1.0)
+        self.periodic.ask_to_stop()
+        self.periodic.wait(1.0)
+        self.timeline.finish()
+        self.recorder.finish("finished", None, sampler_cpu_s=0.0, missed_readings={})
+
+
+def wave_w(t_s: float) -> float:
+    return 300.0 + 100.0 * math.sin(t_s)
+
+
+def wave_j(t_s: float) -> float:
+    return 300.0 * t_s - 100.0 * math.cos(t_s)
+
+
+def wave(clock: FakeClock, device: Device | None = None, interval_s: float = 0.1) -> ScriptedSource:
+    return ScriptedSource(
+        clock, power_w=wave_w, energy_j=wave_j, kind="mean", device=device, interval_s=interval_s
+    )
+
+
+def train(books: Books, epochs: int = 3, steps: int = 40, step_s: float = 0.37) -> None:
+    """A training with validation after each epoch and a checkpoint inside it."""
+    books.enter("setup")
+    books.clock.advance(1.3)
+    books.leave("setup")
+    books.enter("train")
+    for _ in range(epochs):
+        for _ in range(steps):
+            books.clock.advance(step_s)
+            books.step(samples=8, tokens=512)
+        books.enter("validation")
+        books.clock.advance(2.9)
+        books.enter("checkpoint")
+        books.clock.advance(0.7)
+        books.leave("checkpoint")
+        books.leave("validation")
+    books.leave("train")
+
+
+def energy_j(line: dict[str, Any], key: str = "gpu0") -> float:
+    return float(line["energy"][key]["energy_j"])
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(start_s=START_S)
+
+
+@pytest.fixture
+def trained(tmp_path: Path, clock: FakeClock) -> Iterator[Books]:
+    books = Books(tmp_path, wave(clock), wave(clock, CPU, 0.25), clock=clock)
+    train(books)
+    books.finish()
+    yield books
+
+
+def test_spans_are_a_partition_whose_energies_sum_to_the_totals(trained: Books) -> None:
+    """Phases touch from the start to the end, and their joules sum to the totals to 1e-9."""
+    spans, totals = trained.of("span"), trained.of("totals")[0]
+    assert spans[0]["start_s"] == 0.0
+    assert all(a["end_s"] == b["start_s"] for a, b in zip(spans, spans[1:], strict=False))
+    assert spans[-1]["end_s"] == totals["t_s"]
+    for key in ("gpu0", "cpu0"):
+        parts_j = math.fsum(energy_j(span, key) for span in spans if span["energy"])
+        assert parts_j == pytest.approx(energy_j(totals, key), rel=1e-9)
+
+
+def test_each_span_has_the_energy_of_its_own_time(trained: Books) -> None:
+    """Joules of each phase are those of the closed form, within its stated error."""
+    for span in trained.of("span"):
+        if not span["energy"]:
+            continue
+        truth_j = wave_j(START_S + span["end_s"]) - wave_j(START_S + span["start_s"])
+        found = journal.energy_from_json(span["energy"]["gpu0"])
+        assert energy_j(span) == pytest.approx(truth_j, abs=found.error_j + 1e-6)
+        assert found.coverage == 1.0
+        assert found.method == "power"
+
+
+def test_phases_come_in_the_order_in_which_they_were_entered(trained: Books) -> None:
+    """Training goes on after each validation; empty spans keep their place."""
+    inside = [("validation"), ("checkpoint"), ("validation"), ("train")]
+    names = ["idle", "setup", "idle", "train", *(inside * 3), "idle"]
+    assert [span["phase"] for span in trained.of("span")] == names
+
+
+def test_steps_touch_and_count_everything_once(trained: Books) -> None:
+    """Pooled steps follow each other from the start; samples and tokens sum to what was said."""
+    pools = trained.of("steps")
+    assert pools[0]["start_s"] == 0.0
+    assert all(a["end_s"] == b["start_s"] for a, b in zip(pools, pools[1:], strict=False))
+    assert sum(pool["steps"] for pool in pools) == 120
+    assert sum(pool["samples"] for pool in pools) == 120 * 8
+    assert sum(pool["tokens"] for pool in pools) == 120 * 512
+    assert [pool["last_step"] for pool in pools] == list(np.cumsum([p["steps"] for p in pools]))
+    assert all(pool["end_s"] - pool["start_s"] >= 1.0 for pool in pools[:-1])
+    assert all(pool["data_wait_s"] is None for pool in pools)
+
+
+def test_nothing_is_written_before_it_is_settled(tmp_path: Path, clock: FakeClock) -> None:
+    """What stands in a journal is what a question to the finished timeline answers, to 1e-9."""
+    card = Card.under(Staircase.random(1, mean_s=0.3, until_s=90.0), until_s=90.0, seed=1)
+    replay = ReplaySource(clock, [card.power, card.counter], later(card.readings()))
+    books = Books(tmp_path, replay, wave(clock, CPU, 0.25), clock=clock)
+    train(books)
+    before_the_end = len(books.written_at)
+    books.finish()
+    lines = books.lines[:before_the_end]
+    written = [line for line in lines if line.get("kind") in ("span", "steps") and line["energy"]]
+    assert len(written) > 40
+    for line in written:
+        for key in line["energy"]:
+            window = (START_S + line["start_s"], START_S + line["end_s"])
+            assert energy_j(line, key) == pytest.approx(
+                books.timeline.energy(key, *window).energy_j, rel=1e-9
+            )
+    for line, at_s in zip(lines, books.written_at, strict=True):
+        assert line.get("end_s", 0.0) <= at_s - START_S
+
+
+def later(readings: Sequence[Reading]) -> list[Reading]:
+    return [Reading(r.channel, START_S + r.t_s, r.value, r.t_error_s) for r in readings]
+
+
+def test_spans_of_anchored_samples_sum_to_the_totals(tmp_path: Path, clock: FakeClock) -> None:
+    """Samples and an anchor each second, as on an H200: phases still sum to the totals to 1e-9."""
+    card = Card.under(Staircase.random(2, mean_s=0.3, until_s=90.0), until_s=90.0, seed=2)
+    books = Books(
+        tmp_path, ReplaySource(clock, [card.power, card.counter], later(card.readings())), clock=clock
+    )
+    train(books)
+    books.finish()
+    parts_j = math.fsum(energy_j(span) for span in books.of("span") if span["energy"])
+    assert parts_j == pytest.approx(energy_j(books.of("totals")[0]), rel=1e-9)
+
+
+class SlowToOpen:
+    """A card whose driver takes 3 s to answer, and then hands over what its buffer has kept."""
+
+    name, interval_s = "slow", 0.5
+
+    def __init__(self, clock: FakeClock, of: Channel) -> None:
+        self.clock, self.of, self.done_s = clock, of, clock.monotonic_s() - 2.0
+        self.ready_s = clock.monotonic_s() + 3.0
+
+    def open(self) -> Sequence[Channel]:
+        if self.clock.monotonic_s() < self.ready_s:
+            raise ReadingMissed("the driver is busy")
+        return [self.of]
+
+    def read(self) -> Sequence[Reading]:
+        times_s = np.arange(self.done_s, self.clock.monotonic_s(), 0.02)
+        self.done_s = float(times_s[-1]) + 0.02
+        return [Reading(self.of, float(t_s), 200.0) for t_s in times_s]
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_slow_driver_does_not_hide_its_first_seconds_from_the_phases(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    """A buffer that reaches back before the card had opened: its phases have that energy too."""
+    of = channel("power", "gauge", period_s=0.02, is_buffered=True)
+    books = Books(tmp_path, SlowToOpen(clock, of), wave(clock, CPU), clock=clock)
+    train(books, epochs=1)
+    books.finish()
+    totals = books.of("totals")[0]
+    parts_j = math.fsum(energy_j(s) for s in books.of("span") if s["energy"].get("gpu0"))
+    assert parts_j == pytest.approx(energy_j(totals), rel=1e-9)
+    assert energy_j(totals) == pytest.approx(200.0 * totals["t_s"], rel=0.01)
+
+
+def test_phases_sum_to_the_totals_of_a_long_run(tmp_path: Path, clock: FakeClock) -> None:
+    """After half an hour, when full resolution is long gone, phases sum to the totals to 1e-9."""
+    of = channel("power", "mean", period_s=0.1)
+    times_s = np.arange(START_S - 1.95, START_S + 1900.0, 0.1)
+    watts = np.random.default_rng(0).uniform(50.0, 650.0, len(times_s))
+    readings = [Reading(of, float(t), float(w)) for t, w in zip(times_s, watts, strict=True)]
+    books = Books(tmp_path, ReplaySource(clock, [of], readings), clock=clock)
+    for _ in range(6):
+        train(books, epochs=1, steps=300, step_s=1.013)
+    books.finish()
+    assert clock.monotonic_s() > START_S + 1800.0
+    parts_j = math.fsum(energy_j(span) for span in books.of("span") if span["energy"])
+    assert parts_j == pytest.approx(energy_j(books.of("totals")[0]), rel=1e-9)
+
+
+def test_phases_sum_to_the_totals_after_a_driver_has_hung(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    """The driver answers nothing for 9 s; then its counter says what they cost, to the phases too."""
+    card = Card.under(Staircase.random(2, mean_s=0.3, until_s=90.0), until_s=90.0, seed=2)
+    readings = [r for r in later(card.readings()) if not 20.0 < r.t_s - START_S < 29.0]
+    books = Books(
+        tmp_path,
+        ReplaySource(clock, [card.power, card.counter], readings),
+        wave(clock, CPU),
+        clock=clock,
+    )
+    train(books)
+    books.finish()
+    parts_j = math.fsum(energy_j(span) for span in books.of("span") if span["energy"])
+    assert parts_j == pytest.approx(energy_j(books.of("totals")[0]), rel=1e-9)
+
+
+def test_series_rows_tell_power_and_energy_so_far(trained: Books) -> None:
+    """Each half second one row: cumulative energy of the closed form, power its slope."""
+    rows = trained.of("series")
+    assert [row["t_s"] for row in rows[1:-1]] == pytest.approx(np.arange(1, len(rows) - 1) * 0.5)
+    for row in rows[1:-1]:
+        seen_s = trained_until(row["t_s"])
+        truth_j = wave_j(START_S + seen_s) - wave_j(START_S)
+        assert row["devices"]["gpu0"]["energy_j"] == pytest.approx(truth_j, rel=1e-9)
+    powers = [row["devices"]["gpu0"]["power_w"] for row in rows[1:-1]]
+    times = [START_S + row["t_s"] - 0.25 for row in rows[1:-1]]
+    assert powers == pytest.approx([wave_w(t_s) for t_s in times], abs=12.0)
+    last = rows[-1]["devices"]["gpu0"]["energy_j"]
+    assert last == pytest.approx(energy_j(trained.of("totals")[0]), rel=1e-9)
+
+
+def trained_until(t_s: float) -> float:
+    """The newest reading of a sensor that is read each 0.1 s."""
+    return math.floor(round(t_s / 0.1, 6)) * 0.1
+
+
+def test_a_window_named_afterwards_has_its_energy(tmp_path: Path, clock: FakeClock) -> None:
+    """Ten seconds of training that were validation, as one learns later: their energy, once."""
+    books = Books(tmp_path, wave(clock), clock=clock)
+    books.enter("train")
+    clock.advance(30.0)
+    books.recorder.window("validation", START_S + 12.0, START_S + 22.0)
+    clock.advance(5.0)
+    books.finish()
+    window = books.of("window")[0]
+    assert (window["name"], window["start_s"], window["end_s"]) == ("validation", 12.0, 22.0)
+    truth_j = wave_j(START_S + 22.0) - wave_j(START_S + 12.0)
+    assert energy_j(window) == pytest.approx(truth_j, rel=1e-9)
+    span = next(span for span in books.of("span") if span["phase"] == "train")
+    assert span["start_s"] <= 12.0
+    assert span["end_s"] >= 22.0
+
+
+def test_a_run_without_any_sensor_still_counts(tmp_path: Path, clock: FakeClock) -> None:
+    """No energy is absent, not zero; phases and steps are written all the same."""
+    books = Books(tmp_path, clock=clock)
+    train(books)
+    books.finish()
+    assert sum(pool["steps"] for pool in books.of("steps")) == 120
+    assert all(span["energy"] == {} for span in books.of("span"))
+    assert books.of("totals")[0]["energy"] == {}
+    assert books.of("series") == []
+
+
+def test_a_killed_run_has_lost_at_most_the_last_moments(tmp_path: Path, clock: FakeClock) -> None:
+    """Without an end, the journal holds the header and all that was settled a second ago."""
+    books = Books(tmp_path, wave(clock), clock=clock)
+    train(books)
+    lines = books.lines
+    assert lines[0] == HEADER
+    assert books.of("totals") == []
+    assert books.of("steps")[-1]["end_s"] > clock.monotonic_s() - START_S - 7.0
+    assert books.of("series")[-1]["t_s"] > clock.monotonic_s() - START_S - 0.6
+
+
+def test_samples_that_nobody_counts_are_null(tmp_path: Path, clock: FakeClock) -> None:
+    """Steps without a batch size have samples null; waits are there as soon as someone marks."""
+    books = Books(tmp_path, wave(clock), clock=clock)
+    books.enter("train")
+    for _ in range(10):
+        clock.advance(0.25)
+        books.recorder.steps.mark_ready(clock.monotonic_s())
+        clock.advance(0.75)
+        books.step(samples=None)
+    books.finish()
+    pools = books.of("steps")
+    assert all(pool["samples"] is None for pool in pools)
+    assert sum(pool["data_wait_s"] for pool in pools) == pytest.approx(9 * 0.25)
+
+
+def test_gauges_stand_in_the_row_of_their_half_second(tmp_path: Path, clock: FakeClock) -> None:
+    """Means of utilisation and clock, the highest of memory and temperature, and only their own."""
+    busy, memory = channel("utilisation", "gauge"), channel("memory_used", "gauge")
+    readings = [
+        Reading(of, START_S + 0.6 + 0.1 * i, value)
+        for of, values in ((busy, (0.2, 0.4)), (memory, (5e9, 3e9)))
+        for i, value in enumerate(values)
+    ]
+    books = Books(tmp_path, ReplaySource(clock, [busy, memory], readings, interval_s=0.1), clock=clock)
+    clock.advance(3.0)
+    books.finish()
+    rows = [row["devices"]["gpu0"] for row in books.of("series")]
+    assert len(rows) == 1
+    assert rows[0] == {"utilisation": pytest.approx(0.3), "memory_used_bytes": 5e9}
+
+
+def test_a_sensor_that_falls_silent_has_no_power_and_keeps_its_energy(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    """Power of a silent half second is null, never zero; cumulative energy does not fall."""
+    of = channel("power", "gauge", period_s=0.1)
+    readings = [Reading(of, START_S + 0.1 * i, 100.0) for i in range(41)]
+    books = Books(tmp_path, ReplaySource(clock, [of], readings), clock=clock)
+    clock.advance(20.0)
+    books.finish()
+    rows = [row["devices"]["gpu0"] for row in books.of("series")]
+    assert [row["power_w"] for row in rows[:8]] == pytest.approx([100.0] * 8)
+    assert [row["power_w"] for row in rows[8:]] == [None] * len(rows[8:])
+    assert [row["energy_j"] for row in rows[8:]] == pytest.approx([400.0] * len(rows[8:]))
+    assert books.of("totals")[0]["energy"]["gpu0"]["coverage"] == pytest.approx(0.2)
+
+
+def test_what_happens_to_sources_is_written(tmp_path: Path, clock: FakeClock) -> None:
+    """Devices with their sensors, unavailable sources with reason and fix, misses as warnings."""
+    books = Books(tmp_path, wave(clock), clock=clock)
+    books.recorder.note(
+        Notice(source="RAPL", kind="unavailable", t_s=START_S + 1.0, message="no access", fix="chmod")
+    )
+    books.recorder.note(Notice(source="NVML", kind="lost", t_s=START_S + 2.0, message="off the bus"))
+    clock.advance(1.0)
+    books.finish()
+    assert books.of("device")[0]["device"]["key"] == "gpu0"
+    unavailable = books.of("unavailable")[0]
+    assert (unavailable["t_s"], unavailable["reason"], unavailable["fix"]) == (1.0, "no access", "chmod")
+    warning = books.of("warning")[0]
+    assert (warning["code"], warning["message"]) == ("source_lost", "NVML: off the bus")
+
+
+def test_an_unavailable_source_does_not_hold_up_the_books(tmp_path: Path, clock: FakeClock) -> None:
+    """Where one source cannot be opened, the others' figures are written at once."""
+
+    class Absent(SlowToOpen):
+        def open(self) -> Sequence[Channel]:
+            raise SourceUnavailable("no driver")
+
+    absent = Absent(clock, channel("power", "gauge"))
+    books = Books(tmp_path, absent, wave(clock), clock=clock)
+    books.enter("train")
+    for _ in range(20):
+        clock.advance(0.1)
+        books.step()
+    clock.advance(0.5)
+    assert books.of("steps")[0]["energy"]["gpu0"]["coverage"] == 1.0
+
+
+def test_the_totals_say_how_it_ended(tmp_path: Path, clock: FakeClock) -> None:
+    """Status, error and what the caller adds are in the last line; nothing follows it."""
+    books = Books(tmp_path, wave(clock), clock=clock)
+    clock.advance(2.0)
+    books.recorder.finish("failed", "ValueError: x", sampler_cpu_s=0.5, missed_readings={"a": 1})
+    books.recorder.warn("late", "nobody reads this")
+    books.recorder.update()
+    last = books.lines[-1]
+    assert last["type"] == "totals"
+    assert {key: last[key] for key in ("status", "error", "sampler_cpu_s", "missed_readings")} == {
+        "status": "failed",
+        "error": "ValueError: x",
+        "sampler_cpu_s": 0.5,
+        "missed_readings": {"a": 1},
+    }
+
+
+def test_training_time_leaves_out_what_was_inside_it(tmp_path: Path, clock: FakeClock) -> None:
+    """Of 10 s with 4 s of validation in the middle, 6 s were training."""
+    books = Books(tmp_path, clock=clock)
+    books.enter("train")
+    clock.advance(3.0)
+    books.enter("validation")
+    clock.advance(4.0)
+    books.leave("validation")
+    clock.advance(3.0)
+    spans = books.recorder.trained(START_S, START_S + 10.0)
+    assert [(s.start_s - START_S, s.end_s - START_S) for s in spans] == [(0.0, 3.0), (7.0, 10.0)]
+    clipped = books.recorder.trained(START_S + 1.0, START_S + 8.0)
+    assert [(s.start_s - START_S, s.end_s - START_S) for s in clipped] == [(1.0, 3.0), (7.0, 8.0)]
+    assert books.recorder.trained(START_S + 4.0, START_S + 5.0) == ()
+
+
+def test_mean_power_is_of_the_share_that_was_seen() -> None:
+    """300 J in 10 s of which 3 s were seen are 100 W; what was not seen has no power."""
+    assert mean_power_w(Energy(energy_j=300.0, coverage=0.3), 10.0) == pytest.approx(100.0)
+    assert mean_power_w(Energy(energy_j=None), 10.0) is None

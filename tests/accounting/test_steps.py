@@ -1,0 +1,96 @@
+"""Steps, their samples and tokens, and waiting for data."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from energy_callbacks.accounting.steps import StepLog
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99), st.integers(0, 999))),
+    looks=st.lists(st.integers(0, 300)),
+)
+def test_tallies_count_every_step_once(
+    steps: list[tuple[int, int, int]], looks: list[int]
+) -> None:
+    """However often one looks, the tally at a moment is the sum of all steps up to it."""
+    log, t_s, taken = StepLog(0.0), 0.0, []
+    for later_s, samples, tokens in steps:
+        t_s += later_s
+        taken.append((t_s, samples, tokens))
+        log.step(t_s, samples, tokens)
+    for until_s in sorted(looks):
+        tally = log.advance(float(until_s))
+        counted = [step for step in taken if step[0] <= until_s]
+        assert tally.steps == len(counted)
+        assert tally.samples == sum(samples for _, samples, _ in counted)
+        assert tally.tokens == sum(tokens for _, _, tokens in counted)
+        assert tally.t_s == (counted[-1][0] if counted else 0.0)
+        assert log.tally == tally
+
+
+def test_a_count_is_unknown_once_one_step_did_not_say() -> None:
+    """Tokens of 10, unknown and 10 are unknown for good; samples are still counted."""
+    log = StepLog(0.0)
+    log.step(1.0, 8, 10)
+    assert log.advance(1.0).tokens == 10.0
+    log.step(2.0, 8, None)
+    log.step(3.0, 8, 10)
+    tally = log.advance(3.0)
+    assert tally.tokens is None
+    assert tally.samples == 24.0
+    assert tally.steps == 3
+
+
+def test_steps_in_the_future_are_left_for_later() -> None:
+    """A step that ended after the moment asked for is not in its tally."""
+    log = StepLog(0.0)
+    log.step(1.0, 1, None)
+    log.step(2.0, 1, None)
+    assert log.advance(1.5).steps == 1
+    assert log.advance(0.5).steps == 1
+    assert log.advance(2.0).steps == 2
+
+
+def test_waiting_is_from_the_end_of_a_batch_to_the_next_data() -> None:
+    """Three batches, waits of 0.5 s, 0.25 s and the first one's, which has no batch before it."""
+    log = StepLog(0.0)
+    assert not log.sees_waits
+    log.mark_ready(3.0)
+    log.mark_done(4.0)
+    log.mark_ready(4.5)
+    log.step(5.0, 1, None)
+    log.mark_ready(5.25)
+    log.step(6.0, 1, None)
+    assert log.sees_waits
+    assert log.advance(5.0).wait_s == pytest.approx(0.5)
+    assert log.advance(6.0).wait_s == pytest.approx(0.75)
+
+
+def test_a_pause_is_no_wait_for_data() -> None:
+    """Validation between two batches does not count as waiting."""
+    log = StepLog(0.0)
+    log.mark_ready(0.0)
+    log.step(1.0, 1, None)
+    log.pause()
+    log.mark_ready(60.0)
+    log.step(61.0, 1, None)
+    assert log.advance(61.0).wait_s == 0.0
+
+
+def test_data_that_was_ready_before_the_batch_was_done_is_no_wait() -> None:
+    """A loader that is ahead of the training makes no negative waits."""
+    log = StepLog(0.0)
+    log.mark_done(5.0)
+    log.mark_ready(4.0)
+    log.step(6.0, 1, None)
+    assert log.advance(6.0).wait_s == 0.0
+
+
+def test_nobody_who_marks_data_is_not_the_same_as_no_wait() -> None:
+    """Without marks the log says that it does not see waits."""
+    log = StepLog(0.0)
+    log.step(1.0, 1, None)
+    log.step(2.0, 1, None)
+    assert not log.sees_waits

@@ -1,0 +1,90 @@
+"""Phases as a partition of time."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from energy_callbacks.accounting.windows import Phases, Span
+
+NAMES = st.sampled_from(["train", "validation", "checkpoint", "setup"])
+MOVES = st.lists(st.tuples(st.sampled_from(["enter", "leave"]), NAMES, st.floats(-1.0, 5.0)))
+
+
+@given(moves=MOVES)
+def test_spans_are_a_partition_from_start_to_end(moves: list[tuple[str, str, float]]) -> None:
+    """Whatever is entered and left, in whatever order, spans touch and never overlap."""
+    phases, t_s, spans = Phases(10.0), 10.0, []
+    for move, name, later_s in moves:
+        t_s += later_s
+        span = phases.enter(name, t_s) if move == "enter" else phases.leave(name, t_s)
+        spans += [span] if span is not None else []
+    spans.append(phases.end(t_s + 1.0))
+    assert spans[0].start_s == 10.0
+    assert all(a.end_s == b.start_s for a, b in zip(spans, spans[1:], strict=False))
+    assert all(span.end_s >= span.start_s for span in spans)
+    assert spans[-1].end_s == max(t_s + 1.0, spans[-1].start_s)
+
+
+@given(moves=MOVES)
+def test_the_phase_is_the_last_one_entered_and_not_left(moves: list[tuple[str, str, float]]) -> None:
+    """The stack says what an independent list of open phases says."""
+    phases, open_phases = Phases(0.0), ["idle"]
+    for move, name, _ in moves:
+        if move == "enter":
+            phases.enter(name, 0.0)
+            open_phases.append(name)
+        else:
+            phases.leave(name, 0.0)
+            if name in open_phases[1:]:
+                newest = len(open_phases) - 1 - open_phases[::-1].index(name)
+                open_phases = open_phases[:newest]
+        assert phases.name == open_phases[-1]
+        assert all(phases.is_in(name) for name in open_phases)
+
+
+def test_a_paused_phase_goes_on_after_the_one_inside_it() -> None:
+    """Training, validation, training: three spans, and validation is no part of training."""
+    phases = Phases(0.0)
+    spans = [
+        phases.enter("train", 1.0),
+        phases.enter("validation", 5.0),
+        phases.leave("validation", 7.0),
+        phases.leave("train", 9.0),
+        phases.end(10.0),
+    ]
+    assert [(s.name, s.start_s, s.end_s) for s in spans if s] == [
+        ("idle", 0.0, 1.0),
+        ("train", 1.0, 5.0),
+        ("validation", 5.0, 7.0),
+        ("train", 7.0, 9.0),
+        ("idle", 9.0, 10.0),
+    ]
+
+
+def test_leaving_what_was_never_entered_is_ignored() -> None:
+    """An unknown phase, or the one below all others, cannot be left."""
+    phases = Phases(0.0)
+    phases.enter("train", 1.0)
+    assert phases.leave("validation", 2.0) is None
+    assert phases.leave("idle", 2.0) is None
+    assert phases.name == "train"
+    assert phases.start_s == 1.0
+
+
+def test_leaving_takes_along_what_was_left_open_inside() -> None:
+    """A validation that an exception cut short ends with the training around it."""
+    phases = Phases(0.0)
+    phases.enter("train", 1.0)
+    phases.enter("validation", 2.0)
+    assert phases.leave("train", 3.0) == Span(name="validation", start_s=2.0, end_s=3.0)
+    assert phases.name == "idle"
+
+
+def test_the_same_phase_may_be_entered_inside_itself() -> None:
+    """A nested phase of the same name is left once for each time it was entered."""
+    phases = Phases(0.0)
+    phases.enter("train", 1.0)
+    phases.enter("train", 2.0)
+    phases.leave("train", 3.0)
+    assert phases.name == "train"
+    phases.leave("train", 4.0)
+    assert phases.name == "idle"

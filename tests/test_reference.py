@@ -1,0 +1,31 @@
+"""Reference pages say what the code does."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SPEC = importlib.util.spec_from_file_location("build_reference", ROOT / "docs/build_reference.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+build_reference = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(build_reference)
+
+
+@pytest.mark.parametrize("name", build_reference.PAGES)
+def test_a_page_is_what_the_code_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/reference is up to date; python docs/build_reference.py brings it there."""
+    monkeypatch.setenv("COLUMNS", "88")
+    written = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
+    assert written == build_reference.PAGES[name]()
+
+
+def test_every_command_has_help() -> None:
+    """Each command and each of its arguments says what it does."""
+    parser = build_reference.build_parser()
+    commands = parser._subparsers._group_actions[0].choices
+    assert {"demo", "report", "doctor"} <= set(commands)
+    for name, command in commands.items():
+        assert command.description, name
+        assert all(action.help for action in command._actions), name
