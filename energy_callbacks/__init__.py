@@ -16,8 +16,7 @@ from energy_callbacks.errors import (
 )
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.records import Energy
-
-__version__ = "0.1.0"
+from energy_callbacks.version import __version__
 
 __all__ = [
     "Energy",
@@ -30,4 +29,5 @@ __all__ = [
     "SourceError",
     "SourceLost",
     "SourceUnavailable",
+    "__version__",
 ]

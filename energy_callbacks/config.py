@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 Devices = Literal["auto", "all"] | Sequence[int | str]
 
@@ -46,6 +46,10 @@ class EnergyConfig:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        _check_type("report_dir", self.report_dir, str | os.PathLike | None, "a path")
+        for name in ("country", "region", "run_name"):
+            _check_type(name, getattr(self, name), str | None, "a word")
+        _check_type("tags", self.tags, Mapping, "a dict of labels, such as {'team': 'vision'}")
         _check_number("sample_interval_s", self.sample_interval_s, low=0.05, high=60.0)
         _check_number("pue", self.pue, low=1.0, high=10.0)
         if self.price_per_kwh is not None:
@@ -80,6 +84,11 @@ def check_log_every_n_steps(value: int | None) -> int | None:
             "leave it out to follow the trainer's own setting"
         )
     return value
+
+
+def _check_type(name: str, value: object, kind: Any, words: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {words}, got {value!r}; leave {name} out for the default")
 
 
 def _check_number(name: str, value: float, *, low: float, high: float) -> None:

@@ -1,14 +1,13 @@
 """EnergyMeter: puts the rooms together; the one object that adapters and plain loops drive."""
 
 import contextlib
-import functools
 import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.attempt import Attempt, Process
@@ -16,6 +15,7 @@ from energy_callbacks.accounting.energy_sums import total
 from energy_callbacks.accounting.scalars import Scalars
 from energy_callbacks.config import EnergyConfig, is_disabled
 from energy_callbacks.errors import JournalError
+from energy_callbacks.guard import harmless
 from energy_callbacks.outputs.protocol import Output
 from energy_callbacks.records import Energy
 from energy_callbacks.sensing.clock import Clock, SystemClock
@@ -25,25 +25,6 @@ if TYPE_CHECKING:
     from energy_callbacks.report.schema import EnergyReport
 
 logger = logging.getLogger("energy_callbacks")
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _harmless(
-    method: Callable[Concatenate["EnergyMeter", P], R],
-) -> Callable[Concatenate["EnergyMeter", P], R | None]:
-    """A bug of ours becomes one warning and the end of measuring, never of the training."""
-
-    @functools.wraps(method)
-    def guarded(self: "EnergyMeter", /, *args: P.args, **kwargs: P.kwargs) -> R | None:
-        try:
-            return method(self, *args, **kwargs)
-        except Exception:  # noqa: BLE001 - our bug must not become the training's
-            self._abandon(f"EnergyMeter.{method.__name__} failed; measuring ends here")
-            return None
-
-    return guarded
 
 
 class EnergyMeter:
@@ -89,6 +70,7 @@ class EnergyMeter:
         self._clock = clock or SystemClock()
         self._outputs = tuple(outputs)
         self._attempt: Attempt | None = None
+        self._is_broken = False
         self._last: Attempt | None = None
         self._pid: int | None = None
 
@@ -148,7 +130,7 @@ class EnergyMeter:
         if self.is_running or is_disabled():
             return self
         process = process or Process.from_environment()
-        chosen = self.config.run_folder or run_folder or _default_folder()
+        chosen = self.config.run_folder or run_folder or self.run_folder or _default_folder()
         folder = Path(chosen).expanduser().absolute()
         journal.check_writable(folder)
         sources, missing = self._find_sources(process, used_gpus)
@@ -163,6 +145,7 @@ class EnergyMeter:
         )
         attempt.note_unavailable(missing)
         self._attempt = self._last = attempt
+        self._is_broken = False
         self._pid = os.getpid()
         return self
 
@@ -181,8 +164,10 @@ class EnergyMeter:
         )
         return found.sources, found.unavailable
 
-    def _abandon(self, message: str) -> None:
+    def abandon(self, message: str) -> None:
+        """Measure no more and say why, with the exception that is being handled."""
         attempt, self._attempt = self._attempt, None
+        self._is_broken = True
         logger.warning("%s", message, exc_info=True)  # noqa: LOG014 - called while handling
         if attempt is not None:
             attempt.abandon()
@@ -191,13 +176,17 @@ class EnergyMeter:
         attempt = self._attempt
         return attempt if attempt is not None and self._pid == os.getpid() else None
 
-    @_harmless
+    def _mine(self) -> Attempt | None:
+        """The newest attempt; ``None`` in a forked child, whose locks nobody would release."""
+        return self._last if self._pid == os.getpid() else None
+
+    @harmless
     def enter(self, phase: str) -> None:
         """The process enters a phase; the one before is paused until ``leave``."""
         if attempt := self._running():
             attempt.recorder.enter(phase, self._clock.monotonic_s())
 
-    @_harmless
+    @harmless
     def leave(self, phase: str) -> None:
         """The process leaves a phase and every phase inside it; harmless if it is in none."""
         if attempt := self._running():
@@ -212,7 +201,7 @@ class EnergyMeter:
         finally:
             self.leave(name)
 
-    @_harmless
+    @harmless
     def step(self, samples: float | None = None, tokens: float | None = None) -> None:
         """An optimizer step ended now.
 
@@ -223,7 +212,7 @@ class EnergyMeter:
         if attempt := self._running():
             attempt.recorder.steps.step(self._clock.monotonic_s(), samples, tokens)
 
-    @_harmless
+    @harmless
     def mark(self, name: str, t_s: float | None = None) -> None:
         """Something happened.
 
@@ -245,13 +234,19 @@ class EnergyMeter:
         else:
             attempt.recorder.event("mark", at_s, name=name)
 
-    @_harmless
+    @harmless
     def epoch(self, number: int) -> None:
         """An epoch of training ended now."""
         if attempt := self._running():
             attempt.recorder.event("epoch", self._clock.monotonic_s(), epoch=number)
 
-    @_harmless
+    @harmless
+    def resumed(self, step: int) -> None:
+        """Training goes on from a checkpoint that was written after so many optimizer steps."""
+        if attempt := self._running():
+            attempt.recorder.event("resume", self._clock.monotonic_s(), step=step)
+
+    @harmless
     def window(self, name: str, start_s: float, end_s: float) -> None:
         """Name a span of time afterwards; its energy moves to the phase ``name``.
 
@@ -269,17 +264,27 @@ class EnergyMeter:
 
         After ``stop`` they reach to the very end. Empty before anything was seen.
         """
-        if self._last is None or self._pid != os.getpid():
-            return {}
-        return self._last.board.take()
+        return self._take() or {}
 
-    @_harmless
+    @harmless
+    def _take(self) -> Scalars:
+        last = self._mine()
+        return last.board.take() if last is not None and not self._is_broken else {}
+
     def log(self, step: int) -> Scalars:
         """Write ``scalars`` to all outputs at a step, and return them."""
         scalars = self.scalars()
         for output in self._outputs:
-            output.write(scalars, step, self._clock.unix_s())
+            self._use(output, lambda to: to.write(scalars, step, self._clock.unix_s()))
         return scalars
+
+    def _use(self, output: Output, action: Callable[[Output], None]) -> None:
+        """An output that fails is left out from then on, with one warning."""
+        try:
+            action(output)
+        except Exception:
+            self._outputs = tuple(other for other in self._outputs if other is not output)
+            logger.warning("%s failed and is left out from now on", output, exc_info=True)
 
     def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
         """Energy between two moments of ``time.monotonic()`` of the last attempt.
@@ -294,12 +299,13 @@ class EnergyMeter:
         Raises:
             ValueError: where the window is empty or the scope unknown.
         """
-        if self._last is None:
+        last = self._mine()
+        if last is None:
             return Energy(energy_j=None)
-        timeline = self._last.timeline
+        timeline = last.timeline
         return total(timeline.energy(key, start_s, end_s) for key in timeline.keys(scope))
 
-    @_harmless
+    @harmless
     def stop(self, error: BaseException | None = None) -> None:
         """End the attempt: a last look at every sensor, totals, journal closed.
 
@@ -316,7 +322,7 @@ class EnergyMeter:
     def close(self) -> None:
         """Close the outputs; the meter can be started again."""
         for output in self._outputs:
-            output.close()
+            self._use(output, lambda to: to.close())
 
     def report(self) -> "EnergyReport":
         """The report so far, at any time, from the journals of this run.
@@ -332,16 +338,22 @@ class EnergyMeter:
             )
         return build(self._last.folder)
 
-    @_harmless
-    def save_report(self) -> str:
-        """Write ``energy_report.*`` into the run folder; returns a summary in one line."""
+    @harmless
+    def save_report(self) -> str | None:
+        """Write ``energy_report.*`` into the run folder.
+
+        Returns:
+            A summary in one line; ``None`` where this process has measured nothing.
+        """
         from energy_callbacks.report import save
         from energy_callbacks.report.text import summary_line
 
+        last = self._mine()
+        if last is None:
+            return None
         report = self.report()
-        assert self._last is not None
-        paths = save(report, self._last.folder)
-        return f"{summary_line(report)} · report: {paths[0]}"
+        paths = save(report, last.folder)
+        return summary_line(report, paths[0])
 
     def __enter__(self) -> Self:
         return self.start()

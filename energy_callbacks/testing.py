@@ -13,7 +13,7 @@ With them a whole run is deterministic and takes no time::
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from energy_callbacks.records import Channel, Device, Reading, Sensor
 from energy_callbacks.sensing.clock import Periodic
@@ -67,6 +67,10 @@ class FakeClock:
             if not periodic.is_stopped:
                 self._put(self._now_s + periodic.run(), periodic)
         self._now_s = max(self._now_s, end_s)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy tells the same time; the jobs stay with the original."""
+        return self.__dict__ | {"_queue": []}
 
     def _put(self, due_s: float, periodic: "_FakePeriodic") -> None:
         self._serial += 1
@@ -127,7 +131,7 @@ class ScriptedSource:
         self._clock = clock
         self._power_w = power_w
         self._energy_j = energy_j
-        self._kind = kind
+        self._kind: Literal["gauge", "mean"] | None = kind
         self._device = device or Device(key="gpu0", kind="gpu", scope="gpu", name="scripted GPU")
         self._sensor = sensor
         self._power: Channel | None = None

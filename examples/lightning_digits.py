@@ -26,8 +26,6 @@ class Digits(L.LightningModule):
 
 
 digits = load_digits()
-data = TensorDataset(
-    torch.tensor(digits.images, dtype=torch.float32), torch.tensor(digits.target)
-)
+data = TensorDataset(torch.tensor(digits.images, dtype=torch.float32), torch.tensor(digits.target))
 trainer = L.Trainer(max_epochs=10, log_every_n_steps=10, callbacks=[GpuEnergyCallback()])
 trainer.fit(Digits(), DataLoader(data, batch_size=64, shuffle=True))

@@ -16,6 +16,7 @@ from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sampler import Notice, Sampler
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.timeline import Timeline
+from energy_callbacks.version import __version__
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -91,6 +92,7 @@ class Attempt:
         self.board = ScalarBoard(self.timeline, self.recorder, self._start_s)
         self._sampler = Sampler(sources, self.timeline, clock, self.recorder.note)
         self._known_hung: set[str] = set()
+        self._is_broken = False
         self._sampler.start()
         self._periodic = clock.every(
             config.sample_interval_s, self._update, name="energy_callbacks journal"
@@ -128,6 +130,8 @@ class Attempt:
 
     def _update(self) -> None:
         """One turn of the journal's thread."""
+        if self._is_broken:
+            return
         try:
             if self.board.emissions_kg is None:
                 self.board.emissions_kg = _emissions(self._config)
@@ -135,6 +139,7 @@ class Attempt:
             self.board.update()
             self._warn_of_hung()
         except Exception:  # noqa: BLE001 - our bug must not become the training's
+            self._is_broken = True
             self._on_failure("keeping the energy journal failed; measuring ends here")
 
     def _warn_of_hung(self) -> None:
@@ -144,7 +149,6 @@ class Attempt:
                 self.recorder.warn("source_hangs", f"{name} has not answered for {waited_s:.0f} s")
 
     def _header(self) -> journal.Record:
-        from energy_callbacks import __version__
         from energy_callbacks.accounting import carbon, environment
 
         config = self._config

@@ -272,6 +272,7 @@ def _codecarbon_kg_per_kwh(place: Place) -> float:
     from codecarbon.core.units import Energy as CodeCarbonEnergy
     from codecarbon.external.geography import GeoMetadata
 
+    assert place.country is not None, "an unknown place has no figure"
     where = GeoMetadata(place.country, country_name=place.country_name, region=place.region)
     one_kwh = CodeCarbonEnergy.from_energy(kWh=1.0)
     model = CodeCarbonEmissions(_data())

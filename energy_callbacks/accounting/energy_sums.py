@@ -46,6 +46,22 @@ def total(energies: Iterable[Energy], durations_s: Sequence[float] | None = None
     )
 
 
+def interval_j(energy: Energy) -> tuple[float, float, float] | None:
+    """Joules of a whole window, and the ends of their 95 % interval.
+
+    The share that was not seen is taken to be like the rest, and may as well have been nothing
+    or twice as much; ``None`` where less than half was seen.
+
+    >>> interval_j(Energy(energy_j=90.0, systematic_j=9.0, method="power", coverage=0.9))
+    (100.0, 80.0, 120.0)
+    """
+    if energy.energy_j is None or energy.coverage < 0.5:
+        return None
+    whole_j = energy.energy_j / energy.coverage
+    error_j = energy.error_j / energy.coverage + abs(whole_j - energy.energy_j)
+    return whole_j, max(whole_j - error_j, 0.0), whole_j + error_j
+
+
 def _joined(methods: Iterable[str]) -> str:
     """Each method once, also where a part is itself a sum."""
     names = (name for method in methods for name in method.split(", "))

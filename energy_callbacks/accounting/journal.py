@@ -75,7 +75,7 @@ class JournalWriter:
 
 
 def _plain(value: Any) -> Any:
-    """``value`` as JSON can hold it: numbers of any library as ours, NaN and infinity as ``None``."""
+    """``value`` as JSON can hold it: any library's numbers, NaN and infinity as ``None``."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, Integral):
@@ -179,7 +179,7 @@ def _agree(marker: Path, run_id: str) -> str:
 
 
 def _agree_without_links(marker: Path, run_id: str) -> str:
-    """The same on a mounted bucket, which has no hard links; only a race of milliseconds is lost."""
+    """The same on a mounted bucket, which has no hard links; a race of milliseconds may be lost."""
     try:
         with marker.open("x", encoding="utf-8") as file:
             file.write(run_id)

@@ -70,6 +70,8 @@ class Recorder:
         self._row_ends: dict[str, float] = {}
         self._trained: deque[Span] = deque(maxlen=10_000)
         self.settled_s = start_s
+        self._complete_s = start_s
+        timeline.pin(start_s)
 
     # What the training thread says: each costs an append.
 
@@ -136,6 +138,7 @@ class Recorder:
             self._header = None
         now_s = self._clock.monotonic_s()
         self.settled_s = now_s if is_final else self._seen_until(now_s)
+        self._complete_s = now_s if is_final else self._timeline.complete_s(now_s) or self._start_s
         _drain(self._lines, self._writer.write)
         self._write_spans(self._closed, "phase")
         self._write_spans(self._named, "name")
@@ -168,7 +171,7 @@ class Recorder:
 
     def _write_spans(self, spans: deque[Span], name_key: str) -> None:
         kind = "span" if name_key == "phase" else "window"
-        while spans and spans[0].end_s <= self.settled_s:
+        while spans and spans[0].end_s <= min(self.settled_s, self._complete_s):
             span = spans.popleft()
             self._writer.write(
                 {

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from energy_callbacks.accounting.energy_sums import total
+from energy_callbacks.accounting.energy_sums import interval_j, total
 from energy_callbacks.accounting.recorder import Recorder, mean_power_w
 from energy_callbacks.accounting.steps import Tally
 from energy_callbacks.records import Energy, Quantity
@@ -16,15 +16,15 @@ from energy_callbacks.units import gibibytes, grams, megahertz, watt_hours
 TAGS: Final = {
     "power/gpu_w": "mean power of the GPUs that this run uses, W",
     "power/host_w": "mean power of CPU and RAM, W",
-    "energy/gpu_wh": "energy of the GPUs since the run began, Wh",
-    "energy/host_wh": "energy of CPU and RAM since the run began, Wh",
-    "energy/total_wh": "energy of GPUs and host since the run began, Wh",
+    "energy/gpu_wh": "energy of the GPUs since this start of the run, Wh",
+    "energy/host_wh": "energy of CPU and RAM since this start of the run, Wh",
+    "energy/total_wh": "energy of GPUs and host since this start of the run, Wh",
     "energy/measured_fraction": "share of the total that a sensor measured; the rest is estimated",
     "efficiency/gpu_j_per_step": "GPU energy of training per optimizer step, J",
     "efficiency/gpu_j_per_sample": "GPU energy of training per sample, J",
     "efficiency/gpu_j_per_token": "GPU energy of training per token, J",
     "efficiency/total_j_per_sample": "total energy of training per sample, J",
-    "emissions/total_g": "emissions since the run began, gCO2e; absent where the place is unknown",
+    "emissions/total_g": "gCO2e since this start of the run; absent where the place is unknown",
     "memory/device_used_gib": "memory in use on the GPUs, all processes, GiB",
     "memory/peak_allocated_gib": "highest memory in the framework's device allocator, GiB",
     "memory/host_rss_gib": "resident memory of this process and its workers, GiB",
@@ -40,6 +40,9 @@ TAGS: Final = {
 
 INTERVALS: Final = tuple(tag for tag in TAGS if tag.startswith(("efficiency/", "emissions/")))
 """Tags that have ``_lo`` and ``_hi`` beside them: the ends of the 95 % interval."""
+
+# Gauges are read about once a second; one that is older than this says nothing of now.
+_STALE_S: Final = 10.0
 
 Scalars = dict[str, float]
 EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]]
@@ -91,7 +94,7 @@ class ScalarBoard:
         if tally.steps > before.steps:
             values |= self._training(before, tally)
         elif self._ready is not None:
-            values = self._ready.values | values
+            values = _of_training(self._ready.values) | values
         self._ready = Ready(tally, end_s, values)
 
     def _scope(self, scope: str, spans: Sequence[tuple[float, float]]) -> Energy:
@@ -104,8 +107,7 @@ class ScalarBoard:
     def _power_and_energy(self, start_s: float, end_s: float) -> Scalars:
         values: Scalars = {}
         for scope in ("gpu", "host"):
-            power_w = mean_power_w(self._scope(scope, [(start_s, end_s)]), end_s - start_s)
-            _put(values, f"power/{scope}_w", power_w)
+            _put(values, f"power/{scope}_w", self._power_w(scope, start_s, end_s))
         so_far = {s: self._scope(s, [(self._start_s, end_s)]) for s in ("gpu", "host", "total")}
         for scope, energy in so_far.items():
             if energy.energy_j is not None:
@@ -113,6 +115,15 @@ class ScalarBoard:
         _put(values, "energy/measured_fraction", self._measured_fraction(so_far["total"], end_s))
         self._put_emissions(values, so_far["total"])
         return values
+
+    def _power_w(self, scope: str, start_s: float, end_s: float) -> float | None:
+        """Sum of the mean powers of the devices that were seen."""
+        found = [
+            mean_power_w(self._timeline.energy(key, start_s, end_s), end_s - start_s)
+            for key in self._timeline.keys(scope)
+        ]
+        seen = [power_w for power_w in found if power_w is not None]
+        return sum(seen) if seen else None
 
     def _measured_fraction(self, whole: Energy, end_s: float) -> float | None:
         if not whole.energy_j:
@@ -155,13 +166,13 @@ class ScalarBoard:
 
     def _gauges(self, start_s: float, end_s: float) -> Scalars:
         values: Scalars = {}
-        used = self._latest("memory_used")
-        peaks, rss = self._latest("peak_allocated"), self._latest("rss")
+        used = self._latest("memory_used", end_s)
+        peaks, rss = self._latest("peak_allocated", end_s), self._latest("rss", end_s)
         _put(values, "memory/device_used_gib", gibibytes(sum(used)) if used else None)
         _put(values, "memory/peak_allocated_gib", gibibytes(sum(peaks)) if peaks else None)
         _put(values, "memory/host_rss_gib", gibibytes(sum(rss)) if rss else None)
         clocks = self._means("clock", start_s, end_s)
-        temperatures = self._latest("temperature")
+        temperatures = self._latest("temperature", end_s)
         busy = self._means("utilisation", start_s, end_s)
         _put(values, "gpu/utilisation", float(np.mean(busy)) if busy else None)
         _put(values, "gpu/temperature_c", max(temperatures, default=None))
@@ -169,8 +180,10 @@ class ScalarBoard:
         _put(values, "gpu/throttled_fraction", self._throttled_fraction(start_s, end_s))
         return values
 
-    def _latest(self, quantity: Quantity) -> list[float]:
-        found = (self._timeline.latest(d.key, quantity) for d in self._timeline.devices)
+    def _latest(self, quantity: Quantity, end_s: float) -> list[float]:
+        """The newest value of each device that still speaks."""
+        after_s = end_s - _STALE_S
+        found = (self._timeline.latest(d.key, quantity, after_s) for d in self._timeline.devices)
         return [value for value in found if value is not None]
 
     def _means(self, quantity: Quantity, start_s: float, end_s: float) -> list[float]:
@@ -178,7 +191,7 @@ class ScalarBoard:
         means = []
         for device in self._timeline.devices:
             values = self._timeline.values(device.key, quantity, start_s, end_s)
-            latest = self._timeline.latest(device.key, quantity)
+            latest = self._timeline.latest(device.key, quantity, end_s - _STALE_S)
             if latest is not None:
                 means.append(float(np.mean(values)) if len(values) else latest)
         return means
@@ -192,6 +205,11 @@ class ScalarBoard:
         return min(max(fractions), 1.0) if fractions else None
 
 
+def _of_training(values: Scalars) -> Scalars:
+    """Figures that still hold while no step ends."""
+    return {t: v for t, v in values.items() if t.startswith(("efficiency/", "throughput/"))}
+
+
 def _put(values: Scalars, tag: str, value: float | None) -> None:
     """Unknown is absent, never zero."""
     if value is not None:
@@ -199,11 +217,11 @@ def _put(values: Scalars, tag: str, value: float | None) -> None:
 
 
 def _put_efficiency(values: Scalars, tag: str, energy: Energy, count: float | None) -> None:
-    if energy.energy_j is None or not count:
+    found = interval_j(energy)
+    if found is None or not count:
         return
-    values[tag] = energy.energy_j / count
-    values[f"{tag}_lo"] = max(energy.energy_j - energy.error_j, 0.0) / count
-    values[f"{tag}_hi"] = (energy.energy_j + energy.error_j) / count
+    for suffix, energy_j in zip(("", "_lo", "_hi"), found, strict=True):
+        values[f"{tag}{suffix}"] = energy_j / count
 
 
 def _difference(now: float | None, before: float | None) -> float | None:

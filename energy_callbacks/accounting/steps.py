@@ -99,4 +99,5 @@ class StepLog:
 
 
 def _sum(total: float | None, more: float | None) -> float | None:
-    return None if total is None or more is None else total + more
+    # A tensor of one number is a number here, on the writer's thread, and nowhere else.
+    return None if total is None or more is None else total + float(more)

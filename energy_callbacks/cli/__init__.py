@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
-from energy_callbacks import __version__
 from energy_callbacks.errors import EnergyCallbacksError
+from energy_callbacks.version import __version__
 
 # The order in which --help lists them; each is a file of this folder.
 COMMANDS: tuple[str, ...] = ("demo", "report", "doctor")

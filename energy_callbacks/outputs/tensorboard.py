@@ -29,8 +29,8 @@ class TensorBoardOutput:
         """Append one event with all scalars of a step."""
         if not scalars:
             return
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
+        from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
         values = [
             Summary.Value(tag=tag, simple_value=value) for tag, value in sorted(scalars.items())
@@ -44,7 +44,7 @@ class TensorBoardOutput:
         self._writer.flush()
 
     def _open(self) -> Any:
-        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         self._log_dir.mkdir(parents=True, exist_ok=True)
@@ -57,6 +57,10 @@ class TensorBoardOutput:
         first = Event(wall_time=unix_s, file_version="brain.Event:2")
         writer.write(first.SerializeToString())
         return writer
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy writes a file of its own."""
+        return {"_log_dir": self._log_dir, "_writer": None}
 
     def close(self) -> None:
         """Close the file; a later write begins a new one."""

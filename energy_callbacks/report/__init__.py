@@ -17,7 +17,7 @@ from energy_callbacks.report import html, schema, text
 from energy_callbacks.report.build import build
 from energy_callbacks.report.schema import EnergyReport
 
-__all__ = ["EnergyReport", "Format", "build", "load", "save"]
+__all__ = ["FORMATS", "EnergyReport", "Format", "build", "load", "save"]
 
 Format = Literal["html", "json", "txt"]
 _RENDERERS: Mapping[Format, Callable[[EnergyReport], str]] = {

@@ -8,7 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from energy_callbacks.records import Scope
-from energy_callbacks.report.schema import DeviceUse, EnergyReport, Series
+from energy_callbacks.report.parts import (
+    DeviceUse,
+    Series,
+)
+from energy_callbacks.report.schema import EnergyReport
 
 # More bands than this cannot be told apart; devices are then added up by host, hosts by scope.
 MAX_BANDS = 8

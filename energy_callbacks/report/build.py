@@ -8,23 +8,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from energy_callbacks import __version__
 from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.errors import JournalError
 from energy_callbacks.report import curves, figures, footprint, notices
 from energy_callbacks.report.devices import device_table, memory
 from energy_callbacks.report.merge import MergedAttempt, merge, newest_run
-from energy_callbacks.report.process import Process, load
-from energy_callbacks.report.schema import (
+from energy_callbacks.report.parts import (
     Attempt,
-    EnergyReport,
     Figure,
     MeasuringCost,
     Run,
     Status,
     UnavailableSensor,
 )
+from energy_callbacks.report.process import Process, load
+from energy_callbacks.report.schema import EnergyReport
 
 # A journal is flushed at least every half second; one that is silent for this long has ended.
 _SILENT_S = 5.0
@@ -96,7 +95,8 @@ def _assemble(
     scopes = figures.scopes(whole)
     phases = figures.phase_table(merged, by_phase)
     done = figures.work(merged)
-    config = merged[-1].lead.header.get("config") or {}
+    header = merged[-1].lead.header
+    config = header.get("config") or {}
     facts = notices.Facts(
         merged=merged,
         attempts=attempts,
@@ -113,7 +113,7 @@ def _assemble(
         unreadable=unreadable,
     )
     return EnergyReport(
-        tool_version=__version__,
+        tool_version=str((header.get("environment") or {}).get("tool_version") or "unknown"),
         warnings=notices.warnings(facts),
         run=_run(merged, attempts, facts.duration_s),
         energy=scopes,
@@ -128,7 +128,7 @@ def _assemble(
         attempts=attempts,
         unavailable=tuple(facts.unavailable),
         measuring=_measuring(merged, facts.duration_s),
-        environment=_environment(merged[-1].lead.header),
+        environment=_environment(header),
         method_notes=notices.method_notes(facts),
         timeline=curves.timeline(merged),
         series=curves.series(merged),

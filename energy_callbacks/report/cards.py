@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from energy_callbacks.report import words
-from energy_callbacks.report.schema import EnergyReport, Figure, FigureOrigin, Ratio
+from energy_callbacks.report.parts import (
+    Figure,
+    FigureOrigin,
+    Ratio,
+)
+from energy_callbacks.report.schema import EnergyReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +59,7 @@ def _energy(label: str, figure: Figure, detail: str) -> Card:
 
 
 def _measured_share(report: EnergyReport) -> str:
-    if report.measured_fraction is None:
+    if report.measured_fraction is None or report.energy.total.origin != "mixed":
         return ""
     return f"{words.percent(report.measured_fraction)} of it measured"
 
@@ -73,13 +78,13 @@ def _emissions(report: EnergyReport) -> Card:
         return Card(
             label="Emissions",
             value=words.emissions(found),
-            detail="place not known: between the cleanest and the dirtiest grids",
+            detail="place not known: the grids of nine in ten countries",
         )
-    low, high = words.mass(found.low_kg), words.mass(found.high_kg)
     return Card(
         label="Emissions",
         value=words.emissions(found),
-        detail=f"{found.place}, {words.significant(1e3 * found.kg_per_kwh)} g/kWh; {low} to {high}",
+        detail=f"{found.place}, {words.significant(1e3 * found.kg_per_kwh)} g/kWh; "
+        + words.emissions_interval(found),
     )
 
 

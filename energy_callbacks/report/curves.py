@@ -6,8 +6,11 @@ from dataclasses import dataclass, replace
 
 from energy_callbacks.report import phases
 from energy_callbacks.report.merge import Identity, MergedAttempt, Owned
+from energy_callbacks.report.parts import (
+    Series,
+    Span,
+)
 from energy_callbacks.report.process import Columns
-from energy_callbacks.report.schema import Series, Span
 
 # Points of one curve: more than a screen has pixels for, few enough for a small file.
 MAX_POINTS = 2000
@@ -71,19 +74,26 @@ def _bins(columns: Columns, start_s: float) -> Iterator[_Bin]:
     """One bin for each row that brings news, and one for each gap.
 
     The cumulative energy of the rows, not their mean power, gives the joules of a bin: so the
-    curve's area is the energy that the journal states.
+    curve's area is the energy that the journal states. A sensor lags behind its rows: its energy
+    speaks of the time up to ``seen_s``.
     """
     known_s, known_j, row_s, memory = 0.0, 0.0, 0.0, math.nan
-    for t_s, energy_j, power_w, row_memory in zip(
-        columns.t_s, columns.energy_j, columns.power_w, columns.memory_bytes, strict=True
+    for t_s, at_s, energy_j, power_w, row_memory in zip(
+        columns.t_s,
+        columns.seen_s,
+        columns.energy_j,
+        columns.power_w,
+        columns.memory_bytes,
+        strict=True,
     ):
         memory = _highest(memory, row_memory)
         if not math.isnan(power_w) and not math.isnan(energy_j):
             if row_s - known_s > GAP_S:
-                yield _Bin(start_s + row_s, 0.0, 0.0, math.nan)
-                known_s = row_s
-            yield _Bin(start_s + t_s, t_s - known_s, max(energy_j - known_j, 0.0), memory)
-            known_s, known_j, memory = t_s, energy_j, math.nan
+                gap_end_s = min(row_s, at_s)
+                yield _Bin(start_s + gap_end_s, 0.0, 0.0, math.nan)
+                known_s = gap_end_s
+            yield _Bin(start_s + at_s, at_s - known_s, max(energy_j - known_j, 0.0), memory)
+            known_s, known_j, memory = at_s, energy_j, math.nan
         elif math.isnan(power_w) and not math.isnan(row_memory) and known_j == 0.0:
             yield _Bin(start_s + t_s, 0.0, 0.0, memory)
             memory = math.nan

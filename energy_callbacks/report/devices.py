@@ -8,8 +8,12 @@ from energy_callbacks.accounting.energy_sums import total
 from energy_callbacks.report.curves import seen_s
 from energy_callbacks.report.figures import as_figure
 from energy_callbacks.report.merge import Identity, MergedAttempt, Owned
+from energy_callbacks.report.parts import (
+    DeviceUse,
+    Memory,
+    SensorUse,
+)
 from energy_callbacks.report.process import Columns
-from energy_callbacks.report.schema import DeviceUse, Memory, SensorUse
 
 
 def device_table(attempts: Iterable[MergedAttempt]) -> tuple[DeviceUse, ...]:

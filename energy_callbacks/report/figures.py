@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from energy_callbacks.accounting.energy_sums import total
+from energy_callbacks.accounting.energy_sums import interval_j, total
 from energy_callbacks.records import Energy, Origin, Scope
 from energy_callbacks.report import phases
 from energy_callbacks.report.merge import MergedAttempt, Owned
-from energy_callbacks.report.schema import (
+from energy_callbacks.report.parts import (
     Efficiencies,
     Efficiency,
     Figure,
@@ -84,7 +84,7 @@ def _part(device: Owned, phase: str | None, duration_s: float, energy: Energy) -
 def figure(chosen: Sequence[Part]) -> Figure:
     """The sum of some parts; unknown where no part is known."""
     energy = total([part.energy for part in chosen], [part.duration_s for part in chosen])
-    origins = {part.origin for part in chosen if part.energy.energy_j is not None}
+    origins: set[Origin] = {part.origin for part in chosen if part.energy.energy_j is not None}
     return as_figure(energy, origins)
 
 
@@ -99,6 +99,17 @@ def as_figure(energy: Energy, origins: Iterable[Origin]) -> Figure:
         method=energy.method,
         coverage=energy.coverage,
         origin=origin if energy.energy_j is not None else None,
+    )
+
+
+def as_energy(figure: Figure) -> Energy:
+    """A figure without who spoke for it."""
+    return Energy(
+        energy_j=figure.energy_j,
+        stderr_j=figure.stderr_j,
+        systematic_j=figure.systematic_j,
+        method=figure.method,
+        coverage=figure.coverage,
     )
 
 
@@ -199,13 +210,11 @@ def _efficiency(train: Figure, done: Work) -> Efficiency:
 
 
 def _ratio(train: Figure, count: float | None) -> Ratio | None:
-    if train.energy_j is None or not count:
+    found = interval_j(as_energy(train))
+    if found is None or not count:
         return None
-    return Ratio(
-        value_j=train.energy_j / count,
-        low_j=max(train.energy_j - train.error_j, 0.0) / count,
-        high_j=(train.energy_j + train.error_j) / count,
-    )
+    value_j, low_j, high_j = found
+    return Ratio(value_j=value_j / count, low_j=low_j / count, high_j=high_j / count)
 
 
 def throughput(done: Work, train_s: float) -> Throughput:

@@ -3,8 +3,12 @@
 from typing import TYPE_CHECKING
 
 from energy_callbacks.accounting.journal import Record
-from energy_callbacks.records import Energy
-from energy_callbacks.report.schema import Cost, Emissions, Figure
+from energy_callbacks.report.figures import as_energy
+from energy_callbacks.report.parts import (
+    Cost,
+    Emissions,
+    Figure,
+)
 from energy_callbacks.units import kilowatt_hours
 
 if TYPE_CHECKING:
@@ -19,7 +23,7 @@ def emissions(total: Figure, config: Record) -> Emissions | None:
 
     pue = float(config.get("pue") or 1.0)
     intensity = carbon.intensity(_place(config))
-    found = carbon.emissions(_energy(total), intensity, pue)
+    found = carbon.emissions(as_energy(total), intensity, pue)
     assert found.low_kg is not None, "a known energy has an interval"
     assert found.high_kg is not None, "a known energy has an interval"
     return Emissions(
@@ -46,16 +50,6 @@ def _place(config: Record) -> "Place":
         country_name=found.get("country_name"),
         region=found.get("region"),
         origin=found.get("origin") or "not set",
-    )
-
-
-def _energy(figure: Figure) -> Energy:
-    return Energy(
-        energy_j=figure.energy_j,
-        stderr_j=figure.stderr_j,
-        systematic_j=figure.systematic_j,
-        method=figure.method,
-        coverage=figure.coverage,
     )
 
 

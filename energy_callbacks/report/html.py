@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.errors import JournalError
-from energy_callbacks.report import plots, words
+from energy_callbacks.report import palette, plots, words
 from energy_callbacks.report.cards import cards
 from energy_callbacks.report.schema import EnergyReport, from_json, to_json
 
@@ -92,8 +92,8 @@ def _template() -> "Template":
 def _phase_colours(report: EnergyReport) -> dict[str, str]:
     """The colour of each phase of the tables, as the strip of the chart has it."""
     in_strip = [span.phase for span in report.timeline]
-    colours = plots.phase_colours(in_strip + [phase.name for phase in report.phases])
-    return {phase.name: plots.css_colour(colours[phase.name]) for phase in report.phases}
+    colours = palette.phase_colours(in_strip + [phase.name for phase in report.phases])
+    return {phase.name: palette.css_colour(colours[phase.name]) for phase in report.phases}
 
 
 def _short(text: str, length: int = 400) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from energy_callbacks.report import words
 from energy_callbacks.report.merge import MergedAttempt
-from energy_callbacks.report.schema import (
+from energy_callbacks.report.parts import (
     Attempt,
     Cost,
     DeviceUse,
@@ -138,8 +138,8 @@ def _of_place(facts: Facts) -> Iterator[ReportWarning]:
     if facts.emissions is not None and facts.emissions.kg is None:
         yield ReportWarning(
             code="place_unknown",
-            message="Nobody said where this ran: emissions are the interval between the cleanest "
-            "and the dirtiest grid.",
+            message="Nobody said where this ran: emissions are an interval that holds the grids of "
+            "nine in ten countries.",
             fix="pass country= (and region= for USA and CAN), such as country='DEU'",
         )
 

@@ -24,6 +24,7 @@ class Columns:
     """
 
     t_s: "array[float]" = field(default_factory=lambda: array("d"))
+    seen_s: "array[float]" = field(default_factory=lambda: array("d"))
     energy_j: "array[float]" = field(default_factory=lambda: array("d"))
     power_w: "array[float]" = field(default_factory=lambda: array("d"))
     memory_bytes: "array[float]" = field(default_factory=lambda: array("d"))
@@ -35,6 +36,7 @@ class Columns:
     def add(self, t_s: float, row: Record) -> None:
         """Append one row."""
         self.t_s.append(t_s)
+        self.seen_s.append(row.get("seen_s", t_s))
         self.energy_j.append(_number(row.get("energy_j")))
         self.power_w.append(_number(row.get("power_w")))
         self.memory_bytes.append(_first_number(row, _MEMORY_KEYS))

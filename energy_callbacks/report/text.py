@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 from energy_callbacks.report import words
 from energy_callbacks.report.cards import cards
-from energy_callbacks.report.schema import DeviceUse, EnergyReport, Figure, Phase, ReportWarning
+from energy_callbacks.report.parts import (
+    DeviceUse,
+    Figure,
+    Phase,
+    ReportWarning,
+)
+from energy_callbacks.report.schema import EnergyReport
 
 if TYPE_CHECKING:
     from rich.console import Console

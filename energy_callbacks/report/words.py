@@ -6,7 +6,12 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Literal
 
-from energy_callbacks.report.schema import Cost, Emissions, Figure, Ratio
+from energy_callbacks.report.parts import (
+    Cost,
+    Emissions,
+    Figure,
+    Ratio,
+)
 from energy_callbacks.units import BYTES_PER_GIBIBYTE, BYTES_PER_MEBIBYTE, JOULES_PER_WATT_HOUR
 
 UNKNOWN = "not known"
@@ -123,7 +128,13 @@ def emissions(found: Emissions | None) -> str:
         return UNKNOWN
     if found.kg is not None:
         return f"{mass(found.kg)}CO2e"
-    return f"{mass(found.low_kg)} to {mass(found.high_kg)}CO2e"
+    return f"{emissions_interval(found)}CO2e"
+
+
+def emissions_interval(found: Emissions) -> str:
+    """Both ends in the unit of the upper one."""
+    factor, unit = _unit(found.high_kg, _MASS_UNITS)
+    return f"{significant(found.low_kg / factor)} to {significant(found.high_kg / factor)} {unit}"
 
 
 def money(cost: Cost | None) -> str:

@@ -62,8 +62,8 @@ class EnergyCurve:
         counter = next((channel for channel in channels if channel.quantity == "energy"), None)
         self._shape = Shape(power) if power else None
         self._has_counter = counter is not None
-        self._shape_method = _method_of(power)
-        self._anchored_method = _anchored_method_of(power)
+        self._shape_method: Method = _method_of(power)
+        self._anchored_method: Method = _anchored_method_of(power)
         self._relative_error = _relative_error(counter or power)
         self._knots = Knots(keep_s)
         self._committed = 0

@@ -37,6 +37,7 @@ class _Worker:
     source: Source
     periodic: Periodic | None = None
     is_open: bool = False
+    channels: tuple[Channel, ...] = ()
     is_over: bool = False
     missed: int = 0
     missed_in_a_row: int = 0
@@ -131,7 +132,7 @@ class Sampler:
         finally:
             if is_last:
                 self._close(worker)
-            if not worker.has_arrived:
+            if (worker.is_open or worker.is_over) and not worker.has_arrived:
                 worker.has_arrived = True
                 self._timeline.arrived()
             worker.cpu_s += time.thread_time() - cpu_before_s
@@ -146,6 +147,7 @@ class Sampler:
         except SourceUnavailable as error:
             self._end(worker, "unavailable", error.reason, error.fix)
         except SourceLost as error:
+            self._timeline.lose(channel.device.key for channel in worker.channels)
             self._end(worker, "lost", str(error))
         except BaseException as error:  # noqa: BLE001 - a sensor's bug must never end a training
             return self._note_miss(worker, error)
@@ -156,7 +158,7 @@ class Sampler:
     def _open(self, worker: _Worker) -> None:
         channels = tuple(worker.source.open())
         self._timeline.register(channels)
-        worker.is_open = True
+        worker.is_open, worker.channels = True, channels
         self._notify(worker, "opened", channels=channels)
 
     def _note_miss(self, worker: _Worker, error: BaseException) -> float:

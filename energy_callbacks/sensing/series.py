@@ -88,6 +88,7 @@ class Series:
         low, high = np.searchsorted(self.t_s, [start_s, end_s], side="right")
         return self.values[low:high]
 
-    def latest(self) -> float | None:
-        """The newest value, ``None`` before the first."""
-        return float(self.values[-1]) if len(self._columns) else None
+    def latest(self, after_s: float = -np.inf) -> float | None:
+        """The newest value, ``None`` where there is none after ``after_s``."""
+        is_there = len(self._columns) and self.t_s[-1] > after_s
+        return float(self.values[-1]) if is_there else None

@@ -22,6 +22,7 @@ class _Track:
     curve: EnergyCurve | None
     series: dict[Quantity, Series] = field(default_factory=dict)
     silent_since_s: float | None = None
+    is_lost: bool = False
 
 
 class Timeline:
@@ -191,6 +192,26 @@ class Timeline:
             self._settled_s = max(min(alive), self._settled_s or -math.inf)
             return self._settled_s
 
+    def complete_s(self, now_s: float) -> float | None:
+        """The moment up to which the energy of every device that ever spoke is final.
+
+        Unlike ``settled_s`` it waits for a driver that hangs, but not for a device that is lost.
+        """
+        with self._lock:
+            ends = [
+                _final_until(track.curve)
+                for track in self._tracks.values()
+                if track.curve is not None and not track.is_lost
+            ]
+        known = [end for end in ends if end is not None]
+        return min(known) if known else self.settled_s(now_s)
+
+    def lose(self, keys: Iterable[str]) -> None:
+        """These devices will show nothing any more: nobody waits for them."""
+        with self._lock:
+            for key in keys:
+                self._tracks[key].is_lost = True
+
     def _is_waiting(self, now_s: float, patience_s: float) -> bool:
         """Whether a source or a device is new, and may yet speak of moments that have passed."""
         if self._asked_s is None:
@@ -221,11 +242,11 @@ class Timeline:
             series = self._tracks[key].series.get(quantity)
             return series.between(start_s, end_s).copy() if series else np.empty(0)
 
-    def latest(self, key: str, quantity: Quantity) -> float | None:
-        """The newest reading of a gauge or counter."""
+    def latest(self, key: str, quantity: Quantity, after_s: float) -> float | None:
+        """The newest reading of a gauge or counter, unless it is from before ``after_s``."""
         with self._lock:
             series = self._tracks[key].series.get(quantity)
-            return series.latest() if series else None
+            return series.latest(after_s) if series else None
 
     def disagreements(self) -> dict[str, int]:
         """How often counter and readings of a device told different stories, where ever."""

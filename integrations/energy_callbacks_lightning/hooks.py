@@ -102,6 +102,8 @@ class EnergyHooks(Base):
         self._meter.leave("setup")
         self._meter.enter("train")
         self._steps.begin(trainer)
+        if trainer.global_step:
+            self._meter.resumed(trainer.global_step)
         expected = _MONITORED + (_MONITORED_ON_GPU if loop.used_gpus(trainer) else ())
         for tag in expected:
             trainer.callback_metrics.setdefault(tag, torch.tensor(math.nan))

@@ -24,6 +24,7 @@ HEADER = {"type": "header", "format": journal.FORMAT, "version": journal.VERSION
 
 
 def written(path: Path, *records: dict[str, Any]) -> Path:
+    """A journal with these records."""
     writer = JournalWriter(path)
     for record in (HEADER, *records):
         writer.write(record)
@@ -32,6 +33,7 @@ def written(path: Path, *records: dict[str, Any]) -> Path:
 
 
 def event(number: int) -> dict[str, Any]:
+    """A record that can be told from others."""
     return {"type": "event", "kind": "mark", "t_s": float(number), "name": f"mark {number}"}
 
 
@@ -83,6 +85,7 @@ def test_no_value_breaks_a_line(value: Any) -> None:
 
 
 def nulled(value: Any) -> Any:
+    """What JSON makes of a value."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
@@ -243,7 +246,9 @@ def _no_links(*_: object) -> None:
     raise PermissionError(1, "Operation not permitted")
 
 
-def test_a_bucket_without_hard_links_still_knows_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_without_hard_links_still_knows_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where hard links are not allowed, the second rank still finds the first one's run."""
     monkeypatch.setattr(os, "link", _no_links)
     assert journal.claim_attempt(tmp_path, "host", 0, "abc") == (1, "abc")
@@ -257,7 +262,7 @@ def test_processes_with_the_same_number_do_not_disturb_each_other(
     link = os.link
 
     def slow_link(source: Path, target: Path) -> None:
-        if len(os.listdir(tmp_path / "attempts" / "1")) == 1:
+        if len(list((tmp_path / "attempts" / "1").iterdir())) == 1:
             other.append(journal.claim_attempt(tmp_path, "b", 1, None))
         link(source, target)
 

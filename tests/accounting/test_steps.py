@@ -11,9 +11,7 @@ from energy_callbacks.accounting.steps import StepLog
     steps=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99), st.integers(0, 999))),
     looks=st.lists(st.integers(0, 300)),
 )
-def test_tallies_count_every_step_once(
-    steps: list[tuple[int, int, int]], looks: list[int]
-) -> None:
+def test_tallies_count_every_step_once(steps: list[tuple[int, int, int]], looks: list[int]) -> None:
     """However often one looks, the tally at a moment is the sum of all steps up to it."""
     log, t_s, taken = StepLog(0.0), 0.0, []
     for later_s, samples, tokens in steps:

@@ -1,5 +1,7 @@
 """Phases as a partition of time."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,13 +21,15 @@ def test_spans_are_a_partition_from_start_to_end(moves: list[tuple[str, str, flo
         spans += [span] if span is not None else []
     spans.append(phases.end(t_s + 1.0))
     assert spans[0].start_s == 10.0
-    assert all(a.end_s == b.start_s for a, b in zip(spans, spans[1:], strict=False))
+    assert all(a.end_s == b.start_s for a, b in pairwise(spans))
     assert all(span.end_s >= span.start_s for span in spans)
     assert spans[-1].end_s == max(t_s + 1.0, spans[-1].start_s)
 
 
 @given(moves=MOVES)
-def test_the_phase_is_the_last_one_entered_and_not_left(moves: list[tuple[str, str, float]]) -> None:
+def test_the_phase_is_the_last_one_entered_and_not_left(
+    moves: list[tuple[str, str, float]],
+) -> None:
     """The stack says what an independent list of open phases says."""
     phases, open_phases = Phases(0.0), ["idle"]
     for move, name, _ in moves:

@@ -157,7 +157,9 @@ def cost(root: Path, rounds: int = 8) -> dict[str, float]:
 class Timer(pl.Callback):
     """Wall time of the steps after the first twenty, the device synchronised at both ends."""
 
-    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, i: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, module: Any, outputs: Any, batch: Any, i: int
+    ) -> None:
         if trainer.global_step == 20:
             torch.cuda.synchronize()
             self.start_s = time.perf_counter()

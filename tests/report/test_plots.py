@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from energy_callbacks.report import plots
+from energy_callbacks.report import palette, plots
 from energy_callbacks.report.bands import MAX_BANDS, bands
 from energy_callbacks.report.build import build
 from tests.report.journals import CPU, GPU, TRAIN, Attempt, write
@@ -117,7 +117,7 @@ def test_no_pyplot_is_imported_and_nothing_heavy_at_import():
         "import sys, energy_callbacks.report\n"
         "heavy = {'matplotlib', 'jinja2', 'pydantic', 'rich', 'pandas', 'codecarbon'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
-        "from energy_callbacks.report import plots\n"
+        "from energy_callbacks.report import palette, plots\n"
         "with plots._style(): pass\n"
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules\n"
     )
@@ -126,6 +126,6 @@ def test_no_pyplot_is_imported_and_nothing_heavy_at_import():
 
 def test_phases_of_the_vocabulary_keep_their_colour():
     """Training is the same green in every report; unknown names get colours of their own."""
-    first = plots.phase_colours(["warm-up", "train"])
-    assert first["train"] == plots.phase_colours(["train", "idle"])["train"]
-    assert len(set(plots.phase_colours(["a", "b", "train", "idle"]).values())) == 4
+    first = palette.phase_colours(["warm-up", "train"])
+    assert first["train"] == palette.phase_colours(["train", "idle"])["train"]
+    assert len(set(palette.phase_colours(["a", "b", "train", "idle"]).values())) == 4

@@ -10,7 +10,9 @@ from rich.console import Console
 
 from energy_callbacks.report import words
 from energy_callbacks.report.build import build
-from energy_callbacks.report.schema import Figure
+from energy_callbacks.report.parts import (
+    Figure,
+)
 from energy_callbacks.report.text import print_report, render, summary_line
 from tests.report.journals import CPU, GERMANY, PROCESS, Attempt, write
 

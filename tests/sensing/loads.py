@@ -24,10 +24,12 @@ class Load:
 
 
 def constant(power_w: float = 200.0) -> Load:
+    """The same power at all times."""
     return Load("constant", lambda _: power_w, lambda t_s: power_w * t_s)
 
 
 def ramp(power_w: float = 50.0, slope_w_per_s: float = 7.0) -> Load:
+    """Power that rises steadily."""
     return Load(
         "ramp",
         lambda t_s: power_w + slope_w_per_s * t_s,
@@ -36,6 +38,7 @@ def ramp(power_w: float = 50.0, slope_w_per_s: float = 7.0) -> Load:
 
 
 def step(low_w: float = 60.0, high_w: float = 640.0, at_s: float = 5.03) -> Load:
+    """Power that jumps once."""
     return Load(
         "step",
         lambda t_s: low_w if t_s < at_s else high_w,
@@ -44,6 +47,7 @@ def step(low_w: float = 60.0, high_w: float = 640.0, at_s: float = 5.03) -> Load
 
 
 def channel(quantity: str, kind: Kind, device: Device = GPU, **sensor: object) -> Channel:
+    """A channel of a device, with what is known of its sensor."""
     known = Sensor(name="scripted", **sensor) if sensor else None  # type: ignore[arg-type]
     return Channel(device=device, quantity=quantity, kind=kind, sensor=known)  # type: ignore[arg-type]
 
@@ -75,6 +79,7 @@ def feed(curve: EnergyCurve, readings: list[Reading], chunk_s: float = 0.5) -> N
 
 
 def chunks(readings: list[Reading], chunk_s: float) -> Iterator[list[Reading]]:
+    """Readings in the order of time, a chunk at once."""
     ordered = sorted(readings, key=lambda reading: reading.t_s)
     bins = [int(reading.t_s // chunk_s) for reading in ordered]
     for number in sorted(set(bins)):

@@ -2,9 +2,11 @@
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
+from energy_callbacks.sensing import clock as clock_module
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.testing import FakeClock
 
@@ -51,22 +53,37 @@ def test_a_stop_during_a_run_still_brings_one_more() -> None:
     assert runs == [False, True]
 
 
-def test_a_late_run_does_not_delay_the_ones_after_it() -> None:
-    """The third run keeps its deadline, two intervals from the start, though the first was late."""
-    clock, done, runs, started_s = SystemClock(), threading.Event(), [], SystemClock().monotonic_s()
+class VirtualTime:
+    """Stands in for ``time`` and ``threading.Event``: waiting is what lets time pass."""
+
+    def __init__(self) -> None:
+        self.now_s, self.is_stopping = 0.0, False
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def wait(self, duration_s: float) -> None:
+        assert duration_s >= 0.0
+        self.now_s += duration_s
+
+    def is_set(self) -> bool:
+        return self.is_stopping
+
+
+def test_a_late_run_does_not_delay_the_ones_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that take 0 s, 0.6 s, 2.5 s and 0 s start at 0, 1, 2, at once, and a second later."""
+    virtual, runs, takes_s = VirtualTime(), [], [0.0, 0.6, 2.5, 0.0, 0.0]
 
     def job() -> None:
-        runs.append(clock.monotonic_s() - started_s)
-        if len(runs) == 1:
-            threading.Event().wait(0.06)
-        if len(runs) == 3:
-            done.set()
+        runs.append(virtual.now_s)
+        virtual.now_s += takes_s[len(runs) - 1]
+        virtual.is_stopping = len(runs) == 4
 
-    periodic = clock.every(0.1, job, name="test")
-    assert done.wait(AT_MOST_S)
-    periodic.ask_to_stop()
-    assert periodic.wait(AT_MOST_S)
-    assert runs[2] == pytest.approx(0.2, abs=0.04)
+    monkeypatch.setattr(clock_module, "time", virtual)
+    threads = SimpleNamespace(Event=lambda: virtual, Thread=threading.Thread)
+    monkeypatch.setattr(clock_module, "threading", threads)
+    assert SystemClock().every(1.0, job, name="test").wait(AT_MOST_S)
+    assert runs == pytest.approx([0.0, 1.0, 2.0, 4.5, 5.5])
 
 
 def test_a_job_sets_its_own_next_interval() -> None:
@@ -129,7 +146,15 @@ def test_the_fake_clock_runs_jobs_in_order_at_their_virtual_times() -> None:
     clock.every(0.5, note("b"), name="b")
     assert runs == []
     clock.advance(1.0)
-    assert runs == [("a", 0.0), ("b", 0.0), ("a", 0.3), ("b", 0.5), ("a", 0.6), ("a", 0.9), ("b", 1.0)]
+    assert runs == [
+        ("a", 0.0),
+        ("b", 0.0),
+        ("a", 0.3),
+        ("b", 0.5),
+        ("a", 0.6),
+        ("a", 0.9),
+        ("b", 1.0),
+    ]
     assert clock.monotonic_s() == 101.0
 
 

@@ -1,6 +1,7 @@
 """Joules between two moments, against loads whose energy is known in closed form."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ SETUPS = {
 
 
 def at_reading_times(curve: EnergyCurve, load: Load) -> None:
+    """Windows between any two readings have the energy of the load."""
     pairs = [(TIMES_S[i], TIMES_S[j]) for i in range(5, 190, 23) for j in range(i + 1, 195, 17)]
     for start_s, end_s in pairs:
         truth_j = load.energy_j(end_s) - load.energy_j(start_s)
@@ -89,7 +91,7 @@ def test_windows_that_touch_add_up(setup: str, cuts: list[float]) -> None:
     """Windows cut anywhere sum to the whole span to 1e-9, whatever is measured."""
     curve = CURVES[setup]
     cuts = sorted(cuts)
-    parts = [curve.energy(a, b).energy_j or 0.0 for a, b in zip(cuts, cuts[1:], strict=False)]
+    parts = [curve.energy(a, b).energy_j or 0.0 for a, b in pairwise(cuts)]
     whole = joules(curve.energy(cuts[0], cuts[-1]))
     assert math.fsum(parts) == pytest.approx(whole, rel=1e-9, abs=1e-9)
 
@@ -118,13 +120,15 @@ def test_windows_add_up_with_samples_between_anchors() -> None:
     curve = EnergyCurve([card.power, card.counter])
     feed(curve, card.readings())
     cuts = np.sort(np.random.default_rng(0).uniform(1.0, 38.0, 501))
-    parts = [joules(curve.energy(a, b)) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    parts = [joules(curve.energy(a, b)) for a, b in pairwise(cuts)]
     assert math.fsum(parts) == pytest.approx(joules(curve.energy(cuts[0], cuts[-1])), rel=1e-9)
 
 
 def test_windows_add_up_long_after_they_were_thinned() -> None:
     """Pinned moments keep their energy through many rounds of thinning, to 1e-9."""
-    load = Load("wave", lambda t: 300.0 + 200.0 * math.sin(t), lambda t: 300 * t - 200 * math.cos(t))
+    load = Load(
+        "wave", lambda t: 300.0 + 200.0 * math.sin(t), lambda t: 300 * t - 200 * math.cos(t)
+    )
     curve = EnergyCurve([MEAN], keep_s=60.0)
     pins = np.sort(np.random.default_rng(1).uniform(2.0, 900.0, 60))
     for pin_s in pins:
@@ -136,7 +140,7 @@ def test_windows_add_up_long_after_they_were_thinned() -> None:
         while len(fresh) < 59 and pins[len(fresh) + 1] < t_s:
             number = len(fresh)
             fresh.append(joules(curve.energy(float(pins[number]), float(pins[number + 1]))))
-    parts = [joules(curve.energy(a, b)) for a, b in zip(pins[:-1], pins[1:], strict=True)]
+    parts = [joules(curve.energy(a, b)) for a, b in pairwise(pins)]
     assert parts == pytest.approx(fresh, rel=1e-9)
     assert math.fsum(parts) == pytest.approx(joules(curve.energy(pins[0], pins[-1])), rel=1e-9)
     assert row_count(curve) < 1200 + 60 + 1200
@@ -149,23 +153,22 @@ def test_old_windows_state_the_error_of_what_was_thinned(setup: str) -> None:
     truth = Load("stairs", lambda _: 0.0, lambda t: float(load.energy_j(np.array([t]))[0]))
     times_s = np.arange(0.0, 1000.0, 0.1)
     curve = EnergyCurve(SETUPS[setup], keep_s=60.0)
+    heard: list[Reading] = []
     for of in SETUPS[setup]:
         readings = readings_of(truth, of, times_s)
         if of.kind == "gauge":
             watts = load.power_w[load._place(times_s)]
-            readings = [Reading(of, float(t), float(w)) for t, w in zip(times_s, watts, strict=True)]
-        feed_together.extend(readings)
-    feed(curve, feed_together, chunk_s=5.0)
-    feed_together.clear()
+            readings = [
+                Reading(of, float(t), float(w)) for t, w in zip(times_s, watts, strict=True)
+            ]
+        heard.extend(readings)
+    feed(curve, heard, chunk_s=5.0)
     starts_s = np.random.default_rng(2).uniform(2.0, 700.0, 300)
     for width_s in (0.3, 1.0, 5.0):
         truth_j = load.energy_j(starts_s + width_s) - load.energy_j(starts_s)
         found = [curve.energy(float(s), float(s) + width_s) for s in starts_s]
         hits = [abs(joules(e) - t) <= e.error_j for e, t in zip(found, truth_j, strict=True)]
         assert np.mean(hits) >= 0.9
-
-
-feed_together: list[Reading] = []
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -184,6 +187,7 @@ def test_the_stated_error_covers_the_truth_of_a_periodic_load(period_s: float) -
 
 
 def assert_covered(card: Card, share: float = 0.9) -> None:
+    """The truth lies in 90 % of intervals, and these are not just wide."""
     curve = EnergyCurve([card.power, card.counter])
     feed(curve, card.readings())
     starts_s = np.random.default_rng(card.seed).uniform(2.0, card.until_s - 8.0, 200)
@@ -199,6 +203,7 @@ def assert_covered(card: Card, share: float = 0.9) -> None:
 
 
 def without(readings: list[Reading], quantity: str, start_s: float, end_s: float) -> list[Reading]:
+    """Readings with a silence of one quantity."""
     return [r for r in readings if r.channel.quantity != quantity or not start_s < r.t_s < end_s]
 
 
@@ -433,4 +438,5 @@ def test_memory_stays_bounded() -> None:
 
 
 def row_count(curve: EnergyCurve) -> int:
+    """How many knots a curve keeps."""
     return len(curve._knots)

@@ -16,6 +16,7 @@ def intervals(*spans: tuple[float, float, float]) -> np.ndarray:
 
 
 def knots_of(*spans: tuple[float, float, float]) -> Knots:
+    """Knots along these spans."""
     knots = Knots(keep_s=600.0)
     knots.append(knots.following(intervals(*spans), 1.0, "power"))
     return knots
@@ -51,7 +52,9 @@ def test_the_weakest_method_names_the_window() -> None:
     knots.append(knots.following(intervals((0.0, 1.0, 1.0)), 1.0, "counter+samples"))
     knots.append(knots.following(intervals((1.0, 2.0, 1.0)), 1.0, "power"))
     knots.append(knots.following(intervals((2.0, 3.0, 1.0)), 1.0, "counter+samples"))
-    found = [knots.energy(a, b, 0.0).method for a, b in [(0, 1), (0.5, 1.5), (1, 2), (2, 3), (0, 3)]]
+    found = [
+        knots.energy(a, b, 0.0).method for a, b in [(0, 1), (0.5, 1.5), (1, 2), (2, 3), (0, 3)]
+    ]
     assert found == ["counter+samples", "power", "power", "counter+samples", "power"]
 
 

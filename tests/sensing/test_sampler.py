@@ -58,6 +58,7 @@ class Panic(BaseException):
 
 
 def sampled(source: object, clock: FakeClock) -> tuple[Sampler, Timeline, list[Notice]]:
+    """A sampler at work on one source."""
     timeline, notices = Timeline(), []
     sampler = Sampler([source], timeline, clock, notices.append)  # type: ignore[list-item]
     sampler.start()
@@ -84,7 +85,7 @@ def test_readings_reach_the_timeline_and_the_last_one_comes_at_the_stop() -> Non
     ids=repr,
 )  # fmt: skip
 def test_whatever_a_read_raises_is_a_miss(error: BaseException) -> None:
-    """A failing read never raises out of the sampler; it is counted, noted once, and tried again."""
+    """A failing read never raises; it is counted, noted once, and tried again."""
     clock = FakeClock(start_s=0.0)
     source = Faulty(clock, reads=lambda call: error if call in (2, 3, 5) else None)
     sampler, timeline, notices = sampled(source, clock)
@@ -209,15 +210,23 @@ class Hanging(Faulty):
         return super().read()
 
 
+class Idle(Faulty):
+    """Has nothing to say."""
+
+    name = "idle"
+
+    def open(self) -> Sequence[Channel]:
+        return []
+
+    def read(self) -> Sequence[Reading]:
+        super().read()
+        return []
+
+
 def test_a_hanging_source_is_named_and_left_to_itself() -> None:
     """``stop`` comes back after its time limit and names the source; the others are read."""
     clock, timeline = SystemClock(), Timeline()
-    hanging, good = Hanging(), Faulty(clock)
-    good.name = "good"
-    other = channel("power", "gauge", device=POWER.device)
-    good.open = lambda: []  # type: ignore[method-assign]
-    good.read = lambda: good.read_s.append(clock.monotonic_s()) or []  # type: ignore[method-assign,func-returns-value]
-    assert other.quantity == "power"
+    hanging, good = Hanging(), Idle(clock)
     sampler = Sampler([hanging, good], timeline, clock, lambda _: None)
     sampler.start()
     assert hanging.hangs.wait(AT_MOST_S)

@@ -13,6 +13,7 @@ MEAN = channel("power", "mean", period_s=0.1)
 
 
 def filled(points: list[tuple[float, float]], kind: str = "gauge", **sensor: object) -> Shape:
+    """A shape of these readings."""
     shape = Shape(channel("power", kind, **sensor))  # type: ignore[arg-type]
     for t_s, power_w in points:
         shape.add(t_s, power_w)

@@ -19,16 +19,19 @@ PROCESS = Device(key="process", kind="process", scope=None, name="process")
 
 
 def power(device: Device, kind: str = "gauge") -> Channel:
+    """The power channel of a device."""
     return channel("power", kind, device=device, period_s=0.5)  # type: ignore[arg-type]
 
 
 def timeline_of(*channels: Channel) -> Timeline:
+    """A timeline in which a source with these channels has opened."""
     timeline = Timeline()
     timeline.register(channels)
     return timeline
 
 
 def play(timeline: Timeline, of: Channel, start_s: float, end_s: float, power_w: float) -> None:
+    """Readings of constant power each half second."""
     times_s = np.arange(start_s, end_s + 0.01, 0.5)
     timeline.extend(readings_of(constant(power_w), of, times_s))
 
@@ -82,7 +85,7 @@ def test_a_value_that_is_no_number_is_left_out() -> None:
     timeline.extend([Reading(channel("temperature", "gauge", GPU), 2.5, math.inf)])
     play(timeline, power(GPU), 3.0, 4.0, 100.0)
     assert timeline.energy("gpu0", 0.0, 4.0).energy_j == pytest.approx(400.0, rel=1e-12)
-    assert timeline.latest("gpu0", "temperature") is None
+    assert timeline.latest("gpu0", "temperature", -1.0) is None
 
 
 def test_gauges_answer_for_their_window() -> None:
@@ -91,9 +94,9 @@ def test_gauges_answer_for_their_window() -> None:
     timeline = timeline_of(power(GPU), clocks)
     timeline.extend([Reading(clocks, t, 1e9 + t) for t in (1.0, 2.0, 3.0)])
     assert timeline.values("gpu0", "clock", 1.0, 3.0).tolist() == [1e9 + 2.0, 1e9 + 3.0]
-    assert timeline.latest("gpu0", "clock") == 1e9 + 3.0
+    assert timeline.latest("gpu0", "clock", -1.0) == 1e9 + 3.0
     assert len(timeline.values("gpu0", "utilisation", 0.0, 9.0)) == 0
-    assert timeline.latest("gpu0", "utilisation") is None
+    assert timeline.latest("gpu0", "utilisation", -1.0) is None
 
 
 def test_a_second_source_adds_to_a_device() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.loggers import TensorBoardLogger
 from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
@@ -50,7 +51,7 @@ class DigitClassifier(pl.LightningModule):
 
 def loaders(batch_size: int = 64) -> tuple[Any, Any]:
     """Training and validation batches."""
-    digits = load_digits()
+    digits: Any = load_digits()
     images = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 16.0
     data = TensorDataset(images, torch.tensor(digits.target))
     train, held_out = random_split(data, [0.8, 0.2], torch.Generator().manual_seed(0))
@@ -75,7 +76,7 @@ def train(folder: Path, epochs: int, settings: dict[str, Any]) -> Path:
     trainer = pl.Trainer(
         max_epochs=epochs,
         default_root_dir=folder,
-        logger=pl.loggers.TensorBoardLogger(folder, name="lightning_logs"),
+        logger=TensorBoardLogger(folder, name="lightning_logs"),
         log_every_n_steps=10,
         callbacks=[GpuEnergyCallback(run_name="digits", **settings)],
     )

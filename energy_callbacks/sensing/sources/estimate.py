@@ -279,7 +279,7 @@ def _ram() -> tuple[Channel, float]:
 
 def _ram_power_w(size_gib: float) -> float:
     try:
-        from codecarbon.external.ram import RAM
+        from codecarbon.external.ram import RAM  # pyright: ignore[reportAttributeAccessIssue]
     except ModuleNotFoundError:
         return _ram_power_before_3_w(size_gib)
     # Its public ``total_power`` turns every failure into 0 W.
@@ -288,7 +288,7 @@ def _ram_power_w(size_gib: float) -> float:
 
 def _ram_power_before_3_w(size_gib: float) -> float:
     """CodeCarbon 2.8 has one figure for each GiB, in another module."""
-    from codecarbon.external.hardware import RAM
+    from codecarbon.external.hardware import RAM  # pyright: ignore[reportAttributeAccessIssue]
 
     return float(RAM.power_per_GB * size_gib)
 

@@ -25,7 +25,7 @@ from energy_callbacks.sensing.sources.nvml_readers import (
 )
 from energy_callbacks.sensing.sources.nvml_sensors import generation
 
-_DRAIN_INTERVAL_S: Final = 0.5
+_DRAIN_INTERVAL_S: Final = 0.25
 _LIST_FIX: Final = "'nvidia-smi -L' lists the cards that this process may use"
 
 
@@ -54,7 +54,7 @@ class NvmlSource:
 
     @property
     def interval_s(self) -> float:
-        """0.5 s; 0.1 s once open on a card without a buffer, whose power has to be polled."""
+        """0.25 s; 0.1 s once open on a card without a buffer, whose power has to be polled."""
         power = next((r.channel for r in self._readers if r.channel.quantity == "power"), None)
         is_polled = power is not None and power.sensor is not None and not power.sensor.is_buffered
         return POLL_INTERVAL_S if is_polled else _DRAIN_INTERVAL_S

@@ -14,7 +14,7 @@ from energy_callbacks.sensing.sources.nvml_readers import (
 )
 from energy_callbacks.units import hertz_from_megahertz, seconds_from_nanoseconds
 
-# Asked at every second drain (0.5 s apart), and not a turn late because one came a moment early.
+# Asked about once a second, at every fourth drain, and not a turn late because one came early.
 _INTERVAL_S: Final = 0.9
 
 

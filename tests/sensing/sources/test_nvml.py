@@ -122,7 +122,7 @@ def test_h200_offers_everything(play: Play) -> None:
     assert sensor.is_buffered
     assert sensor.period_s == pytest.approx(0.02, abs=0.001)
     assert "H200" in sensor.citation
-    assert bench.source.interval_s == 0.5
+    assert bench.source.interval_s == 0.25
     assert {channel.kind for channel in channels.values()} == {"gauge", "counter"}
 
 

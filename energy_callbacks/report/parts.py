@@ -1,0 +1,313 @@
+"""The parts of an energy report: frozen records, units in names, ``None`` for what is not known."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from energy_callbacks.records import Origin, Scope
+
+Status = Literal["finished", "failed", "interrupted", "cut off", "running"]
+FigureOrigin = Literal["measured", "estimated", "mixed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportWarning:
+    """Something the reader must know before the numbers.
+
+    Attributes:
+        code: short and stable, for machines.
+        message: what is the matter, in words.
+        fix: what to do about it, ``""`` where nothing can be done.
+    """
+
+    code: str
+    message: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """An energy with all that is known of its quality.
+
+    Attributes:
+        energy_j: joules in the share of the time that was seen; ``None`` where unknown.
+        stderr_j: random standard error.
+        systematic_j: bound of the error that all readings share.
+        method: how it was found; several are joined with ``", "``.
+        coverage: share of the time that was really seen, 0 to 1.
+        origin: whether sensors, models or both speak; ``None`` where the energy is unknown.
+    """
+
+    energy_j: float | None
+    stderr_j: float = 0.0
+    systematic_j: float = 0.0
+    method: str = "none"
+    coverage: float = 0.0
+    origin: FigureOrigin | None = None
+
+    @property
+    def error_j(self) -> float:
+        """Half-width of the 95 % interval: 1.96 standard errors plus the systematic bound."""
+        return 1.96 * self.stderr_j + self.systematic_j
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One training over all its attempts.
+
+    Attributes:
+        started_unix_s: wall time at which the first attempt began.
+        duration_s: time measured, without the pauses between attempts.
+        status: how the newest attempt ended.
+        error: the exception of the newest attempt, in words.
+    """
+
+    run_id: str
+    name: str | None
+    tags: dict[str, str]
+    framework: str | None
+    framework_version: str | None
+    command: str | None
+    git_commit: str | None
+    started_unix_s: float
+    duration_s: float
+    status: Status
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What one process of one attempt saw.
+
+    Attributes:
+        offset_s: where the attempt begins on the time axis of the charts (pauses left out).
+        steps: optimizer steps executed, also those that a later attempt repeated.
+        energy: of the devices that this process owns, so that all rows add up to the total.
+    """
+
+    attempt: int
+    host: str
+    rank: int
+    status: Status
+    started_unix_s: float
+    offset_s: float
+    duration_s: float
+    steps: int
+    samples: int | None
+    energy: Figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scopes:
+    """The same question for the GPUs, for CPU and RAM, and for both together."""
+
+    gpu: Figure
+    host: Figure
+    total: Figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emissions:
+    """Greenhouse gas of the electricity, in kg of CO2 equivalents.
+
+    Attributes:
+        kg: best value; ``None`` where the place is not known, then only the interval stands.
+        place: for people; ``None`` where not known.
+        source: where the carbon intensity and its interval come from.
+        year: of the figure, ``None`` where not known.
+        kg_per_kwh: carbon intensity of the grid; ``None`` where the place is not known.
+        pue: power usage effectiveness that the energy was multiplied with.
+    """
+
+    kg: float | None
+    low_kg: float
+    high_kg: float
+    place: str | None
+    source: str
+    year: int | None
+    kg_per_kwh: float | None
+    low_kg_per_kwh: float
+    high_kg_per_kwh: float
+    pue: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Money for the electricity, in the currency of ``price_per_kwh``, PUE included."""
+
+    price_per_kwh: float
+    amount: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """Energy for a unit of work, with its 95 % interval, in joules."""
+
+    value_j: float
+    low_j: float
+    high_j: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Efficiency:
+    """Energy of the training phase for each unit of work; ``None`` where nobody counted it."""
+
+    j_per_step: Ratio | None
+    j_per_sample: Ratio | None
+    j_per_token: Ratio | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Efficiencies:
+    """Efficiency by scope."""
+
+    gpu: Efficiency
+    total: Efficiency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput:
+    """How much work was done, and how fast.
+
+    Attributes:
+        steps: optimizer steps of the run, each counted once.
+        replayed_steps: steps that were executed again after a resume.
+        samples: samples of all ranks, each executed step counted.
+        train_s: time in the training phase.
+        data_wait_s: time in which the training waited for its next batch.
+        data_wait_fraction: share of ``train_s``.
+    """
+
+    steps: int
+    replayed_steps: int
+    samples: int | None
+    tokens: int | None
+    train_s: float
+    samples_per_s: float | None
+    tokens_per_s: float | None
+    data_wait_s: float | None
+    data_wait_fraction: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Memory at its highest, in bytes; ``None`` where nobody looked.
+
+    Attributes:
+        device_used_peak_bytes: highest on any one GPU, all processes of the card together.
+        peak_allocated_bytes: highest in the framework's allocator of any one process.
+        host_rss_peak_bytes: highest resident memory of any one rank with its workers.
+        host_rss_mean_bytes: mean of that same rank.
+    """
+
+    device_used_peak_bytes: float | None
+    peak_allocated_bytes: float | None
+    host_rss_peak_bytes: float | None
+    host_rss_mean_bytes: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """What one phase took; all phases sum to the totals.
+
+    Attributes:
+        share: of the total energy, 0 to 1; ``None`` where either is unknown.
+    """
+
+    name: str
+    duration_s: float
+    gpu: Figure
+    host: Figure
+    total: Figure
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SensorUse:
+    """Which sensor spoke for a quantity of a device."""
+
+    quantity: str
+    name: str
+    period_s: float | None
+    citation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceUse:
+    """One physical device over the whole run, counted once however many ranks saw it.
+
+    Attributes:
+        counted_in: key of the parent whose energy contains this one's; ``None`` where the
+            device itself is part of its scope's sum.
+        mean_power_w: energy over the time seen.
+        peak_power_w: highest mean over one row of the journal (about half a second).
+        throttled_s: time in which the driver held the clocks down.
+    """
+
+    key: str
+    host: str
+    name: str
+    kind: str
+    scope: Scope | None
+    origin: Origin
+    uuid: str | None
+    counted_in: str | None
+    sensors: tuple[SensorUse, ...]
+    energy: Figure
+    mean_power_w: float | None
+    peak_power_w: float | None
+    memory_peak_bytes: float | None
+    utilisation_mean: float | None
+    temperature_max_c: float | None
+    throttled_s: float | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Curves of one device, as means over bins.
+
+    Attributes:
+        t_s: end of each bin, in seconds measured since the run began (pauses left out).
+        seen_s: seconds of the bin in which power was known;
+            ``sum(seen_s * power_w)`` is the energy of the curve.
+        power_w: mean while seen; ``None`` where nothing was seen.
+        memory_bytes: highest in the bin: device memory in use, resident or allocated memory.
+    """
+
+    key: str
+    host: str
+    t_s: tuple[float, ...]
+    seen_s: tuple[float, ...]
+    power_w: tuple[float | None, ...]
+    memory_bytes: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A phase on the time axis of the charts."""
+
+    phase: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnavailableSensor:
+    """A sensor that could not be opened, and what would help."""
+
+    source: str
+    reason: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuringCost:
+    """What measuring itself took; ``None`` where the attempt was cut off.
+
+    Attributes:
+        sampler_cpu_s: processor time of the sampler threads, all ranks together.
+        core_share: the same as a share of one core.
+    """
+
+    sampler_cpu_s: float | None
+    core_share: float | None

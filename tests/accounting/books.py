@@ -1,0 +1,107 @@
+"""A recorder with everything around it, on virtual time."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from energy_callbacks.accounting import journal
+from energy_callbacks.accounting.journal import JournalWriter
+from energy_callbacks.accounting.recorder import Recorder
+from energy_callbacks.accounting.scalars import ScalarBoard
+from energy_callbacks.records import Device
+from energy_callbacks.sensing.sampler import Sampler
+from energy_callbacks.sensing.sources.protocol import Source
+from energy_callbacks.sensing.timeline import Timeline
+from energy_callbacks.testing import FakeClock, ScriptedSource
+
+START_S = 1000.0
+HEADER = {"type": "header", "format": journal.FORMAT, "version": journal.VERSION}
+CPU = Device(key="cpu0", kind="cpu", scope="host", name="scripted CPU")
+
+
+class Books:
+    """What an attempt is made of; each ``clock.advance`` is a part of a training."""
+
+    def __init__(self, folder: Path, *sources: Source, clock: FakeClock) -> None:
+        self.clock = clock
+        self.path = folder / "journal.jsonl"
+        self.timeline = Timeline()
+        self.recorder = Recorder(
+            self.timeline, JournalWriter(self.path), clock, clock.monotonic_s(), lambda: HEADER
+        )
+        self.board = ScalarBoard(self.timeline, self.recorder, clock.monotonic_s())
+        self.sampler = Sampler(sources, self.timeline, clock, self.recorder.note)
+        self.sampler.start()
+        self.sizes: list[tuple[int, float]] = []
+        self.periodic = clock.every(0.5, self._update, name="journal")
+
+    def _update(self) -> None:
+        self.recorder.update()
+        self.board.update()
+        self.sizes.append((self.path.stat().st_size, self.clock.monotonic_s()))
+
+    def until(self, size: int) -> list[dict[str, Any]]:
+        """What the journal held when it was of this size."""
+        part = self.path.with_name("part.jsonl")
+        part.write_bytes(self.path.read_bytes()[:size])
+        return list(journal.read(part))
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return list(journal.read(self.path))
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line.get("kind", line["type"]) == kind]
+
+    def enter(self, name: str) -> None:
+        self.recorder.enter(name, self.clock.monotonic_s())
+
+    def leave(self, name: str) -> None:
+        self.recorder.leave(name, self.clock.monotonic_s())
+
+    def step(self, samples: float | None = 8, tokens: float | None = None) -> None:
+        self.recorder.steps.step(self.clock.monotonic_s(), samples, tokens)
+
+    def finish(self) -> None:
+        self.sampler.stop(1.0)
+        self.periodic.ask_to_stop()
+        self.periodic.wait(1.0)
+        self.timeline.finish()
+        self.recorder.finish("finished", None, sampler_cpu_s=0.0, missed_readings={})
+        self.board.update()
+
+
+def wave_w(t_s: float) -> float:
+    """Power that swings by a third, W."""
+    return 300.0 + 100.0 * math.sin(t_s)
+
+
+def wave_j(t_s: float) -> float:
+    """Its integral, J."""
+    return 300.0 * t_s - 100.0 * math.cos(t_s)
+
+
+def wave(clock: FakeClock, device: Device | None = None, interval_s: float = 0.1) -> ScriptedSource:
+    """A sensor of that power: means since the reading before."""
+    return ScriptedSource(
+        clock, power_w=wave_w, energy_j=wave_j, kind="mean", device=device, interval_s=interval_s
+    )
+
+
+def train(books: Books, epochs: int = 3, steps: int = 40, step_s: float = 0.37) -> None:
+    """A training with validation after each epoch and a checkpoint inside it."""
+    books.enter("setup")
+    books.clock.advance(1.3)
+    books.leave("setup")
+    books.enter("train")
+    for _ in range(epochs):
+        for _ in range(steps):
+            books.clock.advance(step_s)
+            books.step(samples=8, tokens=512)
+        books.enter("validation")
+        books.clock.advance(2.9)
+        books.enter("checkpoint")
+        books.clock.advance(0.7)
+        books.leave("checkpoint")
+        books.leave("validation")
+    books.leave("train")

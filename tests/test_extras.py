@@ -1,0 +1,48 @@
+"""Doors to optional frameworks."""
+
+import importlib
+
+import pytest
+
+from energy_callbacks.errors import MissingExtraError
+from energy_callbacks.extras import requires
+
+
+def test_a_missing_framework_is_named_with_what_to_install() -> None:
+    """The message holds the command; the original error is its cause."""
+    with pytest.raises(MissingExtraError) as caught, requires("no_such_framework", extra="keras"):
+        importlib.import_module("no_such_framework")
+    assert "run: pip install 'energy-callbacks[keras]'" in str(caught.value)
+    assert isinstance(caught.value.__cause__, ModuleNotFoundError)
+
+
+def test_any_of_several_packages_may_be_the_missing_one() -> None:
+    """A door that needs one of two names speaks of the one that is missing."""
+    with (
+        pytest.raises(MissingExtraError, match="'no_such_b'"),
+        requires("no_such_a", "no_such_b", extra="x"),
+    ):
+        importlib.import_module("no_such_b")
+
+
+@pytest.mark.parametrize(
+    ("error", "names"),
+    [
+        (ModuleNotFoundError("x", name="numpy_extra"), ("lightning",)),
+        (ModuleNotFoundError("x", name="lightning.inner"), ("lightning",)),
+        (ImportError("cannot import name", name="lightning"), ("lightning",)),
+        (ValueError("bug"), ("lightning",)),
+    ],
+)
+def test_any_other_error_passes_unchanged(error: Exception, names: tuple[str, ...]) -> None:
+    """An import that fails inside the framework, or inside ours, is not called missing."""
+    with pytest.raises(type(error)) as caught, requires(*names, extra="lightning"):
+        raise error
+    assert caught.value is error
+
+
+def test_nothing_happens_where_nothing_is_missing() -> None:
+    """A door that opens, opens."""
+    with requires("json", extra="x"):
+        import json
+    assert json

@@ -1,0 +1,782 @@
+"""The one object that adapters and plain loops drive: whole runs on virtual and on real time."""
+
+import copy
+import faulthandler
+import json
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from energy_callbacks import EnergyConfig, EnergyMeter, JournalError
+from energy_callbacks.accounting import attempt as attempt_module
+from energy_callbacks.accounting import journal
+from energy_callbacks.accounting.attempt import Process
+from energy_callbacks.config import DISABLED_VARIABLE, RUN_DIR_VARIABLE
+from energy_callbacks.outputs.tensorboard import TensorBoardOutput
+from energy_callbacks.records import Channel, Device, Reading
+from energy_callbacks.sensing.clock import SystemClock
+from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
+
+AT_MOST_S = 10.0
+CPU = Device(key="cpu0", kind="cpu", scope="host", name="scripted CPU")
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in (DISABLED_VARIABLE, RUN_DIR_VARIABLE, "RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """Virtual time."""
+    return FakeClock()
+
+
+def card(clock: FakeClock, power_w: float = 200.0, device: Device | None = None) -> ScriptedSource:
+    """A card at constant power."""
+    return ScriptedSource(
+        clock,
+        power_w=lambda _: power_w,
+        energy_j=lambda t: power_w * t,
+        kind="mean",
+        device=device,
+    )
+
+
+def meter_of(folder: Path, clock: FakeClock, **settings: Any) -> EnergyMeter:
+    """A meter on virtual time."""
+    config = EnergyConfig(report_dir=folder / "energy", country="DEU")
+    sources = settings.pop("sources", None)
+    return EnergyMeter(
+        config=config,
+        sources=[card(clock)] if sources is None else sources,
+        clock=clock,
+        **settings,
+    )
+
+
+def train(meter: EnergyMeter, clock: FakeClock, steps: int = 20) -> None:
+    """A second a step."""
+    with meter.phase("train"):
+        for _ in range(steps):
+            clock.advance(1.0)
+            meter.step(samples=64, tokens=640)
+        meter.epoch(0)
+
+
+def lines(meter: EnergyMeter) -> list[dict[str, Any]]:
+    """The newest journal of a run."""
+    assert meter.run_folder is not None
+    return list(journal.read(journal.find(meter.run_folder)[-1]))
+
+
+def of(meter: EnergyMeter, kind: str) -> list[dict[str, Any]]:
+    """Its lines of one kind."""
+    return [line for line in lines(meter) if line.get("kind", line["type"]) == kind]
+
+
+# --- a whole run
+
+
+def test_a_whole_run_is_exact(tmp_path: Path, clock: FakeClock) -> None:
+    """200 W for 20 s are 4000 J in the totals, the phases, the answer and the report."""
+    meter = meter_of(tmp_path, clock, sources=[card(clock), card(clock, 50.0, CPU)])
+    with meter:
+        start_s = clock.monotonic_s()
+        train(meter, clock)
+    assert not meter.is_running
+    totals = of(meter, "totals")[0]
+    assert totals["status"] == "finished"
+    assert totals["energy"]["gpu0"]["energy_j"] == pytest.approx(4000.0, rel=1e-9)
+    span = next(span for span in of(meter, "span") if span["phase"] == "train")
+    assert span["energy"]["cpu0"]["energy_j"] == pytest.approx(1000.0, rel=1e-9)
+    answer = meter.energy(start_s, clock.monotonic_s())
+    assert answer.energy_j == pytest.approx(5000.0, rel=1e-9)
+    assert meter.energy(start_s + 3.0, start_s + 4.0, "gpu").energy_j == pytest.approx(
+        200.0, rel=1e-9
+    )
+    assert meter.scalars()["efficiency/gpu_j_per_sample"] == pytest.approx(3.125, rel=1e-6)
+    assert sum(pool["samples"] for pool in of(meter, "steps")) == 20 * 64
+    assert [line["epoch"] for line in of(meter, "epoch")] == [0]
+    assert meter.report().energy.total.energy_j == pytest.approx(5000.0, rel=1e-9)
+
+
+def test_the_header_says_who_where_and_with_which_settings(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    """The first line names run, attempt, process, place and settings."""
+    process = Process(
+        framework="keras", framework_version="3.1", rank=3, local_rank=1, world_size=4
+    )
+    meter = meter_of(tmp_path, clock)
+    meter.start(process=process)
+    clock.advance(1.0)
+    meter.stop()
+    header = lines(meter)[0]
+    assert header["type"] == "header"
+    assert {key: header[key] for key in ("framework", "rank", "local_rank", "world_size")} == {
+        "framework": "keras",
+        "rank": 3,
+        "local_rank": 1,
+        "world_size": 4,
+    }
+    assert header["attempt"] == 1
+    assert header["run_id"] == meter.run_id
+    assert header["pid"] == os.getpid()
+    assert header["config"]["sample_interval_s"] == 0.5
+    assert "DEU" in json.dumps(header["config"])
+    assert header["unix_s"] == pytest.approx(1.7e9)
+
+
+def test_log_writes_to_every_output_and_returns_what_it_wrote(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    """Both outputs get the same row at the step; closing the meter closes them."""
+    outputs = [InMemoryOutput(), InMemoryOutput()]
+    meter = meter_of(tmp_path, clock, outputs=outputs)
+    with meter:
+        train(meter, clock)
+        clock.advance(0.5)
+        row = meter.log(20)
+    assert row["power/gpu_w"] == pytest.approx(200.0)
+    assert [output.rows for output in outputs] == [[(20, row)]] * 2
+    assert all(output.is_closed for output in outputs)
+
+
+def test_marks_windows_and_waits_reach_the_journal(tmp_path: Path, clock: FakeClock) -> None:
+    """A mark with its time, a window named afterwards, waits between batches."""
+    meter = meter_of(tmp_path, clock)
+    with meter:
+        start_s = clock.monotonic_s()
+        with meter.phase("train"):
+            for _ in range(5):
+                clock.advance(0.5)
+                meter.mark("data_ready")
+                clock.advance(0.5)
+                meter.mark("batch_done")
+                meter.step(samples=1)
+        meter.mark("compiled", start_s + 2.0)
+        meter.window("validation", start_s + 1.0, start_s + 3.0)
+        meter.window("empty", start_s + 1.0, start_s + 1.0)
+        clock.advance(1.0)
+    assert [(m["name"], m["t_s"]) for m in of(meter, "mark")] == [("compiled", 2.0)]
+    assert [w["name"] for w in of(meter, "window")] == ["validation"]
+    assert of(meter, "window")[0]["energy"]["gpu0"]["energy_j"] == pytest.approx(400.0, rel=1e-9)
+    assert sum(pool["data_wait_s"] for pool in of(meter, "steps")) == pytest.approx(4 * 0.5)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ValueError("nan loss"), "failed"),
+        (KeyboardInterrupt(), "interrupted"),
+        (SystemExit(1), "interrupted"),
+    ],
+)
+def test_an_exception_ends_the_run_in_order_and_passes_through(
+    tmp_path: Path, clock: FakeClock, error: BaseException, status: str
+) -> None:
+    """The user's exception is raised unchanged; totals say how it ended, open phases are closed."""
+    meter = meter_of(tmp_path, clock)
+    with pytest.raises(type(error)) as caught, meter, meter.phase("train"):  # noqa: PT012
+        clock.advance(3.0)
+        raise error
+    assert caught.value is error
+    totals = of(meter, "totals")[0]
+    assert (totals["status"], totals["error"]) == (status, f"{type(error).__name__}: {error}")
+    assert totals["energy"]["gpu0"]["energy_j"] == pytest.approx(600.0, rel=1e-9)
+
+
+def test_nothing_is_done_outside_a_run(tmp_path: Path, clock: FakeClock) -> None:
+    """Before ``start`` and after ``stop`` every method is harmless, and energy unknown."""
+    meter = meter_of(tmp_path, clock)
+    use(meter)
+    assert meter.energy(0.0, 1.0).energy_j is None
+    assert meter.scalars() == {}
+    assert (meter.run_id, meter.run_folder, meter.is_running) == (None, None, False)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(JournalError, match="never started"):
+        meter.report()
+    with meter:
+        clock.advance(1.0)
+    before = lines(meter)
+    use(meter)
+    clock.advance(10.0)
+    assert lines(meter) == before
+
+
+def use(meter: EnergyMeter) -> None:
+    """Everything that an adapter calls while it trains."""
+    with meter.phase("train"):
+        meter.step(samples=8, tokens=None)
+        meter.mark("data_ready")
+        meter.mark("batch_done")
+        meter.mark("anything")
+        meter.window("validation", 1.0, 2.0)
+        meter.epoch(1)
+    meter.enter("test")
+    meter.leave("test")
+    meter.leave("never entered")
+    meter.log(3)
+    meter.stop()
+
+
+def test_scopes_and_windows_that_make_no_sense_are_refused(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    """``energy`` says what was wrong: a question is not a measurement."""
+    with meter_of(tmp_path, clock) as meter:
+        clock.advance(2.0)
+        with pytest.raises(ValueError, match="unknown scope 'gpus'"):
+            meter.energy(1000.0, 1001.0, "gpus")
+        with pytest.raises(ValueError, match="must end after it starts"):
+            meter.energy(1001.0, 1000.0)
+        assert meter.is_running
+
+
+# --- starts
+
+
+def test_a_second_start_is_a_second_attempt_of_the_same_run(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    """The run's id stays, the journals are two, and a start while running does nothing."""
+    meter = meter_of(tmp_path, clock)
+    for attempt in (1, 2):
+        with meter:
+            run_id = meter.run_id
+            assert meter.start() is meter
+            train(meter, clock, steps=5)
+        assert lines(meter)[0]["attempt"] == attempt
+        assert lines(meter)[0]["run_id"] == run_id
+    assert meter.run_folder is not None
+    assert len(journal.find(meter.run_folder)) == 2
+    assert len({next(iter(journal.read(p)))["run_id"] for p in journal.find(meter.run_folder)}) == 1
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="start() without a folder makes a new ./energy_runs/<stamp> at each start: attempt 1 of "
+    "a second folder with the first one's run id; it should go on in self.run_folder",
+)
+def test_a_second_start_without_a_folder_goes_on_in_the_first(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two trainings with one meter in a plain loop are two attempts in one folder."""
+    folders = iter([Path("energy_runs/1"), Path("energy_runs/2")])
+    monkeypatch.setattr("energy_callbacks.meter._default_folder", lambda: next(folders))
+    meter = EnergyMeter(sources=[card(clock)], clock=clock)
+    for _ in range(2):
+        with meter:
+            clock.advance(2.0)
+    assert lines(meter)[0]["attempt"] == 2
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="'since the run began' is since the attempt began: a resumed run logs less energy than "
+    "the run before it",
+)
+def test_energy_so_far_goes_on_after_a_resume(tmp_path: Path, clock: FakeClock) -> None:
+    """A run that is resumed does not begin again at 0 Wh in the user's own curves."""
+    meter = meter_of(tmp_path, clock)
+    with meter:
+        train(meter, clock)
+    first_wh = meter.scalars()["energy/gpu_wh"]
+    with meter:
+        train(meter, clock, steps=5)
+    assert meter.scalars()["energy/gpu_wh"] > first_wh
+
+
+def test_a_run_id_from_a_checkpoint_is_kept(tmp_path: Path, clock: FakeClock) -> None:
+    """A resumed run in another folder has the id that the checkpoint brought."""
+    meter = meter_of(tmp_path, clock)
+    meter.start(run_id="abc123")
+    assert meter.run_id == "abc123"
+    meter.stop()
+
+
+def test_the_folder_of_the_settings_comes_before_that_of_the_adapter(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``report_dir`` wins over the adapter's choice, and a parent's folder over both."""
+    meter = meter_of(tmp_path, clock)
+    meter.start(tmp_path / "adapter").stop()
+    assert meter.run_folder == tmp_path / "energy"
+    monkeypatch.setenv(RUN_DIR_VARIABLE, str(tmp_path / "parent"))
+    meter.start(tmp_path / "adapter").stop()
+    assert meter.run_folder == tmp_path / "parent"
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_first_step(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    """A file stands where the folder should be: PermissionError, and nothing is running."""
+    (tmp_path / "energy").write_text("a file")
+    meter = meter_of(tmp_path, clock)
+    with pytest.raises(PermissionError, match="report_dir="):
+        meter.start()
+    assert not meter.is_running
+
+
+def test_an_unknown_country_is_refused_at_construction() -> None:
+    """A place that does not exist is wrong on any machine."""
+    with pytest.raises(ValueError, match="Atlantis"):
+        EnergyMeter(config=EnergyConfig(country="Atlantis"))
+
+
+def test_settings_and_a_ready_meter_exclude_each_other(clock: FakeClock) -> None:
+    """A callback takes one or the other; the meter that was handed in is used as it is."""
+    ready = EnergyMeter(sources=[], clock=clock)
+    assert EnergyMeter.from_settings(EnergyConfig(), ready) is ready
+    assert EnergyMeter.from_settings(EnergyConfig(pue=1.5), None).config.pue == 1.5
+    with pytest.raises(ValueError, match="brings its own settings"):
+        EnergyMeter.from_settings(EnergyConfig(pue=1.5), ready)
+
+
+def test_the_switch_turns_everything_off(
+    tmp_path: Path,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Switched off, a training runs as if the meter were not there: no file, no word, no thread."""
+    monkeypatch.setenv(DISABLED_VARIABLE, "1")
+    meter = meter_of(tmp_path, clock, outputs=[InMemoryOutput()])
+    with meter:
+        assert not meter.is_running
+        use(meter)
+    assert list(tmp_path.iterdir()) == []
+    assert caplog.records == []
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="save_report of a meter that never ran logs a warning with a stack trace: it should be "
+    "silent where is_disabled(), and say so in one line elsewhere",
+)
+def test_saving_a_report_that_was_switched_off_is_silent(
+    tmp_path: Path,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With the switch on, nothing is said about a report that nobody wanted."""
+    monkeypatch.setenv(DISABLED_VARIABLE, "1")
+    meter = meter_of(tmp_path, clock)
+    meter.start()
+    meter.save_report()
+    assert caplog.records == []
+
+
+def test_a_process_of_torchrun_is_known_by_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain loop under ``torchrun`` knows its ranks; without it, it is alone."""
+    assert Process.from_environment() == Process()
+    for name, value in (("RANK", "5"), ("LOCAL_RANK", "1"), ("WORLD_SIZE", "8")):
+        monkeypatch.setenv(name, value)
+    assert Process.from_environment() == Process(rank=5, local_rank=1, world_size=8)
+
+
+# --- never harms the training
+
+SABOTAGE: list[Any] = [
+    ("recorder", "enter", lambda m: m.enter("train")),
+    ("recorder", "leave", lambda m: m.leave("train")),
+    ("recorder", "event", lambda m: m.epoch(1)),
+    ("recorder", "event", lambda m: m.mark("x")),
+    ("recorder", "window", lambda m: m.window("x", 1.0, 2.0)),
+    ("recorder", "steps", lambda m: m.step(8)),
+    ("recorder", "steps", lambda m: m.mark("data_ready")),
+    pytest.param(
+        "board",
+        "take",
+        lambda m: m.log(1),
+        marks=pytest.mark.xfail(
+            strict=True,
+            reason="scalars() goes on with the abandoned attempt: each later log warns again",
+        ),
+    ),
+    ("recorder", "finish", lambda m: m.stop()),
+    ("", "stop", lambda m: m.stop()),
+    ("timeline", "finish", lambda m: m.stop()),
+]
+
+
+def _broken(*_: object, **__: object) -> None:
+    raise RuntimeError("sabotage")
+
+
+@pytest.mark.parametrize(("part", "method", "call"), SABOTAGE, ids=lambda v: str(v)[:20])
+def test_a_bug_of_ours_is_one_warning_and_the_end_of_measuring(
+    part: str,
+    method: str,
+    call: Callable[[EnergyMeter], object],
+    *,
+    tmp_path: Path,
+    clock: FakeClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whatever breaks inside, nothing is raised, one warning is logged, and training goes on."""
+    meter = meter_of(tmp_path, clock)
+    meter.start()
+    clock.advance(1.0)
+    broken: Any = meter._attempt if not part else getattr(meter._attempt, part)
+    setattr(broken, method, _broken)
+    call(meter)
+    use(meter)
+    clock.advance(5.0)
+    assert not meter.is_running
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "measuring ends here" in caplog.records[0].getMessage()
+    assert caplog.records[0].exc_info is not None
+
+
+def test_a_bug_on_the_writers_thread_ends_measuring(
+    tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A journal that cannot be kept is one warning; the training's calls stay harmless."""
+    meter = meter_of(tmp_path, clock)
+    meter.start()
+    clock.advance(1.0)
+    assert meter._attempt is not None
+    meter._attempt.recorder.update = _broken  # type: ignore[method-assign]
+    clock.advance(5.0)
+    assert not meter.is_running
+    use(meter)
+    assert len(caplog.records) == 1
+
+
+class Steady:
+    """A card at 100 W on real time; picklable."""
+
+    name = "steady"
+    interval_s = 0.01
+
+    def __init__(self) -> None:
+        self.channel = Channel(
+            device=Device(key="gpu0", kind="gpu", scope="gpu", name="GPU"),
+            quantity="power",
+            kind="gauge",
+        )
+        self.closed = 0
+
+    def open(self) -> Sequence[Channel]:
+        return [self.channel]
+
+    def read(self) -> Sequence[Reading]:
+        return [Reading(self.channel, SystemClock().monotonic_s(), 100.0)]
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def real_meter(folder: Path, *sources: Any, **settings: Any) -> EnergyMeter:
+    """A meter on real time."""
+    config = EnergyConfig(report_dir=folder / "energy", sample_interval_s=0.05)
+    return EnergyMeter(config=config, sources=sources or [Steady()], **settings)
+
+
+def until(is_true: Callable[[], object]) -> None:
+    """Wait for another thread, with a limit."""
+    pause, end_s = threading.Event(), SystemClock().monotonic_s() + AT_MOST_S
+    while not is_true():
+        assert SystemClock().monotonic_s() < end_s, "waited too long"
+        pause.wait(0.002)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="after the first failure the periodic runs _update a last time, which fails and warns "
+    "again",
+)
+def test_a_bug_on_the_real_writers_thread_is_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On real threads, too, a journal that cannot be kept is one warning."""
+    meter = real_meter(tmp_path)
+    meter.start()
+    attempt = meter._attempt
+    assert attempt is not None
+    until(lambda: attempt.recorder.settled_s > attempt._start_s)
+    attempt.recorder.update = _broken  # type: ignore[method-assign]
+    until(lambda: not meter.is_running)
+    assert attempt._periodic.wait(AT_MOST_S)
+    attempt._sampler.stop(AT_MOST_S)
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.xfail(strict=True, reason="scalars() is not guarded as the other methods are")
+def test_scalars_never_raise(tmp_path: Path, clock: FakeClock) -> None:
+    """An adapter that asks for figures is not harmed by a bug of ours either."""
+    meter = meter_of(tmp_path, clock)
+    meter.start()
+    assert meter._attempt is not None
+    meter._attempt.board.take = _broken  # type: ignore[method-assign]
+    assert not meter.scalars()
+
+
+class FailingOutput(InMemoryOutput):
+    """A tracking service that is down."""
+
+    def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
+        raise ConnectionError("service is down")
+
+    def close(self) -> None:
+        raise ConnectionError("service is down")
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="a failing output abandons the whole attempt: no totals, no report; it should be left "
+    "out with one warning, and the others written",
+)
+def test_an_output_that_fails_does_not_end_measuring(tmp_path: Path, clock: FakeClock) -> None:
+    """A tracking service that is down costs its own rows, not the energy report."""
+    good = InMemoryOutput()
+    failing = FailingOutput()
+    failing.close = lambda: None  # type: ignore[method-assign]
+    with meter_of(tmp_path, clock, outputs=[failing, good]) as meter:
+        train(meter, clock)
+        meter.log(20)
+        assert meter.is_running
+    assert good.rows
+    assert of(meter, "totals")
+
+
+@pytest.mark.xfail(strict=True, reason="close() lets an output's exception into the training")
+def test_an_output_that_cannot_be_closed_does_not_harm(tmp_path: Path, clock: FakeClock) -> None:
+    """The end of a ``with`` block does not raise on account of an output."""
+    with meter_of(tmp_path, clock, outputs=[FailingOutput()]):
+        clock.advance(1.0)
+
+
+def test_counts_of_other_libraries_are_numbers(tmp_path: Path, clock: FakeClock) -> None:
+    """Samples as a numpy integer or a tensor of one number, an epoch as numpy: plain numbers."""
+    np = pytest.importorskip("numpy")
+    torch = pytest.importorskip("torch")
+    with meter_of(tmp_path, clock) as meter, meter.phase("train"):
+        for samples in (np.int64(8), torch.tensor(8), 8):
+            clock.advance(2.0)
+            meter.step(samples=samples)
+        meter.epoch(np.int64(3))
+    assert [pool["samples"] for pool in of(meter, "steps")] == [8.0, 8.0, 8.0]
+    assert of(meter, "epoch")[0]["epoch"] == 3
+
+
+# --- real threads
+
+
+def test_a_run_on_real_threads_adds_up_and_leaves_none_behind(tmp_path: Path) -> None:
+    """100 W on the real clock: joules are watts times the seconds of each phase; threads end."""
+    source = Steady()
+    meter = real_meter(tmp_path, source)
+    with meter, meter.phase("train"):
+        attempt = meter._attempt
+        assert attempt is not None
+        until(lambda: attempt.recorder.settled_s > attempt._start_s + 0.1)
+        meter.step(samples=8)
+        until(meter.scalars)
+    totals = of(meter, "totals")[0]
+    assert source.closed == 1
+    spans = of(meter, "span")
+    parts_j = sum(span["energy"]["gpu0"]["energy_j"] or 0.0 for span in spans if span["energy"])
+    total = totals["energy"]["gpu0"]
+    assert parts_j == pytest.approx(total["energy_j"], rel=1e-9)
+    assert total["energy_j"] == pytest.approx(100.0 * totals["t_s"] * total["coverage"], rel=1e-6)
+    assert total["coverage"] > 0.5
+    assert not [t for t in threading.enumerate() if t.name.startswith("energy_callbacks")]
+
+
+class Stuck(Steady):
+    """A driver that does not answer after the first reading."""
+
+    name = "stuck"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hangs, self.release, self.reads = threading.Event(), threading.Event(), 0
+
+    def read(self) -> Sequence[Reading]:
+        self.reads += 1
+        if self.reads > 5:
+            self.hangs.set()
+            self.release.wait()
+        return super().read()
+
+
+def test_a_driver_that_hangs_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``stop`` comes back in bounded time, totals are written, and the journal names the source."""
+    monkeypatch.setattr(attempt_module, "_STOP_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(attempt_module, "_HUNG_S", 0.0)
+    stuck = Stuck()
+    meter = real_meter(tmp_path, stuck)
+    meter.start()
+    attempt = meter._attempt
+    assert attempt is not None
+    assert stuck.hangs.wait(AT_MOST_S)
+    until(lambda: attempt._known_hung)
+    use_s = SystemClock().monotonic_s()
+    meter.enter("train")
+    meter.step(samples=8)
+    meter.log(1)
+    meter.stop()
+    assert SystemClock().monotonic_s() - use_s < AT_MOST_S / 2.0
+    assert of(meter, "totals")
+    messages = [line["message"] for line in of(meter, "warning") if line["code"] == "source_hangs"]
+    assert any("has not answered" in message for message in messages)
+    assert any("did not answer at the end" in message for message in messages)
+    stuck.release.set()
+    worker = attempt._sampler._workers[0]
+    assert worker.periodic is not None
+    assert worker.periodic.wait(AT_MOST_S)
+
+
+# --- copies and children
+
+
+@pytest.mark.parametrize("twin_of", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_copy_of_a_meter_does_not_run(
+    tmp_path: Path, twin_of: Callable[[EnergyMeter], EnergyMeter], is_running: bool
+) -> None:
+    """Copied or pickled, before or while it runs, with an event file open: the copy is at rest."""
+    meter = real_meter(tmp_path, outputs=[TensorBoardOutput(tmp_path / "events")])
+    if is_running:
+        meter.start()
+        until(lambda: meter.log(1))
+    twin = twin_of(meter)
+    assert not twin.is_running
+    assert meter.is_running is is_running
+    assert twin.config == meter.config
+    use(twin)
+    assert twin.scalars() == {}
+    assert twin.run_id is None
+    assert meter.is_running is is_running
+    meter.stop()
+    meter.close()
+    with twin:
+        assert twin.is_running
+
+
+def test_a_running_meter_on_a_fake_clock_can_be_copied(tmp_path: Path, clock: FakeClock) -> None:
+    """Frameworks copy callbacks; tests with virtual time are no exception."""
+    meter = meter_of(tmp_path, clock)
+    meter.start()
+    clock.advance(1.0)
+    twin = copy.deepcopy(meter)
+    assert not twin.is_running
+    assert meter.is_running
+    meter.stop()
+
+
+def in_a_child(work: Callable[[], object], limit_s: float = 5.0) -> int:
+    """Run ``work`` in a forked child; 0 where it was true, 9 where it raised, else a signal."""
+    pid = os.fork()
+    if pid == 0:
+        faulthandler.disable()
+        signal.setitimer(signal.ITIMER_REAL, limit_s)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        try:
+            os._exit(0 if work() else 1)
+        except BaseException:  # noqa: BLE001 - nothing of the child may reach pytest
+            os._exit(9)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[EnergyMeter]:
+    """A meter at work on real threads."""
+    meter = real_meter(tmp_path)
+    meter.start()
+    attempt = meter._attempt
+    assert attempt is not None
+    until(lambda: attempt.recorder.settled_s > attempt._start_s)
+    yield meter
+    meter.stop()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_in_a_forked_child_every_method_does_nothing(running: EnergyMeter) -> None:
+    """A worker process that holds the meter neither writes nor stops the parent's run."""
+    assert running.run_folder is not None
+    path = journal.find(running.run_folder)[0]
+
+    def work() -> bool:
+        size = path.stat().st_size
+        use(running)
+        return (
+            not running.is_running and running.scalars() == {} and running.log(1) == {} and size > 0
+        )
+
+    assert in_a_child(work) == 0
+    assert running.is_running
+    assert {line["pid"] for line in lines(running) if line["type"] == "header"} == {os.getpid()}
+    assert not [line for line in of(running, "phase") if line["phase"] in ("train", "test")]
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.xfail(
+    strict=True,
+    reason="energy() does not look at the process id: it takes the timeline's lock, which a thread "
+    "of the parent may have held at the fork, and then waits for ever",
+)
+def test_a_question_in_a_forked_child_does_not_hang(running: EnergyMeter) -> None:
+    """A child that was forked while readings came in gets an unknown energy, at once."""
+    assert running._last is not None
+    held, release = threading.Event(), threading.Event()
+
+    def hold(lock: Any) -> None:
+        with lock:
+            held.set()
+            release.wait(AT_MOST_S)
+
+    holder = threading.Thread(target=hold, args=(running._last.timeline._lock,))
+    holder.start()
+    assert held.wait(AT_MOST_S)
+    code = in_a_child(lambda: running.energy(0.0, 1.0).energy_j is None, limit_s=0.5)
+    release.set()
+    holder.join(AT_MOST_S)
+    assert code == 0
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.xfail(strict=True, reason="save_report() does not look at the process id")
+def test_a_forked_child_writes_no_report(running: EnergyMeter) -> None:
+    """The report of a run is the parent's to write."""
+    assert running.run_folder is not None
+    in_a_child(lambda: running.save_report() is None)
+    assert not list(running.run_folder.glob("energy_report.*"))
+
+
+# --- the report
+
+
+def test_the_report_is_written_and_summed_up_in_one_line(tmp_path: Path, clock: FakeClock) -> None:
+    """Three files in the run folder and one line that names the first."""
+    meter = meter_of(tmp_path, clock)
+    with meter:
+        train(meter, clock)
+    summary = meter.save_report()
+    assert summary is not None
+    assert "\n" not in summary
+    names = sorted(path.name for path in (tmp_path / "energy").glob("energy_report.*"))
+    assert names == ["energy_report.html", "energy_report.json", "energy_report.txt"]
+
+
+def test_the_report_can_be_asked_for_at_any_time(tmp_path: Path, clock: FakeClock) -> None:
+    """While it runs, the report says what has been seen so far."""
+    with meter_of(tmp_path, clock) as meter:
+        train(meter, clock)
+        clock.advance(1.0)
+        so_far = meter.report().energy.total.energy_j
+        assert so_far == pytest.approx(4000.0, rel=0.1)

@@ -1,0 +1,43 @@
+"""The values that travel through the package."""
+
+import copy
+import dataclasses
+import pickle
+
+import pytest
+
+from energy_callbacks import records
+from energy_callbacks.records import Channel, Device, Energy, Reading, Sensor
+
+SENSOR = Sensor(name="nvmlDeviceGetSamples", period_s=0.02)
+DEVICE = Device(key="gpu0", kind="gpu", scope="gpu", name="GPU")
+CHANNEL = Channel(device=DEVICE, quantity="power", kind="gauge", sensor=SENSOR)
+ALL = [SENSOR, DEVICE, CHANNEL, Reading(CHANNEL, 1.0, 2.0), Energy(energy_j=1.0)]
+
+
+@pytest.mark.parametrize("record", ALL, ids=lambda record: type(record).__name__)
+def test_records_are_values(record: object) -> None:
+    """A record cannot be changed, is equal to its copy, hashes like it, and travels in a pickle."""
+    first = dataclasses.fields(record)[0].name  # type: ignore[arg-type]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(record, first, "other")
+    for twin in (copy.deepcopy(record), pickle.loads(pickle.dumps(record))):
+        assert twin == record
+        assert hash(twin) == hash(record)
+
+
+def test_every_record_has_been_looked_at() -> None:
+    """A record that is added is added above."""
+    kinds = {k for k in vars(records).values() if dataclasses.is_dataclass(k)}
+    assert kinds == {type(record) for record in ALL}
+
+
+def test_the_interval_is_196_standard_errors_and_the_systematic_bound() -> None:
+    """10 J of standard error and 5 J of bound are 24.6 J."""
+    assert Energy(energy_j=100.0, stderr_j=10.0, systematic_j=5.0).error_j == pytest.approx(24.6)
+
+
+def test_unknown_energy_claims_nothing() -> None:
+    """Energy that is not known has no method, no coverage, no error."""
+    unknown = Energy(energy_j=None)
+    assert (unknown.method, unknown.coverage, unknown.error_j) == ("none", 0.0, 0.0)
