@@ -141,7 +141,7 @@ class EnergyMeter:
             folder=folder,
             run_id=run_id or self.run_id,
             process=process,
-            on_failure=self._abandon,
+            on_failure=self.abandon,
         )
         attempt.note_unavailable(missing)
         self._attempt = self._last = attempt
