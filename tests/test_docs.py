@@ -12,10 +12,12 @@ LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
 def pages() -> list[Path]:
+    """README and all documentation."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def with_python() -> list[Path]:
+    """Pages that hold Python."""
     return [page for page in pages() if BLOCK.search(page.read_text(encoding="utf-8"))]
 
 

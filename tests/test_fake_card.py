@@ -79,7 +79,7 @@ def test_the_truth_lies_in_the_stated_interval(fake_nvml, tmp_path: Path, preset
 
 def test_the_report_holds_the_total(fake_nvml, tmp_path: Path) -> None:
     """A minute on the H200-like card: the report's total is true to 0.3 % and says how."""
-    meter, nvml, clock = measured(fake_nvml, h200(SIGNALS["staircase"]), tmp_path)
+    _, nvml, clock = measured(fake_nvml, h200(SIGNALS["staircase"]), tmp_path)
     report = build(tmp_path)
     offset_s = clock.unix_s() - clock.monotonic_s()
     start_s = report.run.started_unix_s

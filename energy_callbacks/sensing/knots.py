@@ -118,7 +118,8 @@ class Knots:
         found = left + (right - left) * share[:, None]
         # Linear power inside the interval makes C a parabola through its two knots.
         found[:, ENERGY] -= right[:, BEND] * width * share * (1.0 - share) / 2.0
-        found[:, POINT] = np.maximum(left[:, POINT], right[:, POINT])
+        widest = np.maximum(left[:, POINT], right[:, POINT])
+        found[:, POINT] = np.where(share == 1.0, right[:, POINT], widest)
         found[:, EDGE] = right[:, EDGE] ** 2 * share * (1.0 - share)
         found[:, METHOD] = right[:, METHOD]
         found[:, T] = times_s

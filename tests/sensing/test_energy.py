@@ -440,3 +440,35 @@ def test_memory_stays_bounded() -> None:
 def row_count(curve: EnergyCurve) -> int:
     """How many knots a curve keeps."""
     return len(curve._knots)
+
+
+def test_the_scatter_of_the_scale_averages_out() -> None:
+    """0.4 % of 200 W: 0.4 J in half a second, 0.8 J in a second, and no more in ten."""
+    curve = measured(constant(), [GAUGE, COUNTER], TIMES_S, chunk_s=0.5)
+    for start_s, width_s, expected_j in [(7.0, 0.5, 0.4), (8.0, 1.0, 0.8), (9.0, 10.0, 0.8)]:
+        energy = curve.energy(start_s, start_s + width_s)
+        assert energy.stderr_j == pytest.approx(expected_j, rel=1e-6)
+
+
+def test_an_anchor_of_uncertain_time_waits_for_a_longer_segment() -> None:
+    """Known to 20 ms each second: used each three seconds, when that is 1 % of the segment."""
+    curve = EnergyCurve([GAUGE, COUNTER])
+    settled = set()
+    for readings in zip(*[iter(readings_of(constant(), GAUGE, TIMES_S))] * 10, strict=False):
+        t_s = readings[-1].t_s
+        curve.add([*readings, Reading(COUNTER, t_s, 200.0 * t_s, 0.02)])
+        settled.add(round(curve.settled_s or 0.0, 6))
+    assert sorted(settled) == pytest.approx([0.0, 3.9, 6.9, 9.9, 12.9, 15.9, 18.9])
+
+
+def test_a_short_gap_inside_a_segment_is_filled_by_the_counter() -> None:
+    """A third of a segment without samples: the counter's joules follow power's shape across it."""
+    readings = [r for r in readings_of(ramp(), GAUGE, TIMES_S) if not 4.05 < r.t_s < 5.35]
+    anchors = [Reading(COUNTER, t, ramp().energy_j(t), 0.003) for t in (2.0, 6.0, 10.0)]
+    curve = EnergyCurve([GAUGE, COUNTER])
+    feed(curve, readings + anchors)
+    energy = curve.energy(4.5, 5.0)
+    assert joules(energy) == pytest.approx(ramp().energy_j(5.0) - ramp().energy_j(4.5), rel=0.05)
+    assert energy.coverage == 1.0
+    assert energy.error_j > 0.2 * joules(energy)
+    assert curve.energy(2.0, 10.0).coverage == 1.0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from energy_callbacks.sensing.knots import Knots
-from energy_callbacks.sensing.shape import AREA, END, SEEN, START
+from energy_callbacks.sensing.shape import AREA, EDGE, END, NOISE, SEEN, START
 
 
 def intervals(*spans: tuple[float, float, float]) -> np.ndarray:
@@ -131,3 +131,29 @@ def test_pins_inside_one_long_interval_are_thinned_well() -> None:
     assert energy.energy_j == pytest.approx(75.0, rel=1e-12)
     assert energy.method == "counter"
     assert np.all(np.isfinite(knots._columns.rows[:, [1, 2, 4, 5, 6, 7]]))
+
+
+def test_inside_an_interval_the_error_is_that_of_a_bridge() -> None:
+    """An edge at the share x of an interval of scale 10 J has the variance 100 x (1 - x)."""
+    rows = intervals((0.0, 1.0, 100.0), (1.0, 2.0, 100.0))
+    rows[:, EDGE] = 10.0
+    knots = Knots(keep_s=600.0)
+    knots.append(knots.following(rows, 1.0, "power"))
+    for share in (0.1, 0.5, 0.9):
+        expected_j = np.sqrt(100.0 * share * (1.0 - share))
+        assert knots.energy(0.0, share, 0.0).stderr_j == pytest.approx(expected_j, rel=1e-12)
+    assert knots.energy(0.0, 2.0, 0.0).stderr_j == 0.0
+
+
+def test_between_anchors_the_error_is_held_at_both_ends() -> None:
+    """Two intervals of variance 4 between anchors of variance 1: 1 at these, 3 in the middle."""
+    knots = Knots(keep_s=600.0)
+    for start_s in (0.0, 2.0, 4.0):
+        rows = intervals((start_s, start_s + 1.0, 100.0), (start_s + 1.0, start_s + 2.0, 100.0))
+        rows[:, NOISE] = 4.0
+        following = knots.following(rows, 1.0, "counter+samples")
+        knots.set_bridge(following, 1.0)
+        knots.append(following)
+    assert knots.energy(2.0, 6.0, 0.0).stderr_j == pytest.approx(np.sqrt(1.0 + 1.0))
+    assert knots.energy(1.0, 5.0, 0.0).stderr_j == pytest.approx(np.sqrt(3.0 + 3.0))
+    assert knots.energy(3.0, 4.0, 0.0).stderr_j == pytest.approx(np.sqrt(4.0))

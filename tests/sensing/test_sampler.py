@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from energy_callbacks.errors import ReadingMissed, SourceLost, SourceUnavailable
-from energy_callbacks.records import Channel, Reading
+from energy_callbacks.records import Channel, Device, Reading
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.sampler import Notice, Sampler
 from energy_callbacks.sensing.timeline import Timeline
@@ -230,7 +230,9 @@ def test_a_hanging_source_is_named_and_left_to_itself() -> None:
     sampler = Sampler([hanging, good], timeline, clock, lambda _: None)
     sampler.start()
     assert hanging.hangs.wait(AT_MOST_S)
-    assert list(sampler.hung_s(0.0)) == ["hanging"]
+    hung_s = sampler.hung_s(0.0)
+    assert list(hung_s) == ["hanging"]
+    assert 0.0 < hung_s["hanging"] < AT_MOST_S
     assert sampler.hung_s(1000.0) == {}
     reads = len(good.read_s)
     before_s = clock.monotonic_s()
@@ -282,3 +284,23 @@ def test_a_source_may_change_its_interval() -> None:
     source.interval_s = 2.0
     clock.advance(5.0)
     assert source.read_s == [0.0, 1.0, 2.0, 3.0, 5.0, 7.0]
+
+
+@pytest.mark.parametrize("ends", [None, SourceUnavailable("no driver")])
+def test_nothing_is_settled_before_every_source_has_opened_or_ended(
+    ends: SourceUnavailable | None,
+) -> None:
+    """A source that is busy at first is waited for, until it opens or says that it cannot."""
+    clock, timeline = FakeClock(start_s=0.0), Timeline()
+    slow = Faulty(clock, opens=ReadingMissed("driver is busy"))
+    other = Device(key="cpu0", kind="cpu", scope="host", name="CPU")
+    quick = ScriptedSource(clock, power_w=lambda _: 50.0, device=other)
+    sampler = Sampler([slow, quick], timeline, clock, lambda _: None)
+    sampler.start()
+    clock.advance(0.5)
+    assert timeline.settled_s(clock.monotonic_s()) is None
+    slow.opens = ends
+    clock.advance(2.5)
+    settled_s = timeline.settled_s(clock.monotonic_s())
+    assert settled_s is not None
+    assert settled_s > 1.9

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energy_callbacks.sensing.shape import AREA, END, SEEN, START, Shape
+from energy_callbacks.sensing.shape import AREA, EDGE, END, NOISE, SEEN, START, Shape
 from tests.sensing.loads import Staircase, channel
 
 GAUGE = channel("power", "gauge", period_s=0.1)
@@ -94,3 +94,20 @@ def test_nothing_is_open_before_the_second_reading() -> None:
     assert shape.start_s is None
     assert len(shape.open()) == 0
     assert len(shape.take()) == 0
+
+
+def test_the_error_scale_is_that_of_a_jump_anywhere_between_two_readings() -> None:
+    """From 100 W to 300 W in 2 s: at most 200 J off inside, 115 J as one standard error in all."""
+    points = [(0.0, 100.0), (2.0, 300.0)]
+    row = filled(points, period_s=2.0).open()[0]
+    assert row[EDGE] == pytest.approx(200.0)
+    assert row[NOISE] == pytest.approx(400.0**2 / 12.0)
+    mean = filled(points, "mean", period_s=2.0).open()[0]
+    assert mean[EDGE] == pytest.approx(400.0 / np.sqrt(3.0))
+    assert mean[NOISE] == 0.0
+
+
+def test_a_gap_remembers_what_its_edges_suggest() -> None:
+    """A counter that spans a gap of 4 s from 100 W to 300 W finds 800 J suggested there."""
+    row = filled([(0.0, 100.0), (4.0, 300.0)], period_s=0.1).open()[0]
+    assert (row[AREA], row[SEEN]) == (800.0, 0.0)

@@ -171,6 +171,19 @@ def test_a_source_that_is_still_opening_is_waited_for() -> None:
     assert timeline.settled_s(7.6) == 9.0
 
 
+def test_complete_waits_for_a_driver_that_hangs_and_not_for_one_that_is_lost() -> None:
+    """What a silent device may still tell is waited for as long as it may come back."""
+    timeline = timeline_of(power(GPU), power(CPU), channel("rss", "gauge", PROCESS))
+    assert timeline.complete_s(0.0) is None
+    play(timeline, power(GPU), 0.0, 2.0, 100.0)
+    play(timeline, power(CPU), 0.0, 20.0, 100.0)
+    assert timeline.complete_s(20.0) == 2.0
+    timeline.lose(["gpu0"])
+    assert timeline.complete_s(20.0) == 20.0
+    timeline.lose(["cpu0", "process"])
+    assert timeline.complete_s(20.0) == timeline.settled_s(20.0)
+
+
 def test_settled_never_goes_back() -> None:
     """A device that appears late, or comes back, does not unsettle what was final."""
     timeline = timeline_of(power(GPU))
