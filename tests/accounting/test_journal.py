@@ -199,8 +199,10 @@ def test_the_first_start_is_attempt_one_and_the_next_one_two(tmp_path: Path) -> 
     first = journal.claim_attempt(tmp_path, "host", 0, None)
     written(journal.path_for(tmp_path, first[0], "host", 0))
     second = journal.claim_attempt(tmp_path, "host", 0, first[1])
+    written(journal.path_for(tmp_path, second[0], "host", 0))
     assert first[0] == 1
     assert second == (2, first[1])
+    assert journal.claim_attempt(tmp_path, "host", 0, None)[0] == 3
     assert len(first[1]) == 12
 
 

@@ -317,6 +317,7 @@ def test_what_happens_to_sources_is_written(tmp_path: Path, clock: FakeClock) ->
     )
     warning = books.of("warning")[0]
     assert (warning["code"], warning["message"]) == ("source_lost", "NVML: off the bus")
+    assert warning["t_s"] == 0.0
 
 
 def test_an_unavailable_source_does_not_hold_up_the_books(tmp_path: Path, clock: FakeClock) -> None:

@@ -112,11 +112,13 @@ def test_thinning_says_how_far_off_it_may_be() -> None:
     """Inside a thinned second the stated error covers what the knots forgot in 90 % of windows."""
     fresh, thinned = long_knots(1e9, 400), long_knots(60.0, 400)
     starts_s = np.random.default_rng(1).uniform(1.0, 250.0, 300)
-    hits = []
+    off_j, stated_j = [], []
     for start_s in starts_s:
         truth, found = (k.energy(start_s, start_s + 2.5, 0.0) for k in (fresh, thinned))
-        hits.append(abs(found.energy_j - truth.energy_j) <= found.error_j)
-    assert np.mean(hits) >= 0.9
+        off_j.append(abs(found.energy_j - truth.energy_j))
+        stated_j.append(found.error_j)
+    assert np.mean(np.array(off_j) <= stated_j) >= 0.9
+    assert np.median(stated_j) < 8.0 * np.median(off_j)
 
 
 def test_pins_inside_one_long_interval_are_thinned_well() -> None:
