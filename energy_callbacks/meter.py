@@ -41,7 +41,7 @@ class EnergyMeter:
 
     Nothing is opened before ``start``: a meter can be pickled and copied until then. After
     ``start`` no method raises on account of measuring, and none waits for a sensor. In a forked
-    child every method does nothing.
+    child every method does nothing, until that child starts an attempt of its own.
 
     Args:
         config: settings; defaults to ``EnergyConfig()``.
@@ -274,7 +274,7 @@ class EnergyMeter:
     def log(self, step: int) -> Scalars:
         """Write ``scalars`` to all outputs at a step, and return them."""
         scalars = self.scalars()
-        for output in self._outputs:
+        for output in self._outputs if scalars else ():
             self._use(output, lambda to: to.write(scalars, step, self._clock.unix_s()))
         return scalars
 
@@ -285,6 +285,8 @@ class EnergyMeter:
         except Exception:
             self._outputs = tuple(other for other in self._outputs if other is not output)
             logger.warning("%s failed and is left out from now on", output, exc_info=True)
+            with contextlib.suppress(Exception):
+                output.close()
 
     def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
         """Energy between two moments of ``time.monotonic()`` of the last attempt.

@@ -125,7 +125,8 @@ class Attempt:
         self.board.update()
 
     def abandon(self) -> None:
-        """Keep no more books; sensors' threads end with the process."""
+        """Read no sensor and keep no books any more; waits for nothing."""
+        self._sampler.ask_to_stop()
         self._periodic.ask_to_stop()
 
     def _update(self) -> None:

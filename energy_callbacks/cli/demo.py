@@ -7,7 +7,6 @@ from pathlib import Path
 from energy_callbacks.extras import requires
 
 HELP = "train a small network on real digits and print its energy report"
-_SERVE = "tensorboard --logdir {folder} --samples_per_plugin scalars=0"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,5 +36,5 @@ def run(arguments: argparse.Namespace) -> int:
     print()
     print_report(build(folder))
     print(f"\nReport:  {folder / 'energy_report.html'}")
-    print(f"Curves:  {_SERVE.format(folder=arguments.out)}")
+    print(f"Curves:  tensorboard --logdir {arguments.out}")
     return 0

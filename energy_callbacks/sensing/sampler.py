@@ -79,6 +79,13 @@ class Sampler:
                 name=f"energy_callbacks {worker.source.name}",
             )
 
+    def ask_to_stop(self) -> None:
+        """Let every thread read its source a last time and close it; waits for nothing."""
+        for worker in self._workers:
+            worker.is_last_turn = True
+            if worker.periodic is not None:
+                worker.periodic.ask_to_stop()
+
     def stop(self, timeout_s: float) -> tuple[str, ...]:
         """Read every source a last time, on its own thread, and close it.
 
@@ -87,10 +94,7 @@ class Sampler:
             which all sources share.
         """
         deadline_s = self._clock.monotonic_s() + timeout_s
-        for worker in self._workers:
-            worker.is_last_turn = True
-            if worker.periodic is not None:
-                worker.periodic.ask_to_stop()
+        self.ask_to_stop()
         return tuple(
             worker.source.name
             for worker in self._workers

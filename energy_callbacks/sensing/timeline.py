@@ -192,10 +192,11 @@ class Timeline:
             self._settled_s = max(min(alive), self._settled_s or -math.inf)
             return self._settled_s
 
-    def complete_s(self, now_s: float) -> float | None:
+    def complete_s(self, now_s: float, patience_s: float = 60.0) -> float | None:
         """The moment up to which the energy of every device that ever spoke is final.
 
-        Unlike ``settled_s`` it waits for a driver that hangs, but not for a device that is lost.
+        Unlike ``settled_s`` it waits for a driver that hangs, up to ``patience_s``; it does not
+        wait for a device that is lost.
         """
         with self._lock:
             ends = [
@@ -203,7 +204,7 @@ class Timeline:
                 for track in self._tracks.values()
                 if track.curve is not None and not track.is_lost
             ]
-        known = [end for end in ends if end is not None]
+        known = [end for end in ends if end is not None and now_s - end < patience_s]
         return min(known) if known else self.settled_s(now_s)
 
     def lose(self, keys: Iterable[str]) -> None:

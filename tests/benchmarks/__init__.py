@@ -1,1 +1,4 @@
-"""Speed, overhead and accuracy beside peers: python -m tests.benchmarks.NAME [--quick] [--json F]."""
+"""Speed, overhead and accuracy beside peers.
+
+``python -m tests.benchmarks.NAME [--quick] [--json FILE]``
+"""

@@ -111,7 +111,7 @@ def test_the_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_resuming_a_finished_run_does_no_harm(tmp_path: Path) -> None:
-    """fit that has nothing left to do ends in order."""
+    """A fit that has nothing left to do ends in order."""
     clock = FakeClock()
     lightning = trainer(tmp_path, callback(clock), max_epochs=1)
     lightning.fit(TinyModule(clock), loader())

@@ -36,6 +36,7 @@ SETTINGS = {
 
 
 def run(root: Path, module: TinyModule, *callbacks: object, **settings: object) -> dict:
+    """Fit, and read the event file back."""
     trainer(root, *callbacks, **settings).fit(module, loader(), loader(5))
     return scalars(root / "tb" / "version_0")
 
