@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: arguments without the program's name; ``None`` takes those of the process.
 
     Returns:
-        0 on success, 1 where the command failed; argparse ends with 2 on wrong arguments.
+        0 on success, 1 where the command failed, 2 where an argument was wrong.
     """
     arguments = build_parser().parse_args(argv)
     command = _load(arguments.command)
@@ -48,9 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         return _pipe_closed()
-    except (EnergyCallbacksError, OSError) as error:
+    except (EnergyCallbacksError, OSError, ValueError) as error:
         print(f"energy-callbacks {arguments.command}: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, ValueError) else 1
     return code
 
 

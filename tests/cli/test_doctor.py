@@ -1,0 +1,43 @@
+"""The doctor says what is measured, what estimated, and why not the rest."""
+
+import json
+
+import pytest
+
+from energy_callbacks.cli import main
+from tests.fake_nvml import Constant, Scenario, fixtures, h200
+
+fake_nvml = fixtures.fake_nvml
+
+
+def test_a_machine_without_sensors(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every sensor that is missing has a reason; the estimates say that they are estimates."""
+    assert main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    origins = {(c["device"], c["quantity"]): c["origin"] for c in found["channels"]}
+    assert origins["process", "rss"] == "measured"
+    assert all(entry["reason"] for entry in found["unavailable"])
+    host = {c["origin"] for c in found["channels"] if c["scope"] == "host"}
+    assert host <= {"measured", "estimated"}
+    assert host
+
+
+def test_a_card_is_shown_with_its_power(fake_nvml, capsys: pytest.CaptureFixture[str]) -> None:
+    """A card that draws 200 W is listed with 200 W, in the table too."""
+    fake_nvml(Scenario(cards=(h200(Constant(200.0)),)), virtual=False)
+    assert main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    [power] = [c for c in found["channels"] if (c["scope"], c["quantity"]) == ("gpu", "power")]
+    assert power["value"] == pytest.approx(200.0, rel=0.02)
+    assert main(["doctor", "--country", "DEU"]) == 0
+    shown = capsys.readouterr().out
+    assert "power 200 W" in shown
+    assert "Germany" in shown
+
+
+def test_an_unknown_place_is_an_error_without_a_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A wrong --country ends with 2 and one line."""
+    assert main(["doctor", "--country", "Atlantis"]) == 2
+    assert "Atlantis" in capsys.readouterr().err

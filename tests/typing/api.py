@@ -1,0 +1,53 @@
+"""The public face as users type it; mypy and pyright check it, nothing runs it."""
+
+from pathlib import Path
+from typing import assert_type
+
+from energy_callbacks import Energy, EnergyConfig, EnergyMeter
+from energy_callbacks.lightning import GpuEnergyCallback
+from energy_callbacks.outputs.function import FunctionOutput
+from energy_callbacks.outputs.tensorboard import TensorBoardOutput
+from energy_callbacks.report import EnergyReport, build, load, save
+from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
+
+
+def callback() -> EnergyReport:
+    """Every argument of the callback, and its report."""
+    ours = GpuEnergyCallback(
+        report_dir=Path("runs"),
+        country="USA",
+        region="california",
+        pue=1.2,
+        price_per_kwh=0.3,
+        devices=[0, "GPU-1"],
+        sample_interval_s=0.5,
+        log_every_n_steps=10,
+        batch_size_fn=len,
+        length_fn=len,
+        run_name="baseline",
+        tags={"dataset": "digits"},
+    )
+    return assert_type(ours.report, EnergyReport)
+
+
+def plain_loop() -> float | None:
+    """A plain loop and a question."""
+    outputs = (TensorBoardOutput("runs"), FunctionOutput(lambda scalars, step: None))
+    with EnergyMeter(config=EnergyConfig(devices="all"), outputs=outputs) as meter:
+        with meter.phase("train"):
+            meter.step(samples=64, tokens=None)
+            assert_type(meter.log(1), dict[str, float])
+        meter.mark("data_ready")
+        meter.window("validation", 0.0, 1.0)
+        found = assert_type(meter.energy(0.0, 1.0, scope="gpu"), Energy)
+    save(meter.report(), "energy")
+    return assert_type(found.energy_j, float | None)
+
+
+def fakes() -> EnergyReport:
+    """The fakes go where sensors and clocks go."""
+    clock = FakeClock()
+    source = ScriptedSource(clock, power_w=lambda t_s: 200.0)
+    meter = EnergyMeter(sources=[source], clock=clock, outputs=[InMemoryOutput()])
+    GpuEnergyCallback(meter=meter)
+    return build(Path("runs")) if meter.run_folder is None else load("energy.json")
