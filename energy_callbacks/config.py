@@ -26,7 +26,8 @@ class EnergyConfig:
         pue: power usage effectiveness of the building, at least 1; multiplies emissions and cost.
         price_per_kwh: in any currency; ``None`` leaves cost out.
         devices: ``"auto"`` (the GPUs this run uses), ``"all"``, or NVML indices and UUIDs.
-        sample_interval_s: how often figures are brought up to date and written, in seconds.
+        sample_interval_s: how often figures are brought up to date and written, s; at most 1,
+            because what was not written is lost with a killed process.
         run_name: for people.
         tags: labels that appear in the report.
 
@@ -50,7 +51,7 @@ class EnergyConfig:
         for name in ("country", "region", "run_name"):
             _check_type(name, getattr(self, name), str | None, "a word")
         _check_type("tags", self.tags, Mapping, "a dict of labels, such as {'team': 'vision'}")
-        _check_number("sample_interval_s", self.sample_interval_s, low=0.05, high=60.0)
+        _check_number("sample_interval_s", self.sample_interval_s, low=0.05, high=1.0)
         _check_number("pue", self.pue, low=1.0, high=10.0)
         if self.price_per_kwh is not None:
             _check_number("price_per_kwh", self.price_per_kwh, low=0.0, high=math.inf)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("energy_callbacks")
 
+# Ranks end within moments of each other; a rank that died must not hold up the report for long.
+_RANKS_S = 5.0
+
 
 class EnergyMeter:
     """Measures what happens between ``start`` and ``stop``.
@@ -130,7 +133,7 @@ class EnergyMeter:
         if self.is_running or is_disabled():
             return self
         process = process or Process.from_environment()
-        chosen = self.config.run_folder or run_folder or self.run_folder or _default_folder()
+        chosen = self.config.run_folder or run_folder or self.run_folder or _default_folder(process)
         folder = Path(chosen).expanduser().absolute()
         journal.check_writable(folder)
         sources, missing = self._find_sources(process, used_gpus)
@@ -353,6 +356,8 @@ class EnergyMeter:
         last = self._mine()
         if last is None:
             return None
+        if not self.is_running:
+            last.wait_for_ranks(_RANKS_S)
         report = self.report()
         paths = save(report, last.folder)
         return summary_line(report, paths[0])
@@ -382,5 +387,9 @@ def _status(error: BaseException | None) -> str:
     return "failed" if isinstance(error, Exception) else "interrupted"
 
 
-def _default_folder() -> Path:
-    return Path("energy_runs") / time.strftime("%Y%m%d-%H%M%S")
+def _default_folder(process: Process) -> Path:
+    """One folder a start; processes of one launch take its port, which they share."""
+    port = os.environ.get("MASTER_PORT")
+    is_alone = process.world_size == 1 or port is None
+    name = time.strftime("%Y%m%d-%H%M%S") if is_alone else f"port-{port}"
+    return Path("energy_runs") / name

@@ -17,7 +17,7 @@ from energy_callbacks.config import (
 )
 
 WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"sample_interval_s": -1.0}, ValueError, r"sample_interval_s must lie between 0.05 and 60"),
+    ({"sample_interval_s": -1.0}, ValueError, r"sample_interval_s must lie between 0.05 and 1"),
     ({"sample_interval_s": 0.0}, ValueError, "got 0.0"),
     ({"sample_interval_s": math.nan}, ValueError, "got nan"),
     ({"sample_interval_s": math.inf}, ValueError, "got inf"),

@@ -267,7 +267,7 @@ def test_a_second_start_without_a_folder_goes_on_in_the_first(
 ) -> None:
     """Two trainings with one meter in a plain loop are two attempts in one folder."""
     folders = iter([Path("energy_runs/1"), Path("energy_runs/2")])
-    monkeypatch.setattr("energy_callbacks.meter._default_folder", lambda: next(folders))
+    monkeypatch.setattr("energy_callbacks.meter._default_folder", lambda _: next(folders))
     meter = EnergyMeter(sources=[card(clock)], clock=clock)
     for _ in range(2):
         with meter:

@@ -2,10 +2,11 @@
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.recorder import Recorder
@@ -17,6 +18,9 @@ from energy_callbacks.sensing.sampler import Notice, Sampler
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.timeline import Timeline
 from energy_callbacks.version import __version__
+
+if TYPE_CHECKING:
+    from energy_callbacks.accounting.carbon import Place
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -35,6 +39,8 @@ class Process:
         rank: number among all processes of the run.
         local_rank: number among those of this host; the first measures CPU and RAM.
         world_size: how many processes there are.
+        local_world_size: how many of them on this host; each is taken to consume as many samples
+            as this one, where figures of the host are logged.
     """
 
     framework: str = "plain"
@@ -42,15 +48,32 @@ class Process:
     rank: int = 0
     local_rank: int = 0
     world_size: int = 1
+    local_world_size: int = 1
 
     @classmethod
     def from_environment(cls) -> "Process":
         """A plain loop's process, as ``torchrun`` and its kin describe it."""
         return cls(
-            rank=int(os.environ.get("RANK", "0")),
-            local_rank=int(os.environ.get("LOCAL_RANK", "0")),
-            world_size=int(os.environ.get("WORLD_SIZE", "1")),
+            rank=_number("RANK", 0),
+            local_rank=_number("LOCAL_RANK", 0),
+            world_size=_number("WORLD_SIZE", 1),
+            local_world_size=_number("LOCAL_WORLD_SIZE", 1),
         )
+
+
+def _number(variable: str, otherwise: int) -> int:
+    """A launcher's variable.
+
+    Raises:
+        ValueError: where it is set, but not to a number.
+    """
+    value = os.environ.get(variable) or str(otherwise)
+    if not value.isdecimal():
+        raise ValueError(
+            f"the environment variable {variable} must be a number, got {value!r}; "
+            "unset it, or start the program with torchrun"
+        )
+    return int(value)
 
 
 class Attempt:
@@ -82,17 +105,32 @@ class Attempt:
         self._process = process
         self._on_failure = on_failure
         self._host = os.uname().nodename
-        self._number, self.run_id = journal.claim_attempt(folder, self._host, process.rank, run_id)
+        self._number, self.run_id = journal.claim_attempt(
+            folder, self._host, process.rank, run_id, _launch(process)
+        )
         path = journal.path_for(folder, self._number, self._host, process.rank)
+        # Imports of CodeCarbon are over before a loader forks its workers: a lock that another
+        # thread holds at a fork stays locked in the child.
+        self._place, problem = _place(config)
+        self._writer = journal.JournalWriter(path)
         self._start_s, self._unix_s = clock.monotonic_s(), clock.unix_s()
         self.timeline = Timeline()
-        self.recorder = Recorder(
-            self.timeline, journal.JournalWriter(path), clock, self._start_s, self._header
+        self._writer.write(self._header())
+        self._writer.flush()
+        self.recorder = Recorder(self.timeline, self._writer, clock, self._start_s)
+        if problem:
+            self.recorder.warn("place", problem)
+        self.board = ScalarBoard(
+            self.timeline,
+            self.recorder,
+            self._start_s,
+            samples_scale=process.local_world_size,
+            emissions_kg=_emissions(self._place, config.pue),
         )
-        self.board = ScalarBoard(self.timeline, self.recorder, self._start_s)
         self._sampler = Sampler(sources, self.timeline, clock, self.recorder.note)
         self._known_hung: set[str] = set()
         self._is_broken = False
+        self._cpu_s = 0.0
         self._sampler.start()
         self._periodic = clock.every(
             config.sample_interval_s, self._update, name="energy_callbacks journal"
@@ -119,10 +157,20 @@ class Attempt:
         self.recorder.finish(
             status,
             error,
-            sampler_cpu_s=self._sampler.cpu_s,
+            sampler_cpu_s=self._sampler.cpu_s + self._cpu_s,
             missed_readings=self._sampler.missed,
         )
         self.board.update()
+
+    def wait_for_ranks(self, timeout_s: float) -> None:
+        """Wait until the other processes of this attempt have ended too, as far as files show."""
+        folder = journal.path_for(self.folder, self._number, self._host, 0).parent
+        deadline_s = time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s:
+            ended = [journal.has_ended(path) for path in folder.glob("*.jsonl")]
+            if len(ended) >= self._process.world_size and all(ended):
+                return
+            time.sleep(0.05)
 
     def abandon(self) -> None:
         """Read no sensor and keep no books any more; waits for nothing."""
@@ -132,16 +180,17 @@ class Attempt:
     def _update(self) -> None:
         """One turn of the journal's thread."""
         if self._is_broken:
+            self._writer.close()
             return
+        cpu_before_s = time.thread_time()
         try:
-            if self.board.emissions_kg is None:
-                self.board.emissions_kg = _emissions(self._config)
             self.recorder.update()
             self.board.update()
             self._warn_of_hung()
         except Exception:  # noqa: BLE001 - our bug must not become the training's
             self._is_broken = True
             self._on_failure("keeping the energy journal failed; measuring ends here")
+        self._cpu_s += time.thread_time() - cpu_before_s
 
     def _warn_of_hung(self) -> None:
         for name, waited_s in self._sampler.hung_s(_HUNG_S).items():
@@ -150,13 +199,12 @@ class Attempt:
                 self.recorder.warn("source_hangs", f"{name} has not answered for {waited_s:.0f} s")
 
     def _header(self) -> journal.Record:
-        from energy_callbacks.accounting import carbon, environment
+        from energy_callbacks.accounting import environment
 
         config = self._config
-        place = carbon.place(config.country, config.region)
         is_word = isinstance(config.devices, str)
         settings: dict[str, Any] = {
-            "place": asdict(place),
+            "place": asdict(self._place),
             "pue": config.pue,
             "price_per_kwh": config.price_per_kwh,
             "sample_interval_s": config.sample_interval_s,
@@ -179,14 +227,38 @@ class Attempt:
         }
 
 
-def _emissions(config: EnergyConfig) -> EmissionsKg:
-    """From energy to kg CO2e with its interval, at this run's place."""
+def _launch(process: Process) -> str | None:
+    """What all processes of one start share; ``None`` for a process that is alone."""
+    if process.world_size == 1:
+        return None
+    names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+             "SLURM_JOB_ID", "SLURM_RESTART_COUNT")  # fmt: skip
+    values = (os.environ.get(name, "") for name in names)
+    return f"{process.world_size} {' '.join(values)}"
+
+
+def _place(config: EnergyConfig) -> "tuple[Place, str]":
+    """Where the machine stands, and what is wrong with CodeCarbon's configuration of it."""
+    from energy_callbacks.accounting.carbon import Place, place
+
+    try:
+        return place(config.country, config.region), ""
+    except Exception as error:  # noqa: BLE001 - what only emissions need must not end the energy
+        return Place(), f"the place is taken as unknown: {error}"
+
+
+def _emissions(place: "Place", pue: float) -> EmissionsKg | None:
+    """From energy to kg CO2e with its interval, at this run's place; ``None`` where it fails."""
     from energy_callbacks.accounting import carbon
 
-    intensity = carbon.intensity(carbon.place(config.country, config.region))
+    try:
+        intensity = carbon.intensity(place)
+    except Exception as error:  # noqa: BLE001 - see _place
+        logger.warning("emissions cannot be found: %s", error)
+        return None
 
     def emissions_kg(energy: Energy) -> tuple[float | None, float | None, float | None]:
-        found = carbon.emissions(energy, intensity, config.pue)
+        found = carbon.emissions(energy, intensity, pue)
         return found.kg, found.low_kg, found.high_kg
 
     return emissions_kg

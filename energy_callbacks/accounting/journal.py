@@ -7,13 +7,15 @@ Each line is one record with a ``type``; times ``t_s`` are seconds since the sta
 """
 
 import json
+import logging
 import math
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from energy_callbacks.errors import JournalError
 from energy_callbacks.records import Channel, Device, Energy, Sensor
@@ -21,6 +23,14 @@ from energy_callbacks.records import Channel, Device, Energy, Sensor
 FORMAT = "energy_callbacks.journal"
 VERSION = 1
 Record = dict[str, Any]
+
+_MARKER: Final = "run_id"
+# A second at most: the marker follows its folder at once, unless its writer was killed between.
+_MARKER_LOOKS, _MARKER_PAUSE_S = 50, 0.02
+# Totals of a hundred devices fit.
+_TAIL_BYTES: Final = 65536
+
+logger = logging.getLogger("energy_callbacks")
 
 
 class JournalWriter:
@@ -69,6 +79,8 @@ class JournalWriter:
                 self._note(error)
 
     def _note(self, error: OSError) -> None:
+        if not self.failures:
+            logger.warning("the energy journal %s cannot be written: %s", self.path, error)
         self.failures += 1
         self.last_error = error
         self._is_torn = True
@@ -139,53 +151,67 @@ def _place(path: Path) -> tuple[int, str, int, str]:
     return _number(path.parent.name), host, _number(rank), path.name
 
 
-def claim_attempt(folder: Path, host: str, rank: int, run_id: str | None) -> tuple[int, str]:
+def claim_attempt(
+    folder: Path, host: str, rank: int, run_id: str | None, launch: str | None = None
+) -> tuple[int, str]:
     """The attempt that this process belongs to, and its run.
 
-    Ranks that start together find the same attempt without talking: the newest one in which
-    this host and rank have no journal yet. The first of them says which run it is.
+    Ranks of one launch find the same attempt without talking: the newest, if its marker names
+    their launch and they have no journal in it yet. Any other process begins a new one; making
+    its folder is what makes it the first.
 
     Args:
         folder: run folder.
         host: this machine's name.
         rank: of this process among all.
         run_id: known from a checkpoint; ``None`` for a new run.
+        launch: what the processes of one start share; ``None`` for a process that is alone.
 
     Returns:
         The attempt's number, from 1, and the run's id.
     """
-    newest = max((_number(path.name) for path in folder.glob("attempts/*")), default=0)
-    is_taken = newest == 0 or path_for(folder, newest, host, rank).exists()
-    attempt = newest + 1 if is_taken else newest
-    marker = folder / "attempts" / str(attempt) / "run_id"
-    marker.parent.mkdir(parents=True, exist_ok=True)
-    return attempt, _agree(marker, run_id or os.urandom(6).hex())
+    attempts = folder / "attempts"
+    attempts.mkdir(parents=True, exist_ok=True)
+    while True:
+        newest = max((_number(path.name) for path in attempts.iterdir()), default=0)
+        if launch is not None and not path_for(folder, newest, host, rank).exists():
+            joined = _run_of(attempts / str(newest) / _MARKER, launch)
+            if joined is not None:
+                return newest, joined
+        try:
+            (attempts / str(newest + 1)).mkdir()
+        except FileExistsError:
+            continue  # another process was faster: look again
+        run_id = run_id or os.urandom(6).hex()
+        _write_marker(attempts / str(newest + 1) / _MARKER, f"{run_id}\n{launch or ''}\n")
+        return newest + 1, run_id
 
 
-def _agree(marker: Path, run_id: str) -> str:
-    """Write ``run_id`` where nobody has, else take what stands there."""
-    # Two containers that share a folder may well have the same process number.
-    draft = marker.with_name(f"run_id.{os.urandom(6).hex()}")
-    draft.write_text(run_id, encoding="utf-8")
-    try:
-        os.link(draft, marker)
-    except FileExistsError:
-        run_id = marker.read_text(encoding="utf-8")
-    except OSError:
-        run_id = _agree_without_links(marker, run_id)
-    finally:
-        draft.unlink()
-    return run_id
+def _write_marker(marker: Path, content: str) -> None:
+    """Whole or not at all, for those who wait for it."""
+    draft = marker.with_suffix(".draft")
+    draft.write_text(content, encoding="utf-8")
+    draft.replace(marker)
 
 
-def _agree_without_links(marker: Path, run_id: str) -> str:
-    """The same on a mounted bucket, which has no hard links; a race of milliseconds may be lost."""
-    try:
-        with marker.open("x", encoding="utf-8") as file:
-            file.write(run_id)
-    except FileExistsError:
-        return marker.read_text(encoding="utf-8") or run_id
-    return run_id
+def _run_of(marker: Path, launch: str) -> str | None:
+    """The run in a marker of this launch; its writer has made the folder a moment before."""
+    for _ in range(_MARKER_LOOKS):
+        if marker.exists():
+            run_id, its_launch = marker.read_text(encoding="utf-8").split("\n")[:2]
+            return run_id if its_launch == launch else None
+        if not marker.parent.exists():
+            return None
+        time.sleep(_MARKER_PAUSE_S)
+    return None
+
+
+def has_ended(path: Path) -> bool:
+    """Whether a journal has its last line, ``totals``."""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - _TAIL_BYTES, 0))
+        lines = file.read().splitlines()
+    return bool(lines) and b'"type":"totals"' in lines[-1]
 
 
 def path_for(folder: Path, attempt: int, host: str, rank: int) -> Path:

@@ -4,9 +4,10 @@ The training thread only puts events into queues; ``update`` runs every half sec
 asks the timeline for the energy of what has been fully seen, and writes it down.
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from energy_callbacks.records import Energy, Quantity
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.timeline import Timeline
+
+SpanOrNone = TypeVar("SpanOrNone", Span, Span | None)
 
 # Steps are pooled over about a second: longer than any sensor's period, short enough for curves.
 _POOL_S = 1.0
@@ -44,7 +47,6 @@ class Recorder:
         writer: the journal.
         clock: time.
         start_s: monotonic time of the attempt's start, the journal's zero.
-        header: makes the first line; called on the writer's thread, because it takes a while.
     """
 
     def __init__(
@@ -53,7 +55,6 @@ class Recorder:
         writer: JournalWriter,
         clock: Clock,
         start_s: float,
-        header: Callable[[], Record],
     ) -> None:
         self.phases = Phases(start_s)
         self.steps = StepLog(start_s)
@@ -61,7 +62,6 @@ class Recorder:
         self._writer = writer
         self._clock = clock
         self._start_s = start_s
-        self._header: Callable[[], Record] | None = header
         self._closed: deque[Span] = deque()
         self._named: deque[Span] = deque()
         self._lines: deque[Record] = deque()
@@ -69,28 +69,36 @@ class Recorder:
         self._row_s = start_s
         self._row_ends: dict[str, float] = {}
         self._trained: deque[Span] = deque(maxlen=10_000)
+        self._phase_lock = threading.Lock()
         self.settled_s = start_s
         self._complete_s = start_s
         timeline.pin(start_s)
 
-    # What the training thread says: each costs an append.
+    # What the training thread says: no file, no sensor, a lock for a moment at most.
 
     def enter(self, name: str, t_s: float) -> None:
         """A phase begins."""
-        self._close(self.phases.enter(name, t_s))
+        with self._phase_lock:
+            span = self._ended(self.phases.enter(name, t_s))
+        self._close(span)
 
     def leave(self, name: str, t_s: float) -> None:
         """A phase ends; one that never began is ignored."""
-        span = self.phases.leave(name, t_s)
+        with self._phase_lock:
+            span = self._ended(self.phases.leave(name, t_s))
         if span is not None:
             self._close(span)
+
+    def _ended(self, span: SpanOrNone) -> SpanOrNone:
+        """Remember a span of training together with the change of phase."""
+        if span is not None and span.name == "train":
+            self._trained.append(span)
+        return span
 
     def _close(self, span: Span) -> None:
         self.steps.pause()
         self._timeline.pin(span.end_s)
         self._closed.append(span)
-        if span.name == "train":
-            self._trained.append(span)
         self.event("phase", span.end_s, phase=self.phases.name)
 
     def window(self, name: str, start_s: float, end_s: float) -> None:
@@ -133,9 +141,6 @@ class Recorder:
 
     def update(self, *, is_final: bool = False) -> None:
         """Write down everything that has been fully seen by now."""
-        if self._header is not None:
-            self._writer.write(self._header())
-            self._header = None
         now_s = self._clock.monotonic_s()
         self.settled_s = now_s if is_final else self._seen_until(now_s)
         self._complete_s = now_s if is_final else self._timeline.complete_s(now_s) or self._start_s
@@ -149,7 +154,15 @@ class Recorder:
     def finish(self, status: str, error: str | None, **values: Any) -> None:
         """Close the last phase and write the totals; nothing may follow."""
         now_s = self._clock.monotonic_s()
-        self._close(self.phases.end(now_s))
+        with self._phase_lock:
+            span = self._ended(self.phases.end(now_s))
+        self._close(span)
+        for key, count in self._timeline.disagreements().items():
+            self.warn(
+                "counter_disagrees",
+                f"{key}: in {count} stretches the energy counter and the power readings told "
+                "different stories; the power readings stand there",
+            )
         self.update(is_final=True)
         self._writer.write(
             {
@@ -246,9 +259,10 @@ class Recorder:
 
     def trained(self, start_s: float, end_s: float) -> tuple[Span, ...]:
         """The parts of a window that were spent in the phase ``train``."""
-        spans = list(self._trained)
-        if self.phases.name == "train":
-            spans.append(Span(name="train", start_s=self.phases.start_s, end_s=end_s))
+        with self._phase_lock:
+            spans = list(self._trained)
+            if self.phases.name == "train":
+                spans.append(Span(name="train", start_s=self.phases.start_s, end_s=end_s))
         return tuple(
             Span(name="train", start_s=max(s.start_s, start_s), end_s=min(s.end_s, end_s))
             for s in spans

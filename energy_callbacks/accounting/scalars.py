@@ -62,15 +62,31 @@ class ScalarBoard:
 
     ``update`` runs on the writer's thread; ``take`` on the training thread costs a few
     microseconds. Each ``take`` begins a new span.
+
+    Args:
+        timeline: what is measured on this host.
+        recorder: steps and phases of this process.
+        start_s: monotonic time of the attempt's start.
+        samples_scale: how many processes of this host consume as many samples as this one.
+        emissions_kg: from energy to kg CO2e with its interval.
     """
 
-    def __init__(self, timeline: Timeline, recorder: Recorder, start_s: float) -> None:
+    def __init__(
+        self,
+        timeline: Timeline,
+        recorder: Recorder,
+        start_s: float,
+        *,
+        samples_scale: float = 1.0,
+        emissions_kg: EmissionsKg | None = None,
+    ) -> None:
         self._timeline = timeline
         self._recorder = recorder
         self._start_s = start_s
         self._from = (Tally(t_s=start_s), start_s)
         self._ready: Ready | None = None
-        self.emissions_kg: EmissionsKg | None = None
+        self._samples_scale = samples_scale
+        self.emissions_kg = emissions_kg
 
     def take(self) -> Scalars:
         """Figures of the newest span; the last ones again where nothing new has been seen."""
@@ -83,7 +99,8 @@ class ScalarBoard:
     def update(self) -> None:
         """Bring the figures up to what has been seen by now."""
         tally, end_s = self._recorder.steps.tally, self._recorder.settled_s
-        before, start_s = self._from
+        begin = self._from
+        before, start_s = begin
         if tally.steps > before.steps:
             end_s = tally.t_s
         if end_s <= start_s:
@@ -95,7 +112,8 @@ class ScalarBoard:
             values |= self._training(before, tally)
         elif self._ready is not None:
             values = _of_training(self._ready.values) | values
-        self._ready = Ready(tally, end_s, values)
+        if self._from is begin:  # else the training thread has begun a new span meanwhile
+            self._ready = Ready(tally, end_s, values)
 
     def _scope(self, scope: str, spans: Sequence[tuple[float, float]]) -> Energy:
         windows = [(key, *span) for key in self._timeline.keys(scope) for span in spans]
@@ -132,7 +150,7 @@ class ScalarBoard:
         measured = total(
             self._timeline.energy(key, self._start_s, end_s)
             for key in self._timeline.keys("total")
-            if origins[key] == "measured"
+            if origins.get(key) == "measured"
         )
         return (measured.energy_j or 0.0) / whole.energy_j
 
@@ -150,8 +168,8 @@ class ScalarBoard:
         if train_s <= 0.0:
             return {}
         gpu, whole = self._scope("gpu", spans), self._scope("total", spans)
-        samples = _difference(now.samples, before.samples)
-        tokens = _difference(now.tokens, before.tokens)
+        samples = self._on_host(_difference(now.samples, before.samples))
+        tokens = self._on_host(_difference(now.tokens, before.tokens))
         values: Scalars = {}
         _put_efficiency(values, "efficiency/gpu_j_per_step", gpu, now.steps - before.steps)
         _put_efficiency(values, "efficiency/gpu_j_per_sample", gpu, samples)
@@ -163,6 +181,9 @@ class ScalarBoard:
             wait_s = now.wait_s - before.wait_s
             values["throughput/data_wait_fraction"] = min(wait_s / train_s, 1.0)
         return values
+
+    def _on_host(self, count: float | None) -> float | None:
+        return None if count is None else count * self._samples_scale
 
     def _gauges(self, start_s: float, end_s: float) -> Scalars:
         values: Scalars = {}

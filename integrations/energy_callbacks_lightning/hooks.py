@@ -55,10 +55,10 @@ class EnergyHooks(Base):
         self._run_id: str | None = None
 
     def _start(self, trainer: Any) -> None:
-        if self._meter.is_running:
-            return
+        # Every rank asks for the folder, whatever became of its meter: Lightning broadcasts it.
+        folder = loop.run_folder(trainer)
         self._meter.start(
-            loop.run_folder(trainer),
+            folder,
             run_id=self._run_id,
             process=loop.process(trainer, version),
             used_gpus=loop.used_gpus(trainer),
@@ -79,7 +79,8 @@ class EnergyHooks(Base):
         scalars = self._meter.log(self._steps.logger_step)
         if not scalars:
             return
-        trainer.callback_metrics.update({t: torch.tensor(v) for t, v in scalars.items()})
+        if trainer.world_size == 1:  # ranks that see different figures would decide differently
+            trainer.callback_metrics.update({t: torch.tensor(v) for t, v in scalars.items()})
         if trainer.is_global_zero:
             for logger in trainer.loggers:
                 logger.log_metrics(scalars, step=self._steps.logger_step)
@@ -105,7 +106,7 @@ class EnergyHooks(Base):
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
         expected = _MONITORED + (_MONITORED_ON_GPU if loop.used_gpus(trainer) else ())
-        for tag in expected:
+        for tag in expected if trainer.world_size == 1 else ():
             trainer.callback_metrics.setdefault(tag, torch.tensor(math.nan))
 
     def on_train_batch_start(
@@ -138,7 +139,8 @@ class EnergyHooks(Base):
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Validation inside training or by itself; part of the sanity check where it is one."""
-        self._start(trainer)
+        if trainer.state.fn != "fit":
+            self._start(trainer)
         if not trainer.sanity_checking:
             self._meter.enter("validation")
 

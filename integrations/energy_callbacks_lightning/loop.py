@@ -5,14 +5,16 @@ Lightning's own x-axis is the number of batches that ended in an optimizer step,
 manual optimisation.
 """
 
+import importlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lightning_utilities.core.rank_zero import rank_zero_info
+from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 
 from energy_callbacks.accounting.attempt import Process
+from energy_callbacks_lightning.bases import packages
 
 Counter = Callable[[Any], int]
 
@@ -26,8 +28,8 @@ class StepCounter:
     """
 
     def __init__(self, batch_size_fn: Counter | None, length_fn: Counter | None) -> None:
-        self._batch_size_fn = batch_size_fn or _first_dimension
-        self._length_fn = length_fn
+        self._samples_of: Counter | None = batch_size_fn or _first_dimension
+        self._tokens_of = length_fn
         self._global_step = 0
         self._samples: float | None = 0
         self._tokens: float | None = 0
@@ -41,13 +43,14 @@ class StepCounter:
     def begin(self, trainer: Any) -> None:
         """Training begins, or goes on from a checkpoint."""
         self._global_step = trainer.global_step
+        self._samples = self._tokens = 0
         if trainer.lightning_module.automatic_optimization:
             self.stepped_batches = trainer.global_step
 
     def count(self, trainer: Any, batch: Any) -> list[tuple[float | None, float | None]]:
         """One batch is done: samples and tokens of each optimizer step that ended with it."""
-        self._samples = _plus(self._samples, self._batch_size_fn(batch))
-        self._tokens = _plus(self._tokens, self._length_fn(batch) if self._length_fn else None)
+        self._samples = _plus(self._samples, self._counted(self._samples_of, batch))
+        self._tokens = _plus(self._tokens, self._counted(self._tokens_of, batch))
         steps = trainer.global_step - self._global_step
         self._global_step = trainer.global_step
         if steps or not trainer.lightning_module.automatic_optimization:
@@ -58,20 +61,30 @@ class StepCounter:
         # Several optimizers stepped on the same samples: these count once.
         return [consumed] + [(0, None if consumed[1] is None else 0)] * (steps - 1)
 
+    def _counted(self, count: Counter | None, batch: Any) -> float | None:
+        """What a function finds in a batch; one that fails is not asked again."""
+        if count is None:
+            return None
+        try:
+            return float(count(batch))
+        except Exception as error:  # noqa: BLE001 - counting must not end a training
+            rank_zero_warn(
+                f"{getattr(count, '__name__', count)} could not count a batch ({error!r}); "
+                "figures that need it are left out; give batch_size_fn= or length_fn="
+            )
+            self._samples_of = None if count is self._samples_of else self._samples_of
+            self._tokens_of = None if count is self._tokens_of else self._tokens_of
+            return None
+
 
 def _plus(total: float | None, more: float | None) -> float | None:
     return None if total is None or more is None else total + more
 
 
-def _first_dimension(batch: Any) -> int | None:
-    """Batch size by Lightning's own rule, from shapes alone; ``None`` where it finds no tensor."""
-    from lightning.fabric.utilities.exceptions import MisconfigurationException
-    from lightning.pytorch.utilities.data import extract_batch_size
-
-    try:
-        return extract_batch_size(batch)
-    except MisconfigurationException:
-        return None
+def _first_dimension(batch: Any) -> int:
+    """Batch size by Lightning's own rule, from shapes alone."""
+    data = importlib.import_module(f"{packages[0].__name__}.utilities.data")
+    return int(data.extract_batch_size(batch))
 
 
 def run_folder(trainer: Any) -> Path:
@@ -89,13 +102,20 @@ def process(trainer: Any, version: str) -> Process:
         rank=trainer.global_rank,
         local_rank=trainer.local_rank,
         world_size=trainer.world_size,
+        local_world_size=trainer.num_devices,
     )
 
 
 def used_gpus(trainer: Any) -> tuple[int, ...]:
-    """Ordinals of the GPUs that this rank computes on; none on a CPU."""
+    """Ordinals of the GPUs that this process answers for; none on a CPU.
+
+    The first rank of a host answers for all of its GPUs, because its figures are the ones that
+    are logged; the report counts each card once.
+    """
     device = trainer.strategy.root_device
-    return (device.index or 0,) if device.type == "cuda" else ()
+    if device.type != "cuda":
+        return ()
+    return tuple(trainer.device_ids) if trainer.local_rank == 0 else (device.index or 0,)
 
 
 def say(message: str) -> None:

@@ -26,14 +26,17 @@ class Books:
         self.clock = clock
         self.path = folder / "journal.jsonl"
         self.timeline = Timeline()
-        self.recorder = Recorder(
-            self.timeline, JournalWriter(self.path), clock, clock.monotonic_s(), lambda: HEADER
-        )
+        self.recorder = Recorder(self.timeline, self._writer(), clock, clock.monotonic_s())
         self.board = ScalarBoard(self.timeline, self.recorder, clock.monotonic_s())
         self.sampler = Sampler(sources, self.timeline, clock, self.recorder.note)
         self.sampler.start()
         self.sizes: list[tuple[int, float]] = []
         self.periodic = clock.every(0.5, self._update, name="journal")
+
+    def _writer(self) -> JournalWriter:
+        writer = JournalWriter(self.path)
+        writer.write(HEADER)
+        return writer
 
     def _update(self) -> None:
         self.recorder.update()

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import shutil
 import threading
 from decimal import Decimal
@@ -212,67 +211,63 @@ def test_ranks_share_an_attempt(tmp_path: Path) -> None:
     for attempt in (1, 2):
         claims = []
         for host, rank in ranks:
-            claims.append(journal.claim_attempt(tmp_path, host, rank, None))
+            claims.append(journal.claim_attempt(tmp_path, host, rank, None, f"port {attempt}"))
             written(journal.path_for(tmp_path, attempt, host, rank))
         assert {number for number, _ in claims} == {attempt}
         assert len({run_id for _, run_id in claims}) == 1
 
 
-@pytest.mark.parametrize("has_links", [True, False])
-def test_ranks_that_race_agree(
-    tmp_path: Path, has_links: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Eight ranks at the same moment find one attempt, and with hard links always one run."""
-    if not has_links:
-        monkeypatch.setattr(os, "link", _no_links)
+def test_ranks_that_race_agree(tmp_path: Path) -> None:
+    """Eight ranks at the same moment find one attempt and one run."""
     for repeat in range(20):
-        folder = tmp_path / str(repeat)
-        barrier, claims = threading.Barrier(8), []
-
-        def claim(rank: int) -> None:
-            barrier.wait()  # noqa: B023 - joined before the next turn
-            claims.append(journal.claim_attempt(folder, "host", rank, None))  # noqa: B023
-
-        threads = [threading.Thread(target=claim, args=(rank,)) for rank in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(10.0)
-        assert len(claims) == 8
+        claims = _claims_at_once(tmp_path / str(repeat), launch="4 127.0.0.1 29500")
         assert {number for number, _ in claims} == {1}
-        assert len({run_id for _, run_id in claims}) == 1 or not has_links
-        assert [path.name for path in (folder / "attempts" / "1").iterdir()] == ["run_id"]
+        assert len({run_id for _, run_id in claims}) == 1
+        left = [path.name for path in (tmp_path / str(repeat) / "attempts" / "1").iterdir()]
+        assert left == ["run_id"]
 
 
-def _no_links(*_: object) -> None:
-    raise PermissionError(1, "Operation not permitted")
+def test_trainings_that_race_keep_apart(tmp_path: Path) -> None:
+    """Eight trainings that start at once in one folder are eight attempts of eight runs."""
+    claims = _claims_at_once(tmp_path, launch=None)
+    assert sorted(number for number, _ in claims) == list(range(1, 9))
+    assert len({run_id for _, run_id in claims}) == 8
 
 
-def test_a_bucket_without_hard_links_still_knows_its_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where hard links are not allowed, the second rank still finds the first one's run."""
-    monkeypatch.setattr(os, "link", _no_links)
-    assert journal.claim_attempt(tmp_path, "host", 0, "abc") == (1, "abc")
-    assert journal.claim_attempt(tmp_path, "host", 1, None) == (1, "abc")
+def _claims_at_once(folder: Path, launch: str | None) -> list[tuple[int, str]]:
+    barrier, claims = threading.Barrier(8), []
+
+    def claim(rank: int) -> None:
+        barrier.wait()
+        claims.append(journal.claim_attempt(folder, "host", rank, None, launch))
+
+    threads = [threading.Thread(target=claim, args=(rank,)) for rank in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10.0)
+    assert len(claims) == 8
+    return claims
 
 
-def test_processes_with_the_same_number_do_not_disturb_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In two containers that share a folder, both processes may be number 1."""
-    link = os.link
+def test_a_resume_on_another_host_is_another_attempt(tmp_path: Path) -> None:
+    """A new pod has no journal in the first attempt, and does not join it all the same."""
+    _, run_id = journal.claim_attempt(tmp_path, "pod-a", 0, None)
+    written(journal.path_for(tmp_path, 1, "pod-a", 0))
+    assert journal.claim_attempt(tmp_path, "pod-b", 0, run_id) == (2, run_id)
+    assert journal.claim_attempt(tmp_path, "pod-c", 0, None, "2 127.0.0.1 29500")[0] == 3
 
-    def slow_link(source: Path, target: Path) -> None:
-        if len(list((tmp_path / "attempts" / "1").iterdir())) == 1:
-            other.append(journal.claim_attempt(tmp_path, "b", 1, None))
-        link(source, target)
 
-    other: list[tuple[int, str]] = []
-    monkeypatch.setattr(os, "getpid", lambda: 1)
-    monkeypatch.setattr(os, "link", slow_link)
-    mine = journal.claim_attempt(tmp_path, "a", 0, None)
-    assert other == [mine]
+def test_a_journal_has_ended_with_its_totals(tmp_path: Path) -> None:
+    """The last line tells whether a process is done."""
+    path = tmp_path / "a.jsonl"
+    writer = journal.JournalWriter(path)
+    writer.write({"type": "header"})
+    writer.flush()
+    assert not journal.has_ended(path)
+    writer.write({"type": "totals", "energy": {}})
+    writer.close()
+    assert journal.has_ended(path)
 
 
 def test_journals_are_found_in_the_order_of_attempts_hosts_and_ranks(tmp_path: Path) -> None:

@@ -92,12 +92,24 @@ def _chosen(
             "this run uses no GPU", "pass devices=[0] to measure one all the same"
         )
     driver = cuda_driver.uuids()
-    used = cuda_driver.active_ordinals() if used_ordinals is None else tuple(used_ordinals)
+    used = _active_ordinals(driver) if used_ordinals is None else tuple(used_ordinals)
     uuids = choose(devices, cards, used_ordinals=used or (0,), driver=driver)
     if devices != "auto" or used:
         return uuids, ()
     visible = len(driver) if driver is not None else len(resolve(os.environ, cards))
     return uuids, _unclaimed(visible - 1)
+
+
+def _active_ordinals(driver: Sequence[str] | None) -> tuple[int, ...]:
+    """Devices with a context of this process; before it has one, torchrun's own rule."""
+    from energy_callbacks.sensing import cuda_driver
+
+    active = cuda_driver.active_ordinals()
+    local_rank = os.environ.get("LOCAL_RANK", "")
+    if active or not local_rank.isdecimal():
+        return active
+    is_visible = driver is None or int(local_rank) < len(driver)
+    return (int(local_rank),) if is_visible else ()
 
 
 def _unclaimed(count: int) -> tuple[tuple[str, str, str], ...]:
