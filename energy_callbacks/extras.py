@@ -9,15 +9,15 @@ from energy_callbacks.errors import MissingExtraError
 class requires:  # noqa: N801 - reads as a statement: ``with requires("lightning", ...):``
     """Turn the absence of one package into a message that says how to install it.
 
-    Only a missing ``package`` itself is translated: an import that fails inside the package,
-    or inside ours, is a real error and passes through unchanged.
+    Only a missing one of ``packages`` itself is translated: an import that fails inside it, or
+    inside ours, is a real error and passes through unchanged.
 
     Args:
-        package: top-level import name, such as ``"lightning"``.
+        packages: top-level import names, such as ``"lightning"``.
         extra: the extra of this distribution that brings it.
 
     Raises:
-        MissingExtraError: on leaving the block, where ``package`` is not installed.
+        MissingExtraError: on leaving the block, where one of them is not installed.
     """
 
     def __init__(self, *packages: str, extra: str) -> None:

@@ -28,7 +28,7 @@ def harmless(
         try:
             return method(self, *args, **kwargs)
         except Exception:  # noqa: BLE001 - our bug must not become the training's
-            self.abandon(f"EnergyMeter.{method.__name__} failed; measuring ends here")
+            self.abandon(f"{type(self).__name__}.{method.__name__} failed; measuring ends here")
             return None
 
     return guarded

@@ -43,7 +43,8 @@ class EnergyMeter:
         report = meter.report()
 
     Nothing is opened before ``start``: a meter can be pickled and copied until then. After
-    ``start`` no method raises on account of measuring, and none waits for a sensor. In a forked
+    ``start`` no method raises on account of measuring, and none but ``stop`` waits for a sensor,
+    for some seconds at most. In a forked
     child every method does nothing, until that child starts an attempt of its own.
 
     Args:

@@ -24,7 +24,6 @@ class Tally:
         samples: ``None`` as soon as one step did not say.
         tokens: likewise.
         wait_s: time between the end of one batch and the data of the next being ready.
-        train_s: time in training between the first mark and ``t_s``, other phases left out.
     """
 
     t_s: float

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from energy_callbacks.report import FORMATS, Format, load, save, schema, text
+from energy_callbacks.report import FORMATS, Format, emissions_csv, load, save, schema, text
 
 HELP = "render the report of a run again, from its folder, a journal, or a saved report"
 
@@ -30,6 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="which files to write (default: all)",
     )
     parser.add_argument(
+        "--emissions-csv",
+        type=Path,
+        metavar="FILE",
+        help="also write one row as CodeCarbon's emissions.csv has it",
+    )
+    parser.add_argument(
         "--json",
         action="store_true",
         help="print the report as JSON and write no file unless --out is given",
@@ -44,6 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
         folder = arguments.out or _folder_of(arguments.path)
         folder.mkdir(parents=True, exist_ok=True)
         paths = save(report, folder, _formats(arguments.format))
+    if arguments.emissions_csv is not None:
+        emissions_csv.write(report, arguments.emissions_csv)
+        paths.append(arguments.emissions_csv)
     if arguments.json:
         sys.stdout.write(schema.to_json(report))
         return 0

@@ -183,6 +183,7 @@ def test_a_bug_of_ours_does_not_end_the_training(
 
     monkeypatch.setattr("energy_callbacks.accounting.steps.StepLog.step", broken)
     lightning = trainer(tmp_path, ours)
-    lightning.fit(TinyModule(clock), loader())
+    lightning.fit(TinyModule(clock), loader(), loader(5))
     assert lightning.global_step == 80
+    assert len(ours.report.attempts) == 1
     assert sum("measuring ends here" in record.message for record in caplog.records) == 1

@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from energy_callbacks.accounting.memory import profile_lines
+from energy_callbacks.accounting.line_profile import profile_lines
 
 MODULE = """
 import functools
@@ -175,7 +175,7 @@ def test_unreachable_functions_are_refused(subject):
 def test_import_is_light():
     """memory_profiler is loaded when a profile starts, not before."""
     code = (
-        "import sys, energy_callbacks.accounting.memory as m;"
+        "import sys, energy_callbacks.accounting.line_profile as m;"
         "assert 'memory_profiler' not in sys.modules;"
         "m.profile_lines('textwrap:dedent').__enter__();"
         "assert 'memory_profiler' in sys.modules"
