@@ -359,8 +359,18 @@ class EnergyMeter:
             return None
         if not self.is_running:
             last.wait_for_ranks(_RANKS_S)
-        report = self.report()
-        paths = save(report, last.folder)
+        try:
+            report = self.report()
+            paths = save(report, last.folder)
+        except (OSError, JournalError) as error:
+            logger.warning(
+                "no energy report in %s: %s; what is left can be read with: "
+                "energy-callbacks report %s --out ELSEWHERE",
+                last.folder,
+                error,
+                last.folder,
+            )
+            return None
         return summary_line(report, paths[0])
 
     def __enter__(self) -> Self:

@@ -1,6 +1,8 @@
 """Doors to optional frameworks."""
 
 import importlib
+import subprocess
+import sys
 
 import pytest
 
@@ -46,3 +48,27 @@ def test_nothing_happens_where_nothing_is_missing() -> None:
     with requires("json", extra="x"):
         import json
     assert json
+
+
+NOTHING_OF_LIGHTNING = """
+import sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition('.')[0] in ('lightning', 'lightning_utilities', 'pytorch_lightning'):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Hidden())
+import importlib.util
+importlib.util.find_spec = lambda name: None
+try:
+    import energy_callbacks.lightning
+except ImportError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_the_door_without_its_framework_says_what_to_install() -> None:
+    """Where nothing of Lightning is installed the message names the extra, whatever misses first."""
+    command = [sys.executable, "-c", NOTHING_OF_LIGHTNING]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("MissingExtraError")
+    assert "energy-callbacks[lightning]" in shown

@@ -110,12 +110,16 @@ class Attempt:
         )
         path = journal.path_for(folder, self._number, self._host, process.rank)
         # Imports of CodeCarbon are over before a loader forks its workers: a lock that another
-        # thread holds at a fork stays locked in the child.
+        # thread holds at a fork stays locked in the child. All this comes before the first moment.
+        from energy_callbacks.accounting import environment
+
         self._place, problem = _place(config)
+        emissions_kg = _emissions(self._place, config.pue)
+        surroundings = environment.describe(__version__)
         self._writer = journal.JournalWriter(path)
         self._start_s, self._unix_s = clock.monotonic_s(), clock.unix_s()
         self.timeline = Timeline()
-        self._writer.write(self._header())
+        self._writer.write({**self._header(), "environment": surroundings})
         self._writer.flush()
         self.recorder = Recorder(self.timeline, self._writer, clock, self._start_s)
         if problem:
@@ -125,7 +129,7 @@ class Attempt:
             self.recorder,
             self._start_s,
             samples_scale=process.local_world_size,
-            emissions_kg=_emissions(self._place, config.pue),
+            emissions_kg=emissions_kg,
         )
         self._sampler = Sampler(sources, self.timeline, clock, self.recorder.note)
         self._known_hung: set[str] = set()
@@ -199,8 +203,6 @@ class Attempt:
                 self.recorder.warn("source_hangs", f"{name} has not answered for {waited_s:.0f} s")
 
     def _header(self) -> journal.Record:
-        from energy_callbacks.accounting import environment
-
         config = self._config
         is_word = isinstance(config.devices, str)
         settings: dict[str, Any] = {
@@ -223,7 +225,6 @@ class Attempt:
             "tags": dict(config.tags),
             **asdict(self._process),
             "config": settings,
-            "environment": environment.describe(__version__),
         }
 
 

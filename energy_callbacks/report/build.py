@@ -61,11 +61,11 @@ def _journals_at(path: Path) -> list[Path]:
         raise JournalError(f"{path} does not exist; give a run folder or a *.jsonl of one")
     if path.is_file():
         return [path.resolve()]
-    found = journal.find(path.resolve())
+    found = journal.find(path.resolve()) or journal.find(path.resolve() / "energy")
     if not found:
         raise JournalError(
-            f"{path} holds no journal (attempts/*/*.jsonl); give the run folder that the "
-            "training's last line names"
+            f"{path} holds no journal (attempts/*/*.jsonl); give the run folder, "
+            "such as lightning_logs/version_0/energy"
         )
     return found
 

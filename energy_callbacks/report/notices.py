@@ -145,7 +145,8 @@ def _of_place(facts: Facts) -> Iterator[ReportWarning]:
 
 
 def _of_length(facts: Facts) -> Iterator[ReportWarning]:
-    if facts.duration_s < _SHORT_RUN_S:
+    is_measured = any(device.origin == "measured" and device.scope for device in facts.devices)
+    if facts.duration_s < _SHORT_RUN_S and is_measured:
         yield ReportWarning(
             code="short_run",
             message=f"A run of {words.duration(facts.duration_s)} is short for power sensors; "

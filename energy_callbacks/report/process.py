@@ -121,10 +121,18 @@ def load(path: Path) -> Process:
     """
     records = journal.read(path)
     process = Process(path=path, header=_encodable(next(records)))
+    damaged = 0
     for record in records:
         take = _TAKERS.get(record["type"])
-        if take is not None:
+        if take is None:
+            continue
+        try:
             take(process, record if _is_bulk(record) else _encodable(record))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            damaged += 1
+    if damaged:
+        message = f"{damaged} damaged lines of {path.name} are left out"
+        process.warnings.append({"code": "damaged_lines", "message": message, "t_s": 0.0})
     return process
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from energy_callbacks.accounting.scalars import TAGS
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning import loop
 from energy_callbacks_lightning.bases import bases, version
@@ -105,9 +106,21 @@ class EnergyHooks(Base):
         self._steps.begin(trainer)
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
+        if trainer.world_size > 1:
+            self._warn_of_monitors(trainer)
         expected = _MONITORED + (_MONITORED_ON_GPU if loop.used_gpus(trainer) else ())
         for tag in expected if trainer.world_size == 1 else ():
             trainer.callback_metrics.setdefault(tag, torch.tensor(math.nan))
+
+    def _warn_of_monitors(self, trainer: Any) -> None:
+        """Ranks see different joules, and would decide differently on them."""
+        for other in trainer.callbacks:
+            monitored = getattr(other, "monitor", None)
+            if monitored in TAGS:
+                loop.warn(
+                    f"{type(other).__name__} monitors {monitored!r}, which is not offered to "
+                    "callbacks where several processes train; monitor a metric of the model"
+                )
 
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int

@@ -5,16 +5,16 @@ Lightning's own x-axis is the number of batches that ended in an optimizer step,
 manual optimisation.
 """
 
-import importlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+from lightning_utilities.core.apply_func import apply_to_collection
 from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 
 from energy_callbacks.accounting.attempt import Process
-from energy_callbacks_lightning.bases import packages
 
 Counter = Callable[[Any], int]
 
@@ -68,7 +68,7 @@ class StepCounter:
         try:
             return float(count(batch))
         except Exception as error:  # noqa: BLE001 - counting must not end a training
-            rank_zero_warn(
+            warn(
                 f"{getattr(count, '__name__', count)} could not count a batch ({error!r}); "
                 "figures that need it are left out; give batch_size_fn= or length_fn="
             )
@@ -82,9 +82,16 @@ def _plus(total: float | None, more: float | None) -> float | None:
 
 
 def _first_dimension(batch: Any) -> int:
-    """Batch size by Lightning's own rule, from shapes alone."""
-    data = importlib.import_module(f"{packages[0].__name__}.utilities.data")
-    return int(data.extract_batch_size(batch))
+    """The first dimension that all tensors of a batch share, from shapes alone.
+
+    Raises:
+        ValueError: where there is none, or tensors differ: then only the user knows.
+    """
+    sizes: set[int] = set()
+    apply_to_collection(batch, torch.Tensor, lambda tensor: sizes.update(tensor.shape[:1]))
+    if len(sizes) != 1:
+        raise ValueError(f"its tensors have the first dimensions {sorted(sizes)}")
+    return sizes.pop()
 
 
 def run_folder(trainer: Any) -> Path:
@@ -121,3 +128,8 @@ def used_gpus(trainer: Any) -> tuple[int, ...]:
 def say(message: str) -> None:
     """One quiet line, as Lightning itself speaks."""
     rank_zero_info(message)
+
+
+def warn(message: str) -> None:
+    """A warning of the first rank, as Lightning itself warns."""
+    rank_zero_warn(message)

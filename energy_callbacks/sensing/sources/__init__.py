@@ -6,11 +6,15 @@ To add a sensor: its file beside this one, and one line in ``discover``.
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from energy_callbacks.config import Devices
 from energy_callbacks.errors import SourceUnavailable
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sources.protocol import Source
+
+POWERCAP_VARIABLE = "ENERGY_CALLBACKS_POWERCAP"
+"""Where a container has mounted the host's powercap folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +127,9 @@ def _unclaimed(count: int) -> tuple[tuple[str, str, str], ...]:
 def _host_energy(clock: Clock) -> Found:
     """RAPL where it can be read, and an estimate of what it does not give."""
     from energy_callbacks.sensing.sources.estimate import HostEstimateSource
-    from energy_callbacks.sensing.sources.rapl import RaplSource
+    from energy_callbacks.sensing.sources.rapl import POWERCAP, RaplSource
 
-    rapl = RaplSource(clock)
+    rapl = RaplSource(clock, root=Path(os.environ.get(POWERCAP_VARIABLE) or POWERCAP))
     try:
         measured = {channel.device.kind for channel in rapl.open()}
     except SourceUnavailable as error:

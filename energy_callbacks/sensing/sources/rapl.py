@@ -64,7 +64,7 @@ _PERMISSION_FIX = (
 _ABSENCE_FIX = (
     "virtual machines usually have none; on bare metal load the kernel module intel_rapl_msr; "
     "in a container, which hides these files, mount the host's /sys/class/powercap/intel-rapl "
-    "to another path and pass that path as root="
+    "to another path and set ENERGY_CALLBACKS_POWERCAP to that path"
 )
 
 

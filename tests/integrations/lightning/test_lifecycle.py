@@ -3,12 +3,14 @@
 import copy
 import pickle
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("lightning")
 
+import torch
 from lightning.pytorch.tuner import Tuner
 
 from energy_callbacks.lightning import GpuEnergyCallback
@@ -187,3 +189,20 @@ def test_a_bug_of_ours_does_not_end_the_training(
     assert lightning.global_step == 80
     assert len(ours.report.attempts) == 1
     assert sum("measuring ends here" in record.message for record in caplog.records) == 1
+
+
+def test_waiting_for_the_first_batch_of_an_epoch_counts(tmp_path: Path) -> None:
+    """A loader that takes a second to start costs a second of waiting after validation too."""
+    clock = FakeClock()
+    ours = callback(clock)
+
+    class SlowToStart(torch.utils.data.IterableDataset):
+        def __iter__(self) -> Iterator[tuple[torch.Tensor]]:
+            clock.advance(1.0)
+            return ((row,) for row in torch.randn(40, 4))
+
+    slow = torch.utils.data.DataLoader(SlowToStart(), batch_size=4)
+    lightning = trainer(tmp_path, ours, num_sanity_val_steps=0, max_epochs=3)
+    lightning.fit(TinyModule(clock), slow, loader(5))
+    # Lightning begins the first epoch's iterator before training starts: that second is setup.
+    assert ours.report.throughput.data_wait_s == pytest.approx(2.0, abs=1e-6)

@@ -6,7 +6,7 @@ import pytest
 
 from energy_callbacks.errors import SourceUnavailable
 from energy_callbacks.sensing import cuda_driver
-from energy_callbacks.sensing.sources import Found, discover, rapl
+from energy_callbacks.sensing.sources import POWERCAP_VARIABLE, Found, discover
 from energy_callbacks.sensing.sources.nvml import NvmlSource
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml import presets
@@ -28,7 +28,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
     monkeypatch.setattr(cuda_driver, "uuids", lambda: None)
     monkeypatch.setattr(cuda_driver, "active_ordinals", lambda: ())
-    monkeypatch.setattr(rapl.RaplSource.__init__, "__defaults__", (tmp_path / "powercap",))
+    monkeypatch.setenv(POWERCAP_VARIABLE, str(tmp_path / "powercap"))
 
 
 @pytest.fixture
