@@ -67,7 +67,7 @@ except ImportError as error:
 
 
 def test_the_door_without_its_framework_says_what_to_install() -> None:
-    """Where nothing of Lightning is installed the message names the extra, whatever misses first."""
+    """Where nothing of Lightning is there the message names the extra, whatever misses first."""
     command = [sys.executable, "-c", NOTHING_OF_LIGHTNING]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert shown.startswith("MissingExtraError")
