@@ -170,7 +170,7 @@ def test_marks_windows_and_waits_reach_the_journal(tmp_path: Path, clock: FakeCl
     assert [(m["name"], m["t_s"]) for m in of(meter, "mark")] == [("compiled", 2.0)]
     assert [w["name"] for w in of(meter, "window")] == ["validation"]
     assert of(meter, "window")[0]["energy"]["gpu0"]["energy_j"] == pytest.approx(400.0, rel=1e-9)
-    assert sum(pool["data_wait_s"] for pool in of(meter, "steps")) == pytest.approx(5 * 0.5)
+    assert sum(pool["data_wait_s"] for pool in of(meter, "steps")) == pytest.approx(4 * 0.5)
 
 
 @pytest.mark.parametrize(

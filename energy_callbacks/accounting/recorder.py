@@ -97,8 +97,6 @@ class Recorder:
 
     def _close(self, span: Span) -> None:
         self.steps.pause()
-        if self.phases.name == "train":  # from here on the loop waits for its next batch
-            self.steps.mark_done(span.end_s)
         self._timeline.pin(span.end_s)
         self._closed.append(span)
         self.event("phase", span.end_s, phase=self.phases.name)

@@ -5,6 +5,7 @@
     on_fit_start                        meter.start, phase setup
     on_sanity_check_start / _end          phase sanity_check
     on_train_start                      phase train
+      on_train_epoch_start                batch_done: what follows is waiting
       on_train_batch_start                data_ready
       on_train_batch_end                  batch_done, step, scalars to the loggers
       on_validation_start / _end          phase validation
@@ -121,6 +122,10 @@ class EnergyHooks(Base):
                     f"{type(other).__name__} monitors {monitored!r}, which is not offered to "
                     "callbacks where several processes train; monitor a metric of the model"
                 )
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """The loader's iterator is made next: from here on the loop waits for its first batch."""
+        self._meter.mark("batch_done")
 
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int

@@ -206,3 +206,17 @@ def test_waiting_for_the_first_batch_of_an_epoch_counts(tmp_path: Path) -> None:
     lightning.fit(TinyModule(clock), slow, loader(5))
     # Lightning begins the first epoch's iterator before training starts: that second is setup.
     assert ours.report.throughput.data_wait_s == pytest.approx(2.0, abs=1e-6)
+
+
+def test_saving_a_checkpoint_is_no_waiting(tmp_path: Path) -> None:
+    """A checkpoint that takes a second after each validation does not count as waiting for data."""
+    clock = FakeClock()
+    ours = callback(clock)
+
+    class SlowToSave(TinyModule):
+        def on_save_checkpoint(self, checkpoint: dict) -> None:
+            clock.advance(1.0)
+
+    lightning = trainer(tmp_path, ours, num_sanity_val_steps=0, max_epochs=3)
+    lightning.fit(SlowToSave(clock), loader(), loader(5))
+    assert ours.report.throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
