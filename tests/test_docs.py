@@ -52,6 +52,7 @@ def test_the_readme_begins_with_what_ci_runs() -> None:
     commands = re.findall(r"^```sh\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)[0].splitlines()
     demo, tests = [line for line in commands if line and not line.startswith("#")][:2]
     assert demo.endswith("&& energy-callbacks demo")
+    assert "_TIME" not in readme
     install, run = tests.split(" && ")
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert install in ci

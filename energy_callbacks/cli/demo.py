@@ -1,4 +1,4 @@
-"""``energy-callbacks demo``: a real training of a minute, with its energy report."""
+"""``energy-callbacks demo``: a real training of some seconds, with its energy report."""
 
 import argparse
 import sys
