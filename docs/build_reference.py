@@ -19,7 +19,9 @@ The unit is the end of the name: `_w` watt, `_wh` watt-hour, `_j` joule, `_g` gr
 
 A tag is absent where its figure is not known: on a machine without a GPU there is no `power/gpu_w`, not even as zero.
 A value that is logged at step N covers the newest span that was fully seen since the value before it; sensors lag behind by up to about a second, and no hook waits for them.
+Where nothing new has been seen since the row before, its values stand there again: so do not sum rows, take `energy/*_wh`.
 The last value of a run reaches to its very end.
+With several processes the figures are those of the first host: all its GPUs, and the samples of all its ranks.
 
 | tag | meaning |
 |---|---|

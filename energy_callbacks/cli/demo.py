@@ -25,7 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Train, print the report and how to look at the curves."""
     if arguments.epochs < 1:
-        print(f"--epochs must be at least 1, got {arguments.epochs}", file=sys.stderr)
+        print(
+            f"energy-callbacks demo: --epochs must be at least 1, got {arguments.epochs}",
+            file=sys.stderr,
+        )
         return 2
     with requires("lightning", "sklearn", extra="demo"):
         from energy_callbacks.cli.demos import lightning
