@@ -27,7 +27,7 @@ TAGS: Final = {
     "emissions/total_g": "gCO2e since this start of the run; absent where the place is unknown",
     "memory/device_used_gib": "memory in use on the GPUs, all processes, GiB",
     "memory/peak_allocated_gib": "highest memory in the framework's device allocator, GiB",
-    "memory/host_rss_gib": "resident memory of this process and its workers, shared pages for each, GiB",
+    "memory/host_rss_gib": "resident memory of this process and each worker, shared pages too, GiB",
     "throughput/samples_per_s": "samples per second of training",
     "throughput/tokens_per_s": "tokens per second of training",
     "throughput/data_wait_fraction": "share of training spent waiting for data",
