@@ -3,15 +3,15 @@
 import contextlib
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from energy_callbacks.accounting import journal
-from energy_callbacks.accounting.attempt import Attempt, Process
+from energy_callbacks.accounting.attempt import Attempt
 from energy_callbacks.accounting.energy_sums import total
+from energy_callbacks.accounting.launch import Process, default_folder
 from energy_callbacks.accounting.scalars import Scalars
 from energy_callbacks.config import EnergyConfig, is_disabled
 from energy_callbacks.errors import JournalError
@@ -44,8 +44,8 @@ class EnergyMeter:
 
     Nothing is opened before ``start``: a meter can be pickled and copied until then. After
     ``start`` no method raises on account of measuring, and none but ``stop`` waits for a sensor,
-    for some seconds at most. In a forked
-    child every method does nothing, until that child starts an attempt of its own.
+    for some seconds at most. In a forked child every method does nothing, until that child
+    starts an attempt of its own.
 
     Args:
         config: settings; defaults to ``EnergyConfig()``.
@@ -97,7 +97,7 @@ class EnergyMeter:
     @property
     def is_running(self) -> bool:
         """Whether this process measures at the moment."""
-        return self._attempt is not None and self._pid == os.getpid()
+        return self._running() is not None
 
     @property
     def run_folder(self) -> Path | None:
@@ -134,7 +134,7 @@ class EnergyMeter:
         if self.is_running or is_disabled():
             return self
         process = process or Process.from_environment()
-        chosen = self.config.run_folder or run_folder or self.run_folder or _default_folder(process)
+        chosen = self.config.run_folder or run_folder or self.run_folder or default_folder(process)
         folder = Path(chosen).expanduser().absolute()
         journal.check_writable(folder)
         sources, missing = self._find_sources(process, used_gpus)
@@ -396,11 +396,3 @@ def _status(error: BaseException | None) -> str:
     if error is None:
         return "finished"
     return "failed" if isinstance(error, Exception) else "interrupted"
-
-
-def _default_folder(process: Process) -> Path:
-    """One folder a start; processes of one launch take its port, which they share."""
-    port = os.environ.get("MASTER_PORT")
-    is_alone = process.world_size == 1 or port is None
-    name = time.strftime("%Y%m%d-%H%M%S") if is_alone else f"port-{port}"
-    return Path("energy_runs") / name

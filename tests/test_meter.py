@@ -16,7 +16,7 @@ import pytest
 from energy_callbacks import EnergyConfig, EnergyMeter, JournalError
 from energy_callbacks.accounting import attempt as attempt_module
 from energy_callbacks.accounting import journal
-from energy_callbacks.accounting.attempt import Process
+from energy_callbacks.accounting.launch import Process
 from energy_callbacks.config import DISABLED_VARIABLE, RUN_DIR_VARIABLE
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks.records import Channel, Device, Reading
@@ -267,7 +267,7 @@ def test_a_second_start_without_a_folder_goes_on_in_the_first(
 ) -> None:
     """Two trainings with one meter in a plain loop are two attempts in one folder."""
     folders = iter([Path("energy_runs/1"), Path("energy_runs/2")])
-    monkeypatch.setattr("energy_callbacks.meter._default_folder", lambda _: next(folders))
+    monkeypatch.setattr("energy_callbacks.meter.default_folder", lambda _: next(folders))
     meter = EnergyMeter(sources=[card(clock)], clock=clock)
     for _ in range(2):
         with meter:

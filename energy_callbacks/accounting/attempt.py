@@ -4,11 +4,13 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.accounting import journal
+from energy_callbacks.accounting.journal import Record
+from energy_callbacks.accounting.launch import Process, launch_id
 from energy_callbacks.accounting.recorder import Recorder
 from energy_callbacks.accounting.scalars import EmissionsKg, ScalarBoard
 from energy_callbacks.config import EnergyConfig
@@ -27,53 +29,6 @@ logger = logging.getLogger("energy_callbacks")
 # A driver that hangs must not hold up the end of a training for longer than this.
 _STOP_TIMEOUT_S: Final = 3.0
 _HUNG_S: Final = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
-    """Which process of which framework this is.
-
-    Attributes:
-        framework: ``lightning``, ``keras``, ``huggingface`` or ``plain``.
-        framework_version: of that framework.
-        rank: number among all processes of the run.
-        local_rank: number among those of this host; the first measures CPU and RAM.
-        world_size: how many processes there are.
-        local_world_size: how many of them on this host; each is taken to consume as many samples
-            as this one, where figures of the host are logged.
-    """
-
-    framework: str = "plain"
-    framework_version: str = ""
-    rank: int = 0
-    local_rank: int = 0
-    world_size: int = 1
-    local_world_size: int = 1
-
-    @classmethod
-    def from_environment(cls) -> "Process":
-        """A plain loop's process, as ``torchrun`` and its kin describe it."""
-        return cls(
-            rank=_number("RANK", 0),
-            local_rank=_number("LOCAL_RANK", 0),
-            world_size=_number("WORLD_SIZE", 1),
-            local_world_size=_number("LOCAL_WORLD_SIZE", 1),
-        )
-
-
-def _number(variable: str, otherwise: int) -> int:
-    """A launcher's variable.
-
-    Raises:
-        ValueError: where it is set, but not to a number.
-    """
-    value = os.environ.get(variable) or str(otherwise)
-    if not value.isdecimal():
-        raise ValueError(
-            f"the environment variable {variable} must be a number, got {value!r}; "
-            "unset it, or start the program with torchrun"
-        )
-    return int(value)
 
 
 class Attempt:
@@ -106,20 +61,20 @@ class Attempt:
         self._on_failure = on_failure
         self._host = os.uname().nodename
         self._number, self.run_id = journal.claim_attempt(
-            folder, self._host, process.rank, run_id, _launch(process)
+            folder, self._host, process.rank, run_id, launch_id(process)
         )
         path = journal.path_for(folder, self._number, self._host, process.rank)
         # Imports of CodeCarbon are over before a loader forks its workers: a lock that another
         # thread holds at a fork stays locked in the child. All this comes before the first moment.
         from energy_callbacks.accounting import environment
 
-        self._place, problem = _place(config)
-        emissions_kg = _emissions(self._place, config.pue)
+        place, problem = _place(config)
+        emissions_kg = _emissions(place, config.pue)
         surroundings = environment.describe(__version__)
         self._writer = journal.JournalWriter(path)
-        self._start_s, self._unix_s = clock.monotonic_s(), clock.unix_s()
+        self._start_s, unix_s = clock.monotonic_s(), clock.unix_s()
         self.timeline = Timeline()
-        self._writer.write({**self._header(), "environment": surroundings})
+        self._writer.write(self._header(unix_s, place, surroundings))
         self._writer.flush()
         self.recorder = Recorder(self.timeline, self._writer, clock, self._start_s)
         if problem:
@@ -202,11 +157,11 @@ class Attempt:
                 self._known_hung.add(name)
                 self.recorder.warn("source_hangs", f"{name} has not answered for {waited_s:.0f} s")
 
-    def _header(self) -> journal.Record:
+    def _header(self, unix_s: float, place: "Place", surroundings: Record) -> Record:
         config = self._config
         is_word = isinstance(config.devices, str)
         settings: dict[str, Any] = {
-            "place": asdict(self._place),
+            "place": asdict(place),
             "pue": config.pue,
             "price_per_kwh": config.price_per_kwh,
             "sample_interval_s": config.sample_interval_s,
@@ -220,22 +175,13 @@ class Attempt:
             "attempt": self._number,
             "host": self._host,
             "pid": os.getpid(),
-            "unix_s": self._unix_s,
+            "unix_s": unix_s,
             "run_name": config.run_name,
             "tags": dict(config.tags),
             **asdict(self._process),
             "config": settings,
+            "environment": surroundings,
         }
-
-
-def _launch(process: Process) -> str | None:
-    """What all processes of one start share; ``None`` for a process that is alone."""
-    if process.world_size == 1:
-        return None
-    names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
-             "SLURM_JOB_ID", "SLURM_RESTART_COUNT")  # fmt: skip
-    values = (os.environ.get(name, "") for name in names)
-    return f"{process.world_size} {' '.join(values)}"
 
 
 def _place(config: EnergyConfig) -> "tuple[Place, str]":

@@ -7,20 +7,18 @@ asks the timeline for the energy of what has been fully seen, and writes it down
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.journal import JournalWriter, Record
-from energy_callbacks.accounting.steps import StepLog, Tally
+from energy_callbacks.accounting.steps import StepLog, Tally, difference
 from energy_callbacks.accounting.windows import Phases, Span
 from energy_callbacks.records import Energy, Quantity
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.timeline import Timeline
-
-SpanOrNone = TypeVar("SpanOrNone", Span, Span | None)
 
 # Steps are pooled over about a second: longer than any sensor's period, short enough for curves.
 _POOL_S = 1.0
@@ -78,22 +76,20 @@ class Recorder:
 
     def enter(self, name: str, t_s: float) -> None:
         """A phase begins."""
-        with self._phase_lock:
-            span = self._ended(self.phases.enter(name, t_s))
-        self._close(span)
+        self._change(lambda: self.phases.enter(name, t_s))
 
     def leave(self, name: str, t_s: float) -> None:
         """A phase ends; one that never began is ignored."""
+        self._change(lambda: self.phases.leave(name, t_s))
+
+    def _change(self, change: Callable[[], Span | None]) -> None:
+        """Change the phase and remember a span of training in one go, as ``trained`` sees it."""
         with self._phase_lock:
-            span = self._ended(self.phases.leave(name, t_s))
+            span = change()
+            if span is not None and span.name == "train":
+                self._trained.append(span)
         if span is not None:
             self._close(span)
-
-    def _ended(self, span: SpanOrNone) -> SpanOrNone:
-        """Remember a span of training together with the change of phase."""
-        if span is not None and span.name == "train":
-            self._trained.append(span)
-        return span
 
     def _close(self, span: Span) -> None:
         self.steps.pause()
@@ -154,9 +150,7 @@ class Recorder:
     def finish(self, status: str, error: str | None, **values: Any) -> None:
         """Close the last phase and write the totals; nothing may follow."""
         now_s = self._clock.monotonic_s()
-        with self._phase_lock:
-            span = self._ended(self.phases.end(now_s))
-        self._close(span)
+        self._change(lambda: self.phases.end(now_s))
         for key, count in self._timeline.disagreements().items():
             self.warn(
                 "counter_disagrees",
@@ -209,8 +203,8 @@ class Recorder:
                 "start_s": before.t_s - self._start_s,
                 "end_s": tally.t_s - self._start_s,
                 "steps": tally.steps - before.steps,
-                "samples": _less(tally.samples, before.samples),
-                "tokens": _less(tally.tokens, before.tokens),
+                "samples": difference(tally.samples, before.samples),
+                "tokens": difference(tally.tokens, before.tokens),
                 "last_step": tally.steps,
                 "data_wait_s": tally.wait_s - before.wait_s if self.steps.sees_waits else None,
                 "energy": self._energies(before.t_s, tally.t_s),
@@ -280,7 +274,3 @@ def mean_power_w(energy: Energy, duration_s: float) -> float | None:
 def _drain(lines: deque[Record], write: Callable[[Record], None]) -> None:
     while lines:
         write(lines.popleft())
-
-
-def _less(total: float | None, before: float | None) -> float | None:
-    return None if total is None or before is None else total - before

@@ -8,7 +8,7 @@ import numpy as np
 
 from energy_callbacks.accounting.energy_sums import interval_j, total
 from energy_callbacks.accounting.recorder import Recorder, mean_power_w
-from energy_callbacks.accounting.steps import Tally
+from energy_callbacks.accounting.steps import Tally, difference
 from energy_callbacks.records import Energy, Quantity
 from energy_callbacks.sensing.timeline import Timeline
 from energy_callbacks.units import gibibytes, grams, megahertz, watt_hours
@@ -168,8 +168,8 @@ class ScalarBoard:
         if train_s <= 0.0:
             return {}
         gpu, whole = self._scope("gpu", spans), self._scope("total", spans)
-        samples = self._on_host(_difference(now.samples, before.samples))
-        tokens = self._on_host(_difference(now.tokens, before.tokens))
+        samples = self._on_host(difference(now.samples, before.samples))
+        tokens = self._on_host(difference(now.tokens, before.tokens))
         values: Scalars = {}
         _put_efficiency(values, "efficiency/gpu_j_per_step", gpu, now.steps - before.steps)
         _put_efficiency(values, "efficiency/gpu_j_per_sample", gpu, samples)
@@ -243,7 +243,3 @@ def _put_efficiency(values: Scalars, tag: str, energy: Energy, count: float | No
         return
     for suffix, energy_j in zip(("", "_lo", "_hi"), found, strict=True):
         values[f"{tag}{suffix}"] = energy_j / count
-
-
-def _difference(now: float | None, before: float | None) -> float | None:
-    return None if now is None or before is None else now - before

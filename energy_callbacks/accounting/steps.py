@@ -100,3 +100,8 @@ class StepLog:
 def _sum(total: float | None, more: float | None) -> float | None:
     # A tensor of one number is a number here, on the writer's thread, and nowhere else.
     return None if total is None or more is None else total + float(more)
+
+
+def difference(now: float | None, before: float | None) -> float | None:
+    """What was counted between two tallies; ``None`` where one of them does not know."""
+    return None if now is None or before is None else now - before

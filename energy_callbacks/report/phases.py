@@ -7,7 +7,7 @@ takes its time and energy away from the spans it lies in.
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from energy_callbacks.accounting.energy_sums import UNKNOWN, total
 from energy_callbacks.records import Energy
@@ -103,7 +103,7 @@ def _balance(pieces: list[_Piece], process: Process, whole: Energy) -> None:
 def _scale(pieces: list[_Piece], factor: float) -> None:
     for piece in pieces:
         if piece.energy.energy_j is not None:
-            piece.energy = _with_joules(piece.energy, piece.energy.energy_j * factor)
+            piece.energy = replace(piece.energy, energy_j=piece.energy.energy_j * factor)
 
 
 def _open_piece(
@@ -171,14 +171,4 @@ def _taken(window: Energy, left: Energy, share: float) -> Energy:
         systematic_j=window.systematic_j * share,
         method=window.method,
         coverage=window.coverage,
-    )
-
-
-def _with_joules(energy: Energy, energy_j: float) -> Energy:
-    return Energy(
-        energy_j=energy_j,
-        stderr_j=energy.stderr_j,
-        systematic_j=energy.systematic_j,
-        method=energy.method,
-        coverage=energy.coverage,
     )

@@ -1,0 +1,71 @@
+"""Which process this is, and what it shares with those that were started beside it."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """Which process of which framework this is.
+
+    Attributes:
+        framework: ``lightning``, ``keras``, ``huggingface`` or ``plain``.
+        framework_version: of that framework.
+        rank: number among all processes of the run.
+        local_rank: number among those of this host; the first measures CPU and RAM.
+        world_size: how many processes there are.
+        local_world_size: how many of them on this host; each is taken to consume as many samples
+            as this one, where figures of the host are logged.
+    """
+
+    framework: str = "plain"
+    framework_version: str = ""
+    rank: int = 0
+    local_rank: int = 0
+    world_size: int = 1
+    local_world_size: int = 1
+
+    @classmethod
+    def from_environment(cls) -> "Process":
+        """A plain loop's process, as ``torchrun`` and its kin describe it."""
+        return cls(
+            rank=_number("RANK", 0),
+            local_rank=_number("LOCAL_RANK", 0),
+            world_size=_number("WORLD_SIZE", 1),
+            local_world_size=_number("LOCAL_WORLD_SIZE", 1),
+        )
+
+
+def _number(variable: str, otherwise: int) -> int:
+    """A launcher's variable.
+
+    Raises:
+        ValueError: where it is set, but not to a number.
+    """
+    value = os.environ.get(variable) or str(otherwise)
+    if not value.isdecimal():
+        raise ValueError(
+            f"the environment variable {variable} must be a number, got {value!r}; "
+            "unset it, or start the program with torchrun"
+        )
+    return int(value)
+
+
+def launch_id(process: Process) -> str | None:
+    """What all processes of one start share; ``None`` for a process that is alone."""
+    if process.world_size == 1:
+        return None
+    names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+             "SLURM_JOB_ID", "SLURM_RESTART_COUNT")  # fmt: skip
+    values = (os.environ.get(name, "") for name in names)
+    return f"{process.world_size} {' '.join(values)}"
+
+
+def default_folder(process: Process) -> Path:
+    """One folder a start; processes of one launch take its port, which they share."""
+    port = os.environ.get("MASTER_PORT")
+    is_alone = process.world_size == 1 or port is None
+    name = time.strftime("%Y%m%d-%H%M%S") if is_alone else f"port-{port}"
+    return Path("energy_runs") / name
