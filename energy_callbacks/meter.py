@@ -1,5 +1,6 @@
 """EnergyMeter: puts the rooms together; the one object that adapters and plain loops drive."""
 
+import atexit
 import contextlib
 import logging
 import os
@@ -13,6 +14,7 @@ from energy_callbacks.accounting.attempt import Attempt
 from energy_callbacks.accounting.energy_sums import total
 from energy_callbacks.accounting.launch import Process, default_folder
 from energy_callbacks.accounting.scalars import Scalars
+from energy_callbacks.calls import OngoingCall
 from energy_callbacks.config import EnergyConfig, is_disabled
 from energy_callbacks.errors import JournalError
 from energy_callbacks.guard import harmless
@@ -28,6 +30,7 @@ logger = logging.getLogger("energy_callbacks")
 
 # Ranks end within moments of each other; a rank that died must not hold up the report for long.
 _RANKS_S = 5.0
+_LEFT = "it ended without a word: by Ctrl-C, by an exception that was caught, or without stop()"
 
 
 class EnergyMeter:
@@ -94,6 +97,10 @@ class EnergyMeter:
             )
         return meter
 
+    def now_s(self) -> float:
+        """What time it is, by ``time.monotonic`` or the clock that was handed in."""
+        return self._clock.monotonic_s()
+
     @property
     def is_running(self) -> bool:
         """Whether this process measures at the moment."""
@@ -116,8 +123,12 @@ class EnergyMeter:
         run_id: str | None = None,
         process: Process | None = None,
         used_gpus: Sequence[int] | None = None,
+        call: OngoingCall | None = None,
     ) -> Self:
         """Begin an attempt; does nothing while one is running or where switched off.
+
+        An attempt that nobody stops ends with ``call``, with the interpreter, or where a report
+        or a new start is asked for after ``call`` has ended; the report is then written too.
 
         Args:
             run_folder: where journal and report go, unless ``config`` names a folder;
@@ -126,11 +137,13 @@ class EnergyMeter:
             process: which process this is.
             used_gpus: ordinals of the GPUs that the framework uses; ``()`` for none, ``None``
                 where nobody knows.
+            call: the user's call that trains, for frameworks that have no hook for its failure.
 
         Raises:
             PermissionError: where the folder cannot be written.
             ValueError: where a device was asked for that is not there.
         """
+        self._end_if_left()
         if self.is_running or is_disabled():
             return self
         process = process or Process.from_environment()
@@ -146,11 +159,14 @@ class EnergyMeter:
             run_id=run_id or self.run_id,
             process=process,
             on_failure=self.abandon,
+            call=call,
+            on_left=lambda: self._end_left(on_own_thread=True),
         )
         attempt.note_unavailable(missing)
         self._attempt = self._last = attempt
         self._is_broken = False
         self._pid = os.getpid()
+        atexit.register(self._end_left)
         return self
 
     def _find_sources(
@@ -171,6 +187,7 @@ class EnergyMeter:
     def abandon(self, message: str) -> None:
         """Measure no more and say why, with the exception that is being handled."""
         attempt, self._attempt = self._attempt, None
+        atexit.unregister(self._end_left)
         self._is_broken = True
         logger.warning("%s", message, exc_info=True)  # noqa: LOG014 - called while handling
         if attempt is not None:
@@ -188,13 +205,13 @@ class EnergyMeter:
     def enter(self, phase: str) -> None:
         """The process enters a phase; the one before is paused until ``leave``."""
         if attempt := self._running():
-            attempt.recorder.enter(phase, self._clock.monotonic_s())
+            attempt.recorder.enter(phase, attempt.now_s())
 
     @harmless
     def leave(self, phase: str) -> None:
         """The process leaves a phase and every phase inside it; harmless if it is in none."""
         if attempt := self._running():
-            attempt.recorder.leave(phase, self._clock.monotonic_s())
+            attempt.recorder.leave(phase, attempt.now_s())
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -210,11 +227,24 @@ class EnergyMeter:
         """An optimizer step ended now.
 
         Args:
-            samples: how many samples it consumed, over all its micro-batches.
+            samples: how many samples it consumed, over all its micro-batches; ``None`` where
+                nobody knows, or ``count`` will tell later.
             tokens: how many tokens.
         """
         if attempt := self._running():
-            attempt.recorder.steps.step(self._clock.monotonic_s(), samples, tokens)
+            attempt.recorder.steps.step(attempt.now_s(), samples, tokens)
+
+    @harmless
+    def count(self, samples: float | None = None, tokens: float | None = None) -> None:
+        """What steps consumed that could not say so, or not exactly, when they ended.
+
+        Args:
+            samples: of all steps that gave ``None``; a correction, even a negative one, where
+                every step gave a number.
+            tokens: likewise.
+        """
+        if attempt := self._running():
+            attempt.recorder.steps.tell(attempt.now_s(), samples, tokens)
 
     @harmless
     def mark(self, name: str, t_s: float | None = None) -> None:
@@ -230,7 +260,8 @@ class EnergyMeter:
         attempt = self._running()
         if attempt is None:
             return
-        at_s = self._clock.monotonic_s() if t_s is None else t_s
+        now_s = attempt.now_s()
+        at_s = now_s if t_s is None else t_s
         if name == "data_ready":
             attempt.recorder.steps.mark_ready(at_s)
         elif name == "batch_done":
@@ -242,13 +273,13 @@ class EnergyMeter:
     def epoch(self, number: int) -> None:
         """An epoch of training ended now."""
         if attempt := self._running():
-            attempt.recorder.event("epoch", self._clock.monotonic_s(), epoch=number)
+            attempt.recorder.event("epoch", attempt.now_s(), epoch=number)
 
     @harmless
     def resumed(self, step: int) -> None:
         """Training goes on from a checkpoint that was written after so many optimizer steps."""
         if attempt := self._running():
-            attempt.recorder.event("resume", self._clock.monotonic_s(), step=step)
+            attempt.recorder.event("resume", attempt.now_s(), step=step)
 
     @harmless
     def window(self, name: str, start_s: float, end_s: float) -> None:
@@ -321,9 +352,43 @@ class EnergyMeter:
         attempt = self._running()
         if attempt is None:
             return
-        self._attempt = None
-        text = None if error is None else f"{type(error).__name__}: {error}"
-        attempt.stop(_status(error), text)
+        with attempt.ending:
+            if not attempt.is_over:
+                attempt.stop(*_status_and_text(error))
+        self._forget(attempt)
+
+    def _forget(self, attempt: Attempt) -> None:
+        if self._attempt is attempt:
+            self._attempt = None
+            atexit.unregister(self._end_left)
+
+    def _end_if_left(self) -> None:
+        """End an attempt whose call has ended without a word."""
+        attempt = self._running()
+        if attempt is not None and attempt.call is not None and not attempt.call.is_under_way():
+            self._end_left()
+
+    @harmless
+    def _end_left(self, *, on_own_thread: bool = False) -> None:
+        """End an attempt that nobody has stopped, at the last moment it was seen alive."""
+        attempt = self._running()
+        # The journal's thread must not wait for one that waits for it.
+        if attempt is None or not attempt.ending.acquire(blocking=not on_own_thread):
+            return
+        try:
+            if attempt.is_over:
+                return
+            error = attempt.call.error() if attempt.call else None
+            attempt.recorder.leave_all(attempt.seen_s)
+            status, text = _status_and_text(error)
+            if error is None:
+                status, text = "failed", _LEFT
+            attempt.stop(status, text, on_own_thread=on_own_thread)
+            self._forget(attempt)
+            if attempt.rank == 0:
+                self.save_report()
+        finally:
+            attempt.ending.release()
 
     def close(self) -> None:
         """Close the outputs; the meter can be started again."""
@@ -338,6 +403,7 @@ class EnergyMeter:
         """
         from energy_callbacks.report import build
 
+        self._end_if_left()
         if self._last is None:
             raise JournalError(
                 "there is no report yet: the meter was never started; train first, or call start()"
@@ -392,7 +458,8 @@ class EnergyMeter:
         return state
 
 
-def _status(error: BaseException | None) -> str:
+def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
     if error is None:
-        return "finished"
-    return "failed" if isinstance(error, Exception) else "interrupted"
+        return "finished", None
+    status = "failed" if isinstance(error, Exception) else "interrupted"
+    return status, f"{type(error).__name__}: {error}"

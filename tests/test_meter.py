@@ -151,6 +151,54 @@ def test_log_writes_to_every_output_and_returns_what_it_wrote(
     assert all(output.is_closed for output in outputs)
 
 
+def test_a_window_named_afterwards_is_no_training_in_the_live_figures(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    """Ten seconds of evaluation between two steps: joules per sample are those of the steps."""
+    meter = meter_of(tmp_path, clock)
+    with meter, meter.phase("train"):
+        for _ in range(5):
+            clock.advance(1.0)
+            meter.step(samples=10)
+        evaluated_from_s = meter.now_s()
+        clock.advance(10.0)
+        meter.window("validation", evaluated_from_s, meter.now_s())
+        for _ in range(5):
+            clock.advance(1.0)
+            meter.step(samples=10)
+        clock.advance(1.0)
+        live = meter.scalars()
+    assert live["efficiency/gpu_j_per_sample"] == pytest.approx(20.0, rel=1e-6)
+    assert live["throughput/samples_per_s"] == pytest.approx(10.0, rel=1e-6)
+
+
+def test_samples_that_are_told_at_the_end_of_an_epoch(tmp_path: Path, clock: FakeClock) -> None:
+    """Silent steps give no joules per sample; once told, the report has the exact count."""
+    meter = meter_of(tmp_path, clock)
+    with meter, meter.phase("train"):
+        for _ in range(10):
+            clock.advance(1.0)
+            meter.step(samples=None)
+        assert "efficiency/gpu_j_per_sample" not in meter.scalars()
+        assert meter.report().throughput.samples is None
+        meter.count(samples=95)
+        clock.advance(1.0)
+        meter.scalars()
+        for _ in range(10):
+            clock.advance(1.0)
+            meter.step(samples=9.5)
+        clock.advance(1.0)
+        assert meter.scalars()["throughput/samples_per_s"] == pytest.approx(95 / 11, rel=1e-6)
+        meter.count(samples=-1)
+    counts = [line["samples"] for line in of(meter, "steps")]
+    assert None in counts
+    assert sum(count for count in counts if count is not None) == pytest.approx(189.0)
+    report = meter.report()
+    assert report.throughput.samples == 189
+    assert report.throughput.tokens is None
+    assert report.attempts[0].samples == 189
+
+
 def test_marks_windows_and_waits_reach_the_journal(tmp_path: Path, clock: FakeClock) -> None:
     """A mark with its time, a window named afterwards, waits between batches."""
     meter = meter_of(tmp_path, clock)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -13,6 +14,7 @@ from energy_callbacks.accounting.journal import Record
 from energy_callbacks.accounting.launch import Process, launch_id
 from energy_callbacks.accounting.recorder import Recorder
 from energy_callbacks.accounting.scalars import EmissionsKg, ScalarBoard
+from energy_callbacks.calls import OngoingCall
 from energy_callbacks.config import EnergyConfig
 from energy_callbacks.records import Energy
 from energy_callbacks.sensing.clock import Clock
@@ -42,6 +44,8 @@ class Attempt:
         run_id: of the run that this attempt continues, ``None`` for a new one.
         process: which process this is.
         on_failure: called on our own thread where the books cannot be kept any more.
+        call: the user's call that trains; ``None`` where nobody knows.
+        on_left: called on our own thread where that call has ended and nobody said so.
     """
 
     def __init__(
@@ -54,8 +58,15 @@ class Attempt:
         run_id: str | None,
         process: Process,
         on_failure: Callable[[str], None],
+        call: OngoingCall | None = None,
+        on_left: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder = folder
+        self.call = call
+        self.ending = threading.Lock()
+        self.is_over = False
+        self._on_left = on_left
+        self._was_left = False
         self._config = config
         self._process = process
         self._on_failure = on_failure
@@ -73,6 +84,8 @@ class Attempt:
         surroundings = environment.describe(__version__)
         self._writer = journal.JournalWriter(path)
         self._start_s, unix_s = clock.monotonic_s(), clock.unix_s()
+        self.seen_s = self._start_s
+        self._clock = clock
         self.timeline = Timeline()
         self._writer.write(self._header(unix_s, place, surroundings))
         self._writer.flush()
@@ -104,14 +117,31 @@ class Attempt:
                 )
             )
 
-    def stop(self, status: str, error: str | None) -> None:
-        """A last look at every sensor, totals, journal closed; takes a few seconds at most."""
+    @property
+    def rank(self) -> int:
+        """Number of this process among all."""
+        return self._process.rank
+
+    def now_s(self) -> float:
+        """What time it is; the training is seen to be alive at this moment."""
+        self.seen_s = self._clock.monotonic_s()
+        return self.seen_s
+
+    def stop(self, status: str, error: str | None, *, on_own_thread: bool = False) -> None:
+        """A last look at every sensor, totals, journal closed; takes a few seconds at most.
+
+        Args:
+            status: how it ended.
+            error: why, where it failed.
+            on_own_thread: whether the journal's thread itself calls, which need not be waited for.
+        """
         for name in self._sampler.stop(_STOP_TIMEOUT_S):
             self.recorder.warn("source_hangs", f"{name} did not answer at the end of the run")
         self.abandon()
-        if not self._periodic.wait(_STOP_TIMEOUT_S):
+        if not on_own_thread and not self._periodic.wait(_STOP_TIMEOUT_S):
             logger.warning("the energy journal in %s cannot be written; it ends here", self.folder)
             return
+        self.is_over = True
         self.timeline.finish()
         self.recorder.finish(
             status,
@@ -138,6 +168,8 @@ class Attempt:
 
     def _update(self) -> None:
         """One turn of the journal's thread."""
+        if self.is_over:
+            return
         if self._is_broken:
             self._writer.close()
             return
@@ -146,10 +178,24 @@ class Attempt:
             self.recorder.update()
             self.board.update()
             self._warn_of_hung()
+            self._look_after_call()
         except Exception:  # noqa: BLE001 - our bug must not become the training's
             self._is_broken = True
             self._on_failure("keeping the energy journal failed; measuring ends here")
         self._cpu_s += time.thread_time() - cpu_before_s
+
+    def _look_after_call(self) -> None:
+        """Notice, at a second look, that the call that trains has ended without a word.
+
+        Between the two looks an interactive shell has noted the exception.
+        """
+        if self.call is None:
+            return
+        if self.call.is_under_way():
+            self.now_s()
+        elif self._was_left:
+            self._on_left()
+        self._was_left = not self.call.is_under_way()
 
     def _warn_of_hung(self) -> None:
         for name, waited_s in self._sampler.hung_s(_HUNG_S).items():

@@ -13,8 +13,8 @@ import numpy as np
 
 from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.journal import JournalWriter, Record
-from energy_callbacks.accounting.steps import StepLog, Tally, difference
-from energy_callbacks.accounting.windows import Phases, Span
+from energy_callbacks.accounting.steps import StepLog, Tally
+from energy_callbacks.accounting.windows import Phases, Span, without
 from energy_callbacks.records import Energy, Quantity
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sampler import Notice
@@ -64,9 +64,11 @@ class Recorder:
         self._named: deque[Span] = deque()
         self._lines: deque[Record] = deque()
         self._pooled = Tally(t_s=start_s)
+        self._told = {"samples": 0.0, "tokens": 0.0}
         self._row_s = start_s
         self._row_ends: dict[str, float] = {}
         self._trained: deque[Span] = deque(maxlen=10_000)
+        self._renamed: deque[Span] = deque(maxlen=10_000)
         self._phase_lock = threading.Lock()
         self.settled_s = start_s
         self._complete_s = start_s
@@ -81,6 +83,10 @@ class Recorder:
     def leave(self, name: str, t_s: float) -> None:
         """A phase ends; one that never began is ignored."""
         self._change(lambda: self.phases.leave(name, t_s))
+
+    def leave_all(self, t_s: float) -> None:
+        """No phase goes on: what follows is idle."""
+        self._change(lambda: self.phases.leave_all(t_s))
 
     def _change(self, change: Callable[[], Span | None]) -> None:
         """Change the phase and remember a span of training in one go, as ``trained`` sees it."""
@@ -101,7 +107,11 @@ class Recorder:
         """A span of time gets a name afterwards."""
         self._timeline.pin(start_s)
         self._timeline.pin(end_s)
-        self._named.append(Span(name=name, start_s=start_s, end_s=end_s))
+        span = Span(name=name, start_s=start_s, end_s=end_s)
+        self._named.append(span)
+        if name != "train":
+            with self._phase_lock:
+                self._renamed.append(span)
 
     def event(self, kind: str, t_s: float, **values: Any) -> None:
         """Anything else that happened."""
@@ -193,7 +203,7 @@ class Recorder:
 
     def _write_steps(self, *, is_final: bool) -> None:
         tally, before = self.steps.advance(self.settled_s), self._pooled
-        if tally.steps == before.steps or (tally.t_s - before.t_s < _POOL_S and not is_final):
+        if tally == before or (tally.t_s - before.t_s < _POOL_S and not is_final):
             return
         self._pooled = tally
         self._writer.write(
@@ -203,13 +213,20 @@ class Recorder:
                 "start_s": before.t_s - self._start_s,
                 "end_s": tally.t_s - self._start_s,
                 "steps": tally.steps - before.steps,
-                "samples": difference(tally.samples, before.samples),
-                "tokens": difference(tally.tokens, before.tokens),
+                "samples": self._since_told("samples", tally.samples),
+                "tokens": self._since_told("tokens", tally.tokens),
                 "last_step": tally.steps,
                 "data_wait_s": tally.wait_s - before.wait_s if self.steps.sees_waits else None,
                 "energy": self._energies(before.t_s, tally.t_s),
             }
         )
+
+    def _since_told(self, name: str, count: float | None) -> float | None:
+        """What was counted since the last line that knew; ``None`` while nobody does."""
+        if count is None:
+            return None
+        before, self._told[name] = self._told[name], count
+        return count - before
 
     def _energies(self, start_s: float, end_s: float) -> Record:
         if end_s <= start_s:
@@ -252,16 +269,17 @@ class Recorder:
         return mean_power_w(self._timeline.energy(key, start_s, end_s), end_s - start_s)
 
     def trained(self, start_s: float, end_s: float) -> tuple[Span, ...]:
-        """The parts of a window that were spent in the phase ``train``."""
+        """The parts of a window that were spent in the phase ``train``, as is known by now."""
         with self._phase_lock:
             spans = list(self._trained)
+            renamed = [s for s in self._renamed if s.end_s > start_s and s.start_s < end_s]
             if self.phases.name == "train":
                 spans.append(Span(name="train", start_s=self.phases.start_s, end_s=end_s))
-        return tuple(
+        inside = (
             Span(name="train", start_s=max(s.start_s, start_s), end_s=min(s.end_s, end_s))
             for s in spans
-            if min(s.end_s, end_s) > max(s.start_s, start_s)
         )
+        return without([span for span in inside if span.end_s > span.start_s], renamed)
 
 
 def mean_power_w(energy: Energy, duration_s: float) -> float | None:

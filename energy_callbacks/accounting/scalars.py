@@ -226,6 +226,27 @@ class ScalarBoard:
         return min(max(fractions), 1.0) if fractions else None
 
 
+def expected_tags(*, gpu: bool, tokens: bool, waits: bool) -> tuple[str, ...]:
+    """All tags that a training can have, for frameworks that freeze their columns.
+
+    Args:
+        gpu: whether it uses GPUs.
+        tokens: whether tokens are counted.
+        waits: whether waiting for data is seen.
+    """
+    left_out = [
+        word
+        for word, is_there in (("gpu", gpu), ("token", tokens), ("data_wait", waits))
+        if not is_there
+    ] + ([] if gpu else ["memory/device_used_gib", "memory/peak_allocated_gib"])
+    tags = (tag for tag in TAGS if not any(word in tag for word in left_out))
+    return tuple(
+        name
+        for tag in tags
+        for name in ((tag, f"{tag}_lo", f"{tag}_hi") if tag in INTERVALS else (tag,))
+    )
+
+
 def _of_training(values: Scalars) -> Scalars:
     """Figures that still hold while no step ends."""
     return {t: v for t, v in values.items() if t.startswith(("efficiency/", "throughput/"))}

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One optimizer step as the training thread has seen it."""
+    """One optimizer step as the training thread has seen it, or what was told of steps before."""
 
     t_s: float
     samples: float | None
     tokens: float | None
-    wait_s: float
+    wait_s: float = 0.0
+    steps: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,16 +22,46 @@ class Tally:
     Attributes:
         t_s: when that step ended.
         steps: optimizer steps.
-        samples: ``None`` as soon as one step did not say.
-        tokens: likewise.
+        told_samples: samples of the steps that said, and of those that were told of later.
+        told_tokens: likewise.
+        untold_samples: how many of the steps have not said how many samples they consumed.
+        untold_tokens: likewise.
         wait_s: time between the end of one batch and the data of the next being ready.
     """
 
     t_s: float
     steps: int = 0
-    samples: float | None = 0.0
-    tokens: float | None = 0.0
+    told_samples: float = 0.0
+    told_tokens: float = 0.0
+    untold_samples: int = 0
+    untold_tokens: int = 0
     wait_s: float = 0.0
+
+    @property
+    def samples(self) -> float | None:
+        """Samples of all steps; ``None`` while one has not said."""
+        return None if self.untold_samples else self.told_samples
+
+    @property
+    def tokens(self) -> float | None:
+        """Tokens of all steps; ``None`` while one has not said."""
+        return None if self.untold_tokens else self.told_tokens
+
+    def plus(self, step: Step) -> "Tally":
+        """This tally and one more step, or what was told of the steps before."""
+        told_samples, untold_samples = _told(
+            self.told_samples, self.untold_samples, step, "samples"
+        )
+        told_tokens, untold_tokens = _told(self.told_tokens, self.untold_tokens, step, "tokens")
+        return Tally(
+            t_s=step.t_s if step.steps else self.t_s,
+            steps=self.steps + step.steps,
+            told_samples=told_samples,
+            told_tokens=told_tokens,
+            untold_samples=untold_samples,
+            untold_tokens=untold_tokens,
+            wait_s=self.wait_s + step.wait_s,
+        )
 
 
 class StepLog:
@@ -80,26 +111,31 @@ class StepLog:
 
     def step(self, t_s: float, samples: float | None, tokens: float | None) -> None:
         """An optimizer step ended now."""
-        self._new.append(Step(t_s, samples, tokens, self._wait_s))
+        self._new.append(Step(t_s, samples, tokens, wait_s=self._wait_s))
         self._wait_s = 0.0
         self._done_s = t_s
 
+    def tell(self, t_s: float, samples: float | None, tokens: float | None) -> None:
+        """What the steps consumed that have not said so themselves, or not all of it.
+
+        ``None`` tells nothing of that count.
+        """
+        self._new.append(Step(t_s, samples, tokens, steps=0))
+
     def advance(self, until_s: float) -> Tally:
         """Count the steps that ended by ``until_s``; returns the tally at the newest of them."""
-        t_s, steps = self._tally.t_s, self._tally.steps
-        samples, tokens, wait_s = self._tally.samples, self._tally.tokens, self._tally.wait_s
         while self._new and self._new[0].t_s <= until_s:
-            step = self._new.popleft()
-            t_s, steps, wait_s = step.t_s, steps + 1, wait_s + step.wait_s
-            samples = _sum(samples, step.samples)
-            tokens = _sum(tokens, step.tokens)
-        self._tally = Tally(t_s=t_s, steps=steps, samples=samples, tokens=tokens, wait_s=wait_s)
+            self._tally = self._tally.plus(self._new.popleft())
         return self._tally
 
 
-def _sum(total: float | None, more: float | None) -> float | None:
+def _told(told: float, untold: int, step: Step, name: str) -> tuple[float, int]:
+    """Count and number of silent steps after one more step."""
+    count = getattr(step, name)
+    if count is None:
+        return told, untold + step.steps
     # A tensor of one number is a number here, on the writer's thread, and nowhere else.
-    return None if total is None or more is None else total + float(more)
+    return told + float(count), untold if step.steps else 0
 
 
 def difference(now: float | None, before: float | None) -> float | None:

@@ -1,5 +1,6 @@
 """Which phase a process is in: a stack of names, cut into spans that leave no hole."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -10,6 +11,26 @@ class Span:
     name: str
     start_s: float
     end_s: float
+
+
+def without(spans: Iterable[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
+    """What is left of spans where others lie over them.
+
+    >>> a, b = Span(name="train", start_s=0.0, end_s=9.0), Span(name="x", start_s=2.0, end_s=3.0)
+    >>> [(span.start_s, span.end_s) for span in without([a], [b])]
+    [(0.0, 2.0), (3.0, 9.0)]
+    """
+    left = list(spans)
+    for hole in holes:
+        left = [part for span in left for part in _around(span, hole)]
+    return tuple(left)
+
+
+def _around(span: Span, hole: Span) -> list[Span]:
+    if hole.end_s <= span.start_s or hole.start_s >= span.end_s:
+        return [span]
+    ends = ((span.start_s, hole.start_s), (hole.end_s, span.end_s))
+    return [Span(name=span.name, start_s=a, end_s=b) for a, b in ends if b > a]
 
 
 class Phases:
@@ -57,6 +78,12 @@ class Phases:
         span = self._cut(t_s)
         while self._stack.pop() != name:
             pass
+        return span
+
+    def leave_all(self, t_s: float) -> Span:
+        """Back to the phase below all others."""
+        span = self._cut(t_s)
+        del self._stack[1:]
         return span
 
     def end(self, t_s: float) -> Span:

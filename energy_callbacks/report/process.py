@@ -171,11 +171,23 @@ def _take_event(process: Process, record: Record) -> None:
     elif kind == "window":
         process.windows.append(_timed(record, "name"))
     elif kind == "steps":
+        _settle(process.steps, record)
         process.steps.append(_counts(process, record))
     elif kind == "phase":
         process.open_phase = record["phase"]
     elif kind == "resume":
         process.resumed_at_step = record["step"]
+
+
+def _settle(earlier: list[Record], line: Record) -> None:
+    """A line that knows its samples counts those of the lines before that did not."""
+    for name in ("samples", "tokens"):
+        if line[name] is None:
+            continue
+        for record in reversed(earlier):
+            if record[name] is not None:
+                break
+            record[name] = 0.0
 
 
 def _counts(process: Process, record: Record) -> Record:

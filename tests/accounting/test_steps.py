@@ -41,6 +41,30 @@ def test_a_count_is_unknown_once_one_step_did_not_say() -> None:
     assert tally.steps == 3
 
 
+def test_what_was_told_later_counts_for_the_steps_before() -> None:
+    """Three silent steps and then 30 samples: unknown at first, 30 in the end, and no new step."""
+    log = StepLog(0.0)
+    for t_s in (1.0, 2.0, 3.0):
+        log.step(t_s, None, None)
+    assert log.advance(3.0).samples is None
+    log.tell(4.0, 30, None)
+    tally = log.advance(4.0)
+    assert (tally.samples, tally.tokens) == (30.0, None)
+    assert (tally.steps, tally.t_s) == (3, 3.0)
+    log.step(5.0, None, 1)
+    assert log.advance(5.0).samples is None
+
+
+def test_a_correction_changes_the_count() -> None:
+    """Two steps of 4 and a last batch of 3: told as minus one afterwards."""
+    log = StepLog(0.0)
+    log.step(1.0, 4, 40)
+    log.step(2.0, 4, 40)
+    log.tell(2.0, -1, -10)
+    tally = log.advance(2.0)
+    assert (tally.samples, tally.tokens) == (7.0, 70.0)
+
+
 def test_steps_in_the_future_are_left_for_later() -> None:
     """A step that ended after the moment asked for is not in its tally."""
     log = StepLog(0.0)

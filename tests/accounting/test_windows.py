@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energy_callbacks.accounting.windows import Phases, Span
+from energy_callbacks.accounting.windows import Phases, Span, without
 
 NAMES = st.sampled_from(["train", "validation", "checkpoint", "setup"])
 MOVES = st.lists(st.tuples(st.sampled_from(["enter", "leave"]), NAMES, st.floats(-1.0, 5.0)))
@@ -92,3 +92,36 @@ def test_the_same_phase_may_be_entered_inside_itself() -> None:
     assert phases.name == "train"
     phases.leave("train", 4.0)
     assert phases.name == "idle"
+
+
+INTERVALS = st.lists(
+    st.tuples(st.integers(0, 50), st.integers(1, 20)).map(
+        lambda at: Span(name="train", start_s=at[0], end_s=at[0] + at[1])
+    ),
+    max_size=5,
+)
+
+
+@given(spans=INTERVALS, holes=INTERVALS)
+def test_what_is_left_of_spans_is_every_second_that_no_hole_covers(
+    spans: list[Span], holes: list[Span]
+) -> None:
+    """Counted second by second, spans without holes are what they should be."""
+    left = without(spans, holes)
+    for second in range(80):
+        middle_s = second + 0.5
+        in_spans = sum(span.start_s < middle_s < span.end_s for span in spans)
+        in_holes = any(hole.start_s < middle_s < hole.end_s for hole in holes)
+        in_left = sum(span.start_s < middle_s < span.end_s for span in left)
+        assert in_left == (0 if in_holes else in_spans)
+
+
+def test_leaving_everything_is_idle_from_then_on() -> None:
+    """However deep the stack, what follows is the phase below all others."""
+    phases = Phases(0.0)
+    phases.enter("train", 1.0)
+    phases.enter("validation", 2.0)
+    span = phases.leave_all(5.0)
+    assert (span.name, span.start_s, span.end_s) == ("validation", 2.0, 5.0)
+    assert phases.name == "idle"
+    assert not phases.is_in("train")

@@ -1,0 +1,94 @@
+"""A call of the user's that is under way, seen from inside it and from other threads.
+
+Keras and Hugging Face hand a callback neither the trainer nor the list of callbacks, and fire no
+hook after an exception or Ctrl-C. Both are on the stack while a hook runs: the call that trains,
+and the object that keeps the callbacks. See ``docs/adr/0007-the-call-that-trains.md``.
+"""
+
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+
+class OngoingCall:
+    """One call of a function, from one of its hooks until it returns or raises.
+
+    The frame is kept until ``error`` is asked after the end, and with it what the call holds.
+
+    Args:
+        frame: of the call.
+        thread_id: of the thread it runs on.
+    """
+
+    def __init__(self, frame: FrameType, thread_id: int) -> None:
+        self._frame: FrameType | None = frame
+        self._thread_id = thread_id
+        self._has_ended = False
+
+    @classmethod
+    def find(cls, *names: str, package: str) -> "OngoingCall | None":
+        """The innermost call of a function so named on the stack of the caller.
+
+        Args:
+            names: of functions, such as ``fit``.
+            package: whose function it is, such as ``keras``.
+        """
+        for frame in _outwards(sys._getframe(1)):  # noqa: SLF001 - see the module's docstring
+            module = str(frame.f_globals.get("__name__", ""))
+            if frame.f_code.co_name in names and module.partition(".")[0] == package:
+                return cls(frame, threading.get_ident())
+        return None
+
+    def is_under_way(self) -> bool:
+        """Whether the call has neither returned nor raised; may be asked on any thread."""
+        if not self._has_ended:
+            innermost = sys._current_frames().get(self._thread_id)  # noqa: SLF001 - as above
+            self._has_ended = all(frame is not self._frame for frame in _outwards(innermost))
+        return not self._has_ended
+
+    def local(self, name: str) -> Any:
+        """A local variable of the call; ``None`` where there is none, or the call has ended."""
+        return self._frame.f_locals.get(name) if self._frame and self.is_under_way() else None
+
+    def error(self) -> BaseException | None:
+        """The exception that ended the call, as far as the interpreter still knows it.
+
+        Interactive shells and a script's last moments keep it; one that was caught is forgotten.
+        Asked once: it lets go of the call's frame.
+        """
+        frame, self._frame, self._has_ended = self._frame, None, True
+        return None if frame is None else _raised_through(frame)
+
+
+def list_holding(member: object, attribute: str = "callbacks") -> list[Any] | None:
+    """The list that the nearest caller's ``self`` keeps in an attribute, with ``member`` in it.
+
+    Args:
+        member: compared by identity.
+        attribute: of the calling object.
+    """
+    for frame in _outwards(sys._getframe(1)):  # noqa: SLF001 - see the module's docstring
+        owner = frame.f_locals.get("self")
+        held = getattr(owner, "__dict__", {}).get(attribute)  # runs no property of the user's
+        if isinstance(held, list) and any(one is member for one in held):
+            return held
+    return None
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _raised_through(frame: FrameType) -> BaseException | None:
+    """The interpreter's last unhandled exception, where it passed through a frame."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    trace = error.__traceback__ if isinstance(error, BaseException) else None
+    while trace is not None:
+        if trace.tb_frame is frame:
+            return error  # type: ignore[no-any-return]
+        trace = trace.tb_next
+    return None

@@ -1,0 +1,173 @@
+"""The call that trains, seen from one of its hooks and from other threads."""
+
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+
+import pytest
+
+from energy_callbacks.calls import OngoingCall, list_holding
+
+HERE = __name__.partition(".")[0]
+
+
+class Handler:
+    """Keeps callbacks and calls them, as frameworks do."""
+
+    def __init__(self, *callbacks: Callable[[], object]) -> None:
+        self.callbacks = list(callbacks)
+
+    def fit(self) -> list[object]:
+        """A training of one hook."""
+        mine = "a local variable"
+        assert mine
+        return [callback() for callback in self.callbacks]
+
+    def train(self) -> list[object]:
+        """Another name around it."""
+        return self.fit()
+
+
+def find() -> OngoingCall | None:
+    """What a hook does."""
+    return OngoingCall.find("fit", package=HERE)
+
+
+def test_a_call_is_under_way_until_it_returns() -> None:
+    """Inside the hook it is, afterwards it is not."""
+    seen = []
+
+    def hook() -> OngoingCall:
+        call = find()
+        assert call is not None
+        seen.append(call.is_under_way())
+        seen.append(call.local("mine"))
+        return call
+
+    (call,) = Handler(hook).fit()
+    assert seen == [True, "a local variable"]
+    assert not call.is_under_way()
+    assert call.local("mine") is None
+
+
+def test_another_call_of_the_same_function_is_another_call() -> None:
+    """A second fit does not bring the first one back to life."""
+    (first,) = Handler(find).fit()
+
+    def hook() -> tuple[bool, bool]:
+        second = find()
+        assert second is not None
+        return first.is_under_way(), second.is_under_way()
+
+    assert Handler(hook).fit() == [(False, True)]
+
+
+def test_another_thread_sees_it_too() -> None:
+    """The journal's thread asks while the training's thread is inside, and after."""
+    inside, leave = threading.Event(), threading.Event()
+    calls: list[OngoingCall | None] = []
+
+    def hook() -> None:
+        calls.append(find())
+        inside.set()
+        leave.wait(10.0)
+
+    thread = threading.Thread(target=Handler(hook).fit)
+    thread.start()
+    assert inside.wait(10.0)
+    assert calls[0] is not None
+    assert calls[0].is_under_way()
+    leave.set()
+    thread.join()
+    assert not calls[0].is_under_way()
+
+
+def test_the_innermost_of_a_name_and_package_is_found() -> None:
+    """Functions of other names and of other packages are passed over."""
+    assert Handler(lambda: OngoingCall.find("fit", package="keras")).fit() == [None]
+    assert Handler(lambda: OngoingCall.find("evaluate", package=HERE)).train() == [None]
+    assert OngoingCall.find("fit", package=HERE) is None
+
+    def inner() -> OngoingCall | None:
+        return find()
+
+    def outer() -> tuple[bool, bool]:
+        (call,) = Handler(inner).fit()
+        return call.is_under_way(), find().is_under_way()
+
+    assert Handler(outer).train() == [(False, True)]
+
+
+def test_the_error_that_ended_it_is_the_shells_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception that the shell keeps is the call's, if it passed through it, and only then."""
+
+    def failing(calls: list[OngoingCall]) -> Callable[[], None]:
+        def hook() -> None:
+            calls.append(find())
+            raise RuntimeError("boom")
+
+        return hook
+
+    mine: list[OngoingCall] = []
+    other: list[OngoingCall] = []
+    for calls in (mine, other):
+        with pytest.raises(RuntimeError) as caught:
+            Handler(failing(calls)).train()
+        if calls is mine:
+            monkeypatch.setattr(sys, "last_value", caught.value, raising=False)
+            monkeypatch.setattr(sys, "last_exc", caught.value, raising=False)
+    assert str(mine[0].error()) == "boom"
+    assert other[0].error() is None
+
+
+def test_what_the_call_held_is_let_go() -> None:
+    """Once the error was asked for, the call's local variables are free."""
+
+    class Model:
+        pass
+
+    def fit() -> tuple[OngoingCall | None, weakref.ref[Model]]:
+        model = Model()
+        return OngoingCall.find("fit", package=HERE), weakref.ref(model)
+
+    call, model = fit()
+    assert call is not None
+    call.error()
+    gc.collect()
+    assert model() is None
+
+
+def test_the_list_that_holds_a_callback() -> None:
+    """It is the handler's own list; a callback that is not in it finds none."""
+    found: list[object] = []
+
+    class Callback:
+        def __call__(self) -> None:
+            found.append(list_holding(self))
+
+    handler = Handler(Callback())
+    handler.fit()
+    assert found[0] is handler.callbacks
+    stranger = Callback()
+
+    def wrapped() -> None:
+        stranger()
+
+    Handler(wrapped).fit()
+    assert found[1] is None
+
+
+def test_no_property_of_the_users_is_run() -> None:
+    """An object on the stack whose ``callbacks`` is a property that fails does no harm."""
+
+    class Touchy:
+        @property
+        def callbacks(self) -> list[object]:
+            raise AssertionError("touched")
+
+        def run(self) -> object:
+            return list_holding(self)
+
+    assert Touchy().run() is None

@@ -1,0 +1,193 @@
+"""Attempts that nobody stops: an exception or Ctrl-C in a framework without a hook for it."""
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.calls import OngoingCall
+from energy_callbacks.testing import FakeClock, ScriptedSource
+
+HERE = __name__.partition(".")[0]
+
+
+def meter_on(clock: FakeClock, folder: Path) -> EnergyMeter:
+    """A meter on a constant, scripted 200 W."""
+    source = ScriptedSource(clock, power_w=lambda t_s: 200.0, energy_j=lambda t_s: 200.0 * t_s)
+    return EnergyMeter(sources=[source], clock=clock, config=EnergyConfig(report_dir=folder))
+
+
+def fit(meter: EnergyMeter, clock: FakeClock, steps: int, error: BaseException | None) -> None:
+    """A training of a second a step that ends without a hook."""
+    meter.start(call=OngoingCall.find("fit", package=HERE))
+    meter.enter("train")
+    for _ in range(steps):
+        clock.advance(1.0)
+        meter.step(samples=4)
+    if error is not None:
+        raise error
+
+
+def phases(meter: EnergyMeter) -> dict[str, float]:
+    """Duration of each phase, s."""
+    return {phase.name: phase.duration_s for phase in meter.report().phases}
+
+
+def test_idle_is_not_train(tmp_path: Path) -> None:
+    """A minute after the exception the training has still taken only its ten seconds."""
+    clock = FakeClock()
+    meter = meter_on(clock, tmp_path)
+    with pytest.raises(RuntimeError):
+        fit(meter, clock, 10, RuntimeError("boom"))
+    clock.advance(60.0)
+    assert not meter.is_running
+    assert phases(meter)["train"] == pytest.approx(10.0, abs=0.5)
+    report = meter.report()
+    assert report.run.status == "failed"
+    assert report.energy.gpu.energy_j == pytest.approx(200.0 * 11, rel=0.05)
+    assert (tmp_path / "energy_report.html").is_file()
+
+
+def test_the_report_is_right_at_once(tmp_path: Path) -> None:
+    """Asked right after the exception, the report has the whole training and its end."""
+    clock = FakeClock()
+    meter = meter_on(clock, tmp_path)
+    with pytest.raises(RuntimeError):
+        fit(meter, clock, 10, RuntimeError("boom"))
+    assert phases(meter)["train"] == pytest.approx(10.0)
+    assert meter.report().efficiency.gpu.j_per_sample.value_j == pytest.approx(50.0)
+    assert not meter.is_running
+
+
+def test_ctrl_c_at_the_shell_is_an_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exception that the interactive shell keeps is the reason in the report."""
+    clock = FakeClock()
+    meter = meter_on(clock, tmp_path)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        fit(meter, clock, 3, KeyboardInterrupt())
+    for name in ("last_exc", "last_value"):
+        monkeypatch.setattr(sys, name, caught.value, raising=False)
+    report = meter.report()
+    assert report.run.status == "interrupted"
+    assert "KeyboardInterrupt" in report.run.error
+
+
+def test_the_next_start_ends_the_attempt_before(tmp_path: Path) -> None:
+    """A second fit at once: two attempts, the steps of both counted."""
+    clock = FakeClock()
+    meter = meter_on(clock, tmp_path)
+    with pytest.raises(RuntimeError):
+        fit(meter, clock, 3, RuntimeError("boom"))
+    fit(meter, clock, 4, None)
+    meter.stop()
+    report = meter.report()
+    assert [attempt.steps for attempt in report.attempts] == [3, 4]
+    assert [attempt.status for attempt in report.attempts] == ["failed", "finished"]
+
+
+def test_a_long_step_is_no_end(tmp_path: Path) -> None:
+    """A step of an hour inside the call is training, whatever the sampler thinks meanwhile."""
+    clock = FakeClock()
+    meter = meter_on(clock, tmp_path)
+
+    def fit() -> None:
+        meter.start(call=OngoingCall.find("fit", package=HERE))
+        meter.enter("train")
+        clock.advance(3600.0)
+        meter.step(samples=1)
+        meter.stop()
+
+    fit()
+    assert phases(meter)["train"] == pytest.approx(3600.0)
+    assert len(meter.report().attempts) == 1
+
+
+SCRIPT = """
+import sys, threading, time
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.calls import OngoingCall
+meter = EnergyMeter(config=EnergyConfig(report_dir=sys.argv[1]), sources=[])
+def fit():
+    meter.start(call=OngoingCall.find("fit", package="__main__"))
+    meter.enter("train")
+    meter.step(samples=4)
+    {end}
+{after}
+"""
+
+
+CAUGHT = """
+try:
+    fit()
+except RuntimeError:
+    pass
+deadline = time.monotonic() + 20
+while [t for t in threading.enumerate() if "energy_callbacks" in t.name]:
+    assert time.monotonic() < deadline, "threads of ours are left"
+    time.sleep(0.05)
+assert not meter.is_running
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "after", "status", "words"),
+    [
+        ("raise RuntimeError('boom')", "fit()", "failed", "boom"),
+        ("raise KeyboardInterrupt", "fit()", "interrupted", "KeyboardInterrupt"),
+        ("pass", "fit()", "failed", "without a word"),
+        ("raise RuntimeError('boom')", CAUGHT, "failed", "without a word"),
+    ],
+    ids=["exception", "ctrl-c", "return", "caught"],
+)
+def test_a_script_leaves_its_report(
+    tmp_path: Path, end: str, after: str, status: str, words: str
+) -> None:
+    """In a real process, by the interpreter's exit or half a second after the call has ended."""
+    script = SCRIPT.format(end=end, after=after)
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert "AssertionError" not in shown.stderr
+    report = json.loads((tmp_path / "energy_report.json").read_text())
+    assert report["run"]["status"] == status
+    assert words in report["run"]["error"]
+    assert report["throughput"]["samples"] == 4
+
+
+def test_stopping_and_noticing_at_once_is_one_end(tmp_path: Path) -> None:
+    """Real threads: the journal's thread and a caller end the attempt at the same moment."""
+    meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[])
+
+    def fit() -> None:
+        meter.start(call=OngoingCall.find("fit", package=HERE))
+        meter.enter("train")
+
+    fit()
+    stoppers = [threading.Thread(target=end) for end in (meter.stop, meter.report, meter.stop)]
+    for thread in stoppers:
+        thread.start()
+    for thread in stoppers:
+        thread.join(30.0)
+        assert not thread.is_alive()
+    assert len(list(tmp_path.glob("attempts/*/*.jsonl"))) == 1
+    assert meter.report().run.status in ("failed", "finished")
+
+
+def test_a_meter_that_was_stopped_is_free(tmp_path: Path) -> None:
+    """Nothing of a stopped meter stays registered for the interpreter's exit."""
+    import gc
+    import weakref
+
+    clock = FakeClock()
+    meter = meter_on(clock, tmp_path)
+    fit(meter, clock, 1, None)
+    meter.stop()
+    gone = weakref.ref(meter)
+    del meter, clock
+    gc.collect()
+    assert gone() is None
