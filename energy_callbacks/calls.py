@@ -89,6 +89,6 @@ def _raised_through(frame: FrameType) -> BaseException | None:
     trace = error.__traceback__ if isinstance(error, BaseException) else None
     while trace is not None:
         if trace.tb_frame is frame:
-            return error  # type: ignore[no-any-return]
+            return error
         trace = trace.tb_next
     return None

@@ -30,7 +30,6 @@ logger = logging.getLogger("energy_callbacks")
 
 # Ranks end within moments of each other; a rank that died must not hold up the report for long.
 _RANKS_S = 5.0
-_LEFT = "it ended without a word: by Ctrl-C, by an exception that was caught, or without stop()"
 
 
 class EnergyMeter:
@@ -352,9 +351,7 @@ class EnergyMeter:
         attempt = self._running()
         if attempt is None:
             return
-        with attempt.ending:
-            if not attempt.is_over:
-                attempt.stop(*_status_and_text(error))
+        attempt.end(error)
         self._forget(attempt)
 
     def _forget(self, attempt: Attempt) -> None:
@@ -370,25 +367,13 @@ class EnergyMeter:
 
     @harmless
     def _end_left(self, *, on_own_thread: bool = False) -> None:
-        """End an attempt that nobody has stopped, at the last moment it was seen alive."""
+        """End an attempt that nobody has stopped, and write its report."""
         attempt = self._running()
-        # The journal's thread must not wait for one that waits for it.
-        if attempt is None or not attempt.ending.acquire(blocking=not on_own_thread):
+        if attempt is None or not attempt.end_left(on_own_thread=on_own_thread):
             return
-        try:
-            if attempt.is_over:
-                return
-            error = attempt.call.error() if attempt.call else None
-            attempt.recorder.leave_all(attempt.seen_s)
-            status, text = _status_and_text(error)
-            if error is None:
-                status, text = "failed", _LEFT
-            attempt.stop(status, text, on_own_thread=on_own_thread)
-            self._forget(attempt)
-            if attempt.rank == 0:
-                self.save_report()
-        finally:
-            attempt.ending.release()
+        self._forget(attempt)
+        if attempt.rank == 0:
+            self.save_report()
 
     def close(self) -> None:
         """Close the outputs; the meter can be started again."""
@@ -456,10 +441,3 @@ class EnergyMeter:
         state = self.__dict__.copy()
         state.update(_attempt=None, _last=None, _pid=None)
         return state
-
-
-def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
-    if error is None:
-        return "finished", None
-    status = "failed" if isinstance(error, Exception) else "interrupted"
-    return status, f"{type(error).__name__}: {error}"

@@ -31,6 +31,9 @@ logger = logging.getLogger("energy_callbacks")
 # A driver that hangs must not hold up the end of a training for longer than this.
 _STOP_TIMEOUT_S: Final = 3.0
 _HUNG_S: Final = 5.0
+_LEFT: Final = (
+    "it ended without a word: by Ctrl-C, by an exception that was caught, or without stop()"
+)
 
 
 class Attempt:
@@ -63,8 +66,8 @@ class Attempt:
     ) -> None:
         self.folder = folder
         self.call = call
-        self.ending = threading.Lock()
-        self.is_over = False
+        self._ending = threading.Lock()
+        self._is_over = False
         self._on_left = on_left
         self._was_left = False
         self._config = config
@@ -127,21 +130,47 @@ class Attempt:
         self.seen_s = self._clock.monotonic_s()
         return self.seen_s
 
-    def stop(self, status: str, error: str | None, *, on_own_thread: bool = False) -> None:
+    def end(self, error: BaseException | None) -> None:
         """A last look at every sensor, totals, journal closed; takes a few seconds at most.
 
         Args:
-            status: how it ended.
-            error: why, where it failed.
-            on_own_thread: whether the journal's thread itself calls, which need not be waited for.
+            error: the exception that ended the training, where one did.
         """
+        with self._ending:
+            if not self._is_over:
+                self._stop(*_status_and_text(error))
+
+    def end_left(self, *, on_own_thread: bool) -> bool:
+        """End what nobody has stopped, at the last moment it was seen alive.
+
+        Args:
+            on_own_thread: whether the journal's thread asks: it must not wait for somebody who
+                waits for it.
+
+        Returns:
+            Whether it was this call that ended it.
+        """
+        if not self._ending.acquire(blocking=not on_own_thread):
+            return False
+        try:
+            if self._is_over:
+                return False
+            error = self.call.error() if self.call else None
+            self.recorder.leave_all(self.seen_s)
+            status, text = ("failed", _LEFT) if error is None else _status_and_text(error)
+            self._stop(status, text, on_own_thread=on_own_thread)
+            return True
+        finally:
+            self._ending.release()
+
+    def _stop(self, status: str, error: str | None, *, on_own_thread: bool = False) -> None:
         for name in self._sampler.stop(_STOP_TIMEOUT_S):
             self.recorder.warn("source_hangs", f"{name} did not answer at the end of the run")
         self.abandon()
         if not on_own_thread and not self._periodic.wait(_STOP_TIMEOUT_S):
             logger.warning("the energy journal in %s cannot be written; it ends here", self.folder)
             return
-        self.is_over = True
+        self._is_over = True
         self.timeline.finish()
         self.recorder.finish(
             status,
@@ -168,7 +197,7 @@ class Attempt:
 
     def _update(self) -> None:
         """One turn of the journal's thread."""
-        if self.is_over:
+        if self._is_over:
             return
         if self._is_broken:
             self._writer.close()
@@ -228,6 +257,13 @@ class Attempt:
             "config": settings,
             "environment": surroundings,
         }
+
+
+def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
+    if error is None:
+        return "finished", None
+    status = "failed" if isinstance(error, Exception) else "interrupted"
+    return status, f"{type(error).__name__}: {error}"
 
 
 def _place(config: EnergyConfig) -> "tuple[Place, str]":
