@@ -1,14 +1,20 @@
-"""Every Python block of README and documentation runs, page by page, top to bottom."""
+"""Every Python block of README and documentation runs, each page in a process of its own."""
 
+import os
 import re
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.run_page import BLOCK, DOOR
+
 ROOT = Path(__file__).parent.parent
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+FRAMEWORKS = {"lightning": "lightning", "keras": "keras", "huggingface": "transformers"}
+BACKENDS = [name for name in ("torch", "jax", "tensorflow") if find_spec(name)]
 
 
 def pages() -> list[Path]:
@@ -21,22 +27,32 @@ def with_python() -> list[Path]:
     return [page for page in pages() if BLOCK.search(page.read_text(encoding="utf-8"))]
 
 
-def prelude() -> dict[str, Any]:
-    """What a reader has at hand: a module of their own and its data."""
-    pytest.importorskip("lightning")
-    from energy_callbacks.testing import FakeClock
-    from tests.integrations.lightning.training import TinyModule, loader
-
-    return {"module": TinyModule(FakeClock()), "train_loader": loader()}
-
-
+@pytest.mark.framework
 @pytest.mark.parametrize("page", with_python(), ids=lambda page: page.name)
-def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_run(page: Path, tmp_path: Path) -> None:
     """The blocks of a page run in one namespace, as a reader would type them."""
-    monkeypatch.chdir(tmp_path)
-    namespace = prelude()
-    for block in BLOCK.findall(page.read_text(encoding="utf-8")):
-        exec(compile(block, str(page), "exec"), namespace)
+    needed = {FRAMEWORKS[door] for door in DOOR.findall(page.read_text(encoding="utf-8"))}
+    missing = [name for name in sorted(needed) if not find_spec(name)]
+    if missing or ("keras" in needed and not BACKENDS):
+        pytest.skip(f"not installed: {missing or 'a backend of Keras'}")
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "CUDA_VISIBLE_DEVICES": "",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "KERAS_BACKEND": BACKENDS[0] if BACKENDS else "",
+    }
+    command = [sys.executable, "-m", "tests.run_page", str(page)]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)

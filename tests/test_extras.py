@@ -50,25 +50,39 @@ def test_nothing_happens_where_nothing_is_missing() -> None:
     assert json
 
 
-NOTHING_OF_LIGHTNING = """
+NOTHING_OF_IT = """
 import sys
+hidden = set(sys.argv[2:])
 class Hidden:
     def find_spec(self, name, path=None, target=None):
-        if name.partition('.')[0] in ('lightning', 'lightning_utilities', 'pytorch_lightning'):
+        if name.partition('.')[0] in hidden:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Hidden())
-import importlib.util
+import importlib, importlib.util
 importlib.util.find_spec = lambda name: None
 try:
-    import energy_callbacks.lightning
+    importlib.import_module("energy_callbacks." + sys.argv[1])
 except ImportError as error:
     print(type(error).__name__, error)
 """
 
 
-def test_the_door_without_its_framework_says_what_to_install() -> None:
-    """Where nothing of Lightning is there the message names the extra, whatever misses first."""
-    command = [sys.executable, "-c", NOTHING_OF_LIGHTNING]
+@pytest.mark.parametrize(
+    ("door", "hidden"),
+    [
+        ("lightning", ("lightning", "lightning_utilities", "pytorch_lightning")),
+        ("keras", ("keras",)),
+        ("huggingface", ("transformers", "accelerate", "torch")),
+        ("huggingface", ("transformers",)),
+        ("huggingface", ("accelerate",)),
+        ("huggingface", ("torch",)),
+    ],
+)
+def test_a_door_without_its_framework_says_what_to_install(
+    door: str, hidden: tuple[str, ...]
+) -> None:
+    """Where nothing of a framework is there the message names the extra, whatever misses first."""
+    command = [sys.executable, "-c", NOTHING_OF_IT, door, *hidden]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert shown.startswith("MissingExtraError")
-    assert "energy-callbacks[lightning]" in shown
+    assert f"energy-callbacks[{door}]" in shown

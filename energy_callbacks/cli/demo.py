@@ -1,17 +1,52 @@
 """``energy-callbacks demo``: a real training of some seconds, with its energy report."""
 
 import argparse
+import os
+import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 
 from energy_callbacks.extras import requires
 
-HELP = "train a small network on real digits and print its energy report"
+HELP = "train a small network on real data and print its energy report"
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """One framework's demo: its file in ``cli/demos``, and what it needs."""
+
+    module: str
+    packages: tuple[str, ...]
+    extra: str
+    epochs: int
+
+
+DEMOS: Mapping[str, Demo] = MappingProxyType(
+    {
+        "lightning": Demo("digits_lightning", ("lightning", "sklearn"), "demo", 60),
+        "keras": Demo("digits_keras", ("keras", "sklearn", "tensorflow"), "demo,keras", 60),
+        "huggingface": Demo(
+            "text_huggingface", ("transformers", "accelerate", "torch"), "huggingface", 2
+        ),
+    }
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The demo's own options."""
-    parser.add_argument("--epochs", type=int, default=60, help="default: %(default)s")
+    epochs = ", ".join(f"{demo.epochs} {name}" for name, demo in DEMOS.items())
+    parser.add_argument(
+        "--framework",
+        choices=(*DEMOS, "all"),
+        default="lightning",
+        help="default: %(default)s; all runs them one after the other",
+    )
+    parser.add_argument("--epochs", type=int, help=f"default: {epochs}")
     parser.add_argument(
         "--out",
         type=Path,
@@ -24,20 +59,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, print the report and how to look at the curves."""
-    if arguments.epochs < 1:
-        print(
-            f"energy-callbacks demo: --epochs must be at least 1, got {arguments.epochs}",
-            file=sys.stderr,
-        )
-        return 2
-    with requires("lightning", "sklearn", extra="demo"):
-        from energy_callbacks.cli.demos import lightning
+    if arguments.epochs is not None and arguments.epochs < 1:
+        raise ValueError(f"--epochs must be at least 1, got {arguments.epochs}")
+    if arguments.framework == "all":
+        return _run_all(arguments)
     from energy_callbacks.report import build
     from energy_callbacks.report.text import print_report
 
-    folder = lightning.train(arguments.out, arguments.epochs, {"country": arguments.country})
+    folder = _train(arguments)
     print()
     print_report(build(folder))
     print(f"\nReport:  {folder / 'energy_report.html'}")
     print(f"Curves:  tensorboard --logdir {arguments.out}")
     return 0
+
+
+def _train(arguments: argparse.Namespace) -> Path:
+    demo = DEMOS[arguments.framework]
+    if arguments.framework == "keras":
+        _choose_backend()
+    with requires(*demo.packages, extra=demo.extra):
+        module = import_module(f"energy_callbacks.cli.demos.{demo.module}")
+    epochs = arguments.epochs or demo.epochs
+    folder = module.train(arguments.out, epochs, {"country": arguments.country})
+    assert isinstance(folder, Path)
+    return folder
+
+
+def _choose_backend() -> None:
+    """Without a choice Keras takes TensorFlow, also where only another backend is installed."""
+    if "KERAS_BACKEND" not in os.environ:
+        installed = (name for name in ("tensorflow", "jax", "torch") if find_spec(name))
+        os.environ["KERAS_BACKEND"] = next(installed, "tensorflow")
+
+
+def _run_all(arguments: argparse.Namespace) -> int:
+    """Each framework in a process of its own, as frameworks share memory and threads badly.
+
+    Returns:
+        The exit code of the first that failed, else 0; the others are run all the same.
+    """
+    options = ["--out", str(arguments.out)]
+    for name in ("epochs", "country"):
+        value = getattr(arguments, name)
+        options += [] if value is None else [f"--{name}", str(value)]
+    codes = []
+    for framework in DEMOS:
+        print(f"\n== {framework} ==", flush=True)
+        command = [sys.executable, "-P", "-m", "energy_callbacks", "demo", *options]
+        command += ["--framework", framework]
+        codes.append(subprocess.run(command, check=False).returncode)  # noqa: S603
+    return next((code for code in codes if code), 0)

@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import assert_type
 
 from energy_callbacks import Energy, EnergyConfig, EnergyMeter
+from energy_callbacks.huggingface import GpuEnergyCallback as HuggingFaceCallback
+from energy_callbacks.keras import GpuEnergyCallback as KerasCallback
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks.outputs.function import FunctionOutput
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
@@ -27,6 +29,46 @@ def callback() -> EnergyReport:
         run_name="baseline",
         tags={"dataset": "digits"},
     )
+    return assert_type(ours.report, EnergyReport)
+
+
+def keras_callback() -> EnergyReport:
+    """What Keras' callback has beside or instead of these."""
+    ours = KerasCallback(
+        report_dir="runs",
+        country="USA",
+        region="california",
+        pue=1.2,
+        price_per_kwh=0.3,
+        devices="all",
+        sample_interval_s=0.5,
+        update_freq=10,
+        batch_size=32,
+        tokens_per_sample=128.0,
+        run_name="baseline",
+        tags={"dataset": "digits"},
+        meter=EnergyMeter(),
+    )
+    return assert_type(ours.report, EnergyReport)
+
+
+def huggingface_callback() -> EnergyReport:
+    """What Hugging Face's callback has beside or instead of these."""
+    ours = HuggingFaceCallback(
+        report_dir="runs",
+        country="USA",
+        region="california",
+        pue=1.2,
+        price_per_kwh=0.3,
+        devices="auto",
+        sample_interval_s=0.5,
+        batch_size_fn=len,
+        length_fn=len,
+        run_name="baseline",
+        tags={"dataset": "digits"},
+        meter=EnergyMeter(),
+    )
+    assert_type(ours.co2_eq_emissions(training_type="fine-tuning"), dict[str, str | float])
     return assert_type(ours.report, EnergyReport)
 
 

@@ -1,0 +1,58 @@
+"""A small convolutional network on the 1,797 handwritten digits, on any backend of Keras."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import keras
+from sklearn.datasets import load_digits
+
+from energy_callbacks.cli.demos import new_folder
+from energy_callbacks.keras import GpuEnergyCallback
+
+
+def digit_classifier() -> Any:
+    """Two convolutions and a linear layer for 8 x 8 images."""
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 1)),
+            keras.layers.Conv2D(32, 3, padding="same", activation="relu"),
+            keras.layers.Conv2D(64, 3, padding="same", activation="relu"),
+            keras.layers.MaxPooling2D(),
+            keras.layers.Flatten(),
+            keras.layers.Dense(10),
+        ]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(1e-3), loss, metrics=["accuracy"])
+    return model
+
+
+def train(root: Path, epochs: int, settings: dict[str, Any]) -> Path:
+    """Train with the one line that this package is about.
+
+    Args:
+        root: each training gets a folder of its own in it.
+        epochs: how often to go through the digits.
+        settings: for ``GpuEnergyCallback``.
+
+    Returns:
+        The run folder with the energy report.
+    """
+    keras.utils.set_random_seed(0)
+    folder = new_folder(root / "keras")
+    energy = folder / "energy"
+    callbacks = [GpuEnergyCallback(run_name="digits", report_dir=energy, **settings)]
+    if find_spec("tensorflow"):  # Keras' TensorBoard needs it; without it ours writes the curves
+        callbacks.append(keras.callbacks.TensorBoard(folder))
+    digits: Any = load_digits()
+    digit_classifier().fit(
+        digits.images[..., None] / 16.0,
+        digits.target,
+        batch_size=64,
+        epochs=epochs,
+        validation_split=0.2,
+        verbose=2,
+        callbacks=callbacks,
+    )
+    return energy

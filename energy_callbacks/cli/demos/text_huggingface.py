@@ -1,0 +1,76 @@
+"""A small GPT-2 that learns the English of Python's own manual, byte by byte."""
+
+from pathlib import Path
+from pydoc_data.topics import topics
+from typing import Any
+
+import accelerate  # noqa: F401 - Trainer needs it, and would say so in words of its own
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+from energy_callbacks.cli.demos import new_folder
+from energy_callbacks.huggingface import GpuEnergyCallback
+
+SEQUENCE = 128
+
+
+def language_model() -> Any:
+    """Two layers, 250,000 parameters, the 256 bytes as its vocabulary."""
+    config = GPT2Config(
+        vocab_size=256,
+        n_positions=SEQUENCE,
+        n_embd=96,
+        n_layer=2,
+        n_head=4,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    return GPT2LMHeadModel(config)
+
+
+def sequences() -> tuple[list[dict[str, torch.Tensor]], list[dict[str, torch.Tensor]]]:
+    """The manual's pages for training, the last tenth of them for evaluation."""
+    text = bytearray("\n".join(topics.values()).encode())
+    rows = torch.frombuffer(text, dtype=torch.uint8).long()
+    rows = rows[: len(rows) // SEQUENCE * SEQUENCE].view(-1, SEQUENCE)
+    examples = [{"input_ids": row, "labels": row} for row in rows]
+    held_out = len(examples) // 10
+    return examples[:-held_out], examples[-held_out:]
+
+
+def train(root: Path, epochs: int, settings: dict[str, Any]) -> Path:
+    """Train with the one line that this package is about.
+
+    Args:
+        root: each training gets a folder of its own in it.
+        epochs: how often to go through the text.
+        settings: for ``GpuEnergyCallback``.
+
+    Returns:
+        The run folder with the energy report.
+    """
+    folder = new_folder(root / "huggingface")
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=epochs,
+        per_device_train_batch_size=32,
+        per_device_eval_batch_size=64,
+        learning_rate=3e-3,
+        eval_strategy="epoch",
+        save_strategy="no",
+        logging_steps=10,
+        report_to=["tensorboard"],
+        include_num_input_tokens_seen=True,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        seed=0,
+    )
+    train_dataset, eval_dataset = sequences()
+    trainer = Trainer(
+        model=language_model(),
+        args=arguments,
+        train_dataset=train_dataset,
+        eval_dataset=eval_dataset,
+        callbacks=[GpuEnergyCallback(run_name="text", **settings)],
+    )
+    trainer.train()
+    return Path(settings.get("report_dir") or folder / "energy")

@@ -1,0 +1,108 @@
+"""Samples and tokens of each micro-batch, from what the model is given.
+
+The Trainer hands its inputs to no callback. Where the user knows better than the loader how to
+count, and only there, a hook on the model's forward pass shows them the inputs.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from energy_callbacks_huggingface import loop
+
+Counter = Callable[[Any], float]
+
+
+class InputCounter:
+    """Asks the user's functions about the first forward pass of each micro-batch in training.
+
+    ::
+
+        expect          a micro-batch begins
+          (forward)       counted, once
+        take            the optimizer step is done: its counts
+
+    Args:
+        batch_size_fn: samples in the inputs; ``None`` counts none.
+        length_fn: tokens in them; likewise.
+    """
+
+    def __init__(self, batch_size_fn: Counter | None, length_fn: Counter | None) -> None:
+        given = {"batch_size_fn": batch_size_fn, "length_fn": length_fn}
+        self._functions = {name: fn for name, fn in given.items() if fn is not None}
+        self._given = frozenset(self._functions)
+        self._counts: list[dict[str, float]] = []
+        self._expected = 0
+        self._handle: RemovableHandle | None = None
+        self._replicas = 1
+
+    def attach(self, model: Any, replicas: int) -> None:
+        """Look at the inputs of a model; ``replicas`` of it share a micro-batch (DataParallel)."""
+        self.detach()
+        if self._functions and isinstance(model, torch.nn.Module):
+            self._replicas = max(replicas, 1)
+            look: Any = _Look(self)
+            self._handle = model.register_forward_pre_hook(look, with_kwargs=True)
+
+    def detach(self) -> None:
+        """Look no more."""
+        if self._handle is not None:
+            self._handle.remove()
+        self._handle = None
+
+    def expect(self, *, is_first: bool) -> None:
+        """A micro-batch begins; with the first one of a step counting starts anew."""
+        if is_first:
+            self._counts, self._expected = [], 0
+        self._expected += self._replicas
+
+    def see(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A forward pass begins; one without gradients, as to generate, is no training."""
+        is_training = module.training and torch.is_grad_enabled()
+        if is_training and len(self._counts) < self._expected:
+            inputs = args[0] if len(args) == 1 and not kwargs else kwargs or args
+            self._counts.append(self._count(inputs))
+
+    def _count(self, inputs: Any) -> dict[str, float]:
+        found = {}
+        for name, function in list(self._functions.items()):
+            try:
+                found[name] = float(function(inputs))
+            except Exception as error:  # noqa: BLE001 - counting must not end a training
+                self._functions.pop(name)
+                loop.warn(
+                    f"{name} could not count the inputs of the model ({error!r}); figures that "
+                    "need it are left out; it is given what model.forward gets by name, as a dict"
+                )
+        return found
+
+    def counts(self, name: str) -> bool:
+        """Whether the user has given this function, even if it has failed meanwhile."""
+        return name in self._given
+
+    def take(self, name: str) -> float | None:
+        """What a function counted in this step; ``None`` where a micro-batch is missing."""
+        counts = [found[name] for found in self._counts if name in found]
+        return sum(counts) if counts and len(counts) == self._expected else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_handle": None}
+
+
+class _Look:
+    """The hook on the model; in a copy of the model, or a pickle of it, it sees nothing."""
+
+    def __init__(self, counter: InputCounter | None) -> None:
+        self._counter = counter
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator,unused-ignore]
+    def __call__(
+        self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        if self._counter is not None:
+            self._counter.see(module, args, kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_counter": None}

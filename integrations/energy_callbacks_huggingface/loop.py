@@ -1,0 +1,125 @@
+"""What a training loop of the Trainer knows without touching data: counts, ranks, devices."""
+
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import BatchSampler, DataLoader
+from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
+
+from energy_callbacks.accounting.launch import Process
+
+logger = logging.getLogger("energy_callbacks")
+
+
+def run_folder(args: Any) -> Path:
+    """Beside the checkpoints: ``<output_dir>/energy``."""
+    return Path(args.output_dir) / "energy"
+
+
+def process(args: Any, version: str) -> Process:
+    """Which rank this is."""
+    local_world_size = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return Process(
+        framework="huggingface",
+        framework_version=version,
+        rank=args.process_index,
+        local_rank=args.local_process_index,
+        world_size=args.world_size,
+        local_world_size=(
+            int(local_world_size) if local_world_size.isdecimal() else args.world_size
+        ),
+    )
+
+
+def used_gpus(args: Any, model: Any) -> tuple[int, ...]:
+    """Ordinals of the GPUs that this process answers for; none on a CPU.
+
+    The first rank of a host answers for the GPUs of all its ranks, because its figures are the
+    ones that are logged; the report counts each card once.
+    """
+    if args.device.type != "cuda":
+        return ()
+    own = args.device.index or 0
+    if args.world_size > 1:
+        ranks = process(args, "").local_world_size
+        # Where each rank sees only one card, that card is number 0 and nobody sees the others.
+        seen = min(ranks, torch.cuda.device_count())
+        return tuple(range(seen)) if args.local_process_index == 0 and seen > 1 else (own,)
+    mapped = _ordinals(getattr(model, "hf_device_map", None) or {})
+    return mapped or (tuple(range(args.n_gpu)) if args.n_gpu > 1 else (own,))
+
+
+def _ordinals(device_map: dict[str, Any]) -> tuple[int, ...]:
+    """The GPUs of a device map, whose values are ordinals, devices, or words such as ``disk``."""
+    found: set[int] = set()
+    for place in device_map.values():
+        if isinstance(place, int):
+            found.add(place)
+        elif str(place).startswith("cuda"):
+            found.add(torch.device(place).index or 0)
+    return tuple(sorted(found))
+
+
+def samples(args: Any, state: Any, loader: Any, micro_batches: int) -> float | None:
+    """Samples of the optimizer step that has just ended, on this rank.
+
+    Batches are full but for the last one of an epoch, and that only where one process draws a
+    known number of samples: Accelerate fills it up where several share the data.
+    """
+    is_loader = isinstance(loader, DataLoader)
+    sampler = loader.batch_sampler if is_loader else None
+    # A state from a checkpoint still holds the batch size of that run; the loader knows better.
+    size = getattr(sampler, "batch_size", None) if is_loader else state.train_batch_size
+    if not isinstance(size, int):
+        return None
+    missing = 0
+    if args.world_size == 1 and type(sampler) is BatchSampler and float(state.epoch).is_integer():
+        missing = _missing(sampler, size)
+    return micro_batches * size - missing
+
+
+def _missing(sampler: Any, size: int) -> int:
+    """How many samples the last batch of an epoch lacks."""
+    try:
+        drawn = len(sampler.sampler)
+    except TypeError:  # endless: every batch is full
+        return 0
+    return 0 if sampler.drop_last else -drawn % size
+
+
+class TokenCounter:
+    """Tokens as the Trainer counts them with ``include_num_input_tokens_seen``, on this rank."""
+
+    def __init__(self, state: Any) -> None:
+        self._seen: int = state.num_input_tokens_seen
+
+    def take(self, args: Any, state: Any) -> float | None:
+        """Tokens since the last time; the Trainer gathers them over all ranks."""
+        before, self._seen = self._seen, state.num_input_tokens_seen
+        if args.include_num_input_tokens_seen in (False, "no"):
+            return None
+        return (self._seen - before) / float(args.world_size)
+
+
+def is_training_row(logs: Iterable[str]) -> bool:
+    """Whether these logs are of training; rows of an evaluation are left as they are."""
+    return "loss" in logs or is_final_row(logs)
+
+
+def is_final_row(logs: Iterable[str]) -> bool:
+    """Whether these are the last logs of ``train``; users log a ``train_loss`` of their own too."""
+    return all(name in logs for name in ("train_loss", "train_runtime", "total_flos"))
+
+
+def say(message: str) -> None:
+    """One line that leaves the progress bar whole."""
+    tqdm.write(message)
+
+
+def warn(message: str) -> None:
+    """One warning."""
+    logger.warning("%s", message)

@@ -1,0 +1,124 @@
+"""One call of ``train``, ``evaluate`` or ``predict``, from its first event to its last."""
+
+from typing import Any
+
+from energy_callbacks.calls import OngoingCall
+from energy_callbacks.meter import EnergyMeter
+from energy_callbacks_huggingface import loop
+from energy_callbacks_huggingface.batches import InputCounter
+from energy_callbacks_huggingface.siblings import Siblings
+
+
+class Session:
+    """Tells the meter what happens in a call, some of it afterwards.
+
+    Args:
+        meter: has been started.
+        call: of the user; ``None`` where it was not found.
+        phase: ``train``, or what the call does by itself: ``validation`` or ``predict``.
+        siblings: the callbacks beside ours.
+        inputs: counts what the model is given.
+    """
+
+    def __init__(
+        self,
+        meter: EnergyMeter,
+        call: OngoingCall | None,
+        phase: str,
+        siblings: Siblings,
+        inputs: InputCounter,
+    ) -> None:
+        self._meter = meter
+        self._call = call
+        self.phase = phase
+        self.siblings = siblings
+        self.inputs = inputs
+        self._tokens: loop.TokenCounter | None = None
+        self._micro_batches = 0
+        self._predicts_since_s: float | None = None
+        self._seen_s = self._settled_s = meter.now_s()
+        meter.enter(phase)
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whether nobody can tell when its call ends."""
+        return self._call is None
+
+    def is_under_way(self) -> bool:
+        """Whether its call goes on, as far as anybody knows."""
+        return self._call is None or self._call.is_under_way()
+
+    def see(self) -> None:
+        """An event: what is named afterwards may have begun now."""
+        self._seen_s = self._meter.now_s()
+
+    def begin_training(self, args: Any, state: Any, model: Any) -> None:
+        """The training loop begins, or begins anew."""
+        self._tokens = loop.TokenCounter(state)
+        self._predicts_since_s = None
+        self.inputs.attach(model, args.n_gpu)
+        self.see()
+
+    def tuned(self) -> None:
+        """What came since the last step did not fit into memory; the loop begins anew."""
+        self._name("tuning", self._settled_s)
+
+    def begin_step(self) -> None:
+        """All micro-batches of a step have been fetched."""
+        self._meter.mark("data_ready")
+        self._micro_batches = 1
+        self._predicts_since_s = None
+        self.inputs.expect(is_first=True)
+        self.see()
+
+    def begin_micro_batch(self) -> None:
+        """Another micro-batch of the same step."""
+        self._micro_batches += 1
+        self.inputs.expect(is_first=False)
+        self.see()
+
+    def end_step(self, args: Any, state: Any, loader: Any) -> None:
+        """An optimizer step is done."""
+        if self.inputs.counts("batch_size_fn"):
+            samples = self.inputs.take("batch_size_fn")
+        else:
+            samples = loop.samples(args, state, loader, self._micro_batches)
+        tokens = self._tokens.take(args, state) if self._tokens else None
+        if self.inputs.counts("length_fn"):
+            tokens = self.inputs.take("length_fn")
+        self._meter.step(samples, tokens)
+        self.see()
+        self._settled_s = self._seen_s
+
+    def predict(self) -> None:
+        """A batch of an evaluation, or of a prediction: it began at the event before the first."""
+        if self._predicts_since_s is None:
+            self._predicts_since_s = self._seen_s
+        self.see()
+
+    def predicted(self, name: str) -> None:
+        """An evaluation or a prediction inside training is over."""
+        if self._predicts_since_s is not None:
+            self._name(name, self._predicts_since_s)
+
+    def saved(self) -> None:
+        """A checkpoint has been written since the last event."""
+        self._name("checkpoint", self._seen_s)
+
+    def _name(self, name: str, start_s: float) -> None:
+        """Give a span of training another name; what comes next waits for data."""
+        self.see()
+        self._meter.window(name, start_s, self._seen_s)
+        self._meter.mark("batch_done")
+        self._settled_s = self._seen_s
+        self._predicts_since_s = None
+
+    def stop(self) -> None:
+        """Nothing more is measured; totals are exact from here on."""
+        self._meter.leave(self.phase)
+        self._meter.stop()
+
+    def close(self) -> None:
+        """Leave the model and the trainer as they were."""
+        self.inputs.detach()
+        self.siblings.leave()

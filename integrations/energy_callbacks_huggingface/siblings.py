@@ -1,0 +1,212 @@
+"""The callbacks beside ours in the trainer's list: first place, their writers, what they see.
+
+Reporting callbacks stand before the user's, and each is handed the same dictionary of logs. So
+ours takes the first place and adds its figures there. TensorBoard would show them as
+``train/power/gpu_w``: it gets them through its own writer, and a curtain hides them from it.
+
+::
+
+    ours   curtain | TensorBoard | curtain   W&B, user's   curtain | console | curtain   rear
+    all    nothing               all                       a few             all
+"""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback
+from transformers.integrations.integration_utils import (
+    CodeCarbonCallback,
+    TensorBoardCallback,
+    rewrite_logs,
+)
+
+from energy_callbacks.accounting.scalars import Scalars
+from energy_callbacks.outputs.tensorboard import TensorBoardOutput
+from energy_callbacks_huggingface import loop
+
+# What a line of the console still holds, with four digits as HF prints its own.
+_CONSOLE = frozenset(
+    (
+        "power/gpu_w",
+        "power/host_w",
+        "energy/total_wh",
+        "efficiency/gpu_j_per_sample",
+        "efficiency/total_j_per_sample",
+        "emissions/total_g",
+        "throughput/samples_per_s",
+    )
+)
+_OWN_FILE = "the event file of energy_callbacks"
+
+
+class Row:
+    """Our figures in the row of logs that is being handed around."""
+
+    def __init__(self) -> None:
+        self._logs: dict[str, Any] | None = None
+        self._scalars: Scalars = {}
+
+    def put(self, logs: dict[str, Any], scalars: Scalars) -> None:
+        """From now on this is the row."""
+        self._logs, self._scalars = logs, scalars
+        logs.update(scalars)
+
+    def show(self, logs: dict[str, Any] | None, scalars: Scalars) -> None:
+        """Let what comes next see these figures of ours, and no others, in the row."""
+        if logs is None or logs is not self._logs:
+            return
+        for tag in self._scalars:
+            logs.pop(tag, None)
+        logs.update(scalars)
+
+    @property
+    def nothing(self) -> Scalars:
+        """For TensorBoard, which has them already."""
+        return {}
+
+    @property
+    def everything(self) -> Scalars:
+        """For whoever reports."""
+        return self._scalars
+
+    @property
+    def selection(self) -> Scalars:
+        """For people who read along."""
+        return {t: float(f"{v:.4g}") for t, v in self._scalars.items() if t in _CONSOLE}
+
+
+class Curtain(TrainerCallback):
+    """Stands directly before or after a sibling.
+
+    Args:
+        row: that is being handed around.
+        shown: name of a property of it: what those behind the curtain see.
+    """
+
+    def __init__(self, row: Row, shown: str) -> None:
+        self._row = row
+        self._shown = shown
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        """A row comes by."""
+        self._row.show(logs, getattr(self._row, self._shown))
+
+
+class Rear(TrainerCallback):
+    """Stands last: when an event has reached it, nothing but data is waited for any more.
+
+    Args:
+        ours: our callback.
+    """
+
+    def __init__(self, ours: Any) -> None:
+        self._ours = ours
+
+    def on_step_end(
+        self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any
+    ) -> None:
+        """Everybody has been told."""
+        self._ours.wait_for_data()
+
+    on_log = on_evaluate = on_predict = on_save = on_epoch_end = on_step_end
+
+
+class Siblings:
+    """What stands beside ours during one call of ``train``, ``evaluate`` or ``predict``.
+
+    Args:
+        ours: our callback.
+        callbacks: the trainer's own list; empty where it was not found.
+        folder: where an event file of our own goes, if there is no TensorBoard; ``None`` where
+            another of our callbacks writes the rows.
+    """
+
+    def __init__(self, ours: object, callbacks: list[Any], folder: Path | None) -> None:
+        self._ours = ours
+        self._callbacks = callbacks
+        self._row = Row()
+        self._boards = [one for one in callbacks if isinstance(one, TensorBoardCallback)]
+        self._writes = folder is not None
+        self._own = None if self._boards or folder is None else TensorBoardOutput(folder)
+
+    @property
+    def has_codecarbon(self) -> bool:
+        """Whether a second tracker stands in the list."""
+        return any(isinstance(one, CodeCarbonCallback) for one in self._callbacks)
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether ours stands in front: only then the list may change while it is gone through."""
+        return bool(self._callbacks) and self._callbacks[0] is self._ours
+
+    def take_first_place(self) -> None:
+        """See ``take_first_place``."""
+        take_first_place(self._ours, self._callbacks)
+
+    def hang_curtains(self) -> None:
+        """Hide our figures from those who need not see them in the logs."""
+        if not self._is_first:
+            return
+        hung = []
+        for one in self._callbacks:
+            if isinstance(one, TensorBoardCallback):
+                hung += [Curtain(self._row, "nothing"), one, Curtain(self._row, "everything")]
+            elif isinstance(one, PrinterCallback | ProgressCallback):
+                hung += [Curtain(self._row, "selection"), one, Curtain(self._row, "everything")]
+            elif not isinstance(one, Curtain | Rear):
+                hung.append(one)
+        self._callbacks[:] = [*hung, Rear(self._ours)]
+
+    def write(self, logs: dict[str, Any], scalars: Scalars, state: Any) -> None:
+        """Hand a row around: into TensorBoard with exact tags, to all others in the logs."""
+        if not self._writes:
+            return
+        if self._own is not None:
+            row = {k: v for k, v in rewrite_logs(logs).items() if isinstance(v, int | float)}
+            self._write_own(row | scalars, state.global_step)
+        for board in tuple(self._boards) if scalars else ():
+            self._write_into(board, scalars, state.global_step)
+        if scalars and state.log_history:
+            state.log_history[-1].update(scalars)
+        self._row.put(logs, scalars)
+
+    def _write_own(self, row: Mapping[str, float], step: int) -> None:
+        assert self._own is not None, "only called where there is one"
+        try:
+            self._own.write(row, step, time.time())
+        except Exception as error:  # noqa: BLE001 - a full disk must not end a training
+            self._own = None
+            loop.warn(f"{_OWN_FILE} cannot be written any more: {error!r}")
+
+    def _write_into(self, board: Any, scalars: Scalars, step: int) -> None:
+        writer = board.tb_writer
+        if writer is None:
+            return
+        try:
+            for tag, value in scalars.items():
+                writer.add_scalar(tag, value, step)
+        except Exception as error:  # noqa: BLE001 - a full disk must not end a training
+            self._boards.remove(board)
+            loop.warn(f"figures of energy no longer reach TensorBoard: {error!r}")
+
+    def leave(self) -> None:
+        """Take the curtains down and close our own file."""
+        if self._is_first:
+            self._callbacks[:] = [
+                one for one in self._callbacks if not isinstance(one, Curtain | Rear)
+            ]
+        own, self._own = self._own, None
+        try:
+            if own is not None:
+                own.close()
+        except OSError as error:
+            loop.warn(f"{_OWN_FILE} cannot be written any more: {error!r}")
+
+
+def take_first_place(ours: object, callbacks: list[Any]) -> None:
+    """Move to the front; who comes after us in the list stays where the iteration expects it."""
+    place = next((at for at, one in enumerate(callbacks) if one is ours), 0)
+    if place:
+        callbacks[:] = [ours, *callbacks[:place], *callbacks[place + 1 :]]

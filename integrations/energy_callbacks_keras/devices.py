@@ -1,0 +1,91 @@
+"""Which GPUs a model is on, and which process of several this is, in each backend's words."""
+
+import dataclasses
+from typing import Any
+
+import keras
+
+from energy_callbacks.accounting.launch import Process
+from energy_callbacks_keras.counts import asked
+
+
+def used_gpus(model: Any) -> tuple[int, ...] | None:
+    """Ordinals of this process's GPUs that hold the model's weights, so also of a distribution.
+
+    Returns:
+        ``()`` on a CPU, ``None`` where the backend does not say.
+    """
+    find = {"tensorflow": _of_tensorflow, "jax": _of_jax, "torch": _of_torch}
+
+    def ordinals() -> tuple[int, ...]:
+        weights = model.trainable_variables or model.variables
+        return tuple(sorted(find[keras.backend.backend()](weights[0].value)))
+
+    return asked(ordinals)
+
+
+def _of_tensorflow(value: Any) -> set[int]:
+    import tensorflow as tf
+
+    visible = tf.config.get_visible_devices("GPU")
+    # A strategy mirrors each variable: one value a replica.
+    devices = {str(one.device) for one in getattr(value, "values", (value,))}
+    logical = (name.rpartition("GPU:")[2] for name in devices if "GPU:" in name)
+    return {int(visible[int(number)].name.rpartition(":")[2]) for number in logical}
+
+
+def _of_jax(value: Any) -> set[int]:
+    import jax
+
+    return {
+        device.id if device.local_hardware_id is None else device.local_hardware_id
+        for device in value.devices()
+        if device.platform == "gpu" and device.process_index == jax.process_index()
+    }
+
+
+def _of_torch(value: Any) -> set[int]:
+    return {value.device.index or 0} if value.device.type == "cuda" else set()
+
+
+def process(model: Any) -> Process:
+    """Which process this is: the backend's word, else the launcher's.
+
+    Raises:
+        ValueError: where a launcher's variable is no number.
+    """
+    launched = dataclasses.replace(
+        Process.from_environment(), framework="keras", framework_version=keras.__version__
+    )
+    rank, world_size = _rank(model)
+    if world_size == 1:
+        return launched
+    return dataclasses.replace(launched, rank=rank, world_size=world_size)
+
+
+def _rank(model: Any) -> tuple[int, int]:
+    """Number of this process among how many, where the backend knows of others."""
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        return _rank_of_tensorflow(model)
+    if backend == "jax":
+        import jax
+
+        return jax.process_index(), jax.process_count()
+    if backend == "torch":
+        from torch import distributed
+
+        if distributed.is_available() and distributed.is_initialized():
+            return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1
+
+
+def _rank_of_tensorflow(model: Any) -> tuple[int, int]:
+    strategy = getattr(model, "distribute_strategy", None)
+    resolver = getattr(strategy, "cluster_resolver", None)
+    if resolver is None or not resolver.task_type:
+        return 0, 1
+    cluster = resolver.cluster_spec().as_dict()
+    tasks = [(kind, i) for kind in ("chief", "worker") for i in range(len(cluster.get(kind, ())))]
+    task = (resolver.task_type, resolver.task_id)
+    return (tasks.index(task), len(tasks)) if task in tasks else (0, 1)

@@ -1,0 +1,105 @@
+"""Optimizer steps and samples, without touching data.
+
+A callback is told the index of each execution's first batch, nothing of its data. The data
+adapter of the running ``fit`` often knows the batch size; at the end of an epoch the model's own
+loss tracker has counted its samples and ``optimizer.iterations`` its steps.
+"""
+
+from typing import Any
+
+from energy_callbacks.meter import EnergyMeter
+from energy_callbacks_keras.counts import Data, iterations
+
+
+class StepCounter:
+    """Tells the meter of optimizer steps and their samples.
+
+    ::
+
+        begin                     fit begins
+          begin_epoch
+            batch_begins(0)
+            batch_begins(n)         the batches before n are done: steps, with samples if known
+          settle                    those of the last execution too; then what was really counted
+
+    Args:
+        meter: is told.
+        batch_size: the user's word; ``None`` asks the data adapter.
+        tokens_per_sample: ``None`` counts no tokens.
+    """
+
+    def __init__(
+        self, meter: EnergyMeter, batch_size: int | None, tokens_per_sample: float | None
+    ) -> None:
+        self._meter = meter
+        self._batch_size = batch_size
+        self.tokens_per_sample = tokens_per_sample
+        self._data = Data()
+        self._start_iterations: int | None = None
+        self._marked = self._anchor = self._micro = 0
+        self._begun = self._done = 0
+        self._given = 0.0
+        self._is_settled = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy is in no call."""
+        return self.__dict__ | {"_data": Data()}
+
+    def begin(self, data: Data) -> int | None:
+        """``fit`` begins; what its optimizer has counted before."""
+        self._data = data
+        self._start_iterations = iterations(data.model)
+        self._marked = self._anchor = self._micro = 0
+        return self._start_iterations
+
+    def begin_epoch(self) -> None:
+        """Batches are counted from 0 again."""
+        self._begun = self._done = 0
+        self._given = 0.0
+        self._is_settled = True
+        self._data.look()
+
+    def batch_begins(self, index: int) -> None:
+        """The batches before this one are done; nothing here waits for the device."""
+        self._begun, self._is_settled = index, False
+        self._done_until(index)
+
+    def _done_until(self, batches: int) -> None:
+        self._micro += max(batches - self._done, 0)
+        self._done = max(batches, self._done)
+        self._mark(self._anchor + self._micro // self._data.accumulation)
+
+    def _mark(self, steps: int) -> None:
+        """Optimizer steps up to so many since ``fit`` began have ended by now."""
+        size = self._batch_size or self._data.batch_size
+        samples = None if size is None else size * self._data.accumulation
+        for _ in range(steps - self._marked):
+            self._meter.step(samples, self._tokens(samples))
+            self._given += samples or 0.0
+        self._marked = max(self._marked, steps)
+
+    def _tokens(self, samples: float | None) -> float | None:
+        if samples is None or self.tokens_per_sample is None:
+            return None
+        return samples * self.tokens_per_sample
+
+    def settle(self) -> None:
+        """The epoch's last batch is done, and the metrics still hold what was counted."""
+        if self._is_settled:
+            return
+        self._is_settled = True
+        batches = self._data.batches(self._begun, self._moved() - self._anchor)
+        self._done_until(batches)
+        if self._moved():
+            self._mark(self._moved())
+            self._anchor, self._micro = self._moved(), self._micro % self._data.accumulation
+        counted = self._data.samples(batches, self._batch_size)
+        if counted is not None:
+            missing = counted - self._given
+            self._meter.count(missing, self._tokens(missing))
+            self._given = counted
+
+    def _moved(self) -> int:
+        """What the optimizer has counted since ``fit`` began; 0 where it does not count."""
+        now = iterations(self._data.model)
+        return 0 if now is None or self._start_iterations is None else now - self._start_iterations

@@ -1,0 +1,87 @@
+"""Where the figures of one ``fit`` go: the user's TensorBoard or a file of ours, and ``logs``."""
+
+import logging
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from energy_callbacks.outputs.protocol import Output
+from energy_callbacks.outputs.tensorboard import TensorBoardOutput
+from energy_callbacks_keras.siblings import Logs, SiblingOutput, Siblings
+
+logger = logging.getLogger("energy_callbacks")
+
+
+class Rows:
+    """TensorBoard's x-axis and its file; the same keys in ``logs`` at each epoch.
+
+    Args:
+        siblings: Keras' list of the call.
+        folder: run folder, for a file of ours where the user has no TensorBoard callback.
+        tags: keys in ``logs``, NaN while unknown; empty where several processes train, which see
+            different figures and would decide differently on them.
+        batches_to_a_row: ``None`` for a row an epoch.
+    """
+
+    def __init__(
+        self, siblings: Siblings, folder: Path, tags: tuple[str, ...], batches_to_a_row: int | None
+    ) -> None:
+        board = siblings.tensorboard
+        self._file: Output | None = TensorBoardOutput(folder) if board is None else None
+        self._output: Output | None = self._file or SiblingOutput(board)
+        self._tags = tags
+        self._batches_to_a_row = batches_to_a_row
+        self._executions = 0
+        self._epoch = 0
+        self._written: int | None = None
+
+    @property
+    def step(self) -> int:
+        """The epoch, or what TensorBoard's callback counts: executions that began."""
+        return self._epoch if self._batches_to_a_row is None else self._executions
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the executions so far make a row that is not written yet."""
+        every = self._batches_to_a_row
+        return every is not None and self.step % every == 0 and self.step not in (0, self._written)
+
+    def begin_execution(self) -> None:
+        """One more."""
+        self._executions += 1
+
+    def begin_epoch(self, epoch: int) -> None:
+        """The x-axis goes on."""
+        self._epoch = epoch
+
+    def write(self, scalars: Mapping[str, float]) -> None:
+        """A row at the step of the loss."""
+        self._written = self.step
+        self._write(scalars, self.step)
+
+    def write_loss(self, logs: Logs | None) -> None:
+        """Keras' own rows of an epoch, where nobody else writes them."""
+        if self._file is not None and logs:
+            names = (name for name, value in logs.items() if isinstance(value, float))
+            self._write({f"epoch_{name}": logs[name] for name in names}, self._epoch)
+
+    def _write(self, scalars: Mapping[str, float], step: int) -> None:
+        """An output that fails is left out from then on, with one warning."""
+        if self._output is None or not scalars:
+            return
+        try:
+            self._output.write(scalars, step, time.time())
+        except Exception:
+            logger.warning("no more energy in TensorBoard: writing failed", exc_info=True)
+            self._output = self._file = None
+
+    def offer(self, logs: Logs | None, scalars: Mapping[str, float]) -> None:
+        """Into the ``logs`` of an epoch, for all callbacks behind us."""
+        if logs is not None and self._tags:
+            logs.update(dict.fromkeys(self._tags, math.nan) | dict(scalars))
+
+    def close(self) -> None:
+        """The file of ours ends; the user's writer stays open."""
+        if self._file is not None:
+            self._file.close()

@@ -1,0 +1,38 @@
+"""One contract for all frameworks: what a user of any of them may rely on.
+
+A framework keeps it with a lab (see ``lab.py``) and a class of its own::
+
+    class TestLightning(Contract):
+        lab = LightningLab()
+
+Names of tests are names of situations in ``docs/frameworks.md``. A situation that a framework
+cannot have stands with its reason in ``reasons.py``.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.integrations.contract.counts import CountsContract
+from tests.integrations.contract.endings import EndingsContract
+from tests.integrations.contract.harmless import HarmlessContract
+from tests.integrations.contract.lab import Bench, Lab
+from tests.integrations.contract.reasons import REASONS
+from tests.integrations.contract.reports import ReportsContract
+from tests.integrations.contract.rows import RowsContract
+
+PARTS = (RowsContract, CountsContract, EndingsContract, HarmlessContract, ReportsContract)
+
+
+class Contract(*PARTS):
+    """All of it, over the lab of one framework."""
+
+    lab: Lab
+
+    @pytest.fixture
+    def bench(self, tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
+        """The lab in an empty folder, unless the situation cannot be had there."""
+        reason = REASONS[self.lab.name].get(request.function.__name__)
+        if reason is not None:
+            pytest.skip(reason)
+        return Bench(self.lab, tmp_path)

@@ -1,0 +1,97 @@
+"""The contract: what is counted, and to which phase it belongs."""
+
+import pytest
+
+from tests.integrations.contract.lab import (
+    BATCH_SIZE,
+    J_PER_SAMPLE,
+    POWER_W,
+    STEP_S,
+    Bench,
+    Plan,
+    phases,
+)
+
+
+class CountsContract:
+    """Steps, samples, phases, waits."""
+
+    def test_phases_sum_to_the_total(self, bench: Bench) -> None:
+        """No joule is lost between phases, none is in two."""
+        ours = bench.callback()
+        bench.fit(Plan(validation_samples=20, checkpoint_s=0.3), ours)
+        report = ours.report
+        for scope in ("gpu", "host", "total"):
+            by_phase_j = [getattr(phase, scope).energy_j or 0.0 for phase in report.phases]
+            assert sum(by_phase_j) == pytest.approx(
+                getattr(report.energy, scope).energy_j, rel=1e-9
+            )
+        assert sum(phases(report).values()) == pytest.approx(report.run.duration_s, rel=1e-9)
+
+    def test_validation_is_apart_from_training(self, bench: Bench) -> None:
+        """5 batches after each of 2 epochs: a second of validation, none of it in training."""
+        ours = bench.callback()
+        bench.fit(Plan(validation_samples=20), ours)
+        by_name = {phase.name: phase for phase in ours.report.phases}
+        assert by_name["train"].duration_s == pytest.approx(80 * STEP_S, abs=1e-6)
+        assert by_name["validation"].duration_s == pytest.approx(10 * STEP_S, abs=1e-6)
+        assert by_name["validation"].gpu.energy_j == pytest.approx(POWER_W * 10 * STEP_S, rel=1e-6)
+
+    def test_accumulated_batches_are_one_step(self, bench: Bench) -> None:
+        """4 batches to a step: 20 steps with all 320 samples."""
+        ours = bench.callback()
+        found = bench.fit(Plan(accumulate=4), ours).rows()
+        report = ours.report
+        assert (report.throughput.steps, report.throughput.samples) == (20, 320)
+        assert report.efficiency.gpu.j_per_step.value_j == pytest.approx(4 * POWER_W * STEP_S)
+        assert found["efficiency/gpu_j_per_sample"][-1][1] == pytest.approx(J_PER_SAMPLE, rel=1e-6)
+
+    def test_a_short_last_batch_counts_its_samples(self, bench: Bench) -> None:
+        """158 samples an epoch are 39 batches of 4 and one of 2."""
+        ours = bench.callback()
+        bench.fit(Plan(samples=158), ours)
+        report = ours.report
+        assert (report.throughput.steps, report.throughput.samples) == (80, 316)
+        expected = POWER_W * STEP_S * 80 / 316
+        assert report.efficiency.gpu.j_per_sample.value_j == pytest.approx(expected, rel=1e-9)
+
+    def test_waiting_for_data_is_seen(self, bench: Bench) -> None:
+        """A loader that takes 0.1 s a batch: half of the training is waiting."""
+        ours = bench.callback()
+        bench.fit(Plan(load_s=STEP_S), ours)
+        waited_s = ours.report.throughput.data_wait_s
+        # The first batch may be fetched before training begins.
+        assert 79 * STEP_S - 1e-6 <= waited_s <= 80 * STEP_S + 1e-6
+
+    def test_a_checkpoint_is_no_waiting(self, bench: Bench) -> None:
+        """A checkpoint and a validation of a second after each epoch are no waiting for data."""
+        ours = bench.callback()
+        bench.fit(Plan(validation_samples=20, checkpoint_s=1.0, epochs=3), ours)
+        assert ours.report.throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
+
+    def test_evaluate_by_itself(self, bench: Bench) -> None:
+        """Ten batches of validation, a finished report, no training."""
+        ours = bench.callback()
+        bench.training(Plan(), ours).evaluate()
+        assert ours.report.run.status == "finished"
+        assert phases(ours.report)["validation"] == pytest.approx(bench.alone_s, abs=1e-6)
+        assert ours.report.throughput.steps == 0
+        assert "train" not in phases(ours.report)
+
+    def test_predict_by_itself(self, bench: Bench) -> None:
+        """Ten batches of prediction, a finished report, no training."""
+        ours = bench.callback()
+        bench.training(Plan(), ours).predict()
+        assert ours.report.run.status == "finished"
+        assert phases(ours.report)["predict"] == pytest.approx(bench.alone_s, abs=1e-6)
+        assert ours.report.throughput.steps == 0
+
+    def test_evaluate_after_training(self, bench: Bench) -> None:
+        """A second attempt of the run, which takes nothing from its training."""
+        ours = bench.callback()
+        training = bench.fit(Plan(), ours)
+        training.evaluate()
+        assert len(ours.report.attempts) == 2
+        assert ours.report.throughput.samples == 80 * BATCH_SIZE
+        assert phases(ours.report)["train"] == pytest.approx(80 * STEP_S, abs=1e-6)
+        assert phases(ours.report)["validation"] == pytest.approx(bench.alone_s, abs=1e-6)

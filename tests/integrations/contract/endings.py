@@ -1,0 +1,150 @@
+"""The contract: how a training ends, and how it goes on."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from energy_callbacks.errors import JournalError
+from tests.integrations.contract.lab import BATCH_SIZE, POWER_W, STEP_S, Bench, Plan, phases
+
+# A call that ends without a hook is noticed within half a second of the clock.
+LOOK_S = 0.5
+
+
+def raising(error: BaseException, at_batch: int) -> Callable[[int], None]:
+    """Raise in place of a batch."""
+
+    def before_batch(batch: int) -> None:
+        if batch == at_batch:
+            raise error
+
+    return before_batch
+
+
+def assert_measured_until(report: Any, batches: int) -> None:
+    """Joules of so many batches, however late somebody looks; the end of them may be idle."""
+    ended_s = batches * STEP_S
+    [train] = [phase for phase in report.phases if phase.name == "train"]
+    assert ended_s - LOOK_S - 1e-6 <= train.duration_s <= ended_s + 1e-6
+    assert train.gpu.energy_j == pytest.approx(POWER_W * train.duration_s, rel=1e-6)
+    assert report.energy.gpu.energy_j <= POWER_W * (ended_s + 2 * LOOK_S) + 1e-3
+
+
+class EndingsContract:
+    """Exceptions, Ctrl-C, second calls, resuming."""
+
+    def test_an_exception_leaves_a_report(self, bench: Bench) -> None:
+        """The user's exception comes out; the report holds what was measured until then."""
+        ours = bench.callback()
+        training = bench.training(Plan(before_batch=raising(RuntimeError("boom"), 30)), ours)
+        with pytest.raises(RuntimeError, match="boom"):
+            training.fit()
+        bench.clock.advance(60.0)
+        assert ours.report.run.status in ("failed", "interrupted")
+        assert_measured_until(ours.report, 30)
+        assert (ours._meter.run_folder / "energy_report.json").is_file()
+
+    def test_ctrl_c_leaves_a_report(self, bench: Bench) -> None:
+        """KeyboardInterrupt in the middle: a report of what was measured until then."""
+        ours = bench.callback()
+        training = bench.training(Plan(before_batch=raising(KeyboardInterrupt(), 30)), ours)
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            training.fit()
+        bench.clock.advance(60.0)
+        assert ours.report.run.status in ("failed", "interrupted")
+        assert_measured_until(ours.report, 30)
+
+    def test_a_fit_after_an_exception_is_a_second_attempt(self, bench: Bench) -> None:
+        """The same callback again: the first attempt ended where it broke, the second is whole."""
+        broken = [True]
+
+        def once(batch: int) -> None:
+            if broken and batch == 30:
+                broken.clear()
+                raise RuntimeError("boom")
+
+        ours = bench.callback()
+        training = bench.training(Plan(before_batch=once), ours)
+        with pytest.raises(RuntimeError, match="boom"):
+            training.fit()
+        bench.clock.advance(60.0)
+        training.fit()
+        first, second = ours.report.attempts
+        assert first.status in ("failed", "interrupted")
+        assert first.duration_s <= 30 * STEP_S + 2 * LOOK_S + 1e-6
+        assert second.status == "finished"
+        assert second.steps == 80
+        assert second.samples == 80 * BATCH_SIZE
+
+    def test_evaluate_after_an_exception(self, bench: Bench) -> None:
+        """It is no validation of the training that broke, but an attempt of its own."""
+        ours = bench.callback()
+        training = bench.training(Plan(before_batch=raising(RuntimeError("boom"), 30)), ours)
+        with pytest.raises(RuntimeError, match="boom"):
+            training.fit()
+        bench.clock.advance(60.0)
+        training.evaluate()
+        assert [attempt.steps for attempt in ours.report.attempts] == [30, 0]
+        assert ours.report.run.status == "finished"
+        assert phases(ours.report)["train"] <= 30 * STEP_S + 1e-6
+        assert phases(ours.report)["validation"] == pytest.approx(bench.alone_s, abs=1e-6)
+
+    def test_a_second_fit_is_a_second_attempt(self, bench: Bench) -> None:
+        """The same callback fits twice: one run, two attempts, each with its steps."""
+        ours = bench.callback()
+        training = bench.fit(Plan(), ours)
+        bench.clock.advance(60.0)
+        training.fit()
+        assert [attempt.steps for attempt in ours.report.attempts] == [80, 80]
+        assert {attempt.status for attempt in ours.report.attempts} == {"finished"}
+        assert phases(ours.report)["train"] == pytest.approx(160 * STEP_S, abs=1e-6)
+
+    def test_a_resumed_training_counts_each_step_once(self, bench: Bench) -> None:
+        """Broken in the second of three epochs, resumed after the first: 20 steps are repeated."""
+        first, second = bench.callback(), bench.callback()
+        broken = Plan(epochs=3, checkpoint_s=0.0, before_batch=raising(RuntimeError("boom"), 60))
+        with pytest.raises(RuntimeError, match="boom"):
+            bench.training(broken, first).fit()
+        bench.clock.advance(60.0)
+        assert first.report.throughput.steps == 60
+        bench.training(Plan(epochs=3, checkpoint_s=0.0), second).resume()
+        report = second.report
+        assert len(report.attempts) == 2
+        assert report.run.run_id == first.report.run.run_id
+        assert (report.throughput.steps, report.throughput.replayed_steps) == (120, 20)
+        assert report.throughput.samples == 140 * BATCH_SIZE
+
+    def test_a_checkpoint_without_us_resumes_with_us(self, bench: Bench) -> None:
+        """The callback may be added later."""
+        seen: list[int] = []
+        bench.fit(Plan(epochs=1, checkpoint_s=0.0))
+        ours = bench.callback()
+        bench.training(Plan(checkpoint_s=0.0, before_batch=seen.append), ours).resume()
+        assert len(seen) == 40
+        assert ours.report.attempts[-1].samples == 40 * BATCH_SIZE
+
+    def test_a_checkpoint_with_us_resumes_without_us(self, bench: Bench) -> None:
+        """The callback may be taken away."""
+        seen: list[int] = []
+        bench.fit(Plan(epochs=1, checkpoint_s=0.0), bench.callback())
+        bench.training(Plan(checkpoint_s=0.0, before_batch=seen.append)).resume()
+        assert len(seen) == 40
+
+    def test_the_report_can_be_read_at_any_time(self, bench: Bench) -> None:
+        """In the middle it says that it is running, with what has been seen by then."""
+        reports = []
+        ours = bench.callback()
+        with pytest.raises(JournalError, match="train first"):
+            ours.report  # noqa: B018 - asking is what raises
+
+        def look(batch: int) -> None:
+            if batch == 50:
+                reports.append(ours.report)
+
+        bench.fit(Plan(before_batch=look), ours)
+        [middle] = reports
+        assert middle.run.status == "running"
+        assert POWER_W * 4.0 <= middle.energy.gpu.energy_j <= POWER_W * 5.0 + 1e-6
+        assert ours.report.run.status == "finished"
+        assert ours.report.energy.gpu.energy_j == pytest.approx(POWER_W * 80 * STEP_S, rel=1e-3)

@@ -1,0 +1,121 @@
+"""The contract: whatever happens to us, the training stays what it was."""
+
+import copy
+import pickle
+import threading
+
+import pytest
+
+from energy_callbacks import EnergyMeter
+from tests.integrations.contract.lab import (
+    BATCH_SIZE,
+    HOST_W,
+    POWER_W,
+    STEP_S,
+    Bench,
+    BreakingSource,
+    Plan,
+    constant,
+)
+
+
+class HarmlessContract:
+    """Bad input is refused in time; nothing else is heard of us."""
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [({"country": "Atlantis"}, "Atlantis"), ({"pue": 0.5}, "pue"), ({"devices": []}, "card")],
+    )
+    def test_a_wrong_setting_is_refused_at_once(
+        self, bench: Bench, settings: dict, message: str
+    ) -> None:
+        """At construction, with its name and value."""
+        with pytest.raises(ValueError, match=message):
+            bench.lab.callback(**settings)
+
+    def test_an_unwritable_folder_is_refused_before_the_first_step(self, bench: Bench) -> None:
+        """PermissionError comes out of the call, and no batch has been trained."""
+        (bench.folder / "taken").write_text("a file, because tests may run as root")
+        seen: list[int] = []
+        ours = bench.callback(report_dir=bench.folder / "taken")
+        with pytest.raises(PermissionError, match="taken"):
+            bench.fit(Plan(before_batch=seen.append), ours)
+        assert seen == []
+
+    def test_switched_off_it_writes_nothing(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """ENERGY_CALLBACKS_DISABLED=1: the training has its own rows and files, and no more."""
+        without = bench.fit(Plan(validation_samples=20), folder="without").rows()
+        monkeypatch.setenv("ENERGY_CALLBACKS_DISABLED", "1")
+        ours = bench.callback()
+        training = bench.fit(Plan(validation_samples=20), ours, folder="off")
+        assert training.rows() == without
+        assert not list((bench.folder / "off").rglob("energy*"))
+
+    def test_two_callbacks_measure_side_by_side(self, bench: Bench) -> None:
+        """Two folders, two right reports, an undisturbed training."""
+        both = [bench.callback(report_dir=bench.folder / name) for name in ("one", "two")]
+        without = bench.fit(Plan(), folder="without").rows()
+        found = bench.fit(Plan(), *both).rows()
+        assert {tag: found[tag] for tag in without} == without
+        for ours in both:
+            assert ours.report.run.status == "finished"
+            assert ours.report.throughput.samples == 80 * BATCH_SIZE
+            assert ours.report.energy.gpu.energy_j == pytest.approx(POWER_W * 80 * STEP_S, rel=1e-3)
+
+    def test_it_pickles_and_copies_before_a_training(self, bench: Bench) -> None:
+        """What comes out is the same class at the path that users type, and measures."""
+        ours = bench.lab.callback(country="DEU", tags={"a": "b"})
+        for twin in (pickle.loads(pickle.dumps(ours)), copy.deepcopy(ours)):
+            assert type(twin).__module__ == f"energy_callbacks.{bench.lab.framework}"
+            assert twin._meter.config == ours._meter.config
+        twin = copy.deepcopy(bench.callback())
+        bench.fit(Plan(epochs=1), twin)
+        assert twin.report.throughput.steps == 40
+
+    def test_no_setting_and_no_thread_left(self, bench: Bench) -> None:
+        """On this machine's own sensors, in real time: a report, and no thread stays behind."""
+        before = set(threading.enumerate())
+        ours = bench.lab.callback()
+        bench.fit(Plan(), ours)
+        assert ours.report.run.status == "finished"
+        assert ours.report.throughput.samples == 80 * BATCH_SIZE
+        left = [t.name for t in set(threading.enumerate()) - before if "energy" in t.name]
+        assert left == []
+
+    def test_a_bug_of_ours_does_not_end_the_training(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A meter that breaks becomes one warning; every row of the training is there."""
+
+        def broken(*_: object) -> None:
+            raise RuntimeError("our bug")
+
+        without = bench.fit(Plan(validation_samples=20), folder="without").rows()
+        monkeypatch.setattr("energy_callbacks.accounting.steps.StepLog.step", broken)
+        ours = bench.callback()
+        found = bench.fit(Plan(validation_samples=20), ours, folder="with").rows()
+        assert {tag: found[tag] for tag in without} == without
+        assert sum("measuring ends here" in record.message for record in caplog.records) == 1
+
+    def test_a_sensor_that_fails_is_a_gap(self, bench: Bench) -> None:
+        """The card is lost after a second: joules until then, a warning, and the host goes on."""
+        card = BreakingSource(
+            bench.clock, power_w=lambda t_s: POWER_W, energy_j=lambda t_s: POWER_W * t_s
+        )
+
+        def lose(batch: int) -> None:
+            card.is_broken = batch >= 10
+
+        meter = EnergyMeter(
+            sources=[card, constant(bench.clock, HOST_W, "host")], clock=bench.clock
+        )
+        ours = bench.lab.callback(meter=meter)
+        bench.fit(Plan(before_batch=lose), ours)
+        report = ours.report
+        assert report.run.status == "finished"
+        assert report.energy.gpu.energy_j == pytest.approx(POWER_W * 1.0, abs=POWER_W * 0.2)
+        assert report.energy.gpu.coverage == pytest.approx(1.0 / 8.0, abs=0.05)
+        assert report.energy.host.energy_j == pytest.approx(HOST_W * 80 * STEP_S, rel=1e-3)
+        assert "fallen off the bus" in " ".join(warning.message for warning in report.warnings)

@@ -1,0 +1,181 @@
+"""What a framework's lab can do: a real training in virtual time, in words of no framework."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.records import Device, Reading
+from energy_callbacks.testing import FakeClock, ScriptedSource
+
+POWER_W = 200.0
+HOST_W = 30.0
+STEP_S = 0.1
+BATCH_SIZE = 4
+J_PER_SAMPLE = POWER_W * STEP_S / BATCH_SIZE
+
+Rows = Mapping[str, list[tuple[int, float]]]
+
+
+def nothing(batch: int) -> None:
+    """What happens before a batch of training, where a plan does not say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A training; each batch of it takes ``STEP_S``, however many samples it has.
+
+    Attributes:
+        epochs: how many.
+        samples: of training, an epoch.
+        validation_samples: after each epoch; 0 for no validation.
+        accumulate: batches to an optimizer step.
+        load_s: how long the loader needs for a batch of training.
+        checkpoint_s: how long a checkpoint after each epoch takes; ``None`` for no checkpoints.
+        log_every: optimizer steps, where the framework logs by steps.
+        logs: whether the user logs into TensorBoard.
+        before_batch: called before each batch of training, numbered from 0 in each call of fit.
+    """
+
+    epochs: int = 2
+    samples: int = 160
+    validation_samples: int = 0
+    accumulate: int = 1
+    load_s: float = 0.0
+    checkpoint_s: float | None = None
+    log_every: int = 5
+    logs: bool = True
+    before_batch: Callable[[int], None] = nothing
+
+    @property
+    def batches(self) -> int:
+        """Of training, in all epochs."""
+        return self.epochs * -(-self.samples // BATCH_SIZE)
+
+
+class Training(Protocol):
+    """A model, its data, the user's callbacks: ready to fit, as often as one likes."""
+
+    def fit(self) -> None:
+        """Train from the start."""
+
+    def resume(self) -> None:
+        """Train on from the newest checkpoint in the folder."""
+
+    def evaluate(self) -> None:
+        """Ten batches of validation, by themselves."""
+
+    def predict(self) -> None:
+        """Ten batches of prediction, by themselves."""
+
+    def rows(self) -> Rows:
+        """What stands in the user's event files, tag to (step, value).
+
+        A tag of another run than that of the training loss has the run's name before it.
+        What depends on real time is left out.
+        """
+
+
+class Lab(Protocol):
+    """A framework.
+
+    Attributes:
+        name: in the table of frameworks.
+        framework: as reports name it.
+        callback: the class that its users add.
+        loss_tags: tags of the training loss in the user's event file.
+        unseen_batches: that ``evaluate`` and ``predict`` by themselves have done before their
+            first hook.
+    """
+
+    name: ClassVar[str]
+    framework: ClassVar[str]
+    callback: ClassVar[type]
+    loss_tags: ClassVar[tuple[str, ...]]
+    unseen_batches: ClassVar[int]
+
+    def training(self, folder: Path, clock: FakeClock, plan: Plan, *callbacks: Any) -> Training:
+        """A training that keeps its files in a folder; a second one there may resume the first."""
+
+    def read(self, folder: Path) -> Rows:
+        """What stands in an event file of ours."""
+
+
+class Bench:
+    """A lab, an empty folder and a clock that stands still between batches.
+
+    Args:
+        lab: the framework.
+        folder: empty.
+        clock: time.
+    """
+
+    def __init__(self, lab: Lab, folder: Path, clock: FakeClock | None = None) -> None:
+        self.lab = lab
+        self.folder = folder
+        # Journals of the past would read as those of a training that was cut off.
+        self.clock = clock or FakeClock(start_unix_s=time.time())
+
+    @property
+    def alone_s(self) -> float:
+        """What can be seen of ``evaluate`` or ``predict``."""
+        return (10 - self.lab.unseen_batches) * STEP_S
+
+    def callback(self, *, gpu: bool = True, **settings: Any) -> Any:
+        """Our callback on a scripted GPU and host of constant power."""
+        sources = [constant(self.clock, HOST_W, "host")]
+        if gpu:
+            sources.append(constant(self.clock, POWER_W, "gpu"))
+        return self.lab.callback(
+            meter=EnergyMeter(sources=sources, clock=self.clock, config=EnergyConfig(**settings))
+        )
+
+    def training(self, plan: Plan, *callbacks: Any, folder: str = "user") -> Training:
+        """A training in a folder of its own."""
+        return self.lab.training(self.folder / folder, self.clock, plan, *callbacks)
+
+    def fit(self, plan: Plan, *callbacks: Any, folder: str = "user") -> Training:
+        """A training that has ended."""
+        training = self.training(plan, *callbacks, folder=folder)
+        training.fit()
+        return training
+
+
+def constant(clock: FakeClock, power_w: float, scope: str) -> ScriptedSource:
+    """A sensor of constant power, with an energy counter."""
+    device = Device(
+        key="gpu0" if scope == "gpu" else "cpu0",
+        kind="gpu" if scope == "gpu" else "cpu",
+        scope=scope,
+        name=f"scripted {scope}",
+    )
+    return ScriptedSource(
+        clock,
+        power_w=lambda t_s: power_w,
+        energy_j=lambda t_s: power_w * t_s,
+        device=device,
+    )
+
+
+class BreakingSource(ScriptedSource):
+    """A sensor that is lost as soon as ``is_broken`` is set."""
+
+    is_broken = False
+
+    def read(self) -> list[Reading]:
+        """See ``ScriptedSource``."""
+        if self.is_broken:
+            raise OSError("the card has fallen off the bus")
+        return list(super().read())
+
+
+def phases(report: Any) -> dict[str, float]:
+    """Duration of each phase, s."""
+    return {phase.name: phase.duration_s for phase in report.phases}
+
+
+def steps(rows: list[tuple[int, float]]) -> list[int]:
+    """The steps of rows."""
+    return [step for step, _ in rows]

@@ -1,0 +1,26 @@
+"""Situations that a framework cannot have, and why: the only skips of the contract."""
+
+from types import MappingProxyType
+from typing import Final
+
+_LIGHTNING: Final = {
+    "test_without_a_logger_our_own_file_carries_the_loss": (
+        "with logger=False Lightning is asked to log nothing; the report is written all the same"
+    ),
+}
+_HUGGINGFACE: Final[dict[str, str]] = {}
+_NO_WAITS: Final = "Keras tells no callback when a batch of data is ready"
+_KERAS: Final = {
+    "test_waiting_for_data_is_seen": _NO_WAITS,
+    "test_a_checkpoint_is_no_waiting": _NO_WAITS,
+}
+
+REASONS: Final = MappingProxyType(
+    {
+        "lightning": _LIGHTNING,
+        "huggingface": _HUGGINGFACE,
+        "keras-tensorflow": _KERAS,
+        "keras-jax": _KERAS,
+        "keras-torch": _KERAS,
+    }
+)

@@ -1,0 +1,75 @@
+"""The contract: one report in every framework, and the same joules for the same work."""
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.cli import main
+from tests.fake_nvml import Constant, Scenario, h200
+from tests.integrations.contract.lab import J_PER_SAMPLE, POWER_W, Bench, Plan
+from tests.test_fake_card import CardClock
+
+SCHEMA = Path(__file__).parents[3] / "docs" / "reference" / "report.schema.json"
+
+
+class ReportsContract:
+    """What one reads afterwards."""
+
+    def test_the_report_keeps_the_schema(self, bench: Bench) -> None:
+        """The JSON in the run folder is valid by the documented schema, and names the framework."""
+        ours = bench.callback()
+        bench.fit(Plan(validation_samples=20, checkpoint_s=0.0), ours)
+        report = json.loads((ours._meter.run_folder / "energy_report.json").read_text())
+        validator = Draft202012Validator(json.loads(SCHEMA.read_text()))
+        assert list(validator.iter_errors(report)) == []
+        assert report["run"]["framework"] == bench.lab.framework
+        assert report["run"]["framework_version"]
+
+    def test_the_command_renders_the_report(
+        self, bench: Bench, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """``energy-callbacks report`` writes page, text and JSON from the journals alone."""
+        ours = bench.callback()
+        bench.fit(Plan(), ours)
+        written = sorted(ours._meter.run_folder.glob("energy_report.*"))
+        for path in written:
+            path.unlink()
+        capsys.readouterr()
+        assert main(["report", str(ours._meter.run_folder)]) == 0
+        assert "train" in capsys.readouterr().out
+        assert sorted(ours._meter.run_folder.glob("energy_report.*")) == written
+        assert {path.suffix for path in written} == {".html", ".json", ".txt"}
+
+    def test_the_run_folder_is_beside_the_logs(self, bench: Bench) -> None:
+        """It is called energy and lies in the user's own folder."""
+        ours = bench.callback()
+        bench.fit(Plan(), ours)
+        folder = ours._meter.run_folder
+        assert folder.name == "energy"
+        assert folder.is_relative_to(bench.folder / "user")
+
+    def test_a_card_of_known_power_reads_the_same_everywhere(
+        self, bench: Bench, fake_nvml, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A card of 200 W, read by NVML: P x t / n lies in each stated interval."""
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        nvml = fake_nvml(Scenario(cards=(h200(Constant(POWER_W)),)))
+        clock = CardClock(nvml.time)
+        meter = EnergyMeter(config=EnergyConfig(devices=[0]), clock=clock)
+        ours = bench.lab.callback(meter=meter)
+        found = Bench(bench.lab, bench.folder, clock).fit(Plan(epochs=5), ours).rows()
+        speeds = dict(found["throughput/samples_per_s"])
+        lows, highs = (dict(found[f"efficiency/gpu_j_per_sample_{end}"]) for end in ("lo", "hi"))
+        for step, samples_per_s in speeds.items():
+            assert lows[step] <= POWER_W / samples_per_s <= highs[step], step
+        report = ours.report
+        # Calls of the driver take time too: a batch is 0.1 s and sometimes a little more.
+        expected_j = POWER_W * report.throughput.train_s / 800
+        stated = report.efficiency.gpu.j_per_sample
+        assert expected_j == pytest.approx(J_PER_SAMPLE, rel=0.1)
+        assert stated.low_j <= expected_j <= stated.high_j
+        assert stated.value_j == pytest.approx(expected_j, rel=0.01)
+        assert report.energy.gpu.method == "counter+samples"

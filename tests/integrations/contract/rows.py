@@ -1,0 +1,94 @@
+"""The contract: what stands in the user's own run."""
+
+import math
+
+import pytest
+
+from tests.integrations.contract.lab import (
+    HOST_W,
+    J_PER_SAMPLE,
+    POWER_W,
+    STEP_S,
+    Bench,
+    Plan,
+    steps,
+)
+
+PLANS = {
+    "plain": Plan(),
+    "validation": Plan(validation_samples=20),
+    "accumulation": Plan(accumulate=3),
+    "short last batch": Plan(samples=158),
+    "checkpoints": Plan(checkpoint_s=0.0),
+    "log every step": Plan(log_every=1),
+}
+
+
+class RowsContract:
+    """Rows of the user's run, and ours beside them."""
+
+    @pytest.mark.parametrize("name", PLANS)
+    def test_every_row_stays_bit_for_bit(self, bench: Bench, name: str) -> None:
+        """Every row that is there without us is there with us, and ours are new tags."""
+        without = bench.fit(PLANS[name], folder="without").rows()
+        with_us = bench.fit(PLANS[name], bench.callback(), folder="with").rows()
+        assert set(bench.lab.loss_tags) <= set(without)
+        assert {tag: with_us[tag] for tag in without} == without
+        assert "energy/gpu_wh" in set(with_us) - set(without)
+
+    @pytest.mark.parametrize("name", PLANS)
+    def test_our_rows_stand_at_steps_of_the_loss(self, bench: Bench, name: str) -> None:
+        """They are in the loss's own run, at its steps, in order, up to the last one."""
+        found = bench.fit(PLANS[name], bench.callback()).rows()
+        loss = {step for tag in bench.lab.loss_tags for step in steps(found[tag])}
+        ours = steps(found["energy/gpu_wh"])
+        assert set(ours) <= loss
+        assert max(ours) == max(loss)
+        assert ours == sorted(ours)
+        missing = sorted(loss - set(ours))
+        assert missing == sorted(loss)[: len(missing)], "only what came before the first figures"
+        assert len(missing) * STEP_S <= 2.0
+
+    def test_joules_per_sample_are_watts_times_seconds_over_samples(self, bench: Bench) -> None:
+        """200 W for 0.1 s a batch of 4 is 5 J a sample in every row and in the report."""
+        ours = bench.callback()
+        found = bench.fit(Plan(validation_samples=20), ours).rows()
+        total = J_PER_SAMPLE * (POWER_W + HOST_W) / POWER_W
+        for tag, expected in (
+            ("efficiency/gpu_j_per_sample", J_PER_SAMPLE),
+            ("efficiency/total_j_per_sample", total),
+        ):
+            values = [value for _, value in found[tag] if not math.isnan(value)]
+            assert values
+            assert values == pytest.approx([expected] * len(values), rel=1e-6), tag
+            assert found[f"{tag}_lo"][-1][1] <= expected * (1 + 1e-6)
+            assert found[f"{tag}_hi"][-1][1] >= expected * (1 - 1e-6)
+        efficiency = ours.report.efficiency
+        assert efficiency.gpu.j_per_sample.value_j == pytest.approx(J_PER_SAMPLE, rel=1e-9)
+        assert efficiency.total.j_per_sample.value_j == pytest.approx(total, rel=1e-9)
+
+    def test_energy_so_far_ends_at_the_total(self, bench: Bench) -> None:
+        """The last row is the report's total: nothing is missed at the end."""
+        ours = bench.callback()
+        found = bench.fit(Plan(validation_samples=20), ours).rows()
+        for tag, figure in (
+            ("energy/gpu_wh", ours.report.energy.gpu),
+            ("energy/total_wh", ours.report.energy.total),
+        ):
+            assert found[tag][-1][1] * 3600 == pytest.approx(figure.energy_j, rel=1e-6)
+
+    def test_without_a_gpu_its_tags_are_absent(self, bench: Bench) -> None:
+        """No card: no tag of a card, not even as zero."""
+        found = bench.fit(Plan(), bench.callback(gpu=False)).rows()
+        assert found["energy/host_wh"][-1][1] > 0.0
+        assert [tag for tag in found if "gpu" in tag] == []
+
+    def test_without_a_logger_our_own_file_carries_the_loss(self, bench: Bench) -> None:
+        """The user logs nothing: an event file in the run folder has the loss and the joules."""
+        ours = bench.callback()
+        logged = bench.fit(Plan(), folder="logged").rows()
+        bench.fit(Plan(logs=False), ours, folder="silent")
+        found = bench.lab.read(ours._meter.run_folder)
+        for tag in bench.lab.loss_tags:
+            assert found[tag] == logged[tag]
+        assert max(steps(found["energy/gpu_wh"])) == max(steps(found[bench.lab.loss_tags[0]]))

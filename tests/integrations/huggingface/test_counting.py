@@ -1,0 +1,285 @@
+"""Samples, tokens and waits are what the loop really did, or nothing."""
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+import torch
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
+from transformers import Trainer
+
+from energy_callbacks.testing import FakeClock
+from tests.integrations.huggingface.training import (
+    BATCH_SIZE,
+    LENGTH,
+    STEP_S,
+    Rows,
+    Ticking,
+    TinyModel,
+    callback,
+    phases,
+    trainer,
+)
+
+TOKENS = BATCH_SIZE * LENGTH
+
+
+def throughput(root: Path, *, model: Any = None, ours: dict | None = None, **settings: Any) -> Any:
+    """Train, and what was counted."""
+    clock = FakeClock() if model is None else model.clock
+    one = callback(clock, **(ours or {}))
+    trainer(root, model or TinyModel(clock), one, **settings).train()
+    return one.report.throughput
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps", "samples"),
+    [
+        ({"data": Rows(30)}, 16, 60),
+        ({"data": Rows(30), "dataloader_drop_last": True}, 14, 56),
+        ({"data": Rows(30), "gradient_accumulation_steps": 3}, 6, 60),
+        ({"data": Rows(3)}, 2, 6),
+        ({"data": Rows(30), "max_steps": 12}, 12, 30 + 16),
+        ({"data": Rows(30), "max_steps": 4, "gradient_accumulation_steps": 3}, 4, 30 + 12),
+    ],
+)
+def test_every_sample_counts_once(tmp_path: Path, settings: dict, steps: int, samples: int) -> None:
+    """Short last batches, dropped ones, accumulation and a stop in the middle of an epoch."""
+    found = throughput(tmp_path, **settings)
+    assert (found.steps, found.samples) == (steps, samples)
+
+
+def test_an_endless_dataset_has_full_batches(tmp_path: Path) -> None:
+    """Where nobody knows how many rows there are, each batch counts as full."""
+
+    class Endless(IterableDataset):
+        def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+            rows = Rows(50)
+            return (rows[at % len(rows)] for at in range(10**6))
+
+    found = throughput(tmp_path, data=Endless(), max_steps=10)
+    assert found.samples == 10 * BATCH_SIZE
+
+
+def test_batches_of_unequal_size_are_not_guessed(tmp_path: Path) -> None:
+    """A batch sampler of the user's without a size: no samples, unless batch_size_fn counts."""
+
+    class Growing:
+        def __iter__(self) -> Iterator[list[int]]:
+            return iter([[0], [1, 2], [3, 4, 5], [6, 7, 8, 9]])
+
+        def __len__(self) -> int:
+            return 4
+
+    class Own(Trainer):
+        def get_train_dataloader(self) -> DataLoader:
+            return DataLoader(self.train_dataset, batch_sampler=Growing())
+
+    found = throughput(tmp_path / "a", make=Own, data=Rows(10))
+    assert (found.steps, found.samples) == (8, None)
+    counted = {"batch_size_fn": lambda inputs: len(inputs["input_ids"])}
+    found = throughput(tmp_path / "b", make=Own, data=Rows(10), ours=counted)
+    assert (found.steps, found.samples) == (8, 20)
+
+
+def test_a_loader_of_the_users_own(tmp_path: Path) -> None:
+    """The loader's batch size counts, not that of the arguments."""
+
+    class Own(Trainer):
+        def get_train_dataloader(self) -> DataLoader:
+            sampler = BatchSampler(SequentialSampler(self.train_dataset), 8, drop_last=False)
+            return DataLoader(self.train_dataset, batch_sampler=sampler)
+
+    assert throughput(tmp_path, make=Own, data=Rows(30)).samples == 60
+
+
+def test_resuming_with_another_batch_size(tmp_path: Path) -> None:
+    """The state of a checkpoint still holds the old size; what is counted is the new one."""
+    clock = FakeClock()
+    settings = {"data": Rows(64), "save_strategy": "epoch", "max_steps": 32}
+    trainer(tmp_path, TinyModel(clock), callback(clock), **(settings | {"max_steps": 16})).train()
+    ours = callback(clock)
+    settings["per_device_train_batch_size"] = 8
+    trainer(tmp_path, TinyModel(clock), ours, **settings).train(resume_from_checkpoint=True)
+    assert ours.report.throughput.steps == 32
+    assert ours.report.attempts[-1].samples == 16 * 8
+
+
+def test_resuming_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
+    """Skipped batches are not counted, the short last one is."""
+    clock = FakeClock()
+    settings = {"data": Rows(30), "save_strategy": "steps", "save_steps": 5}
+    trainer(tmp_path, TinyModel(clock), callback(clock), max_steps=5, **settings).train()
+    ours = callback(clock)
+    trainer(tmp_path, TinyModel(clock), ours, **settings).train(resume_from_checkpoint=True)
+    assert ours.report.attempts[-1].steps == 11
+    assert ours.report.attempts[-1].samples == 10 + 30
+
+
+@pytest.mark.parametrize("mode", [True, "all", "non_padding"])
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_tokens_are_those_that_the_trainer_counts(
+    tmp_path: Path, mode: Any, accumulate: int
+) -> None:
+    """include_num_input_tokens_seen: every token of every micro-batch, also after a resume."""
+    clock = FakeClock()
+    settings = {
+        "include_num_input_tokens_seen": mode,
+        "gradient_accumulation_steps": accumulate,
+        "save_strategy": "epoch",
+    }
+    first, second = callback(clock), callback(clock)
+    trainer(tmp_path, TinyModel(clock), first, num_train_epochs=1, **settings).train()
+    assert first.report.throughput.tokens == 40 * TOKENS
+    trainer(tmp_path, TinyModel(clock), second, **settings).train(resume_from_checkpoint=True)
+    assert second.report.throughput.tokens == 80 * TOKENS
+
+
+def test_without_a_count_there_are_no_tokens(tmp_path: Path) -> None:
+    """Unknown is absent, not zero."""
+    assert throughput(tmp_path).tokens is None
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_functions_of_the_user_see_each_micro_batch_once(tmp_path: Path, accumulate: int) -> None:
+    """They are given what model.forward gets, in training only, and sum up over a step."""
+    seen: list[set[str]] = []
+
+    def count(inputs: Any) -> int:
+        seen.append(set(inputs))
+        return len(inputs["input_ids"])
+
+    found = throughput(
+        tmp_path, data=Rows(30), eval_data=Rows(20), eval_strategy="epoch",
+        gradient_accumulation_steps=accumulate,
+        ours={"batch_size_fn": count, "length_fn": lambda inputs: inputs["input_ids"].numel()},
+    )  # fmt: skip
+    assert (found.samples, found.tokens) == (60, 60 * LENGTH)
+    assert seen == [{"input_ids", "labels"}] * 16
+
+
+def test_only_the_first_training_pass_of_a_batch_counts(tmp_path: Path) -> None:
+    """A loss that also generates, evaluates and runs the model twice counts a batch once."""
+
+    class Busy(Trainer):
+        def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            one_row = {name: value[:1] for name, value in inputs.items()}
+            with torch.no_grad():
+                model(**one_row)
+            model.eval()
+            model(**one_row)
+            model.train()
+            loss = super().compute_loss(model, inputs, *args, **kwargs)
+            model(**one_row)
+            return loss
+
+    counted = {"batch_size_fn": lambda inputs: len(inputs["input_ids"])}
+    assert throughput(tmp_path, make=Busy, data=Rows(30), ours=counted).samples == 60
+
+
+@pytest.mark.parametrize("setting", ["batch_size_fn", "length_fn"])
+def test_a_count_that_fails_is_left_out(
+    tmp_path: Path, setting: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A function that raises costs one warning and its figures, no training."""
+
+    def broken(inputs: object) -> int:
+        raise KeyError("no such thing")
+
+    found = throughput(tmp_path, ours={setting: broken})
+    assert found.steps == 80
+    assert (found.samples is None) == (setting == "batch_size_fn")
+    assert found.tokens is None
+    assert sum(setting in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("ours", [{}, {"batch_size_fn": len}], ids=["none", "given"])
+def test_the_model_is_as_it_was(tmp_path: Path, ours: dict) -> None:
+    """No hook is on the model afterwards; one is on it in between only if it is needed."""
+    hooks: list[int] = []
+
+    class Looking(TinyModel):
+        def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> dict:
+            hooks.append(len(self._forward_pre_hooks))
+            return super().forward(input_ids, labels)
+
+    model = Looking(FakeClock())
+    throughput(tmp_path, model=model, ours=ours, data=Rows(20))
+    assert set(hooks) == {len(ours)}
+    assert len(model._forward_pre_hooks) == 0
+
+
+def test_a_pickled_model_takes_nothing_of_ours_along(tmp_path: Path) -> None:
+    """A model that is pickled in the middle of training is whole, and counts nothing for us."""
+    copies: list[bytes] = []
+
+    class Pickled(TinyModel):
+        def __reduce__(self) -> Any:
+            return torch.nn.Linear, (3, 1), {"_forward_pre_hooks": self._forward_pre_hooks}
+
+    class Saving(Trainer):
+        def training_step(self, model: Any, *args: Any, **kwargs: Any) -> Any:
+            copies.append(pickle.dumps(self.model))
+            return super().training_step(model, *args, **kwargs)
+
+    seen: list[Any] = []
+    counted = {"batch_size_fn": lambda inputs: seen.append(inputs) or 4}
+    model = Pickled(FakeClock())
+    throughput(tmp_path, model=model, make=Saving, data=Rows(8), ours=counted)
+    [hook] = pickle.loads(copies[0])._forward_pre_hooks.values()
+    before = len(seen)
+    hook(model, (), {"input_ids": torch.zeros(4, 3)})
+    assert len(seen) == before
+
+
+def test_a_compiled_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.compile: functions are called in every step, never compiled; nothing is so twice."""
+
+    class Plain(TinyModel):
+        def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> dict:
+            return {"loss": self.layer(input_ids).square().mean()}
+
+    monkeypatch.setattr("torch._dynamo.config.error_on_recompile", True)
+    traced: list[bool] = []
+
+    def count(inputs: dict[str, torch.Tensor]) -> int:
+        traced.append(torch.compiler.is_compiling())
+        return len(inputs["input_ids"])
+
+    counted = {"batch_size_fn": count}
+    found = throughput(
+        tmp_path, model=Plain(FakeClock()), ours=counted, data=Rows(32),
+        torch_compile=True, torch_compile_backend="eager",
+    )  # fmt: skip
+    assert (found.steps, found.samples) == (16, 64)
+    assert traced == [False] * 16
+
+
+class SlowRows(Rows):
+    """A quarter of a batch's time for each row."""
+
+    def __init__(self, clock: FakeClock, rows: int) -> None:
+        super().__init__(rows)
+        self.clock = clock
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        self.clock.advance(STEP_S / BATCH_SIZE)
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("event", ["on_evaluate", "on_step_end", "on_log", "on_epoch_end"])
+def test_slow_callbacks_are_no_waiting(tmp_path: Path, event: str) -> None:
+    """Each batch waits a tenth of a second; what the user's callbacks do between them does not."""
+    clock = FakeClock()
+    ours = callback(clock)
+    trainer(
+        tmp_path, TinyModel(clock), ours, Ticking(clock, event, 1.0),
+        data=SlowRows(clock, 80), eval_data=Rows(20), eval_strategy="steps", eval_steps=5,
+    ).train()  # fmt: skip
+    assert ours.report.throughput.data_wait_s == pytest.approx(40 * STEP_S, abs=1e-6)
+    assert phases(ours.report)["validation"] >= 8 * 5 * STEP_S - 1e-6

@@ -1,0 +1,208 @@
+"""Our figures stand in the user's own run, at the steps of the loss, and disturb no row of it."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from transformers.integrations import integration_utils
+
+from energy_callbacks.accounting.scalars import TAGS
+from energy_callbacks.testing import FakeClock
+from tests.integrations.huggingface.training import (
+    Remembering,
+    Rows,
+    TinyModel,
+    boards,
+    callback,
+    scalars,
+    steps,
+    trainer,
+)
+
+TAG = "efficiency/gpu_j_per_sample"
+# Beside those of the contract: what only the Trainer has.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "evaluation": {"eval_strategy": "epoch", "eval_data": Rows(20)},
+    "evaluation and checkpoints in steps": {
+        "eval_strategy": "steps",
+        "eval_steps": 7,
+        "save_steps": 14,
+        "save_strategy": "steps",
+        "load_best_model_at_end": True,
+        "eval_data": Rows(20),
+    },
+    "evaluation first": {"eval_strategy": "epoch", "eval_on_start": True, "eval_data": Rows(20)},
+    "accumulation": {"gradient_accumulation_steps": 3},
+    "log every epoch": {"logging_strategy": "epoch"},
+    "tokens": {"include_num_input_tokens_seen": True},
+}
+OF_TIME = re.compile(r"(_runtime|runtime|per_second)$")
+
+
+def is_ours(tag: str) -> bool:
+    """Whether a tag is one of ours."""
+    return tag.removesuffix("_lo").removesuffix("_hi") in TAGS
+
+
+def timeless(row: dict[str, Any]) -> dict[str, Any]:
+    """What has nothing to do with how long it took."""
+    return {name: value for name, value in row.items() if not OF_TIME.search(name)}
+
+
+def run(root: Path, model: TinyModel, *callbacks: Any, **settings: Any) -> tuple[Any, dict]:
+    """Train, and read the log history and the only event file back."""
+    one = trainer(root, model, *callbacks, **({"report_to": ["tensorboard"]} | settings))
+    one.train()
+    [board] = boards(root)
+    return one.state.log_history, scalars(board)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_row_of_the_training_is_there_bit_for_bit(tmp_path: Path, name: str) -> None:
+    """With our callback event file and log history hold the same rows as without, and ours."""
+    clock = FakeClock()
+    history, found = run(tmp_path / "a", TinyModel(FakeClock()), **SETTINGS[name])
+    history_with, found_with = run(
+        tmp_path / "b", TinyModel(clock), callback(clock), **SETTINGS[name]
+    )
+    assert set(found) <= set(found_with)
+    assert timeless({tag: found_with[tag] for tag in found}) == timeless(found)
+    assert {tag for tag in set(found_with) - set(found) if not is_ours(tag)} == set()
+    theirs = [{k: v for k, v in row.items() if not is_ours(k)} for row in history_with]
+    assert [timeless(row) for row in theirs] == [timeless(row) for row in history]
+    assert any(is_ours(tag) for tag in found_with)
+
+
+def test_the_log_history_holds_all_of_them(tmp_path: Path) -> None:
+    """What trainer_state.json keeps of a row is what TensorBoard shows, to the last digit."""
+    clock = FakeClock()
+    settings = SETTINGS["evaluation"] | {"save_strategy": "epoch"}
+    history, found = run(tmp_path, TinyModel(clock), callback(clock), **settings)
+    kept = [(row["step"], row[TAG]) for row in history if TAG in row]
+    assert [step for step, _ in kept] == steps(found[TAG])
+    assert [value for _, value in kept] == pytest.approx([v for _, v in found[TAG]], rel=1e-6)
+    assert set(history[-1]) > {tag for tag in found if is_ours(tag)}
+    [saved] = tmp_path.glob("checkpoint-80/trainer_state.json")
+    assert any(TAG in row for row in json.loads(saved.read_text())["log_history"])
+
+
+def test_rows_of_an_evaluation_stay_as_they_are(tmp_path: Path) -> None:
+    """Not one of our keys in a row that the Trainer made of an evaluation, nor in its metrics."""
+    clock = FakeClock()
+    others = Remembering()
+    one = trainer(
+        tmp_path,
+        TinyModel(clock),
+        callback(clock),
+        others,
+        **SETTINGS["evaluation and checkpoints in steps"],
+    )
+    one.train()
+    rows = [row for row in others.rows + one.state.log_history if "eval_loss" in row]
+    assert len(rows) == 2 * 12
+    assert not [tag for row in [*rows, one.evaluate()] for tag in row if is_ours(tag)]
+
+
+def test_reporters_find_all_of_them_in_the_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reporter that stands before the user's callbacks, as W&B does, is handed every figure."""
+    monkeypatch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "fake", Remembering)
+    clock = FakeClock()
+    one = trainer(tmp_path, TinyModel(clock), callback(clock), report_to=["tensorboard", "fake"])
+    one.train()
+    [reporter] = [other for other in one.callback_handler.callbacks if type(other) is Remembering]
+    expected = [{tag: v for tag, v in row.items() if is_ours(tag)} for row in one.state.log_history]
+    seen = [{tag: v for tag, v in row.items() if is_ours(tag)} for row in reporter.rows]
+    assert seen == expected
+    assert TAG in seen[-1]
+
+
+def test_mlflow_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real MLflow callback of transformers writes our figures into its run."""
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
+    monkeypatch.setattr(integration_utils, "is_mlflow_available", lambda: True)
+    clock = FakeClock()
+    one = trainer(tmp_path / "out", TinyModel(clock), callback(clock), report_to=["mlflow"])
+    one.train()
+    client = mlflow.MlflowClient(tracking_uri=(tmp_path / "mlruns").as_uri())
+    [found] = client.search_runs([client.get_experiment_by_name("Default").experiment_id])
+    assert found.data.metrics[TAG] == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("disable_tqdm", [True, False], ids=["printer", "progress bar"])
+def test_a_line_of_the_console_stays_readable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], disable_tqdm: bool
+) -> None:
+    """A line shows a few of our figures with four digits, the final one too, and nothing else."""
+    clock = FakeClock()
+    ours = callback(clock, country="DEU")
+    one = trainer(tmp_path, TinyModel(clock), ours, disable_tqdm=disable_tqdm)
+    one.train()
+    lines = [line for line in capsys.readouterr().out.splitlines() if "loss" in line]
+    shown = set(re.findall(r"'(\w+/\w+)'", lines[-1]))
+    assert shown == {
+        "power/gpu_w", "energy/total_wh", TAG, "efficiency/total_j_per_sample",
+        "emissions/total_g", "throughput/samples_per_s",
+    }  # fmt: skip
+    assert re.search(r"'throughput/samples_per_s': '?40(\.0)?'?[,}]", lines[-1])
+    assert len(lines) == 17
+
+
+def test_train_returns_them(tmp_path: Path) -> None:
+    """The metrics that train() returns, and save_metrics writes, hold the final figures."""
+    clock = FakeClock()
+    one = trainer(tmp_path, TinyModel(clock), callback(clock))
+    metrics = one.train().metrics
+    one.save_metrics("train", metrics)
+    saved = json.loads((tmp_path / "train_results.json").read_text())
+    assert saved[TAG] == metrics[TAG] == pytest.approx(5.0)
+
+
+def test_without_tensorboard_the_loss_comes_along(tmp_path: Path) -> None:
+    """report_to=[]: an event file in the run folder with HF's own rows and names, and ours."""
+    settings = SETTINGS["evaluation"]
+    clock = FakeClock()
+    _, theirs = run(tmp_path / "a", TinyModel(FakeClock()), **settings)
+    _, ours = run(tmp_path / "b", TinyModel(clock), callback(clock), **settings, report_to=[])
+    assert boards(tmp_path / "b") == [tmp_path / "b" / "energy"]
+    assert timeless({tag: ours[tag] for tag in theirs}) == timeless(theirs)
+    assert set(steps(ours[TAG])) <= set(steps(ours["train/loss"]))
+    assert {"train/loss", "eval/loss", TAG} <= set(ours)
+    assert not [tag for tag in ours if tag.startswith("train/") and is_ours(tag[6:])]
+
+
+def test_a_train_loss_of_the_users_own_is_no_end(tmp_path: Path) -> None:
+    """Only the Trainer's last row ends measuring, not a row that a user names likewise."""
+    from transformers import Trainer
+
+    class Chatty(Trainer):
+        def training_step(self, *args: Any, **kwargs: Any) -> Any:
+            loss = super().training_step(*args, **kwargs)
+            self.log({"train_loss": loss.item()})
+            return loss
+
+    clock = FakeClock()
+    ours = callback(clock)
+    trainer(tmp_path, TinyModel(clock), ours, make=Chatty).train()
+    assert ours.report.throughput.steps == 80
+
+
+def test_real_time_without_any_setting(tmp_path: Path) -> None:
+    """GpuEnergyCallback() and nothing else, on this machine's own sensors, in real time."""
+    from energy_callbacks.huggingface import GpuEnergyCallback
+
+    ours = GpuEnergyCallback()
+    trainer(tmp_path, TinyModel(FakeClock()), ours, num_train_epochs=1).train()
+    assert ours.report.run.status == "finished"
+    assert ours.report.run.framework == "huggingface"
+    assert ours.report.throughput.samples == 160
+    assert (tmp_path / "energy" / "energy_report.json").is_file()
+    assert "scripted GPU" not in {device.name for device in ours.report.devices}

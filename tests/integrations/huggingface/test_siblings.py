@@ -1,0 +1,231 @@
+"""Ours finds its place among the trainer's callbacks, and leaves the others as they were."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from transformers import TrainerCallback
+from transformers.integrations import CodeCarbonCallback, TensorBoardCallback
+
+from energy_callbacks.huggingface import GpuEnergyCallback
+from energy_callbacks.testing import FakeClock
+from energy_callbacks_huggingface.callback import ReportedEnergyCallback
+from energy_callbacks_huggingface.siblings import Curtain, Row, Siblings
+from tests.integrations.huggingface.training import (
+    FailingModel,
+    Remembering,
+    Rows,
+    TinyModel,
+    boards,
+    callback,
+    scalars,
+    trainer,
+)
+
+TAG = "energy/gpu_wh"
+
+
+class Counting(TrainerCallback):
+    """Counts how often each event reaches it."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, int] = {}
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("on_"):
+            seen = object.__getattribute__(self, "seen")
+            seen[name] = seen.get(name, 0) + 1
+        return object.__getattribute__(self, name)
+
+
+def names(one: Any) -> list[str]:
+    """The trainer's callbacks, in order."""
+    return [type(other).__name__ for other in one.callback_handler.callbacks]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["in the list", "added later"])
+def test_each_event_reaches_everybody_once(tmp_path: Path, late: bool) -> None:
+    """Moving to the front and hanging curtains neither skips a callback nor calls one twice."""
+    settings = {"report_to": ["tensorboard"], "eval_strategy": "epoch", "eval_data": Rows(20)}
+    expected, before, after = Counting(), Counting(), Counting()
+    trainer(tmp_path / "a", TinyModel(FakeClock()), expected, **settings).train()
+    clock = FakeClock()
+    ours = callback(clock)
+    given = [before, after] if late else [before, ours, after]
+    one = trainer(tmp_path / "b", TinyModel(clock), *given, **settings)
+    if late:
+        one.add_callback(ours)
+    one.train()
+    assert before.seen == after.seen == expected.seen
+    assert TAG in scalars(boards(tmp_path / "b")[0])
+    assert ours.report.throughput.steps == 80
+
+
+def test_the_list_is_as_it_was(tmp_path: Path) -> None:
+    """After training no curtain hangs, ours stands first, and the user's list was not touched."""
+    clock = FakeClock()
+    ours, other = callback(clock), Counting()
+    given = [other, ours]
+    one = trainer(tmp_path, TinyModel(clock), *given, report_to=["tensorboard"])
+    for _ in range(2):
+        one.train()
+        assert names(one) == [
+            "GpuEnergyCallback", "DefaultFlowCallback", "TensorBoardCallback", "Counting",
+            "PrinterCallback",
+        ]  # fmt: skip
+    assert given == [other, ours]
+
+
+def test_curtains_of_a_broken_call_are_replaced(tmp_path: Path) -> None:
+    """After an exception the next training has each figure once, under its own name."""
+    clock = FakeClock()
+    model = FailingModel(clock, RuntimeError("boom"), at_pass=50)
+    one = trainer(tmp_path, model, callback(clock), report_to=["tensorboard"])
+    with pytest.raises(RuntimeError, match="boom"):
+        one.train()
+    assert names(one).count("Curtain") == 4
+    one.train()
+    assert "Curtain" not in names(one)
+    found = scalars(boards(tmp_path)[-1])
+    assert len(found[TAG]) == len(found["train/loss"]) + 1, "each row of the loss, and the last"
+    assert not [tag for tag in found if tag.startswith("train/") and tag.count("/") > 1]
+
+
+def test_report_to_energy(tmp_path: Path) -> None:
+    """report_to=["energy", "tensorboard"] needs no instance."""
+    one = trainer(
+        tmp_path, TinyModel(FakeClock()), report_to=["energy", "tensorboard"], num_train_epochs=1
+    )
+    one.train()
+    [ours] = [o for o in one.callback_handler.callbacks if isinstance(o, GpuEnergyCallback)]
+    assert ours.report.throughput.steps == 40
+    assert (tmp_path / "energy" / "energy_report.html").is_file()
+
+
+def test_report_to_energy_stands_back_for_an_instance(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both given: the user's own one measures, once, whatever its folder, with one warning."""
+    clock = FakeClock()
+    ours = callback(clock, report_dir=tmp_path / "mine")
+    one = trainer(tmp_path, TinyModel(clock), ours, report_to=["energy"], eval_data=Rows(20))
+    one.train()
+    one.evaluate()
+    assert names(one)[0] == "GpuEnergyCallback"
+    [other] = [o for o in one.callback_handler.callbacks if type(o) is ReportedEnergyCallback]
+    assert other._meter.run_folder is None
+    assert ours.report.throughput.steps == 80
+    assert not (tmp_path / "energy").exists()
+    assert sum("measure the same twice" in record.message for record in caplog.records) == 1
+
+
+def test_the_second_of_two_in_one_folder_stands_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two callbacks with one run folder: the first measures, with one warning."""
+    clock = FakeClock()
+    first, second = callback(clock), callback(clock)
+    trainer(tmp_path, TinyModel(clock), first, second).train()
+    assert first.report.throughput.steps == 80
+    assert len(first.report.attempts) == 1
+    assert second._meter.run_folder is None
+    assert sum("measure the same twice" in record.message for record in caplog.records) == 1
+
+
+def test_of_two_in_two_folders_the_first_writes_the_rows(tmp_path: Path) -> None:
+    """Each has its report; the event file has one row a step, and the logs are the first's."""
+    clock = FakeClock()
+    first = callback(clock, report_dir=tmp_path / "one")
+    second = callback(clock, power_w=50.0, report_dir=tmp_path / "two")
+    one = trainer(
+        tmp_path / "out", TinyModel(clock), first, second, report_to=["tensorboard"],
+        eval_data=Rows(20), eval_strategy="steps", eval_steps=10,
+    )  # fmt: skip
+    one.train()
+    [board] = boards(tmp_path)
+    assert [value for _, value in scalars(board)["power/gpu_w"]] == pytest.approx([200.0] * 17)
+    assert one.state.log_history[-1]["power/gpu_w"] == pytest.approx(200.0)
+    assert second.report.energy.gpu.energy_j == pytest.approx(50.0 * (8.0 + 4.0), rel=1e-6)
+    for ours in (first, second):
+        assert ours.report.throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_second_tracker_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """CodeCarbonCallback, which report_to="all" adds, is warned of once and left in place."""
+    codecarbon = CodeCarbonCallback.__new__(CodeCarbonCallback)
+    codecarbon.tracker = None
+    for event in ("on_init_end", "on_train_begin", "on_train_end"):
+        setattr(codecarbon, event, lambda *_, **__: None)
+    clock = FakeClock()
+    one = trainer(tmp_path, TinyModel(clock), callback(clock), codecarbon)
+    one.train()
+    one.train()
+    assert sum("CodeCarbonCallback" in record.message for record in caplog.records) == 1
+    assert codecarbon in one.callback_handler.callbacks
+
+
+def test_a_writer_that_fails_does_not_end_the_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk under TensorBoard costs one warning of ours; other reporters go on."""
+
+    class Full:
+        def add_scalar(self, tag: str, value: float, step: int) -> None:
+            if "/" in tag and not tag.startswith("train/"):
+                raise OSError("no space left on device")
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_, **__: None
+
+    clock = FakeClock()
+    others = Remembering()
+    board = TensorBoardCallback(tb_writer=Full())
+    one = trainer(tmp_path, TinyModel(clock), callback(clock), board, others)
+    one.train()
+    assert sum("no longer reach TensorBoard" in r.message for r in caplog.records) == 1
+    assert TAG in others.rows[-1]
+
+
+def test_our_own_file_that_fails_does_not_end_the_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Likewise for the event file in the run folder."""
+
+    def full(*_: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("energy_callbacks.outputs.tensorboard.TensorBoardOutput.write", full)
+    clock = FakeClock()
+    ours = callback(clock)
+    with caplog.at_level(logging.WARNING):
+        trainer(tmp_path, TinyModel(clock), ours).train()
+    assert sum("cannot be written any more" in record.message for record in caplog.records) == 1
+    assert ours.report.throughput.steps == 80
+
+
+def test_curtains_hang_only_from_the_first_place(tmp_path: Path) -> None:
+    """Behind TensorBoard they would move ours in the list, and its hook would be called twice."""
+    ours, board = callback(FakeClock()), TensorBoardCallback(tb_writer=object())
+    behind, before = [board, ours], [ours, board]
+    Siblings(ours, behind, tmp_path).hang_curtains()
+    assert behind == [board, ours]
+    Siblings(ours, before, tmp_path).hang_curtains()
+    assert [type(one).__name__ for one in before] == [
+        "GpuEnergyCallback", "Curtain", "TensorBoardCallback", "Curtain", "Rear",
+    ]  # fmt: skip
+
+
+def test_a_curtain_lets_other_rows_pass() -> None:
+    """Rows that are not ours stay whole."""
+    row = Row()
+    mine = {"loss": 1.0}
+    row.put(mine, {TAG: 2.0})
+    theirs = {TAG: 3.0}
+    Curtain(row, "nothing").on_log(None, None, None, logs=theirs)
+    assert theirs == {TAG: 3.0}
+    Curtain(row, "nothing").on_log(None, None, None, logs=mine)
+    assert mine == {"loss": 1.0}

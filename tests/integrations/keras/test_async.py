@@ -1,0 +1,85 @@
+"""Keras goes on while the device works: our callback must not make it wait."""
+
+import threading
+from typing import Any
+
+import keras
+import pytest
+from keras.callbacks import CallbackList
+
+from energy_callbacks.keras import GpuEnergyCallback
+from energy_callbacks.testing import FakeClock
+from energy_callbacks_keras.siblings import Siblings
+from tests.integrations.keras.training import BACKEND, BATCH_SIZE, callback, data, model
+
+FLAGS = ("_async_train", "_async_test", "_async_predict")
+thread_safe = pytest.mark.skipif(
+    BACKEND == "tensorflow", reason="Keras dispatches nothing asynchronously on TensorFlow"
+)
+
+
+class Listening(keras.callbacks.Callback):
+    """Notes the threads on which Keras tells the ends of batches."""
+
+    async_safe = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: set[int] = set()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.threads.add(threading.get_ident())
+
+
+@thread_safe
+def test_the_asynchronous_dispatch_stays() -> None:
+    """With our callback in the list Keras dispatches ends of batches as it does without it."""
+    listed = CallbackList([GpuEnergyCallback()])
+    assert [getattr(listed, flag) for flag in FLAGS] == [True] * 3
+
+
+@thread_safe
+def test_curtains_keep_it_too() -> None:
+    """Nor does anything else that we put into the list override these hooks."""
+    ours = GpuEnergyCallback()
+    listed = CallbackList([ours], add_history=True, add_progbar=True)
+    siblings = Siblings(ours)
+    siblings.all = listed.callbacks
+    assert siblings.lead()
+    siblings.draw_curtains()
+    assert len(listed.callbacks) == 5
+    again = CallbackList([one for one in listed.callbacks if one is not listed._progbar])
+    assert [getattr(again, flag) for flag in FLAGS] == [True] * 3
+
+
+@thread_safe
+def test_in_a_real_fit() -> None:
+    """Ends of batches are told on another thread than that of the training."""
+    listening = Listening()
+    clock = FakeClock()
+    model().fit(
+        *data(), batch_size=BATCH_SIZE, epochs=2, verbose=0, callbacks=[listening, callback(clock)]
+    )
+    assert threading.get_ident() not in listening.threads
+    assert listening.threads
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="only JAX keeps the state of a training elsewhere")
+def test_no_hook_copies_the_state_of_a_training_on_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    """self.model in a hook of a batch would bring all variables back, 40 times an epoch."""
+
+    def syncs(*callbacks: Any) -> int:
+        trained, found = model(), []
+        original = trained.jax_state_sync
+
+        def sync() -> None:
+            if getattr(trained, "_jax_state", None) and not trained._jax_state_synced:
+                found.append(1)
+            original()
+
+        monkeypatch.setattr(trained, "jax_state_sync", sync)
+        trained.fit(*data(), batch_size=BATCH_SIZE, epochs=2, verbose=0, callbacks=callbacks)
+        return len(found)
+
+    clock = FakeClock()
+    assert syncs(callback(clock, update_freq=5)) == syncs()

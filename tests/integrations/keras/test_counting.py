@@ -1,0 +1,187 @@
+"""Steps, samples and tokens are what the optimizer and the model have counted."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from energy_callbacks.testing import FakeClock
+from tests.integrations.keras.training import BACKEND, BATCH_SIZE, callback, data, fit, model
+
+SAMPLES = 10  # 4 + 4 + 2
+
+
+def counts(ours: Any) -> tuple[int, float | None]:
+    """Optimizer steps and samples of a run."""
+    return ours.report.throughput.steps, ours.report.throughput.samples
+
+
+class Short(keras.utils.PyDataset):
+    """Batches of 4, 4 and 2."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> Any:
+        x, y = data(SAMPLES)
+        rows = slice(index * BATCH_SIZE, (index + 1) * BATCH_SIZE)
+        return x[rows], y[rows]
+
+
+def generator(epochs: int = 1) -> Iterator[Any]:
+    """The same batches, from a generator that Keras knows nothing of."""
+    batches = Short()
+    return (batches[index] for _ in range(epochs) for index in range(3))
+
+
+class OwnStep(keras.Sequential):
+    """A ``train_step`` of the user's, whose loss tracker may count anything."""
+
+    def train_step(self, *args: Any, **kwargs: Any) -> Any:
+        return super().train_step(*args, **kwargs)
+
+
+def own_step() -> keras.Model:
+    """The linear model with a train_step of the user's."""
+    keras.utils.set_random_seed(0)
+    found = OwnStep([keras.Input((4,)), keras.layers.Dense(1)])
+    found.compile("sgd", "mse")
+    return found
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [{}, {"sample_weight": np.arange(SAMPLES)}, {"class_weight": {0: 3.0, 1: 0.5}}],
+    ids=["plain", "sample weights", "class weights"],
+)
+def test_weights_do_not_change_the_number_of_samples(weights: dict) -> None:
+    """10 samples are 10 samples, whatever they weigh in the loss."""
+    clock = FakeClock()
+    ours = callback(clock)
+    x, _ = data(SAMPLES)
+    fit(clock, ours, x=x, y=(x.sum(axis=1) > 0).astype("int32"), **weights)
+    assert counts(ours) == (6, 20)
+
+
+def test_a_data_set_whose_batches_nobody_announces() -> None:
+    """A PyDataset says no batch size; its samples are counted at the end of each epoch."""
+    clock = FakeClock()
+    ours = callback(clock)
+    history = fit(clock, ours, x=Short(workers=0), batch_size=None, epochs=12).history
+    assert counts(ours) == (36, 120)
+    joules = 200.0 * 0.3 / SAMPLES
+    assert history["efficiency/gpu_j_per_sample"][-1] == pytest.approx(joules, rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+def test_a_generator_without_a_length() -> None:
+    """The execution that finds no data left is a step only where the optimizer counts it."""
+    clock = FakeClock()
+    ours, trained = callback(clock), model()
+    fit(clock, ours, model=trained, x=generator(), batch_size=None, epochs=1)
+    # With Keras 3.15 on TensorFlow it does: 4.
+    counted = int(keras.ops.convert_to_numpy(trained.optimizer.iterations))
+    assert counts(ours) == (counted, 10)
+    assert counted == 3 or BACKEND == "tensorflow"
+
+
+def test_a_generator_with_steps_per_epoch() -> None:
+    """Two epochs of three batches from one generator."""
+    clock = FakeClock()
+    ours = callback(clock)
+    fit(clock, ours, x=generator(2), batch_size=None, steps_per_epoch=3)
+    assert counts(ours) == (6, 20)
+
+
+def test_the_word_of_the_user_is_corrected_by_what_was_counted() -> None:
+    """batch_size=4 for figures within the epoch; at its end the short batch is known."""
+    clock = FakeClock()
+    ours = callback(clock, batch_size=BATCH_SIZE)
+    fit(clock, ours, x=generator(2), batch_size=None, steps_per_epoch=3)
+    assert counts(ours) == (6, 20)
+
+
+@pytest.mark.skipif(BACKEND == "torch", reason="Keras refuses steps_per_execution on torch")
+@pytest.mark.parametrize("execution", [2, 3, 8])
+def test_several_steps_an_execution(execution: int) -> None:
+    """5 batches in executions of 2, 3 or 8: 5 steps an epoch."""
+    clock = FakeClock()
+    ours = callback(clock)
+    fit(clock, ours, model=model(steps_per_execution=execution), samples=18)
+    assert counts(ours) == (10, 36)
+
+
+def test_accumulation_runs_over_epochs_and_calls() -> None:
+    """3 batches to a step, 4 an epoch: what the optimizer counts, and every sample."""
+    clock = FakeClock()
+    ours = callback(clock)
+    trained = model(optimizer=keras.optimizers.SGD(0.01, gradient_accumulation_steps=3))
+    fit(clock, ours, model=trained, samples=16, epochs=5)
+    assert counts(ours) == (6, 80)
+    fit(clock, ours, model=trained, samples=16, epochs=4)
+    assert int(keras.ops.convert_to_numpy(trained.optimizer.iterations)) == 12
+    assert counts(ours) == (12, 144)
+
+
+def test_an_own_train_step_counts_what_the_data_adapter_says() -> None:
+    """Its loss tracker is not trusted: batches of 4, the last one of 2."""
+    clock = FakeClock()
+    ours = callback(clock)
+    fit(clock, ours, model=own_step(), samples=SAMPLES)
+    assert counts(ours) == (6, 20)
+
+
+def test_an_own_train_step_on_unknown_batches() -> None:
+    """Nobody knows the samples, so nobody claims any; the steps are known all the same."""
+    clock = FakeClock()
+    ours = callback(clock)
+    history = fit(clock, ours, model=own_step(), x=Short(workers=0), batch_size=None).history
+    assert counts(ours) == (6, None)
+    assert np.isnan(history["efficiency/total_j_per_sample"]).all()
+
+
+def test_an_own_train_step_with_the_word_of_the_user() -> None:
+    """batch_size= is all there is: three batches of 4."""
+    clock = FakeClock()
+    ours = callback(clock, batch_size=BATCH_SIZE)
+    fit(clock, ours, model=own_step(), x=Short(workers=0), batch_size=None)
+    assert counts(ours) == (6, 24)
+
+
+@pytest.mark.parametrize("stops_at", [0, 1, 2])
+def test_an_epoch_that_is_stopped(stops_at: int) -> None:
+    """stop_training in the middle of an epoch: only what was done is counted."""
+    clock = FakeClock()
+    ours = callback(clock)
+
+    class Stop(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if batch == stops_at:
+                self._model.stop_training = True
+
+    fit(clock, ours, Stop(), samples=SAMPLES)
+    assert counts(ours) == (stops_at + 1, [4, 8, 10][stops_at])
+
+
+def test_an_evaluation_in_the_middle_of_an_epoch() -> None:
+    """Another callback evaluates, which resets what Keras has counted: the data adapter knows."""
+    clock = FakeClock()
+    ours = callback(clock)
+
+    class Evaluate(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if batch == 20:
+                self.model.evaluate(*data(8), verbose=0, callbacks=[ours])
+
+    fit(clock, ours, Evaluate())
+    assert counts(ours) == (80, 320)
+
+
+def test_the_first_batches_of_a_run_are_not_forgotten() -> None:
+    """One batch in one epoch is one step of one batch."""
+    clock = FakeClock()
+    ours = callback(clock)
+    fit(clock, ours, samples=3, epochs=1)
+    assert counts(ours) == (1, 3)

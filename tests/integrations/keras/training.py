@@ -1,0 +1,111 @@
+"""A tiny real Keras training in which time is virtual: each batch takes a tenth of a second."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util import tensor_util
+
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.keras import GpuEnergyCallback
+from energy_callbacks.testing import FakeClock, ScriptedSource
+
+STEP_S = 0.1
+POWER_W = 200.0
+BATCH_SIZE = 4
+BACKEND = keras.backend.backend()
+
+Rows = dict[str, list[tuple[int, float]]]
+
+
+class Tick(keras.callbacks.Callback):
+    """Every batch takes time; before each one of training something may happen."""
+
+    def __init__(
+        self, clock: FakeClock, before_batch: Callable[[int], None] = lambda batch: None
+    ) -> None:
+        super().__init__()
+        self.clock = clock
+        self.before_batch = before_batch
+        self.batches = 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.batches = 0
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self.before_batch(self.batches)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.batches += 1
+        self.clock.advance(STEP_S)
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.clock.advance(STEP_S)
+
+    def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.clock.advance(STEP_S)
+
+
+def model(**settings: Any) -> keras.Model:
+    """A linear model, the same every time; settings are those of ``compile``."""
+    keras.utils.set_random_seed(0)
+    found = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    found.compile(**{"optimizer": keras.optimizers.SGD(0.01), "loss": "mse"} | settings)
+    return found
+
+
+def data(samples: int = 160) -> tuple[np.ndarray, np.ndarray]:
+    """Fixed rows."""
+    rows = np.random.default_rng(0).normal(size=(samples, 4)).astype("float32")
+    return rows, rows.sum(axis=1, keepdims=True)
+
+
+def callback(clock: FakeClock, report_dir: Path | None = None, **settings: Any) -> Any:
+    """Our callback on a constant, scripted GPU."""
+    source = ScriptedSource(clock, power_w=lambda t_s: POWER_W, energy_j=lambda t_s: POWER_W * t_s)
+    config = EnergyConfig(report_dir=report_dir)
+    return GpuEnergyCallback(
+        meter=EnergyMeter(sources=[source], clock=clock, config=config), **settings
+    )
+
+
+def fit(clock: FakeClock, *callbacks: Any, samples: int = 160, **settings: Any) -> Any:
+    """Fit a new model, in an order as users write it; returns what ``fit`` returns."""
+    trained = settings.pop("model", None) or model()
+    defaults = {"batch_size": BATCH_SIZE, "epochs": 2, "verbose": 0, "shuffle": False}
+    if "x" not in settings:
+        settings["x"], settings["y"] = data(samples)
+    return trained.fit(callbacks=[*callbacks, Tick(clock)], **defaults | settings)
+
+
+def rows(folder: Path) -> Rows:
+    """All numbers in one run directory, as Keras writes them (tensors) and as we do."""
+    if not folder.is_dir():
+        return {}
+    reader = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
+    reader.Reload()
+    found = {
+        tag: [(event.step, event.value) for event in reader.Scalars(tag)]
+        for tag in reader.Tags()["scalars"]
+    }
+    for tag in reader.Tags()["tensors"]:
+        events = [
+            (event.step, tensor_util.make_ndarray(event.tensor_proto))
+            for event in reader.Tensors(tag)
+        ]
+        if all(value.shape == () and value.dtype.kind == "f" for _, value in events):
+            found[tag] = [(step, float(value)) for step, value in events]
+    return found
+
+
+def steps(found: list[tuple[int, float]]) -> list[int]:
+    """The steps of rows."""
+    return [step for step, _ in found]
+
+
+def phases(report: Any) -> dict[str, float]:
+    """Duration of each phase, s."""
+    return {phase.name: phase.duration_s for phase in report.phases}

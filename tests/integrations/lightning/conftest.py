@@ -1,0 +1,5 @@
+"""These tests need no TensorFlow."""
+
+from tests.integrations.no_tensorflow import keep_tensorflow_out
+
+keep_tensorflow_out()

@@ -1,0 +1,129 @@
+"""A notebook: the training breaks in the middle, and the next cell is about it."""
+
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("nbclient")
+pytest.importorskip("ipykernel")
+
+import nbformat
+from nbclient import NotebookClient
+
+from tests.integrations.contract.lab import POWER_W
+from tests.integrations.notebook.kernel import LABS, environment, missing
+
+SETUP = """
+import json, os, signal, time
+from tests.integrations.notebook.kernel import Session, boom
+session = Session({framework!r})
+"""
+FIGURES = """
+time.sleep(2.0)
+report = session.callback.report
+by_name = {phase.name: phase for phase in report.phases}
+print(json.dumps({
+    "status": report.run.status, "error": report.run.error, "trained_s": session.trained_s,
+    "train_s": by_name["train"].duration_s, "train_j": by_name["train"].gpu.energy_j,
+    "all_j": report.energy.gpu.energy_j, "threads": session.threads(),
+    "attempts": [(attempt.status, attempt.steps) for attempt in report.attempts],
+    "saved": os.path.exists(session.callback._meter.run_folder / "energy_report.json"),
+}))
+"""
+CELLS = {
+    "setup": SETUP,
+    "exception": "session.fit(boom)",
+    "after exception": FIGURES,
+    "shown": "session.callback.report",
+    "second fit": "session.fit()",
+    "after second fit": FIGURES,
+    "ctrl-c": "session.fit(lambda: os.kill(os.getpid(), signal.SIGINT))",
+    "after ctrl-c": FIGURES,
+}
+
+
+@pytest.fixture(scope="module", params=LABS)
+def cells(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """The outputs of all cells of a notebook, by the name of the cell."""
+    package = missing(request.param)
+    if package is not None:
+        pytest.skip(f"{package} is not installed")
+    folder = tmp_path_factory.mktemp(request.param)
+    sources = CELLS | {"setup": SETUP.format(framework=request.param)}
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in sources.values()]
+    )
+    client = NotebookClient(notebook, timeout=300, kernel_name="python3", allow_errors=True)
+    client.execute(cwd=str(folder), env=environment(folder))
+    found = {name: cell.outputs for name, cell in zip(CELLS, notebook.cells, strict=True)}
+    assert not errors(found["setup"]), found["setup"]
+    return found
+
+
+def errors(outputs: list[Any]) -> list[str]:
+    """Names of the exceptions that came out of a cell."""
+    return [output.ename for output in outputs if output.output_type == "error"]
+
+
+def figures(outputs: list[Any]) -> dict[str, Any]:
+    """What a cell has printed as JSON."""
+    assert not errors(outputs), outputs
+    printed = "".join(output.text for output in outputs if output.get("name") == "stdout")
+    return json.loads(printed.splitlines()[-1])
+
+
+def assert_trained(found: dict[str, Any]) -> None:
+    """The phase of training ends where the batches ended, and not where the user looked."""
+    assert found["train_s"] == pytest.approx(found["trained_s"], abs=0.8)
+    assert found["train_j"] == pytest.approx(POWER_W * found["train_s"], rel=0.01)
+
+
+@pytest.mark.framework
+def test_an_exception_ends_the_measuring(cells: dict) -> None:
+    """The cell shows the user's own exception; the report holds it, and joules until then."""
+    assert errors(cells["exception"]) == ["RuntimeError"]
+    found = figures(cells["after exception"])
+    assert (found["status"], found["error"]) == ("failed", "RuntimeError: boom")
+    assert found["saved"]
+    assert_trained(found)
+
+
+@pytest.mark.framework
+def test_idle_time_between_cells_is_not_measured(cells: dict) -> None:
+    """Two seconds before the user looked are not in the total."""
+    found = figures(cells["after exception"])
+    assert found["all_j"] <= POWER_W * (found["train_s"] + 1.5)
+
+
+@pytest.mark.framework
+def test_no_thread_of_ours_is_left(cells: dict) -> None:
+    """Two seconds after the exception, after the fit and after Ctrl-C."""
+    for name in ("after exception", "after second fit", "after ctrl-c"):
+        assert figures(cells[name])["threads"] == [], name
+
+
+@pytest.mark.framework
+def test_the_report_shows_itself(cells: dict) -> None:
+    """``callback.report`` as the last line of a cell is the page in a frame."""
+    [shown] = cells["shown"]
+    assert shown.data["text/html"].lstrip().startswith("<iframe")
+
+
+@pytest.mark.framework
+def test_a_fit_after_the_exception_is_a_second_attempt(cells: dict) -> None:
+    """It works, and the first attempt keeps its failure."""
+    assert errors(cells["second fit"]) == []
+    found = figures(cells["after second fit"])
+    assert found["status"] == "finished"
+    assert found["attempts"] == [["failed", 15], ["finished", 20]]
+
+
+@pytest.mark.framework
+def test_ctrl_c_ends_the_measuring(cells: dict) -> None:
+    """A SIGINT to the kernel in the middle of a batch: interrupted, with joules until then."""
+    assert errors(cells["ctrl-c"]) == ["KeyboardInterrupt"]
+    found = figures(cells["after ctrl-c"])
+    assert found["status"] == "interrupted"
+    assert "KeyboardInterrupt" in found["error"]
+    assert [status for status, _ in found["attempts"]] == ["failed", "finished", "interrupted"]

@@ -1,0 +1,53 @@
+"""The field ``co2_eq_emissions`` says what the report says, in the Hub's words."""
+
+import dataclasses
+
+import pytest
+
+from energy_callbacks.report.model_card import co2_eq_emissions
+from energy_callbacks.report.schema import EnergyReport
+
+
+def test_the_figure_is_the_reports_in_grams(report: EnergyReport) -> None:
+    """A kilogram of the report is a thousand grams of the card."""
+    assert report.emissions is not None
+    found = co2_eq_emissions(report)
+    assert found["emissions"] == pytest.approx(report.emissions.kg * 1000.0)
+
+
+def test_the_hub_reads_every_field(report: EnergyReport) -> None:
+    """huggingface_hub writes them into the card's metadata and reads them back."""
+    hub = pytest.importorskip("huggingface_hub")
+    card = hub.ModelCardData(
+        language="en", co2_eq_emissions=co2_eq_emissions(report, training_type="fine-tuning")
+    )
+    read = hub.ModelCard(f"---\n{card.to_yaml()}\n---\n").data.co2_eq_emissions
+    assert set(read) == {
+        "emissions", "source", "training_type", "geographical_location", "hardware_used",
+    }  # fmt: skip
+    assert read["training_type"] == "fine-tuning"
+    assert read["geographical_location"] == report.emissions.place == "Germany"
+    assert read["hardware_used"] == "1 x NVIDIA H200"
+    assert read["source"].startswith("energy_callbacks ")
+    assert read["emissions"] == pytest.approx(report.emissions.kg * 1000.0)
+
+
+def test_without_a_gpu_the_processor_is_the_hardware(report: EnergyReport) -> None:
+    """A machine without a GPU names its CPU."""
+    host = tuple(device for device in report.devices if device.kind != "gpu")
+    found = co2_eq_emissions(dataclasses.replace(report, devices=host))
+    assert found["hardware_used"] == "1 x Xeon"
+
+
+def test_an_unknown_place_is_refused(report: EnergyReport) -> None:
+    """Without a place there is an interval and no figure: the error says so, and what to do."""
+    assert report.emissions is not None
+    nowhere = dataclasses.replace(report.emissions, kg=None, place=None)
+    with pytest.raises(ValueError, match=r"place .* not known.*country="):
+        co2_eq_emissions(dataclasses.replace(report, emissions=nowhere))
+
+
+def test_an_unknown_energy_is_refused(report: EnergyReport) -> None:
+    """No energy, no emissions, and no zero instead."""
+    with pytest.raises(ValueError, match="no energy"):
+        co2_eq_emissions(dataclasses.replace(report, emissions=None))
