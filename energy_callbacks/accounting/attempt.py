@@ -178,7 +178,7 @@ class Attempt:
             sampler_cpu_s=self._sampler.cpu_s + self._cpu_s,
             missed_readings=self._sampler.missed,
         )
-        self.board.update()
+        self.board.update(is_final=True)
 
     def wait_for_ranks(self, timeout_s: float) -> None:
         """Wait until the other processes of this attempt have ended too, as far as files show."""

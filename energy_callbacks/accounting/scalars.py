@@ -96,12 +96,12 @@ class ScalarBoard:
         self._from = (ready.tally, ready.end_s)
         return dict(ready.values)
 
-    def update(self) -> None:
-        """Bring the figures up to what has been seen by now."""
+    def update(self, *, is_final: bool = False) -> None:
+        """Bring the figures up to what has been seen by now, at last beyond the last step too."""
         tally, end_s = self._recorder.steps.tally, self._recorder.settled_s
         begin = self._from
         before, start_s = begin
-        if tally.steps > before.steps:
+        if tally.steps > before.steps and not is_final:
             end_s = tally.t_s
         if end_s <= start_s:
             return
