@@ -20,10 +20,17 @@ class OngoingCall:
     Args:
         frame: of the call.
         thread_id: of the thread it runs on.
+        package: whose function it is.
     """
 
-    def __init__(self, frame: FrameType, thread_id: int) -> None:
+    def __init__(self, frame: FrameType, thread_id: int, package: str) -> None:
         self._frame: FrameType | None = frame
+        # Keras cuts the call's frame out of a traceback, but not that of the wrapper that cuts.
+        is_wrapped = frame.f_back is not None and _package(frame.f_back) == package
+        self._raising: tuple[FrameType | None, ...] = (
+            frame,
+            frame.f_back if is_wrapped else None,
+        )
         self._thread_id = thread_id
         self._has_ended = False
 
@@ -36,9 +43,8 @@ class OngoingCall:
             package: whose function it is, such as ``keras``.
         """
         for frame in _outwards(sys._getframe(1)):  # noqa: SLF001 - see the module's docstring
-            module = str(frame.f_globals.get("__name__", ""))
-            if frame.f_code.co_name in names and module.partition(".")[0] == package:
-                return cls(frame, threading.get_ident())
+            if frame.f_code.co_name in names and _package(frame) == package:
+                return cls(frame, threading.get_ident(), package)
         return None
 
     def is_under_way(self) -> bool:
@@ -58,8 +64,9 @@ class OngoingCall:
         Interactive shells and a script's last moments keep it; one that was caught is forgotten.
         Asked once: it lets go of the call's frame.
         """
-        frame, self._frame, self._has_ended = self._frame, None, True
-        return None if frame is None else _raised_through(frame)
+        frames, self._raising = self._raising, ()
+        self._frame, self._has_ended = None, True
+        return _raised_through(frames)
 
 
 def list_holding(member: object, attribute: str = "callbacks") -> list[Any] | None:
@@ -83,12 +90,16 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _raised_through(frame: FrameType) -> BaseException | None:
-    """The interpreter's last unhandled exception, where it passed through a frame."""
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _raised_through(frames: tuple[FrameType | None, ...]) -> BaseException | None:
+    """The interpreter's last unhandled exception, where it passed through one of these frames."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     trace = error.__traceback__ if isinstance(error, BaseException) else None
     while trace is not None:
-        if trace.tb_frame is frame:
+        if any(trace.tb_frame is frame for frame in frames):
             return error
         trace = trace.tb_next
     return None

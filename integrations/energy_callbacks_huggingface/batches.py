@@ -22,7 +22,7 @@ class InputCounter:
 
         expect          a micro-batch begins
           (forward)       counted, once
-        take            the optimizer step is done: its counts
+        take            the optimizer step is done, or the epoch: its counts
 
     Args:
         batch_size_fn: samples in the inputs; ``None`` counts none.
@@ -82,10 +82,10 @@ class InputCounter:
         """Whether the user has given this function, even if it has failed meanwhile."""
         return name in self._given
 
-    def take(self, name: str) -> float | None:
-        """What a function counted in this step; ``None`` where a micro-batch is missing."""
+    def take(self, name: str, micro_batches: int) -> float | None:
+        """What a function counted in so many micro-batches; ``None`` where one is missing."""
         counts = [found[name] for found in self._counts if name in found]
-        return sum(counts) if counts and len(counts) == self._expected else None
+        return sum(counts) if counts and len(counts) == micro_batches * self._replicas else None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_handle": None}

@@ -187,7 +187,7 @@ class EnergyHooks(TrainerCallback):
     def on_substep_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """A micro-batch that was not the last of its step."""
         if (session := self._session) is not None:
-            session.begin_micro_batch()
+            session.end_micro_batch()
 
     @harmless
     def on_step_end(
@@ -198,11 +198,13 @@ class EnergyHooks(TrainerCallback):
             session.end_step(args, state, train_dataloader)
 
     @harmless
-    def on_epoch_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_epoch_end(
+        self, /, args: Any, state: Any, control: Any, train_dataloader: Any = None, **kwargs: Any
+    ) -> None:
         """An epoch, perhaps cut short."""
         if (session := self._session) is not None:
             self._meter.epoch(max(math.ceil(state.epoch or 0.0) - 1, 0))
-            session.see()
+            session.end_epoch(args, state, train_dataloader)
 
     @harmless
     def on_log(

@@ -64,8 +64,10 @@ def _ordinals(device_map: dict[str, Any]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def samples(args: Any, state: Any, loader: Any, micro_batches: int) -> float | None:
-    """Samples of the optimizer step that has just ended, on this rank.
+def samples(
+    args: Any, state: Any, loader: Any, micro_batches: int, *, since_step: int
+) -> float | None:
+    """Samples of the last micro-batches, on this rank; so many came since the last step.
 
     Batches are full but for the last one of an epoch, and that only where one process draws a
     known number of samples: Accelerate fills it up where several share the data.
@@ -77,18 +79,19 @@ def samples(args: Any, state: Any, loader: Any, micro_batches: int) -> float | N
     if not isinstance(size, int):
         return None
     missing = 0
-    if args.world_size == 1 and type(sampler) is BatchSampler and float(state.epoch).is_integer():
-        missing = _missing(sampler, size)
+    if args.world_size == 1 and type(sampler) is BatchSampler:
+        missing = _missing(sampler, size, state.epoch, since_step)
     return micro_batches * size - missing
 
 
-def _missing(sampler: Any, size: int) -> int:
-    """How many samples the last batch of an epoch lacks."""
+def _missing(sampler: Any, size: int, epoch: float, since_step: int) -> int:
+    """How many samples the newest batch lacks: some if it is the last of an epoch."""
     try:
-        drawn = len(sampler.sampler)
+        drawn, batches = len(sampler.sampler), len(sampler)
     except TypeError:  # endless: every batch is full
         return 0
-    return 0 if sampler.drop_last else -drawn % size
+    is_last = round(epoch * batches + since_step) % batches == 0
+    return -drawn % size if is_last and not sampler.drop_last else 0
 
 
 class TokenCounter:

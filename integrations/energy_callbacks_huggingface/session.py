@@ -66,29 +66,47 @@ class Session:
     def begin_step(self) -> None:
         """All micro-batches of a step have been fetched."""
         self._meter.mark("data_ready")
-        self._micro_batches = 1
+        self._micro_batches = 0
         self._predicts_since_s = None
         self.inputs.expect(is_first=True)
         self.see()
 
-    def begin_micro_batch(self) -> None:
-        """Another micro-batch of the same step."""
+    def end_micro_batch(self) -> None:
+        """A micro-batch is done that was not the last of its step."""
         self._micro_batches += 1
         self.inputs.expect(is_first=False)
         self.see()
 
     def end_step(self, args: Any, state: Any, loader: Any) -> None:
-        """An optimizer step is done."""
-        if self.inputs.counts("batch_size_fn"):
-            samples = self.inputs.take("batch_size_fn")
-        else:
-            samples = loop.samples(args, state, loader, self._micro_batches)
-        tokens = self._tokens.take(args, state) if self._tokens else None
-        if self.inputs.counts("length_fn"):
-            tokens = self.inputs.take("length_fn")
-        self._meter.step(samples, tokens)
+        """An optimizer step is done, and with it its last micro-batch."""
+        self._micro_batches += 1
+        self._meter.step(*self._consumed(args, state, loader, since_step=0))
         self.see()
         self._settled_s = self._seen_s
+
+    def end_epoch(self, args: Any, state: Any, loader: Any) -> None:
+        """An epoch is over; its last micro-batches may not have come to a step.
+
+        So it is where a callback stops the training between two of them, and in transformers
+        4.50 wherever rows and batches leave different remainders by the accumulation.
+        """
+        if left_over := self._micro_batches:
+            self._meter.count(*self._consumed(args, state, loader, since_step=left_over))
+        self.see()
+
+    def _consumed(
+        self, args: Any, state: Any, loader: Any, *, since_step: int
+    ) -> tuple[float | None, float | None]:
+        """Samples and tokens since they were last asked for."""
+        done, self._micro_batches = self._micro_batches, 0
+        if self.inputs.counts("batch_size_fn"):
+            samples = self.inputs.take("batch_size_fn", done)
+        else:
+            samples = loop.samples(args, state, loader, done, since_step=since_step)
+        tokens = self._tokens.take(args, state) if self._tokens else None
+        if self.inputs.counts("length_fn"):
+            tokens = self.inputs.take("length_fn", done)
+        return samples, tokens
 
     def predict(self) -> None:
         """A batch of an evaluation, or of a prediction: it began at the event before the first."""

@@ -229,9 +229,8 @@ class EnergyHooks(keras.callbacks.Callback):
 
     @harmless
     def _settle(self) -> None:
-        """Training is done in this epoch, unless it is another callback that evaluates."""
-        is_ours = self._siblings is not None and Siblings(self).all is self._siblings.all
-        if is_ours and self._meter.is_running:
+        """What was counted in training is forgotten next."""
+        if self._rows is not None and self._meter.is_running:
             self._steps.settle()
 
     @harmless

@@ -42,6 +42,21 @@ class TinyModel(torch.nn.Module):
         return {"loss": (logits - 1.0).square().mean(), "logits": logits}
 
 
+class Witness(TinyModel):
+    """Counts what it is trained on: the truth, whatever the version of the Trainer feeds it."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.passes = self.samples = self.tokens = 0
+
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor | None = None) -> dict:
+        if self.training:
+            self.passes += 1
+            self.samples += len(input_ids)
+            self.tokens += input_ids.numel()
+        return super().forward(input_ids, labels)
+
+
 class FailingModel(TinyModel):
     """Raises in the forward pass with the given number, once."""
 

@@ -87,6 +87,14 @@ def test_a_generator_without_a_length() -> None:
     assert counted == 3 or BACKEND == "tensorflow"
 
 
+def test_validation_is_not_counted() -> None:
+    """Keras counts validation in the same place: what it holds is read before."""
+    clock = FakeClock()
+    ours = callback(clock)
+    fit(clock, ours, x=Short(workers=0), batch_size=None, validation_data=data(40))
+    assert counts(ours) == (6, 20)
+
+
 def test_a_generator_with_steps_per_epoch() -> None:
     """Two epochs of three batches from one generator."""
     clock = FakeClock()
@@ -185,3 +193,15 @@ def test_the_first_batches_of_a_run_are_not_forgotten() -> None:
     ours = callback(clock)
     fit(clock, ours, samples=3, epochs=1)
     assert counts(ours) == (1, 3)
+
+
+def test_steps_that_the_optimizer_skips() -> None:
+    """A loss scale that is too large at first: skipped batches are no steps, in the end."""
+    clock = FakeClock()
+    ours = callback(clock)
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01), 2.0**127)
+    trained = model(optimizer=optimizer)
+    fit(clock, ours, model=trained)
+    counted = int(keras.ops.convert_to_numpy(optimizer.iterations))
+    assert 60 < counted < 80
+    assert counts(ours) == (counted, 320)

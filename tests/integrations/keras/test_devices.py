@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -144,3 +145,25 @@ def test_two_devices_of_one_process(tmp_path: Path) -> None:
         check=True,
     )
     assert json.loads(ended.stdout.splitlines()[-1]) == {"steps": 6, "samples": 24}
+
+
+@only("jax")
+def test_two_processes_of_jax(tmp_path: Path) -> None:
+    """One attempt with two ranks, each with its samples; callbacks are not shown our figures."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = [sys.executable, "-m", "tests.integrations.keras.processes_script", str(port)]
+    settings: dict[str, Any] = {
+        "cwd": ROOT,
+        "env": os.environ | {"PYTHONPATH": os.pathsep.join([".", "integrations"])},
+        "stdout": subprocess.PIPE,
+        "text": True,
+    }
+    ranks = [subprocess.Popen([*script, str(rank), str(tmp_path)], **settings) for rank in (0, 1)]
+    said = [rank.communicate(timeout=300)[0].splitlines()[-1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    first = json.loads(said[0])
+    assert first["attempts"] == [[0, 6, 24], [1, 6, 24]]
+    assert first["keys"] == ["loss"]
+    assert len(list(tmp_path.glob("events.*"))) == 1

@@ -93,7 +93,7 @@ def test_an_exception_ends_the_measuring(cells: dict) -> None:
 def test_idle_time_between_cells_is_not_measured(cells: dict) -> None:
     """Two seconds before the user looked are not in the total."""
     found = figures(cells["after exception"])
-    assert found["all_j"] <= POWER_W * (found["train_s"] + 1.5)
+    assert found["all_j"] <= POWER_W * (found["trained_s"] + 1.5)
 
 
 @pytest.mark.framework
