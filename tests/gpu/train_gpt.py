@@ -55,7 +55,7 @@ class Size:
 
 
 LARGE = Size(24, 1024, 1024, 16, 2, 40, cost_steps=20, cost_rounds=2)
-SMALL = Size(6, 512, 256, 16, 1, 40, cost_steps=200, cost_rounds=6)
+SMALL = Size(6, 512, 256, 16, 1, 40, cost_steps=200, cost_rounds=14)
 TINY = Size(1, 64, 64, 4, 2, 5, cost_steps=8, cost_rounds=2)
 
 
