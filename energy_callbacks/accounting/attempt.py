@@ -171,6 +171,8 @@ class Attempt:
             logger.warning("the energy journal in %s cannot be written; it ends here", self.folder)
             return
         self._is_over = True
+        if self.call is not None:
+            self.call.error()  # lets go of the call's frame
         self.timeline.finish()
         self.recorder.finish(
             status,

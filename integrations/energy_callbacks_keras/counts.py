@@ -52,9 +52,7 @@ class Data:
     @property
     def accumulation(self) -> int:
         """Batches to an optimizer step."""
-        optimizer = getattr(self.model, "optimizer", None)
-        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-        return getattr(optimizer, "gradient_accumulation_steps", None) or 1
+        return getattr(_optimizer(self.model), "gradient_accumulation_steps", None) or 1
 
     def batches(self, begun: int, moved: int) -> int:
         """Batches of an epoch whose last execution has ended.
@@ -127,10 +125,21 @@ def asked(question: Callable[[], T]) -> T | None:
 
 def iterations(model: Any) -> int | None:
     """What the optimizer has counted; ``None`` where there is none. Waits for the device."""
-    optimizer = getattr(model, "optimizer", None)
+    optimizer = _optimizer(model)
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         return None
-    return asked(lambda: int(keras.ops.convert_to_numpy(optimizer.iterations)))
+    count = asked(lambda: _read(optimizer, "iterations"))
+    return None if count is None else int(count)
+
+
+def _optimizer(model: Any) -> Any:
+    """That which steps, inside one that scales the loss."""
+    optimizer = getattr(model, "optimizer", None)
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def _read(owner: Any, variable: str) -> float:
+    return float(keras.ops.convert_to_numpy(getattr(owner, variable)))
 
 
 def counted_samples(model: Any) -> float | None:
@@ -139,12 +148,12 @@ def counted_samples(model: Any) -> float | None:
     It is weighted by the size of each batch, and by nothing else (``train_step`` of all three
     backends, Keras 3.6 and 3.15). A ``train_step`` of the user's may feed it otherwise.
     """
-    tracker = getattr(model, "_loss_tracker", None)
+    tracker: Any = getattr(model, "_loss_tracker", None)
     step = getattr(model, "train_step", None)
     is_keras = str(getattr(step, "__module__", "")).partition(".")[0] == "keras"
-    if not is_keras or not isinstance(tracker, keras.metrics.Mean):
+    is_mean = type(tracker) is keras.metrics.Mean
+    if not is_keras or not is_mean:
         return None
-    if keras.backend.standardize_dtype(tracker.count.dtype) not in ("float32", "float64"):
-        return None
-    counted = asked(lambda: float(keras.ops.convert_to_numpy(tracker.count))) or 0.0
-    return counted if 0.0 < counted < _EXACT else None
+    is_exact = keras.backend.standardize_dtype(tracker.dtype) in ("float32", "float64")
+    counted = asked(lambda: _read(tracker, "count"))
+    return counted if is_exact and counted and counted < _EXACT else None

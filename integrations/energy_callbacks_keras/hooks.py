@@ -206,8 +206,6 @@ class EnergyHooks(keras.callbacks.Callback):
             self._save_report()
         if self._rows is not None:
             self._rows.close()
-        if self._call is not None:
-            self._call.error()  # there is none; this lets go of the call's frame and its data
         self._forget_call()
 
     def _save_report(self) -> None:

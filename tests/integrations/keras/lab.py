@@ -33,9 +33,19 @@ class KerasTraining:
         self.clock = clock
         self.plan = plan
         self.callbacks = callbacks
-        accumulate = plan.accumulate if plan.accumulate > 1 else None
+        self._model = self._new_model()
+
+    def _new_model(self) -> keras.Model:
+        accumulate = self.plan.accumulate if self.plan.accumulate > 1 else None
         optimizer = keras.optimizers.SGD(0.01, gradient_accumulation_steps=accumulate)
-        self.model = model(optimizer=optimizer)
+        return model(optimizer=optimizer)
+
+    @property
+    def model(self) -> keras.Model:
+        """On JAX Keras 3.6 leaves a model without weights after an exception: then a new one."""
+        if any(variable._value is None for variable in self._model.variables):
+            self._model = self._new_model()
+        return self._model
 
     @property
     def _backup(self) -> Path:

@@ -1,16 +1,15 @@
-"""One of two JAX processes that train one model: ``... <port> <rank> <run folder>``."""
+"""One of two JAX processes that train one model: ``... <data> <port> <rank> <run folder>``."""
 
 import json
 import sys
 from pathlib import Path
 
-import jax
 
-jax.config.update("jax_cpu_collectives_implementation", "gloo")
-
-
-def main(port: str, rank: int, folder: Path) -> None:
+def main(data: str, port: str, rank: int, folder: Path) -> None:
     """Two epochs of 3 steps; each process brings 4 samples to each of them."""
+    import jax
+
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(f"127.0.0.1:{port}", 2, rank)
     import keras
     import numpy as np
@@ -23,11 +22,16 @@ def main(port: str, rank: int, folder: Path) -> None:
     model.compile("sgd", "mse")
     ours = GpuEnergyCallback(report_dir=folder)
     x = np.ones((12, 4), "float32")
-    settings = {"batch_size": 4, "epochs": 2, "verbose": 0}
-    history = model.fit(x, x[:, :1], callbacks=[ours], **settings).history
+    if data == "arrays":
+        given = {"x": x, "y": x[:, :1], "batch_size": 4}
+    else:
+        import tensorflow as tf
+
+        given = {"x": tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(4)}
+    history = model.fit(**given, callbacks=[ours], epochs=2, verbose=0).history
     attempts = [(one.rank, one.steps, one.samples) for one in ours.report.attempts]
     print(json.dumps({"attempts": attempts, "keys": sorted(history)}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))

@@ -18,7 +18,7 @@ from keras.callbacks import (
 
 from energy_callbacks.accounting.scalars import expected_tags
 from energy_callbacks.testing import FakeClock
-from tests.integrations.keras.training import callback, data, fit, rows, steps
+from tests.integrations.keras.training import IS_3_6, callback, data, fit, rows, steps
 
 TAG = "efficiency/total_j_per_sample"
 OURS = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
@@ -64,10 +64,11 @@ def test_rows_each_few_batches(tmp_path: Path, board_freq: Any) -> None:
     assert steps(found["energy/gpu_wh"]) == expected[-len(found["energy/gpu_wh"]) :]
     assert len(found["energy/gpu_wh"]) >= len(expected) - 1
     assert [v for _, v in found[TAG]] == pytest.approx([5.0] * len(found[TAG]), rel=1e-6)
-    if board_freq == 5:
+    if board_freq == 5 and not IS_3_6:
         assert set(steps(found["energy/gpu_wh"])) <= set(steps(found["batch_loss"]))
 
 
+@pytest.mark.skipif(IS_3_6, reason="Keras 3.6 writes all its rows of batches at step 0")
 def test_rows_at_odd_batches(tmp_path: Path) -> None:
     """update_freq=7 of 40 batches: TensorBoard's counter runs on over epochs, and so does ours."""
     found = logged(tmp_path, callback(FakeClock(), update_freq=7), update_freq=7)

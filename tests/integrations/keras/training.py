@@ -17,6 +17,7 @@ STEP_S = 0.1
 POWER_W = 200.0
 BATCH_SIZE = 4
 BACKEND = keras.backend.backend()
+IS_3_6 = keras.__version__.startswith("3.6.")
 
 Rows = dict[str, list[tuple[int, float]]]
 
