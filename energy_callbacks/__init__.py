@@ -18,6 +18,20 @@ from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.records import Energy
 from energy_callbacks.version import __version__
 
+
+def __getattr__(name: str) -> object:
+    """Say where the callbacks are.
+
+    Raises:
+        AttributeError: always.
+    """
+    where = "; import it from energy_callbacks.lightning, .keras or .huggingface"
+    raise AttributeError(
+        f"module 'energy_callbacks' has no attribute {name!r}"
+        + (where if name == "GpuEnergyCallback" else "")
+    )
+
+
 __all__ = [
     "Energy",
     "EnergyCallbacksError",

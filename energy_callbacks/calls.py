@@ -5,6 +5,7 @@ hook after an exception or Ctrl-C. Both are on the stack while a hook runs: the 
 and the object that keeps the callbacks. See ``docs/adr/0007-the-call-that-trains.md``.
 """
 
+import contextlib
 import sys
 import threading
 from collections.abc import Iterator
@@ -69,6 +70,18 @@ class OngoingCall:
         return _raised_through(frames)
 
 
+def keep_interrupt() -> None:
+    """Let a Ctrl-C that nobody caught end the process as it would without us.
+
+    The interpreter ends itself by SIGINT after one, but forgets that as soon as any code is
+    executed from a string, as imports of dataclasses do. Code that raises one reminds it
+    (CPython 3.11 to 3.14, ``run_eval_code_obj`` in ``pythonrun.c``). For handlers of exit only.
+    """
+    if isinstance(_last_error(), KeyboardInterrupt):
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")  # noqa: S102 - see above
+
+
 def list_holding(member: object, attribute: str = "callbacks") -> list[Any] | None:
     """The list that the nearest caller's ``self`` keeps in an attribute, with ``member`` in it.
 
@@ -96,10 +109,16 @@ def _package(frame: FrameType) -> str:
 
 def _raised_through(frames: tuple[FrameType | None, ...]) -> BaseException | None:
     """The interpreter's last unhandled exception, where it passed through one of these frames."""
-    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    trace = error.__traceback__ if isinstance(error, BaseException) else None
+    error = _last_error()
+    trace = None if error is None else error.__traceback__
     while trace is not None:
         if any(trace.tb_frame is frame for frame in frames):
             return error
         trace = trace.tb_next
     return None
+
+
+def _last_error() -> BaseException | None:
+    """What the interpreter keeps of the last exception that nobody caught."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    return error if isinstance(error, BaseException) else None

@@ -5,8 +5,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+Function = TypeVar("Function")
 Devices = Literal["auto", "all"] | Sequence[int | str]
 
 DISABLED_VARIABLE = "ENERGY_CALLBACKS_DISABLED"
@@ -84,6 +85,17 @@ def check_log_every_n_steps(value: int | None) -> int | None:
             f"log_every_n_steps must be a whole number of at least 1, got {value!r}; "
             "leave it out to follow the trainer's own setting"
         )
+    return value
+
+
+def check_function(name: str, value: Function | None) -> Function | None:
+    """``value`` itself, where it is ``None`` or can be called.
+
+    Raises:
+        TypeError: otherwise.
+    """
+    if value is not None and not callable(value):
+        raise TypeError(f"{name} must be a function of a batch, got {value!r}; leave it out")
     return value
 
 

@@ -14,7 +14,7 @@ from energy_callbacks.accounting.attempt import Attempt
 from energy_callbacks.accounting.energy_sums import total
 from energy_callbacks.accounting.launch import Process, default_folder
 from energy_callbacks.accounting.scalars import Scalars
-from energy_callbacks.calls import OngoingCall
+from energy_callbacks.calls import OngoingCall, keep_interrupt
 from energy_callbacks.config import EnergyConfig, is_disabled
 from energy_callbacks.errors import JournalError
 from energy_callbacks.guard import harmless
@@ -79,6 +79,7 @@ class EnergyMeter:
         self._is_broken = False
         self._last: Attempt | None = None
         self._pid: int | None = None
+        self._say: Callable[[str], None] = logger.info
 
     @classmethod
     def from_settings(cls, config: EnergyConfig, meter: "EnergyMeter | None") -> "EnergyMeter":
@@ -123,6 +124,7 @@ class EnergyMeter:
         process: Process | None = None,
         used_gpus: Sequence[int] | None = None,
         call: OngoingCall | None = None,
+        say: Callable[[str], None] = logger.info,
     ) -> Self:
         """Begin an attempt; does nothing while one is running or where switched off.
 
@@ -137,6 +139,7 @@ class EnergyMeter:
             used_gpus: ordinals of the GPUs that the framework uses; ``()`` for none, ``None``
                 where nobody knows.
             call: the user's call that trains, for frameworks that have no hook for its failure.
+            say: told the report's summary where the attempt ends so.
 
         Raises:
             PermissionError: where the folder cannot be written.
@@ -165,7 +168,8 @@ class EnergyMeter:
         self._attempt = self._last = attempt
         self._is_broken = False
         self._pid = os.getpid()
-        atexit.register(self._end_left)
+        self._say = say
+        atexit.register(self._end_at_exit)
         return self
 
     def _find_sources(
@@ -186,7 +190,7 @@ class EnergyMeter:
     def abandon(self, message: str) -> None:
         """Measure no more and say why, with the exception that is being handled."""
         attempt, self._attempt = self._attempt, None
-        atexit.unregister(self._end_left)
+        atexit.unregister(self._end_at_exit)
         self._is_broken = True
         logger.warning("%s", message, exc_info=True)  # noqa: LOG014 - called while handling
         if attempt is not None:
@@ -305,6 +309,11 @@ class EnergyMeter:
         last = self._mine()
         return last.board.take() if last is not None and not self._is_broken else {}
 
+    def totals(self) -> Scalars:
+        """The same figures over the whole attempt, after ``stop``; empty before."""
+        last = self._mine()
+        return {} if last is None or self._is_broken else last.board.whole
+
     def log(self, step: int) -> Scalars:
         """Write ``scalars`` to all outputs at a step, and return them."""
         scalars = self.scalars()
@@ -357,7 +366,7 @@ class EnergyMeter:
     def _forget(self, attempt: Attempt) -> None:
         if self._attempt is attempt:
             self._attempt = None
-            atexit.unregister(self._end_left)
+            atexit.unregister(self._end_at_exit)
 
     def _end_if_left(self) -> None:
         """End an attempt whose call has ended without a word."""
@@ -372,8 +381,14 @@ class EnergyMeter:
         if attempt is None or not attempt.end_left(on_own_thread=on_own_thread):
             return
         self._forget(attempt)
-        if attempt.rank == 0:
-            self.save_report()
+        summary = self.save_report() if attempt.rank == 0 else None
+        if summary:
+            self._say(summary)
+
+    def _end_at_exit(self) -> None:
+        """The interpreter ends, and with it an attempt that nobody has stopped."""
+        self._end_left()
+        keep_interrupt()
 
     def close(self) -> None:
         """Close the outputs; the meter can be started again."""
@@ -439,5 +454,5 @@ class EnergyMeter:
     def __getstate__(self) -> dict[str, Any]:
         """A copy never runs: threads and files stay with the original."""
         state = self.__dict__.copy()
-        state.update(_attempt=None, _last=None, _pid=None)
+        state.update(_attempt=None, _last=None, _pid=None, _say=logger.info)
         return state

@@ -12,6 +12,7 @@ from energy_callbacks.config import (
     DISABLED_VARIABLE,
     RUN_DIR_VARIABLE,
     EnergyConfig,
+    check_function,
     check_log_every_n_steps,
     is_disabled,
 )
@@ -116,3 +117,11 @@ def test_log_every_n_steps_is_a_whole_number_of_at_least_one(value: Any) -> None
 def test_log_every_n_steps_is_kept(value: int | None) -> None:
     """``None`` follows the trainer; a number from one on is kept."""
     assert check_log_every_n_steps(value) == value
+
+
+def test_what_should_count_a_batch_must_be_a_function() -> None:
+    """A number in the place of a function is refused by its name; nothing and a function pass."""
+    with pytest.raises(TypeError, match="batch_size_fn must be a function of a batch, got 5"):
+        check_function("batch_size_fn", 5)
+    assert check_function("length_fn", None) is None
+    assert check_function("length_fn", len) is len

@@ -1,6 +1,7 @@
 """Attempts that nobody stops: an exception or Ctrl-C in a framework without a hook for it."""
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -153,6 +154,8 @@ def test_a_script_leaves_its_report(
     command = [sys.executable, "-c", script, str(tmp_path)]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert "AssertionError" not in shown.stderr
+    if "KeyboardInterrupt" in end:
+        assert shown.returncode == -signal.SIGINT, "a shell's loop must see the Ctrl-C"
     report = json.loads((tmp_path / "energy_report.json").read_text())
     assert report["run"]["status"] == status
     assert words in report["run"]["error"]

@@ -172,6 +172,26 @@ def test_a_window_named_afterwards_is_no_training_in_the_live_figures(
     assert live["throughput/samples_per_s"] == pytest.approx(10.0, rel=1e-6)
 
 
+def test_totals_are_of_the_whole_attempt(tmp_path: Path, clock: FakeClock) -> None:
+    """Fast steps and then slow ones: the newest span knows the slow ones, the totals all."""
+    meter = meter_of(tmp_path, clock)
+    with meter, meter.phase("train"):
+        for _ in range(10):
+            clock.advance(1.0)
+            meter.step(samples=100)
+        clock.advance(0.5)
+        meter.scalars()
+        assert meter.totals() == {}
+        for _ in range(10):
+            clock.advance(1.0)
+            meter.step(samples=10)
+    assert meter.scalars()["throughput/samples_per_s"] == pytest.approx(100 / 10.5, rel=1e-6)
+    assert meter.totals()["throughput/samples_per_s"] == pytest.approx(1100 / 20.5, rel=1e-6)
+    assert meter.totals()["efficiency/gpu_j_per_sample"] == pytest.approx(
+        200.0 * 20.5 / 1100, rel=1e-6
+    )
+
+
 def test_samples_that_are_told_at_the_end_of_an_epoch(tmp_path: Path, clock: FakeClock) -> None:
     """Silent steps give no joules per sample; once told, the report has the exact count."""
     meter = meter_of(tmp_path, clock)
@@ -239,7 +259,8 @@ def test_an_exception_ends_the_run_in_order_and_passes_through(
         raise error
     assert caught.value is error
     totals = of(meter, "totals")[0]
-    assert (totals["status"], totals["error"]) == (status, f"{type(error).__name__}: {error}")
+    words = f"{type(error).__name__}: {error}".removesuffix(": ")
+    assert (totals["status"], totals["error"]) == (status, words)
     assert totals["energy"]["gpu0"]["energy_j"] == pytest.approx(600.0, rel=1e-9)
 
 

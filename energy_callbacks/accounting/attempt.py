@@ -265,7 +265,7 @@ def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
     if error is None:
         return "finished", None
     status = "failed" if isinstance(error, Exception) else "interrupted"
-    return status, f"{type(error).__name__}: {error}"
+    return status, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _place(config: EnergyConfig) -> "tuple[Place, str]":

@@ -233,11 +233,18 @@ def check_writable(folder: Path) -> None:
     existing = folder
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise PermissionError(
-            f"cannot write the energy report to {str(folder)!r}: {str(existing)!r} is not a "
-            "writable folder; pass report_dir= with a folder that you may write"
-        )
+    problem = f"{str(existing)!r} is not a writable folder"
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        try:
+            (folder / "attempts").mkdir(parents=True, exist_ok=True)
+        except OSError as error:  # read-only and special file systems tell nobody before
+            problem = str(error)
+        else:
+            return
+    raise PermissionError(
+        f"cannot write the energy report to {str(folder)!r}: {problem}; "
+        "pass report_dir= with a folder that you may write"
+    )
 
 
 def energy_as_json(energy: Energy) -> Record:

@@ -63,6 +63,9 @@ class ScalarBoard:
     ``update`` runs on the writer's thread; ``take`` on the training thread costs a few
     microseconds. Each ``take`` begins a new span.
 
+    Attributes:
+        whole: at the end, the same figures over the whole attempt.
+
     Args:
         timeline: what is measured on this host.
         recorder: steps and phases of this process.
@@ -85,6 +88,7 @@ class ScalarBoard:
         self._start_s = start_s
         self._from = (Tally(t_s=start_s), start_s)
         self._ready: Ready | None = None
+        self.whole: Scalars = {}
         self._samples_scale = samples_scale
         self.emissions_kg = emissions_kg
 
@@ -105,15 +109,19 @@ class ScalarBoard:
             end_s = tally.t_s
         if end_s <= start_s:
             return
-        values: Scalars = {}
-        values |= self._power_and_energy(start_s, end_s)
-        values |= self._gauges(start_s, end_s)
-        if tally.steps > before.steps:
-            values |= self._training(before, tally)
-        elif self._ready is not None:
+        values = self._figures(before, tally, start_s, end_s)
+        if tally.steps == before.steps and self._ready is not None:
             values = _of_training(self._ready.values) | values
+        if is_final:
+            self.whole = self._figures(Tally(t_s=self._start_s), tally, self._start_s, end_s)
         if self._from is begin:  # else the training thread has begun a new span meanwhile
             self._ready = Ready(tally, end_s, values)
+
+    def _figures(self, before: Tally, now: Tally, start_s: float, end_s: float) -> Scalars:
+        values = self._power_and_energy(start_s, end_s) | self._gauges(start_s, end_s)
+        if now.steps > before.steps:
+            values |= self._training(before, now)
+        return values
 
     def _scope(self, scope: str, spans: Sequence[tuple[float, float]]) -> Energy:
         windows = [(key, *span) for key in self._timeline.keys(scope) for span in spans]

@@ -29,7 +29,7 @@ class Demo:
 DEMOS: Mapping[str, Demo] = MappingProxyType(
     {
         "lightning": Demo("digits_lightning", ("lightning", "sklearn"), "demo", 60),
-        "keras": Demo("digits_keras", ("keras", "sklearn", "tensorflow"), "demo,keras", 60),
+        "keras": Demo("digits_keras", ("keras", "sklearn"), "demo,keras", 60),
         "huggingface": Demo(
             "text_huggingface", ("transformers", "accelerate", "torch"), "huggingface", 2
         ),
@@ -79,6 +79,7 @@ def _train(arguments: argparse.Namespace) -> Path:
     if arguments.framework == "keras":
         _choose_backend()
     with requires(*demo.packages, extra=demo.extra):
+        import_module(f"energy_callbacks.{arguments.framework}")  # it knows best what is missing
         module = import_module(f"energy_callbacks.cli.demos.{demo.module}")
     epochs = arguments.epochs or demo.epochs
     folder = module.train(arguments.out, epochs, {"country": arguments.country})

@@ -70,6 +70,12 @@ class EnergyReport:
     timeline: tuple[Span, ...]
     series: tuple[Series, ...]
 
+    def __str__(self) -> str:
+        """The report as a terminal shows it."""
+        from energy_callbacks.report.text import render
+
+        return render(self)
+
     def _repr_html_(self) -> str:
         """The report as a notebook shows it: the whole page in a frame of its own."""
         from energy_callbacks.report.html import render_frame

@@ -34,6 +34,9 @@ def summary_line(report: EnergyReport, path: Path | None = None) -> str:
     pieces = [_energy_in_short(report), _efficiency_in_short(report), _emissions_in_short(report)]
     if report.run.status not in ("finished", "running"):
         pieces.insert(0, report.run.status)
+    attempts = len({attempt.attempt for attempt in report.attempts})
+    if attempts > 1:
+        pieces.insert(0, f"{attempts} attempts together")
     if report.warnings:
         pieces.append(f"{len(report.warnings)} warning{'s' if len(report.warnings) > 1 else ''}")
     if path is not None:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from energy_callbacks.config import EnergyConfig
+from energy_callbacks.config import EnergyConfig, check_function
+from energy_callbacks.extras import not_a_hook
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_huggingface.hooks import EnergyHooks
 
@@ -70,7 +71,19 @@ class GpuEnergyCallback(EnergyHooks):
             run_name=run_name,
             tags=tags or {},
         )
-        super().__init__(EnergyMeter.from_settings(config, meter), batch_size_fn, length_fn)
+        super().__init__(
+            EnergyMeter.from_settings(config, meter),
+            check_function("batch_size_fn", batch_size_fn),
+            check_function("length_fn", length_fn),
+        )
+
+    def __getattr__(self, name: str) -> object:
+        """Only asked for what is not there: most likely by another framework.
+
+        Raises:
+            AttributeError: always.
+        """
+        raise not_a_hook("Hugging Face", name)
 
     @property
     def report(self) -> "EnergyReport":

@@ -131,6 +131,7 @@ class EnergyHooks(TrainerCallback):
             process=loop.process(args, transformers.__version__),
             used_gpus=loop.used_gpus(args, model),
             call=call,
+            say=loop.say,
         )
         if not self._meter.is_running or self._meter.run_folder is None:
             return None
@@ -224,7 +225,9 @@ class EnergyHooks(TrainerCallback):
             session.stop()  # TensorBoard closes its writer before our on_train_end
         scalars = self._meter.log(state.global_step) if loop.is_training_row(logs) else {}
         if state.is_world_process_zero:
-            session.siblings.write(logs, scalars, state)
+            # The last row stands beside means of the whole training, and is what ``train`` returns.
+            in_logs = self._meter.totals() if loop.is_final_row(logs) else scalars
+            session.siblings.write(logs, scalars, in_logs, state)
         session.see()
 
     def on_prediction_step(

@@ -159,8 +159,15 @@ class Siblings:
                 hung.append(one)
         self._callbacks[:] = [*hung, Rear(self._ours)]
 
-    def write(self, logs: dict[str, Any], scalars: Scalars, state: Any) -> None:
-        """Hand a row around: into TensorBoard with exact tags, to all others in the logs."""
+    def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
+        """Hand a row around.
+
+        Args:
+            logs: the row.
+            scalars: for TensorBoard, with exact tags.
+            in_logs: for all others.
+            state: of the trainer.
+        """
         if not self._writes:
             return
         if self._own is not None:
@@ -168,9 +175,9 @@ class Siblings:
             self._write_own(row | scalars, state.global_step)
         for board in tuple(self._boards) if scalars else ():
             self._write_into(board, scalars, state.global_step)
-        if scalars and state.log_history:
-            state.log_history[-1].update(scalars)
-        self._row.put(logs, scalars)
+        if in_logs and state.log_history:
+            state.log_history[-1].update(in_logs)
+        self._row.put(logs, in_logs)
 
     def _write_own(self, row: Mapping[str, float], step: int) -> None:
         assert self._own is not None, "only called where there is one"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from energy_callbacks.config import EnergyConfig
+from energy_callbacks.extras import not_a_hook
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_keras.hooks import EnergyHooks
 from energy_callbacks_keras.loop import StepCounter
@@ -80,6 +81,14 @@ class GpuEnergyCallback(EnergyHooks):
         _check_positive("tokens_per_sample", tokens_per_sample)
         ready = EnergyMeter.from_settings(config, meter)
         super().__init__(ready, StepCounter(ready, batch_size, tokens_per_sample), batches_to_a_row)
+
+    def __getattr__(self, name: str) -> object:
+        """Only asked for what is not there: most likely by another framework.
+
+        Raises:
+            AttributeError: always.
+        """
+        raise not_a_hook("Keras", name)
 
     @property
     def report(self) -> "EnergyReport":

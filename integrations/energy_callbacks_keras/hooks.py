@@ -101,6 +101,7 @@ class EnergyHooks(keras.callbacks.Callback):
             process=self._process,
             used_gpus=used_gpus,
             call=self._call,
+            say=self._say,
         )
         return used_gpus
 
@@ -196,6 +197,7 @@ class EnergyHooks(keras.callbacks.Callback):
         self._meter.leave("train")
         self._finish("fit")
 
+    @harmless
     def _finish(self, owner: str) -> None:
         """The call ends: last scalars, report, one line."""
         if self._owner != owner:
@@ -210,10 +212,15 @@ class EnergyHooks(keras.callbacks.Callback):
 
     def _save_report(self) -> None:
         summary = self._meter.save_report() if self._process.rank == 0 else None
+        if summary:
+            self._say(summary)
+
+    def _say(self, summary: str) -> None:
+        """As Keras' own progress speaks, and as quiet as that with ``verbose=0``."""
         is_shown = keras.config.is_interactive_logging_enabled()
-        if summary and is_shown and (self.params or {}).get("verbose", 1):
-            print(summary)  # noqa: T201 - as Keras' own progress, and as quiet as it with verbose=0
-        elif summary:
+        if is_shown and (self.params or {}).get("verbose", 1):
+            print(summary)  # noqa: T201 - see above
+        else:
             logger.info("%s", summary)
 
     def on_test_begin(self, logs: Logs | None = None) -> None:
@@ -235,7 +242,7 @@ class EnergyHooks(keras.callbacks.Callback):
     def on_test_end(self, logs: Logs | None = None) -> None:
         """Back to what was before."""
         self._meter.leave("validation")
-        self._finish("evaluate")
+        self._finish_behind_all("evaluate")
 
     def on_predict_begin(self, logs: Logs | None = None) -> None:
         """``predict``, by itself or called by another callback."""
@@ -248,7 +255,14 @@ class EnergyHooks(keras.callbacks.Callback):
     def on_predict_end(self, logs: Logs | None = None) -> None:
         """See ``on_predict_begin``."""
         self._meter.leave("predict")
-        self._finish("predict")
+        self._finish_behind_all("predict")
+
+    def _finish_behind_all(self, owner: str) -> None:
+        """Let the progress bar and all others have their last word before ours."""
+        if self._owner == owner and self._siblings is not None and self._siblings.all:
+            self._siblings.add_rear(lambda: self._finish(owner))
+        else:
+            self._finish(owner)
 
 
 def _newest_run(folder: Path) -> str | None:

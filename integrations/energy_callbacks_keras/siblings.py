@@ -69,6 +69,11 @@ class Siblings:
                 self.all[at : at + 1] = [before, one, behind]
                 self._curtains += [before, behind]
 
+    def add_rear(self, act: Callable[[], None]) -> None:
+        """Do something once all siblings have had the hook that is being called now."""
+        rear = _Rear(lambda: (self.all.remove(rear), act()))
+        self.all.append(rear)
+
     def remove_curtains(self) -> None:
         """Leave the list as it was, but for our place."""
         self.all[:] = [one for one in self.all if one not in self._curtains]
@@ -110,6 +115,20 @@ class _Curtain(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         if logs is not None:
             self._act(logs)
+
+
+class _Rear(keras.callbacks.Callback):
+    """Stands last for the rest of one hook."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__()
+        self._act = act
+
+    def on_test_end(self, logs: Logs | None = None) -> None:
+        self._act()
+
+    def on_predict_end(self, logs: Logs | None = None) -> None:
+        self._act()
 
 
 class SiblingOutput:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from energy_callbacks.config import EnergyConfig, check_log_every_n_steps
+from energy_callbacks.config import EnergyConfig, check_function, check_log_every_n_steps
+from energy_callbacks.extras import not_a_hook
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning import loop
 from energy_callbacks_lightning.hooks import EnergyHooks
@@ -73,9 +74,20 @@ class GpuEnergyCallback(EnergyHooks):
         )
         super().__init__(
             EnergyMeter.from_settings(config, meter),
-            loop.StepCounter(batch_size_fn, length_fn),
+            loop.StepCounter(
+                check_function("batch_size_fn", batch_size_fn),
+                check_function("length_fn", length_fn),
+            ),
             check_log_every_n_steps(log_every_n_steps),
         )
+
+    def __getattr__(self, name: str) -> object:
+        """Only asked for what is not there: most likely by another framework.
+
+        Raises:
+            AttributeError: always.
+        """
+        raise not_a_hook("Lightning", name)
 
     @property
     def report(self) -> "EnergyReport":

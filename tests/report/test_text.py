@@ -23,6 +23,11 @@ def test_warnings_stand_before_the_first_number(report):
     assert text.index("is estimated by a model") < text.index("Energy in total")
 
 
+def test_a_report_prints_itself(report):
+    """print(callback.report) is the text report, not the record's inside."""
+    assert str(report) == render(report)
+
+
 def test_the_headline_is_the_report_in_watt_hours(report):
     """31600 J are 8.78 Wh with an error of 0.09 Wh; 38400 J are 10.67 Wh."""
     text = render(report)

@@ -33,6 +33,13 @@ class HarmlessContract:
         with pytest.raises(ValueError, match=message):
             bench.lab.callback(**settings)
 
+    def test_a_callback_of_another_framework_is_named(self, bench: Bench) -> None:
+        """All three have one name: a hook that is missing says where the right one is."""
+        ours = bench.callback()
+        with pytest.raises(AttributeError, match=r"energy_callbacks\.keras or energy_callbacks"):
+            ours.on_an_event_of_another_framework  # noqa: B018 - asking is what raises
+        assert not hasattr(ours, "on_an_event_of_another_framework")
+
     def test_an_unwritable_folder_is_refused_before_the_first_step(self, bench: Bench) -> None:
         """PermissionError comes out of the call, and no batch has been trained."""
         (bench.folder / "taken").write_text("a file, because tests may run as root")

@@ -48,6 +48,16 @@ def generator(epochs: int = 1) -> Iterator[Any]:
     return (batches[index] for _ in range(epochs) for index in range(3))
 
 
+class Witness(keras.layers.Layer):
+    """Counts the rows that reach a model which runs eagerly."""
+
+    rows = 0
+
+    def call(self, inputs: Any) -> Any:
+        self.rows += inputs.shape[0] or 0
+        return inputs
+
+
 class OwnStep(keras.Sequential):
     """A ``train_step`` of the user's, whose loss tracker may count anything."""
 
@@ -98,6 +108,22 @@ def test_a_generator_without_a_length() -> None:
     counted = int(keras.ops.convert_to_numpy(trained.optimizer.iterations))
     assert counts(ours) == (counted, 10)
     assert counted == 3 or BACKEND == "tensorflow"
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+@pytest.mark.parametrize("settings", [{"epochs": 1}, {"steps_per_epoch": 3}])
+def test_a_generator_counts_as_far_as_it_reaches_the_model(settings: dict[str, int]) -> None:
+    """Keras 3.6 loses the first batches of a generator on JAX and torch: they are not counted."""
+    clock = FakeClock()
+    ours, witness = callback(clock), Witness()
+    trained = keras.Sequential([keras.Input((4,)), witness, keras.layers.Dense(1)])
+    trained.compile("sgd", "mse", run_eagerly=True)
+    # Keras has shown it a batch by then, to build the model.
+    anew = keras.callbacks.LambdaCallback(on_train_begin=lambda _: setattr(witness, "rows", 0))
+    fit(clock, ours, anew, model=trained, x=generator(2), batch_size=None, **settings)
+    steps = int(keras.ops.convert_to_numpy(trained.optimizer.iterations))
+    assert counts(ours) == (steps, witness.rows)
+    assert witness.rows >= SAMPLES
 
 
 def test_validation_is_not_counted() -> None:

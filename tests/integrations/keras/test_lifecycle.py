@@ -102,6 +102,22 @@ def test_evaluate_and_predict_of_another_callback() -> None:
     assert len(history["efficiency/gpu_j_per_sample"]) == 2
 
 
+@pytest.mark.parametrize("name", ["evaluate", "predict"])
+def test_our_line_comes_after_the_progress_bar(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """evaluate and predict have their last word first; our line stands by itself."""
+    clock = FakeClock()
+    ours = callback(clock)
+    given = data(20) if name == "evaluate" else data(20)[:1]
+    rest = [ours, Tick(clock)]
+    getattr(model(), name)(*given, verbose=1, batch_size=BATCH_SIZE, callbacks=rest)
+    lines = capsys.readouterr().out.splitlines()
+    assert "energy_report.html" in lines[-1]
+    assert "step" not in lines[-1]
+    assert "5/5" in lines[-2]
+
+
 def test_evaluate_after_a_fit_that_raised() -> None:
     """The flags of a call that has ended mean nothing: evaluate is an attempt of its own."""
     clock = FakeClock()

@@ -34,6 +34,13 @@ def test_wrong_settings_are_refused_at_construction(settings: dict, message: str
         GpuEnergyCallback(**settings)
 
 
+def test_what_should_count_must_be_a_function() -> None:
+    """At construction, not as a warning in the first batch."""
+    for name in ("batch_size_fn", "length_fn"):
+        with pytest.raises(TypeError, match=name):
+            GpuEnergyCallback(**{name: 5})
+
+
 def test_a_meter_and_settings_together_are_refused() -> None:
     """Nothing is silently ignored."""
     with pytest.raises(ValueError, match="meter="):

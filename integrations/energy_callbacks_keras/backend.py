@@ -1,0 +1,17 @@
+"""Keras itself, whose import fails where the backend that it takes is not installed."""
+
+from energy_callbacks.errors import MissingExtraError
+
+BACKENDS = ("tensorflow", "jax", "torch")
+
+try:
+    import keras
+except ModuleNotFoundError as error:
+    if error.name not in BACKENDS:
+        raise
+    raise MissingExtraError(
+        f"Keras' backend {error.name!r} is not installed; install it, or set the environment "
+        "variable KERAS_BACKEND to one that is: tensorflow, jax or torch"
+    ) from error
+
+name: str = keras.backend.backend()
