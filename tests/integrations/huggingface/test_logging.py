@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from transformers import TrainerCallback
 from transformers.integrations import integration_utils
 
 from energy_callbacks.accounting.scalars import TAGS
@@ -214,3 +215,20 @@ def test_real_time_without_any_setting(tmp_path: Path) -> None:
     assert ours.report.throughput.samples == 160
     assert (tmp_path / "energy" / "energy_report.json").is_file()
     assert "scripted GPU" not in {device.name for device in ours.report.devices}
+
+
+def test_the_metrics_are_means_of_the_whole_training(tmp_path: Path) -> None:
+    """A slow first half counts in what train() returns, and not in the curve's last row."""
+    clock = FakeClock()
+    ours = callback(clock)
+
+    class SlowAtFirst(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            clock.advance(0.3 if state.global_step <= 40 else 0.0)
+
+    one = trainer(tmp_path, TinyModel(clock), ours, SlowAtFirst(), report_to=["tensorboard"])
+    metrics = one.train().metrics
+    [board] = boards(tmp_path)
+    assert scalars(board)[TAG][-1][1] == pytest.approx(5.0, rel=1e-3)
+    assert metrics[TAG] > 6.0
+    assert metrics[TAG] == pytest.approx(ours.report.efficiency.gpu.j_per_sample.value_j, rel=1e-6)

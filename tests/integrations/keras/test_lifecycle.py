@@ -106,7 +106,7 @@ def test_evaluate_and_predict_of_another_callback() -> None:
 def test_our_line_comes_after_the_progress_bar(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """evaluate and predict have their last word first; our line stands by itself."""
+    """The bar of evaluate and predict is whole first; our line stands by itself."""
     clock = FakeClock()
     ours = callback(clock)
     given = data(20) if name == "evaluate" else data(20)[:1]
