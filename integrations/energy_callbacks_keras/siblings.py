@@ -71,7 +71,12 @@ class Siblings:
 
     def add_rear(self, act: Callable[[], None]) -> None:
         """Do something once all siblings have had the hook that is being called now."""
-        rear = _Rear(lambda: (self.all.remove(rear), act()))
+
+        def last() -> None:
+            self.all.remove(rear)
+            act()
+
+        rear = _Rear(last)
         self.all.append(rear)
 
     def remove_curtains(self) -> None:
@@ -120,7 +125,7 @@ class _Curtain(keras.callbacks.Callback):
 class _Rear(keras.callbacks.Callback):
     """Stands last for the rest of one hook."""
 
-    def __init__(self, act: Callable[[], object]) -> None:
+    def __init__(self, act: Callable[[], None]) -> None:
         super().__init__()
         self._act = act
 
