@@ -16,6 +16,11 @@ from energy_callbacks.units import hertz_from_megahertz, seconds_from_nanosecond
 
 # Asked about once a second, at every fourth drain, and not a turn late because one came early.
 _INTERVAL_S: Final = 0.9
+# NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, _HW_THERM_SLOWDOWN, _HW_POWER_BRAKE_SLOWDOWN
+# of nvml.h (driver 570 and later), which nvidia-ml-py 12.560 has no names for.
+_SOFT_HEAT: Final = 269
+_HARD_HEAT: Final = 270
+_BRAKE: Final = 271
 
 
 def _gauge(
@@ -68,11 +73,9 @@ def _throttled(card: Card) -> Reader | None:
     nvml = card.nvml
     limit = nvml.NVML_FI_DEV_PERF_POLICY_POWER
     heat = nvml.NVML_FI_DEV_PERF_POLICY_THERMAL
-    soft_heat = nvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN
-    hard_heat = nvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN
-    brake = nvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN
-    answered = fields(card, [limit, heat, soft_heat, hard_heat, brake])
-    wanted = (limit, brake, heat) if heat in answered else (limit, brake, soft_heat, hard_heat)
+    answered = fields(card, [limit, heat, _SOFT_HEAT, _HARD_HEAT, _BRAKE])
+    other_heat = (heat,) if heat in answered else (_SOFT_HEAT, _HARD_HEAT)
+    wanted = (limit, _BRAKE, *other_heat)
     counters = [field for field in wanted if field in answered]
 
     def throttled_s(card: Card) -> float | None:
