@@ -10,7 +10,10 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, Final
+
+# A generator that yields while another thread walks the stack through it cuts the way outwards.
+_LOOKS: Final = 3
 
 
 class OngoingCall:
@@ -51,9 +54,12 @@ class OngoingCall:
     def is_under_way(self) -> bool:
         """Whether the call has neither returned nor raised; may be asked on any thread."""
         if not self._has_ended:
-            innermost = sys._current_frames().get(self._thread_id)  # noqa: SLF001 - as above
-            self._has_ended = all(frame is not self._frame for frame in _outwards(innermost))
+            self._has_ended = not any(self._is_on_stack() for _ in range(_LOOKS))
         return not self._has_ended
+
+    def _is_on_stack(self) -> bool:
+        innermost = sys._current_frames().get(self._thread_id)  # noqa: SLF001 - as above
+        return any(frame is self._frame for frame in _outwards(innermost))
 
     def local(self, name: str) -> Any:
         """A local variable of the call; ``None`` where there is none, or the call has ended."""

@@ -30,6 +30,8 @@ logger = logging.getLogger("energy_callbacks")
 
 # Ranks end within moments of each other; a rank that died must not hold up the report for long.
 _RANKS_S = 5.0
+# The journal's thread may be writing the report of a training that was left.
+_REPORT_S = 30.0
 
 
 class EnergyMeter:
@@ -362,11 +364,11 @@ class EnergyMeter:
             return
         attempt.end(error)
         self._forget(attempt)
+        atexit.unregister(self._end_at_exit)
 
     def _forget(self, attempt: Attempt) -> None:
         if self._attempt is attempt:
             self._attempt = None
-            atexit.unregister(self._end_at_exit)
 
     def _end_if_left(self) -> None:
         """End an attempt whose call has ended without a word."""
@@ -381,13 +383,17 @@ class EnergyMeter:
         if attempt is None or not attempt.end_left(on_own_thread=on_own_thread):
             return
         self._forget(attempt)
-        summary = self.save_report() if attempt.rank == 0 else None
+        summary = self._save(attempt) if attempt.rank == 0 else None
         if summary:
             self._say(summary)
+        if self._attempt is None:
+            atexit.unregister(self._end_at_exit)
 
     def _end_at_exit(self) -> None:
         """The interpreter ends, and with it an attempt that nobody has stopped."""
         self._end_left()
+        if (last := self._mine()) is not None:
+            last.wait_for_journal(_REPORT_S)
         keep_interrupt()
 
     def close(self) -> None:
@@ -417,16 +423,18 @@ class EnergyMeter:
         Returns:
             A summary in one line; ``None`` where this process has measured nothing.
         """
-        from energy_callbacks.report import save
+        last = self._mine()
+        return None if last is None else self._save(last)
+
+    def _save(self, last: Attempt) -> str | None:
+        from energy_callbacks.report import build, save
         from energy_callbacks.report.text import summary_line
 
-        last = self._mine()
-        if last is None:
-            return None
+        self._end_if_left()
         if not self.is_running:
             last.wait_for_ranks(_RANKS_S)
         try:
-            report = self.report()
+            report = build(last.folder)
             paths = save(report, last.folder)
         except (OSError, JournalError) as error:
             logger.warning(

@@ -84,6 +84,24 @@ def test_another_thread_sees_it_too() -> None:
     assert not calls[0].is_under_way()
 
 
+def test_a_look_that_misses_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A generator that yields while its stack is walked cuts it; the next look has it whole."""
+    real, looks = sys._current_frames, []
+
+    def cut_at_first() -> dict:
+        looks.append(1)
+        return {} if len(looks) < 3 else real()
+
+    def hook() -> bool:
+        call = find()
+        assert call is not None
+        monkeypatch.setattr(sys, "_current_frames", cut_at_first)
+        return call.is_under_way()
+
+    assert Handler(hook).fit() == [True]
+    assert len(looks) == 3
+
+
 def test_the_innermost_of_a_name_and_package_is_found() -> None:
     """Functions of other names and of other packages are passed over."""
     assert Handler(lambda: OngoingCall.find("fit", package="keras")).fit() == [None]

@@ -170,9 +170,6 @@ class Attempt:
         if not on_own_thread and not self._periodic.wait(_STOP_TIMEOUT_S):
             logger.warning("the energy journal in %s cannot be written; it ends here", self.folder)
             return
-        self._is_over = True
-        if self.call is not None:
-            self.call.error()  # lets go of the call's frame
         self.timeline.finish()
         self.recorder.finish(
             status,
@@ -180,6 +177,7 @@ class Attempt:
             sampler_cpu_s=self._sampler.cpu_s + self._cpu_s,
             missed_readings=self._sampler.missed,
         )
+        self._is_over = True  # not before: Ctrl-C may come in between
         self.board.update(is_final=True)
 
     def wait_for_ranks(self, timeout_s: float) -> None:
@@ -194,8 +192,14 @@ class Attempt:
 
     def abandon(self) -> None:
         """Read no sensor and keep no books any more; waits for nothing."""
+        if self.call is not None:
+            self.call.error()  # lets go of the call's frame
         self._sampler.ask_to_stop()
         self._periodic.ask_to_stop()
+
+    def wait_for_journal(self, timeout_s: float) -> None:
+        """Wait until the journal's thread, once asked to stop, has done its last."""
+        self._periodic.wait(timeout_s)
 
     def _update(self) -> None:
         """One turn of the journal's thread."""

@@ -223,6 +223,8 @@ class EnergyHooks(TrainerCallback):
             return
         if loop.is_final_row(logs):
             session.stop()  # TensorBoard closes its writer before our on_train_end
+            # Now: reading the best checkpoint, which comes next, may fail.
+            session.summary = self._save_report(state)
         scalars = self._meter.log(state.global_step) if loop.is_training_row(logs) else {}
         if state.is_world_process_zero:
             # The last row stands beside means of the whole training, and is what ``train`` returns.
@@ -281,6 +283,9 @@ class EnergyHooks(TrainerCallback):
         self._session = None
         session.stop()
         session.close()
-        summary = self._meter.save_report() if state.is_world_process_zero else None
+        summary = session.summary or self._save_report(state)
         if summary:
             loop.say(summary)
+
+    def _save_report(self, state: Any) -> str | None:
+        return self._meter.save_report() if state.is_world_process_zero else None

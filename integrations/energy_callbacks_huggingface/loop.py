@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.data_loader import BatchSamplerShard
 from torch.utils.data import BatchSampler, DataLoader
 from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
 
@@ -78,6 +79,10 @@ def samples(
     size = getattr(sampler, "batch_size", None) if is_loader else state.train_batch_size
     if not isinstance(size, int):
         return None
+    if isinstance(sampler, BatchSamplerShard) and sampler.split_batches:
+        size //= sampler.num_processes
+    # TRL's online trainers (GRPO, RLOO) fetch the prompts of so many micro-batches at once.
+    size //= getattr(args, "steps_per_generation", None) or 1
     missing = 0
     if args.world_size == 1 and type(sampler) is BatchSampler:
         missing = _missing(sampler, size, state.epoch, since_step)

@@ -33,6 +33,7 @@ class Session:
         self.phase = phase
         self.siblings = siblings
         self.inputs = inputs
+        self.summary: str | None = None
         self._tokens: loop.TokenCounter | None = None
         self._micro_batches = 0
         self._predicts_since_s: float | None = None
