@@ -178,6 +178,8 @@ class Attempt:
             missed_readings=self._sampler.missed,
         )
         self._is_over = True  # not before: Ctrl-C may come in between
+        if self.call is not None:
+            self.call.error()  # lets go of the call's frame
         self.board.update(is_final=True)
 
     def wait_for_ranks(self, timeout_s: float) -> None:
@@ -192,8 +194,6 @@ class Attempt:
 
     def abandon(self) -> None:
         """Read no sensor and keep no books any more; waits for nothing."""
-        if self.call is not None:
-            self.call.error()  # lets go of the call's frame
         self._sampler.ask_to_stop()
         self._periodic.ask_to_stop()
 
