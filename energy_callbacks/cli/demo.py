@@ -79,8 +79,12 @@ def _train(arguments: argparse.Namespace) -> Path:
     if arguments.framework == "keras":
         _choose_backend()
     with requires(*demo.packages, extra=demo.extra):
-        import_module(f"energy_callbacks.{arguments.framework}")  # it knows best what is missing
-        module = import_module(f"energy_callbacks.cli.demos.{demo.module}")
+        try:
+            module = import_module(f"energy_callbacks.cli.demos.{demo.module}")
+        except ModuleNotFoundError as error:
+            if error.name not in demo.packages:
+                import_module(f"energy_callbacks.{arguments.framework}")  # it has words for it
+            raise
     epochs = arguments.epochs or demo.epochs
     folder = module.train(arguments.out, epochs, {"country": arguments.country})
     assert isinstance(folder, Path)

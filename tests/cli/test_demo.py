@@ -86,7 +86,6 @@ sys.exit(main(["demo", "--framework", sys.argv[2]]))
     [
         ("lightning", "lightning", "demo"),
         ("keras", "keras", "demo,keras"),
-        ("keras", "tensorflow", "demo,keras"),
         ("huggingface", "accelerate", "huggingface"),
     ],
 )
@@ -102,6 +101,19 @@ def test_a_missing_framework(framework: str, missing: str, extra: str) -> None:
         f"energy-callbacks demo: {missing!r} is not installed; "
         f"run: pip install 'energy-callbacks[{extra}]'"
     )
+
+
+def test_a_missing_backend() -> None:
+    """Keras' backend is the user's choice: the command says so, and names no extra."""
+    answer = subprocess.run(
+        [sys.executable, "-c", WITHOUT, "tensorflow", "keras"],
+        env=ENVIRONMENT | {"KERAS_BACKEND": "tensorflow"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 1
+    last = answer.stderr.splitlines()[-1]
+    assert last.startswith("energy-callbacks demo: Keras' backend 'tensorflow' is not installed")
+    assert "KERAS_BACKEND" in last
 
 
 def test_all_frameworks(

@@ -17,7 +17,7 @@ from energy_callbacks.units import hertz_from_megahertz, seconds_from_nanosecond
 # Asked about once a second, at every fourth drain, and not a turn late because one came early.
 _INTERVAL_S: Final = 0.9
 # NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, _HW_THERM_SLOWDOWN, _HW_POWER_BRAKE_SLOWDOWN
-# of nvml.h (driver 570 and later), which nvidia-ml-py 12.560 has no names for.
+# of nvml.h, which nvidia-ml-py 12.560 has no names for.
 _SOFT_HEAT: Final = 269
 _HARD_HEAT: Final = 270
 _BRAKE: Final = 271
