@@ -74,7 +74,7 @@ def samples(
     known number of samples: Accelerate fills it up where several share the data.
     """
     is_loader = isinstance(loader, DataLoader)
-    sampler = loader.batch_sampler if is_loader else None
+    sampler: Any = loader.batch_sampler if is_loader else None
     # A state from a checkpoint still holds the batch size of that run; the loader knows better.
     size = getattr(sampler, "batch_size", None) if is_loader else state.train_batch_size
     if not isinstance(size, int):
