@@ -1,42 +1,36 @@
-"""A call of the user's that is under way, seen from inside it and from other threads.
+"""A call of the user's that is under way, found from inside it and watched from other threads.
 
 Keras and Hugging Face hand a callback neither the trainer nor the list of callbacks, and fire no
 hook after an exception or Ctrl-C. Both are on the stack while a hook runs: the call that trains,
 and the object that keeps the callbacks. See ``docs/adr/0007-the-call-that-trains.md``.
+
+A thread walks its own stack only: to walk another's can end the process (CPython 3.11).
 """
 
 import contextlib
+import gc
 import sys
-import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any, Final
-
-# A generator that yields while another thread walks the stack through it cuts the way outwards.
-_LOOKS: Final = 3
+from typing import Any
 
 
 class OngoingCall:
     """One call of a function, from one of its hooks until it returns or raises.
 
-    The frame is kept until ``error`` is asked after the end, and with it what the call holds.
+    Its frame is kept until ``let_go``, and with it what the call holds.
 
     Args:
-        frame: of the call.
-        thread_id: of the thread it runs on.
+        frame: of the call, which is executing.
         package: whose function it is.
     """
 
-    def __init__(self, frame: FrameType, thread_id: int, package: str) -> None:
-        self._frame: FrameType | None = frame
+    def __init__(self, frame: FrameType, package: str) -> None:
         # Keras cuts the call's frame out of a traceback, but not that of the wrapper that cuts.
-        is_wrapped = frame.f_back is not None and _package(frame.f_back) == package
-        self._raising: tuple[FrameType | None, ...] = (
-            frame,
-            frame.f_back if is_wrapped else None,
-        )
-        self._thread_id = thread_id
-        self._has_ended = False
+        wrapper = frame.f_back
+        is_wrapped = wrapper is not None and _package(wrapper) == package
+        self._frames: tuple[FrameType | None, ...] = (frame, wrapper if is_wrapped else None)
+        self._can_tell = not gc.is_tracked(frame)
 
     @classmethod
     def find(cls, *names: str, package: str) -> "OngoingCall | None":
@@ -48,32 +42,41 @@ class OngoingCall:
         """
         for frame in _outwards(sys._getframe(1)):  # noqa: SLF001 - see the module's docstring
             if frame.f_code.co_name in names and _package(frame) == package:
-                return cls(frame, threading.get_ident(), package)
+                return cls(frame, package)
         return None
 
     def is_under_way(self) -> bool:
-        """Whether the call has neither returned nor raised; may be asked on any thread."""
-        if not self._has_ended:
-            self._has_ended = not any(self._is_on_stack() for _ in range(_LOOKS))
-        return not self._has_ended
+        """Whether the call has neither returned nor raised; may be asked on any thread.
 
-    def _is_on_stack(self) -> bool:
-        innermost = sys._current_frames().get(self._thread_id)  # noqa: SLF001 - as above
-        return any(frame is self._frame for frame in _outwards(innermost))
+        CPython shows a frame to its garbage collector when its execution has ended, not before
+        (``take_ownership`` in ``frame.c``). An interpreter that does otherwise cannot tell: there
+        the call ends when somebody lets go of it.
+        """
+        frames = self._frames  # another thread may let go meanwhile
+        return bool(frames) and not (self._can_tell and gc.is_tracked(frames[0]))
 
     def local(self, name: str) -> Any:
-        """A local variable of the call; ``None`` where there is none, or the call has ended."""
-        return self._frame.f_locals.get(name) if self._frame and self.is_under_way() else None
+        """A local variable, to be asked inside the call; ``None`` where there is none."""
+        frames = self._frames
+        frame = frames[0] if frames and self.is_under_way() else None
+        return None if frame is None else frame.f_locals.get(name)
 
     def error(self) -> BaseException | None:
         """The exception that ended the call, as far as the interpreter still knows it.
 
         Interactive shells and a script's last moments keep it; one that was caught is forgotten.
-        Asked once: it lets go of the call's frame.
         """
-        frames, self._raising = self._raising, ()
-        self._frame, self._has_ended = None, True
-        return _raised_through(frames)
+        error = _last_error()
+        trace = None if error is None else error.__traceback__
+        while trace is not None:
+            if trace.tb_frame in self._frames:
+                return error
+            trace = trace.tb_next
+        return None
+
+    def let_go(self) -> None:
+        """Nobody asks any more: what the call holds can be freed."""
+        self._frames = ()
 
 
 def keep_interrupt() -> None:
@@ -111,17 +114,6 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
-
-
-def _raised_through(frames: tuple[FrameType | None, ...]) -> BaseException | None:
-    """The interpreter's last unhandled exception, where it passed through one of these frames."""
-    error = _last_error()
-    trace = None if error is None else error.__traceback__
-    while trace is not None:
-        if any(trace.tb_frame is frame for frame in frames):
-            return error
-        trace = trace.tb_next
-    return None
 
 
 def _last_error() -> BaseException | None:

@@ -18,6 +18,7 @@ from energy_callbacks.calls import OngoingCall, keep_interrupt
 from energy_callbacks.config import EnergyConfig, is_disabled
 from energy_callbacks.errors import JournalError
 from energy_callbacks.guard import harmless
+from energy_callbacks.outputs.careful import CarefulOutput
 from energy_callbacks.outputs.protocol import Output
 from energy_callbacks.records import Energy
 from energy_callbacks.sensing.clock import Clock, SystemClock
@@ -76,7 +77,7 @@ class EnergyMeter:
             place(self.config.country, self.config.region)
         self._sources = sources
         self._clock = clock or SystemClock()
-        self._outputs = tuple(outputs)
+        self._outputs = tuple(CarefulOutput(output) for output in outputs)
         self._attempt: Attempt | None = None
         self._is_broken = False
         self._last: Attempt | None = None
@@ -320,18 +321,8 @@ class EnergyMeter:
         """Write ``scalars`` to all outputs at a step, and return them."""
         scalars = self.scalars()
         for output in self._outputs if scalars else ():
-            self._use(output, lambda to: to.write(scalars, step, self._clock.unix_s()))
+            output.write(scalars, step, self._clock.unix_s())
         return scalars
-
-    def _use(self, output: Output, action: Callable[[Output], None]) -> None:
-        """An output that fails is left out from then on, with one warning."""
-        try:
-            action(output)
-        except Exception:
-            self._outputs = tuple(other for other in self._outputs if other is not output)
-            logger.warning("%s failed and is left out from now on", output, exc_info=True)
-            with contextlib.suppress(Exception):
-                output.close()
 
     def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
         """Energy between two moments of ``time.monotonic()`` of the last attempt.
@@ -399,7 +390,7 @@ class EnergyMeter:
     def close(self) -> None:
         """Close the outputs; the meter can be started again."""
         for output in self._outputs:
-            self._use(output, lambda to: to.close())
+            output.close()
 
     def report(self) -> "EnergyReport":
         """The report so far, at any time, from the journals of this run.

@@ -3,8 +3,9 @@
 import gc
 import sys
 import threading
+import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -84,22 +85,61 @@ def test_another_thread_sees_it_too() -> None:
     assert not calls[0].is_under_way()
 
 
-def test_a_look_that_misses_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A generator that yields while its stack is walked cuts it; the next look has it whole."""
-    real, looks = sys._current_frames, []
+def test_a_call_is_under_way_whatever_its_stack_does() -> None:
+    """Generators, callees and the collector at work do not look like an end, at any moment."""
+    calls: list[OngoingCall | None] = []
+    stop = threading.Event()
 
-    def cut_at_first() -> dict:
-        looks.append(1)
-        return {} if len(looks) < 3 else real()
+    def numbers(depth: int) -> Iterator[int]:
+        if depth:
+            yield from numbers(depth - 1)
+        yield depth
 
-    def hook() -> bool:
-        call = find()
+    def hook() -> None:
+        calls.append(find())
+        while not stop.is_set():
+            sum(numbers(20))
+            gc.collect()
+
+    thread = threading.Thread(target=Handler(hook).fit)
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        while not calls:
+            time.sleep(0.001)
+        (call,) = calls
         assert call is not None
-        monkeypatch.setattr(sys, "_current_frames", cut_at_first)
-        return call.is_under_way()
+        assert all(call.is_under_way() for _ in range(20_000))
+    finally:
+        sys.setswitchinterval(interval_s)
+        stop.set()
+        thread.join()
+    assert not call.is_under_way()
 
-    assert Handler(hook).fit() == [True]
-    assert len(looks) == 3
+
+def test_a_call_that_raised_has_ended_though_its_frame_is_kept() -> None:
+    """The traceback of an exception keeps the frame; the call has ended all the same."""
+
+    def hook() -> None:
+        calls.append(find())
+        raise RuntimeError("boom")
+
+    calls: list[OngoingCall | None] = []
+    with pytest.raises(RuntimeError) as kept:
+        Handler(hook).fit()
+    assert kept.value.__traceback__ is not None
+    assert calls[0] is not None
+    assert not calls[0].is_under_way()
+
+
+def test_an_interpreter_that_cannot_tell_ends_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where frames are always the collector's, a call goes on until somebody lets go of it."""
+    monkeypatch.setattr(gc, "is_tracked", lambda _: True)
+    (call,) = Handler(find).fit()
+    assert call.is_under_way()
+    call.let_go()
+    assert not call.is_under_way()
 
 
 def test_the_innermost_of_a_name_and_package_is_found() -> None:
@@ -141,7 +181,7 @@ def test_the_error_that_ended_it_is_the_shells_last(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_the_call_held_is_let_go() -> None:
-    """Once the error was asked for, the call's local variables are free."""
+    """Once nobody asks any more, the call's local variables are free."""
 
     class Model:
         pass
@@ -152,7 +192,7 @@ def test_what_the_call_held_is_let_go() -> None:
 
     call, model = fit()
     assert call is not None
-    call.error()
+    call.let_go()
     gc.collect()
     assert model() is None
 

@@ -179,7 +179,7 @@ class Attempt:
         )
         self._is_over = True  # not before: Ctrl-C may come in between
         if self.call is not None:
-            self.call.error()  # lets go of the call's frame
+            self.call.let_go()
         self.board.update(is_final=True)
 
     def wait_for_ranks(self, timeout_s: float) -> None:
@@ -226,11 +226,12 @@ class Attempt:
         """
         if self.call is None:
             return
-        if self.call.is_under_way():
+        is_left = not self.call.is_under_way()
+        if not is_left:
             self.now_s()
         elif self._was_left:
             self._on_left()
-        self._was_left = not self.call.is_under_way()
+        self._was_left = is_left
 
     def _warn_of_hung(self) -> None:
         for name, waited_s in self._sampler.hung_s(_HUNG_S).items():

@@ -30,9 +30,10 @@ from transformers import TrainerCallback
 from energy_callbacks.calls import OngoingCall, list_holding
 from energy_callbacks.guard import harmless
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_huggingface import loop, siblings
+from energy_callbacks_huggingface import loop
 from energy_callbacks_huggingface.batches import Counter, InputCounter
 from energy_callbacks_huggingface.session import Session
+from energy_callbacks_huggingface.siblings import Siblings
 
 # Not a class name: HF would look for a callback of that name when it resumes.
 _STATE_KEY = "energy_callbacks"
@@ -94,7 +95,7 @@ class EnergyHooks(TrainerCallback):
         """The trainer is made."""
         callbacks = list_holding(self) or []
         if not self._elders(callbacks):
-            siblings.take_first_place(self, callbacks)
+            Siblings(self, callbacks, None).take_first_place()
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
@@ -135,7 +136,7 @@ class EnergyHooks(TrainerCallback):
         )
         if not self._meter.is_running or self._meter.run_folder is None:
             return None
-        beside = siblings.Siblings(
+        beside = Siblings(
             self, [] if elders else callbacks, None if elders else self._meter.run_folder
         )
         if beside.has_codecarbon:

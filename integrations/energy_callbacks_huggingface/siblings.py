@@ -11,7 +11,7 @@ ours takes the first place and adds its figures there. TensorBoard would show th
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from transformers.integrations.integration_utils import (
 )
 
 from energy_callbacks.accounting.scalars import Scalars
+from energy_callbacks.outputs.careful import CarefulOutput
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
-from energy_callbacks_huggingface import loop
 
 # What a line of the console still holds, with four digits as HF prints its own.
 _CONSOLE = frozenset(
@@ -38,7 +38,9 @@ _CONSOLE = frozenset(
         "throughput/samples_per_s",
     )
 )
-_OWN_FILE = "the event file of energy_callbacks"
+_READ_ALONG = (PrinterCallback, ProgressCallback)
+_NO_FILE = "the event file of energy_callbacks cannot be written any more"
+_NO_BOARD = "figures of energy no longer reach TensorBoard"
 
 
 class Row:
@@ -61,17 +63,14 @@ class Row:
             logs.pop(tag, None)
         logs.update(scalars)
 
-    @property
     def nothing(self) -> Scalars:
         """For TensorBoard, which has them already."""
         return {}
 
-    @property
     def everything(self) -> Scalars:
         """For whoever reports."""
         return self._scalars
 
-    @property
     def selection(self) -> Scalars:
         """For people who read along."""
         return {t: float(f"{v:.4g}") for t, v in self._scalars.items() if t in _CONSOLE}
@@ -82,16 +81,16 @@ class Curtain(TrainerCallback):
 
     Args:
         row: that is being handed around.
-        shown: name of a property of it: what those behind the curtain see.
+        shown: what of it those behind the curtain see.
     """
 
-    def __init__(self, row: Row, shown: str) -> None:
+    def __init__(self, row: Row, shown: Callable[[], Scalars]) -> None:
         self._row = row
         self._shown = shown
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """A row comes by."""
-        self._row.show(logs, getattr(self._row, self._shown))
+        self._row.show(logs, self._shown())
 
 
 class Rear(TrainerCallback):
@@ -127,9 +126,12 @@ class Siblings:
         self._ours = ours
         self._callbacks = callbacks
         self._row = Row()
-        self._boards = [one for one in callbacks if isinstance(one, TensorBoardCallback)]
+        boards = [one for one in callbacks if isinstance(one, TensorBoardCallback)]
+        self._boards = [CarefulOutput(BoardOutput(board), _NO_BOARD) for board in boards]
         self._writes = folder is not None
-        self._own = None if self._boards or folder is None else TensorBoardOutput(folder)
+        self._own: CarefulOutput | None = None
+        if folder is not None and not boards:
+            self._own = CarefulOutput(TensorBoardOutput(folder), _NO_FILE)
 
     @property
     def has_codecarbon(self) -> bool:
@@ -142,22 +144,33 @@ class Siblings:
         return bool(self._callbacks) and self._callbacks[0] is self._ours
 
     def take_first_place(self) -> None:
-        """See ``take_first_place``."""
-        take_first_place(self._ours, self._callbacks)
+        """Move to the front; who comes after us stays where the iteration expects it."""
+        others = [one for one in self._callbacks if one is not self._ours]
+        if len(others) < len(self._callbacks):
+            self._callbacks[:] = [self._ours, *others]
 
     def hang_curtains(self) -> None:
         """Hide our figures from those who need not see them in the logs."""
         if not self._is_first:
             return
         hung = []
-        for one in self._callbacks:
-            if isinstance(one, TensorBoardCallback):
-                hung += [Curtain(self._row, "nothing"), one, Curtain(self._row, "everything")]
-            elif isinstance(one, PrinterCallback | ProgressCallback):
-                hung += [Curtain(self._row, "selection"), one, Curtain(self._row, "everything")]
-            elif not isinstance(one, Curtain | Rear):
+        for one in self._bare():
+            shown = self._shown_to(one)
+            if shown is None:
                 hung.append(one)
+            else:
+                hung += [Curtain(self._row, shown), one, Curtain(self._row, self._row.everything)]
         self._callbacks[:] = [*hung, Rear(self._ours)]
+
+    def _shown_to(self, sibling: Any) -> Callable[[], Scalars] | None:
+        """What a sibling may see of our figures; ``None`` where it may see all."""
+        if isinstance(sibling, TensorBoardCallback):
+            return self._row.nothing
+        return self._row.selection if isinstance(sibling, _READ_ALONG) else None
+
+    def _bare(self) -> list[Any]:
+        """The trainer's callbacks without what we have put between them."""
+        return [one for one in self._callbacks if not isinstance(one, Curtain | Rear)]
 
     def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
         """Hand a row around.
@@ -172,48 +185,39 @@ class Siblings:
             return
         if self._own is not None:
             row = {k: v for k, v in rewrite_logs(logs).items() if isinstance(v, int | float)}
-            self._write_own(row | scalars, state.global_step)
-        for board in tuple(self._boards) if scalars else ():
-            self._write_into(board, scalars, state.global_step)
+            self._own.write(row | scalars, state.global_step, time.time())
+        for board in self._boards:
+            board.write(scalars, state.global_step, time.time())
         if in_logs and state.log_history:
             state.log_history[-1].update(in_logs)
         self._row.put(logs, in_logs)
 
-    def _write_own(self, row: Mapping[str, float], step: int) -> None:
-        assert self._own is not None, "only called where there is one"
-        try:
-            self._own.write(row, step, time.time())
-        except Exception as error:  # noqa: BLE001 - a full disk must not end a training
-            self._own = None
-            loop.warn(f"{_OWN_FILE} cannot be written any more: {error!r}")
-
-    def _write_into(self, board: Any, scalars: Scalars, step: int) -> None:
-        writer = board.tb_writer
-        if writer is None:
-            return
-        try:
-            for tag, value in scalars.items():
-                writer.add_scalar(tag, value, step)
-        except Exception as error:  # noqa: BLE001 - a full disk must not end a training
-            self._boards.remove(board)
-            loop.warn(f"figures of energy no longer reach TensorBoard: {error!r}")
-
     def leave(self) -> None:
         """Take the curtains down and close our own file."""
         if self._is_first:
-            self._callbacks[:] = [
-                one for one in self._callbacks if not isinstance(one, Curtain | Rear)
-            ]
+            self._callbacks[:] = self._bare()
         own, self._own = self._own, None
-        try:
-            if own is not None:
-                own.close()
-        except OSError as error:
-            loop.warn(f"{_OWN_FILE} cannot be written any more: {error!r}")
+        if own is not None:
+            own.close()
 
 
-def take_first_place(ours: object, callbacks: list[Any]) -> None:
-    """Move to the front; who comes after us in the list stays where the iteration expects it."""
-    place = next((at for at, one in enumerate(callbacks) if one is ours), 0)
-    if place:
-        callbacks[:] = [ours, *callbacks[:place], *callbacks[place + 1 :]]
+class BoardOutput:
+    """Exact tags in the run of the user's TensorBoard callback, through its own writer.
+
+    Args:
+        board: the callback; it opens and closes the writer.
+    """
+
+    def __init__(self, board: TensorBoardCallback) -> None:
+        self._board = board
+
+    def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
+        """All scalars of a step; none where the writer is closed already."""
+        writer: Any = self._board.tb_writer
+        if writer is None:
+            return
+        for tag, value in scalars.items():
+            writer.add_scalar(tag, value, step)
+
+    def close(self) -> None:
+        """The writer is the user's."""

@@ -1,16 +1,15 @@
 """Where the figures of one ``fit`` go: the user's TensorBoard or a file of ours, and ``logs``."""
 
-import logging
 import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from energy_callbacks.outputs.protocol import Output
+from energy_callbacks.outputs.careful import CarefulOutput
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks_keras.siblings import Logs, SiblingOutput, Siblings
 
-logger = logging.getLogger("energy_callbacks")
+_NO_FILE = "no more energy in TensorBoard: writing failed"
 
 
 class Rows:
@@ -28,8 +27,9 @@ class Rows:
         self, siblings: Siblings, folder: Path, tags: tuple[str, ...], batches_to_a_row: int | None
     ) -> None:
         board = siblings.tensorboard
-        self._file: Output | None = TensorBoardOutput(folder) if board is None else None
-        self._output: Output | None = self._file or SiblingOutput(board)
+        self._is_our_file = board is None
+        output = TensorBoardOutput(folder) if board is None else SiblingOutput(board)
+        self._output = CarefulOutput(output, _NO_FILE)
         self._tags = tags
         self._batches_to_a_row = batches_to_a_row
         self._executions = 0
@@ -58,23 +58,14 @@ class Rows:
     def write(self, scalars: Mapping[str, float]) -> None:
         """A row at the step of the loss."""
         self._written = self.step
-        self._write(scalars, self.step)
+        if scalars:
+            self._output.write(scalars, self.step, time.time())
 
     def write_loss(self, logs: Logs | None) -> None:
         """Keras' own rows of an epoch, where nobody else writes them."""
-        if self._file is not None and logs:
-            names = (name for name, value in logs.items() if isinstance(value, float))
-            self._write({f"epoch_{name}": logs[name] for name in names}, self._epoch)
-
-    def _write(self, scalars: Mapping[str, float], step: int) -> None:
-        """An output that fails is left out from then on, with one warning."""
-        if self._output is None or not scalars:
-            return
-        try:
-            self._output.write(scalars, step, time.time())
-        except Exception:
-            logger.warning("no more energy in TensorBoard: writing failed", exc_info=True)
-            self._output = self._file = None
+        losses = {f"epoch_{k}": v for k, v in (logs or {}).items() if isinstance(v, float)}
+        if self._is_our_file and losses:
+            self._output.write(losses, self._epoch, time.time())
 
     def offer(self, logs: Logs | None, scalars: Mapping[str, float]) -> None:
         """Into the ``logs`` of an epoch, for all callbacks behind us."""
@@ -83,5 +74,4 @@ class Rows:
 
     def close(self) -> None:
         """The file of ours ends; the user's writer stays open."""
-        if self._file is not None:
-            self._file.close()
+        self._output.close()

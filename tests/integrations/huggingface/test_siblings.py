@@ -225,7 +225,7 @@ def test_a_curtain_lets_other_rows_pass() -> None:
     mine = {"loss": 1.0}
     row.put(mine, {TAG: 2.0})
     theirs = {TAG: 3.0}
-    Curtain(row, "nothing").on_log(None, None, None, logs=theirs)
+    Curtain(row, row.nothing).on_log(None, None, None, logs=theirs)
     assert theirs == {TAG: 3.0}
-    Curtain(row, "nothing").on_log(None, None, None, logs=mine)
+    Curtain(row, row.nothing).on_log(None, None, None, logs=mine)
     assert mine == {"loss": 1.0}

@@ -1,0 +1,50 @@
+"""An output that fails, and the training beside it that does not."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from energy_callbacks.outputs.careful import CarefulOutput
+
+
+class Failing:
+    """Fails at the step it is told, and when it is closed."""
+
+    def __init__(self, fails_at: int) -> None:
+        self._fails_at = fails_at
+        self.steps: list[int] = []
+        self.closed = 0
+
+    def __str__(self) -> str:
+        return "Failing"
+
+    def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
+        """A row."""
+        if step == self._fails_at:
+            raise OSError("disk full")
+        self.steps.append(step)
+
+    def close(self) -> None:
+        """The end."""
+        self.closed += 1
+        raise OSError("disk still full")
+
+
+def test_an_output_that_failed_is_left_out_with_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Rows before the failure are written; after it the output is closed and left alone."""
+    failing = Failing(fails_at=2)
+    output = CarefulOutput(failing)
+    for step in (1, 2, 3):
+        output.write({"a": 1.0}, step, 0.0)
+    output.close()
+    assert failing.steps == [1]
+    assert failing.closed == 1
+    assert [r.message for r in caplog.records] == ["Failing failed and is left out from now on"]
+
+
+def test_the_owner_chooses_the_words(caplog: pytest.LogCaptureFixture) -> None:
+    """A failure to close is told too, in the owner's words."""
+    CarefulOutput(Failing(fails_at=0), "no more of it").close()
+    assert [r.message for r in caplog.records] == ["no more of it"]
