@@ -6,20 +6,6 @@ from typing import Literal
 from energy_callbacks.errors import MissingExtraError
 
 
-def not_a_hook(framework: str, name: str) -> AttributeError:
-    """What to raise where a callback is asked for a hook that its framework does not have.
-
-    Args:
-        framework: that the callback is made for.
-        name: of what was asked for.
-    """
-    others = "energy_callbacks.lightning, energy_callbacks.keras or energy_callbacks.huggingface"
-    return AttributeError(
-        f"the GpuEnergyCallback of {framework} has no {name!r}; "
-        f"in another framework import it from its own door: {others}"
-    )
-
-
 class requires:  # noqa: N801 - reads as a statement: ``with requires("lightning", ...):``
     """Turn the absence of one package into a message that says how to install it.
 

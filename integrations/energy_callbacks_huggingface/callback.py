@@ -2,18 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from energy_callbacks.callback import EnergyCallback
 from energy_callbacks.config import EnergyConfig, check_function
-from energy_callbacks.extras import not_a_hook
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_huggingface.hooks import EnergyHooks
 
-if TYPE_CHECKING:
-    from energy_callbacks.report.schema import EnergyReport
 
-
-class GpuEnergyCallback(EnergyHooks):
+class GpuEnergyCallback(EnergyCallback, EnergyHooks):
     """Energy beside the loss in the user's own run, and a report at the end.
 
     >>> trainer = Trainer(..., callbacks=[GpuEnergyCallback()])  # doctest: +SKIP
@@ -43,6 +40,7 @@ class GpuEnergyCallback(EnergyHooks):
     """
 
     __module__ = "energy_callbacks.huggingface"
+    framework_name = "Hugging Face"
 
     def __init__(
         self,
@@ -76,21 +74,6 @@ class GpuEnergyCallback(EnergyHooks):
             check_function("batch_size_fn", batch_size_fn),
             check_function("length_fn", length_fn),
         )
-
-    def __getattr__(self, name: str) -> object:
-        """Only asked for what is not there: most likely by another framework.
-
-        Raises:
-            AttributeError: always, naming the doors of all three.
-        """
-        if hasattr(type(self), name):  # a property of ours has raised: say what it said
-            return object.__getattribute__(self, name)
-        raise not_a_hook("Hugging Face", name)
-
-    @property
-    def report(self) -> "EnergyReport":
-        """The energy report so far, at any time."""
-        return self._meter.report()
 
     def co2_eq_emissions(self, *, training_type: str | None = None) -> dict[str, str | float]:
         """The field ``co2_eq_emissions`` of a model card; see ``report/model_card.py``.

@@ -3,19 +3,16 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from energy_callbacks.callback import EnergyCallback
 from energy_callbacks.config import EnergyConfig
-from energy_callbacks.extras import not_a_hook
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_keras.hooks import EnergyHooks
 from energy_callbacks_keras.loop import StepCounter
 
-if TYPE_CHECKING:
-    from energy_callbacks.report.schema import EnergyReport
 
-
-class GpuEnergyCallback(EnergyHooks):
+class GpuEnergyCallback(EnergyCallback, EnergyHooks):
     """Energy beside the loss in the user's own TensorBoard run, and a report at the end.
 
     >>> model.fit(x, y, callbacks=[GpuEnergyCallback()])  # doctest: +SKIP
@@ -47,6 +44,7 @@ class GpuEnergyCallback(EnergyHooks):
     """
 
     __module__ = "energy_callbacks.keras"
+    framework_name = "Keras"
 
     def __init__(
         self,
@@ -81,21 +79,6 @@ class GpuEnergyCallback(EnergyHooks):
         _check_positive("tokens_per_sample", tokens_per_sample)
         ready = EnergyMeter.from_settings(config, meter)
         super().__init__(ready, StepCounter(ready, batch_size, tokens_per_sample), batches_to_a_row)
-
-    def __getattr__(self, name: str) -> object:
-        """Only asked for what is not there: most likely by another framework.
-
-        Raises:
-            AttributeError: always, naming the doors of all three.
-        """
-        if hasattr(type(self), name):  # a property of ours has raised: say what it said
-            return object.__getattribute__(self, name)
-        raise not_a_hook("Keras", name)
-
-    @property
-    def report(self) -> "EnergyReport":
-        """The energy report so far, at any time."""
-        return self._meter.report()
 
 
 def _check_update_freq(value: str | int) -> int | None:

@@ -2,19 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from energy_callbacks.callback import EnergyCallback
 from energy_callbacks.config import EnergyConfig, check_function, check_log_every_n_steps
-from energy_callbacks.extras import not_a_hook
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning import loop
 from energy_callbacks_lightning.hooks import EnergyHooks
 
-if TYPE_CHECKING:
-    from energy_callbacks.report.schema import EnergyReport
 
-
-class GpuEnergyCallback(EnergyHooks):
+class GpuEnergyCallback(EnergyCallback, EnergyHooks):
     """Energy beside the loss in the user's own loggers, and a report at the end.
 
     >>> trainer = Trainer(callbacks=[GpuEnergyCallback()])  # doctest: +SKIP
@@ -43,6 +40,7 @@ class GpuEnergyCallback(EnergyHooks):
     """
 
     __module__ = "energy_callbacks.lightning"
+    framework_name = "Lightning"
 
     def __init__(
         self,
@@ -80,21 +78,6 @@ class GpuEnergyCallback(EnergyHooks):
             ),
             check_log_every_n_steps(log_every_n_steps),
         )
-
-    def __getattr__(self, name: str) -> object:
-        """Only asked for what is not there: most likely by another framework.
-
-        Raises:
-            AttributeError: always, naming the doors of all three.
-        """
-        if hasattr(type(self), name):  # a property of ours has raised: say what it said
-            return object.__getattribute__(self, name)
-        raise not_a_hook("Lightning", name)
-
-    @property
-    def report(self) -> "EnergyReport":
-        """The energy report so far, at any time."""
-        return self._meter.report()
 
     @property
     def state_key(self) -> str:

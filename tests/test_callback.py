@@ -1,0 +1,41 @@
+"""The face that the callbacks of all frameworks share."""
+
+import pytest
+
+from energy_callbacks import EnergyMeter
+from energy_callbacks.callback import EnergyCallback
+
+
+class Ours(EnergyCallback):
+    """A callback of a framework that nobody else knows."""
+
+    framework_name = "Sandcastle"
+
+    def __init__(self) -> None:
+        self._meter = EnergyMeter()
+
+    @property
+    def weather(self) -> float:
+        """A property that has a failure of its own."""
+        raise AttributeError("no barometer")
+
+
+def test_a_hook_of_another_framework_names_all_doors() -> None:
+    """Whoever hands the callback to the wrong framework reads which import is the right one."""
+    with pytest.raises(AttributeError) as caught:
+        Ours().on_step_begin()
+    message = str(caught.value)
+    assert "of Sandcastle has no 'on_step_begin'" in message
+    for door in ("lightning", "keras", "huggingface"):
+        assert f"energy_callbacks.{door}" in message
+
+
+def test_a_property_that_fails_says_what_it_said() -> None:
+    """The failure of something that is there is not taken for a mix-up."""
+    with pytest.raises(AttributeError, match=r"^no barometer$"):
+        _ = Ours().weather
+
+
+def test_a_question_whether_a_hook_is_there_is_answered() -> None:
+    """Frameworks ask before they call."""
+    assert not hasattr(Ours(), "on_step_begin")
