@@ -314,8 +314,13 @@ class EnergyMeter:
 
     def totals(self) -> Scalars:
         """The same figures over the whole attempt, after ``stop``; empty before."""
+        return self._whole() or {}
+
+    @harmless
+    def _whole(self) -> Scalars:
         last = self._mine()
-        return {} if last is None or self._is_broken else last.board.whole
+        is_known = last is not None and not self._is_broken and not self.is_running
+        return last.board.whole() if last is not None and is_known else {}
 
     def log(self, step: int) -> Scalars:
         """Write ``scalars`` to all outputs at a step, and return them."""

@@ -146,6 +146,15 @@ def find(folder: Path) -> list[Path]:
     return sorted(folder.glob("attempts/*/*.jsonl"), key=_place)
 
 
+def newest_run_id(folder: Path) -> str | None:
+    """The run whose journal was begun last below a folder; ``None`` where nobody can tell."""
+    journals = find(folder)
+    try:
+        return str(next(read(journals[-1]))["run_id"]) if journals else None
+    except JournalError:
+        return None
+
+
 def _place(path: Path) -> tuple[int, str, int, str]:
     host, _, rank = path.stem.rpartition("-")
     return _number(path.parent.name), host, _number(rank), path.name

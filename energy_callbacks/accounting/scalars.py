@@ -63,9 +63,6 @@ class ScalarBoard:
     ``update`` runs on the writer's thread; ``take`` on the training thread costs a few
     microseconds. Each ``take`` begins a new span.
 
-    Attributes:
-        whole: at the end, the same figures over the whole attempt.
-
     Args:
         timeline: what is measured on this host.
         recorder: steps and phases of this process.
@@ -88,7 +85,6 @@ class ScalarBoard:
         self._start_s = start_s
         self._from = (Tally(t_s=start_s), start_s)
         self._ready: Ready | None = None
-        self.whole: Scalars = {}
         self._samples_scale = samples_scale
         self.emissions_kg = emissions_kg
 
@@ -112,10 +108,15 @@ class ScalarBoard:
         values = self._figures(before, tally, start_s, end_s)
         if tally.steps == before.steps and self._ready is not None:
             values = _of_training(self._ready.values) | values
-        if is_final:
-            self.whole = self._figures(Tally(t_s=self._start_s), tally, self._start_s, end_s)
         if self._from is begin:  # else the training thread has begun a new span meanwhile
             self._ready = Ready(tally, end_s, values)
+
+    def whole(self) -> Scalars:
+        """The same figures from the start to what has been seen by now."""
+        tally, end_s = self._recorder.steps.tally, self._recorder.settled_s
+        if end_s <= self._start_s:
+            return {}
+        return self._figures(Tally(t_s=self._start_s), tally, self._start_s, end_s)
 
     def _figures(self, before: Tally, now: Tally, start_s: float, end_s: float) -> Scalars:
         values = self._power_and_energy(start_s, end_s) | self._gauges(start_s, end_s)

@@ -5,7 +5,7 @@ from energy_callbacks.errors import MissingExtraError
 BACKENDS = ("tensorflow", "jax", "torch")
 
 try:
-    import keras
+    import keras  # noqa: F401 - see above
 except ModuleNotFoundError as error:
     if error.name not in BACKENDS:
         raise
@@ -13,5 +13,3 @@ except ModuleNotFoundError as error:
         f"Keras' backend {error.name!r} is not installed; install it, or set the environment "
         "variable KERAS_BACKEND to one that is: tensorflow, jax or torch"
     ) from error
-
-name: str = keras.backend.backend()

@@ -25,7 +25,6 @@ from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.launch import Process, default_folder
 from energy_callbacks.accounting.scalars import expected_tags
 from energy_callbacks.calls import OngoingCall
-from energy_callbacks.errors import JournalError
 from energy_callbacks.guard import harmless
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_keras import devices
@@ -97,7 +96,7 @@ class EnergyHooks(keras.callbacks.Callback):
         folder = self._run_folder()
         self._meter.start(
             folder,
-            run_id=_newest_run(folder) if is_resuming else None,
+            run_id=journal.newest_run_id(folder) if is_resuming else None,
             process=self._process,
             used_gpus=used_gpus,
             call=self._call,
@@ -263,12 +262,3 @@ class EnergyHooks(keras.callbacks.Callback):
             self._siblings.add_rear(lambda: self._finish(owner))
         else:
             self._finish(owner)
-
-
-def _newest_run(folder: Path) -> str | None:
-    """The run whose journal was begun last in a folder."""
-    journals = journal.find(folder)
-    try:
-        return str(next(journal.read(journals[-1]))["run_id"]) if journals else None
-    except JournalError:
-        return None

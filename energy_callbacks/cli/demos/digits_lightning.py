@@ -83,4 +83,4 @@ def train(folder: Path, epochs: int, settings: dict[str, Any]) -> Path:
     trainer.fit(DigitClassifier(), *loaders())
     log_dir = trainer.log_dir
     assert log_dir is not None
-    return Path(settings.get("report_dir") or Path(log_dir) / "energy")
+    return Path(log_dir) / "energy"

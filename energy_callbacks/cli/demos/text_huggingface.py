@@ -73,4 +73,4 @@ def train(root: Path, epochs: int, settings: dict[str, Any]) -> Path:
         callbacks=[GpuEnergyCallback(run_name="text", **settings)],
     )
     trainer.train()
-    return Path(settings.get("report_dir") or folder / "energy")
+    return folder / "energy"
