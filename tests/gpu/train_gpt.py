@@ -10,7 +10,6 @@ a small one. Prints a table and leaves ``figures.json`` with report, journal and
 import argparse
 import json
 import shutil
-import statistics
 import tempfile
 import time
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, 
 
 from energy_callbacks.huggingface import GpuEnergyCallback
 from energy_callbacks.report import EnergyReport
+from tests.gpu.in_turn import compared
 
 
 @dataclass(frozen=True)
@@ -235,14 +235,7 @@ def cost(root: Path, size: Size) -> dict[str, Any]:
         trainer(folder, size, model, [*callbacks, timer], **settings).train()
         if index:
             times[has_ours].append(timer.ms_a_step)
-    without, with_ours = (statistics.median(times[key]) for key in (False, True))
-    return {
-        "without_ms": without,
-        "with_ms": with_ours,
-        "change": with_ours / without - 1.0,
-        "rounds_without_ms": times[False],
-        "rounds_with_ms": times[True],
-    }
+    return compared(times)
 
 
 def table(name: str, figures: dict[str, Any]) -> str:

@@ -8,7 +8,6 @@ read by hand, and what the callback cost.
 
 import argparse
 import json
-import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
 from energy_callbacks.lightning import GpuEnergyCallback
+from tests.gpu.in_turn import compared
 
 
 class ResNet(pl.LightningModule):
@@ -153,14 +153,7 @@ def cost(root: Path, rounds: int = 10) -> dict[str, Any]:
         timer = Timer()
         trainer(root / "cost", [*callbacks, timer], max_steps=300).fit(model, on_device)
         times[has_ours].append(timer.ms_a_step)
-    without, with_ours = (statistics.median(times[key]) for key in (False, True))
-    return {
-        "without_ms": without,
-        "with_ms": with_ours,
-        "change": with_ours / without - 1.0,
-        "rounds_without_ms": times[False],
-        "rounds_with_ms": times[True],
-    }
+    return compared(times)
 
 
 class Timer(pl.Callback):

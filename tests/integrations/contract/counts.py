@@ -2,15 +2,8 @@
 
 import pytest
 
-from tests.integrations.contract.lab import (
-    BATCH_SIZE,
-    J_PER_SAMPLE,
-    POWER_W,
-    STEP_S,
-    Bench,
-    Plan,
-    phases,
-)
+from tests.integrations.contract.lab import BATCH_SIZE, J_PER_SAMPLE, POWER_W, STEP_S, Bench, Plan
+from tests.integrations.reading import phases
 
 
 class CountsContract:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from energy_callbacks.errors import JournalError
-from tests.integrations.contract.lab import BATCH_SIZE, POWER_W, STEP_S, Bench, Plan, phases
+from tests.integrations.contract.lab import BATCH_SIZE, POWER_W, STEP_S, Bench, Plan
+from tests.integrations.reading import phases
 
 # A call that ends without a hook is noticed within half a second of the clock.
 LOOK_S = 0.5

@@ -1,7 +1,7 @@
 """What a framework's lab can do: a real training in virtual time, in words of no framework."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -9,14 +9,13 @@ from typing import Any, ClassVar, Protocol
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.records import Device, Reading
 from energy_callbacks.testing import FakeClock, ScriptedSource
+from tests.integrations.reading import Rows
 
 POWER_W = 200.0
 HOST_W = 30.0
 STEP_S = 0.1
 BATCH_SIZE = 4
 J_PER_SAMPLE = POWER_W * STEP_S / BATCH_SIZE
-
-Rows = Mapping[str, list[tuple[int, float]]]
 
 
 def nothing(batch: int) -> None:
@@ -169,13 +168,3 @@ class BreakingSource(ScriptedSource):
         if self.is_broken:
             raise OSError("the card has fallen off the bus")
         return list(super().read())
-
-
-def phases(report: Any) -> dict[str, float]:
-    """Duration of each phase, s."""
-    return {phase.name: phase.duration_s for phase in report.phases}
-
-
-def steps(rows: list[tuple[int, float]]) -> list[int]:
-    """The steps of rows."""
-    return [step for step, _ in rows]

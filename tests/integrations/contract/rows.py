@@ -4,15 +4,8 @@ import math
 
 import pytest
 
-from tests.integrations.contract.lab import (
-    HOST_W,
-    J_PER_SAMPLE,
-    POWER_W,
-    STEP_S,
-    Bench,
-    Plan,
-    steps,
-)
+from tests.integrations.contract.lab import HOST_W, J_PER_SAMPLE, POWER_W, STEP_S, Bench, Plan
+from tests.integrations.reading import steps
 
 PLANS = {
     "plain": Plan(),

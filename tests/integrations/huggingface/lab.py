@@ -10,24 +10,23 @@ from transformers import Trainer, TrainingArguments
 from energy_callbacks.huggingface import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
 from tests.integrations.contract.lab import BATCH_SIZE, STEP_S, Plan, Rows
-from tests.integrations.huggingface.training import boards, scalars
+from tests.integrations.huggingface.training import boards
+from tests.integrations.reading import scalars
+from tests.integrations.slow_rows import SlowRows
 
 
 class Data(Dataset):
-    """Fixed rows, each of which takes its share of the time that a batch takes to load."""
+    """Rows as the Trainer wants them."""
 
     def __init__(self, clock: FakeClock, samples: int, load_s: float = 0.0) -> None:
-        self._rows = torch.randn(samples, 4, generator=torch.Generator().manual_seed(0))
-        self._clock = clock
-        self._load_s = load_s
+        self._rows = SlowRows(clock, samples, load_s)
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        if self._load_s:
-            self._clock.advance(self._load_s / BATCH_SIZE)
-        return {"input_ids": self._rows[index], "labels": self._rows[index, :1]}
+        row = self._rows[index]
+        return {"input_ids": row, "labels": row[:1]}
 
 
 class Model(torch.nn.Module):

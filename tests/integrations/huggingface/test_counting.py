@@ -22,9 +22,9 @@ from tests.integrations.huggingface.training import (
     TinyModel,
     Witness,
     callback,
-    phases,
     trainer,
 )
+from tests.integrations.reading import phases
 
 COUNTS = {
     "batch_size_fn": lambda inputs: len(inputs["input_ids"]),

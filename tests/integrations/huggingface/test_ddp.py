@@ -10,7 +10,9 @@ import pytest
 pytest.importorskip("transformers")
 
 from energy_callbacks.report import load
-from tests.integrations.huggingface.training import boards, scalars
+from tests.integrations.huggingface.training import boards
+from tests.integrations.ranks import assert_both_ranks_finished, assert_host_counted_once
+from tests.integrations.reading import scalars
 
 SCRIPT = Path(__file__).with_name("ddp_script.py")
 ROOT = Path(__file__).parents[3]
@@ -33,11 +35,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_saved_report_holds_both_ranks(trained: Path) -> None:
     """The first rank waits for the slower one: both have finished, 800 samples were seen once."""
-    report = load(trained / "energy" / "energy_report.json")
-    assert {attempt.attempt for attempt in report.attempts} == {1}
-    assert {(a.rank, a.status) for a in report.attempts} == {(0, "finished"), (1, "finished")}
-    assert report.throughput.samples == 800
-    assert report.throughput.steps == 100
+    assert_both_ranks_finished(load(trained / "energy" / "energy_report.json"))
 
 
 def test_tokens_are_not_counted_by_every_rank(trained: Path) -> None:
@@ -47,11 +45,7 @@ def test_tokens_are_not_counted_by_every_rank(trained: Path) -> None:
 
 def test_the_host_is_counted_once(trained: Path) -> None:
     """Only the first rank speaks for CPU and RAM."""
-    report = load(trained / "energy" / "energy_report.json")
-    metered = [device.key for device in report.devices if device.scope == "host"]
-    assert metered
-    assert len(metered) == len(set(metered))
-    assert report.energy.host.energy_j is not None
+    assert_host_counted_once(load(trained / "energy" / "energy_report.json"))
 
 
 def test_only_the_first_rank_writes_rows(trained: Path) -> None:

@@ -28,9 +28,9 @@ from tests.integrations.huggingface.training import (
     Ticking,
     TinyModel,
     callback,
-    phases,
     trainer,
 )
+from tests.integrations.reading import phases
 
 FIVE_BATCHES = 5 * STEP_S
 BEST = {"metric_for_best_model": "loss"}

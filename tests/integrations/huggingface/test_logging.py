@@ -20,10 +20,9 @@ from tests.integrations.huggingface.training import (
     TinyModel,
     boards,
     callback,
-    scalars,
-    steps,
     trainer,
 )
+from tests.integrations.reading import scalars, steps
 
 TAG = "efficiency/gpu_j_per_sample"
 # Beside those of the contract: what only the Trainer has.

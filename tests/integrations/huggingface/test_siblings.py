@@ -22,9 +22,9 @@ from tests.integrations.huggingface.training import (
     TinyModel,
     boards,
     callback,
-    scalars,
     trainer,
 )
+from tests.integrations.reading import scalars
 
 TAG = "energy/gpu_wh"
 

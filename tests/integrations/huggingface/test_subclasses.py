@@ -22,10 +22,9 @@ from tests.integrations.huggingface.training import (
     TinyModel,
     boards,
     callback,
-    phases,
-    scalars,
     trainer,
 )
+from tests.integrations.reading import phases, scalars
 
 TAG = "efficiency/gpu_j_per_sample"
 

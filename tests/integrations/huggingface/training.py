@@ -8,7 +8,6 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
@@ -151,23 +150,3 @@ def trainer(
 def boards(root: Path) -> list[Path]:
     """All folders with event files below a folder."""
     return sorted({path.parent for path in root.rglob("events.out.tfevents*")})
-
-
-def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """All scalars of one run directory: tag to (step, value) rows."""
-    reader = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
-    reader.Reload()
-    return {
-        tag: [(event.step, event.value) for event in reader.Scalars(tag)]
-        for tag in reader.Tags()["scalars"]
-    }
-
-
-def steps(rows: list[tuple[int, float]]) -> list[int]:
-    """The steps of rows."""
-    return [step for step, _ in rows]
-
-
-def phases(report: Any) -> dict[str, float]:
-    """Duration of each phase, s."""
-    return {phase.name: phase.duration_s for phase in report.phases}

@@ -9,7 +9,8 @@ import keras
 from energy_callbacks.keras import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
 from tests.integrations.contract.lab import BATCH_SIZE, Plan, Rows
-from tests.integrations.keras.training import BACKEND, Tick, data, model, rows
+from tests.integrations.keras.training import BACKEND, Tick, data, model
+from tests.integrations.reading import scalars
 
 
 class SlowSave(keras.callbacks.BackupAndRestore):
@@ -80,8 +81,10 @@ class KerasTraining:
         return {"batch_size": BATCH_SIZE, "callbacks": callbacks, "verbose": 0}
 
     def rows(self) -> Rows:
-        validation = rows(self.folder / "tb" / "validation")
-        return rows(self.folder / "tb" / "train") | {
+        validation = (
+            scalars(self.folder / "tb" / "validation") if self.plan.validation_samples else {}
+        )
+        return scalars(self.folder / "tb" / "train") | {
             f"validation/{tag}": found for tag, found in validation.items()
         }
 
@@ -101,4 +104,4 @@ class KerasLab:
         return KerasTraining(folder, clock, plan, callbacks)
 
     def read(self, folder: Path) -> Rows:
-        return rows(folder)
+        return scalars(folder)

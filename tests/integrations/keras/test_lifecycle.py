@@ -23,9 +23,8 @@ from tests.integrations.keras.training import (
     data,
     fit,
     model,
-    phases,
-    rows,
 )
+from tests.integrations.reading import phases, scalars
 
 
 class Doing(keras.callbacks.Callback):
@@ -172,7 +171,7 @@ def test_a_later_initial_epoch_goes_on_with_the_run(tmp_path: Path) -> None:
     assert second.report.run.run_id == first.report.run.run_id
     assert second.report.throughput.steps == 120
     assert second.report.throughput.replayed_steps == 0
-    epochs = [step for step, _ in rows(board / "train")["energy/gpu_wh"]]
+    epochs = [step for step, _ in scalars(board / "train")["energy/gpu_wh"]]
     assert epochs == [0, 1, 1, 2, 2]
 
 

@@ -18,7 +18,8 @@ from keras.callbacks import (
 
 from energy_callbacks.accounting.scalars import expected_tags
 from energy_callbacks.testing import FakeClock
-from tests.integrations.keras.training import IS_3_6, callback, data, fit, rows, steps
+from tests.integrations.keras.training import IS_3_6, callback, data, fit
+from tests.integrations.reading import scalars, steps
 
 TAG = "efficiency/total_j_per_sample"
 OURS = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
@@ -30,7 +31,7 @@ def logged(folder: Path, *callbacks: Any, update_freq: Any = "epoch") -> dict:
     clock = callbacks[0]._meter._clock if callbacks else FakeClock()
     board = TensorBoard(folder, write_graph=False, update_freq=update_freq)
     fit(clock, board, *callbacks, validation_data=data(20))
-    return rows(folder / "train")
+    return scalars(folder / "train")
 
 
 @pytest.mark.parametrize("freq", FREQUENCIES)
@@ -167,7 +168,7 @@ def test_without_tensorboard_a_file_of_ours_has_the_loss_too(tmp_path: Path) -> 
     history = fit(clock, ours, validation_data=data(20)).history
     [folder] = (tmp_path / "energy_runs").glob("*/energy")
     assert folder == ours._meter.run_folder
-    found = rows(folder)
+    found = scalars(folder)
     for key in ("loss", "val_loss"):
         assert steps(found[f"epoch_{key}"]) == [0, 1]
         values = [value for _, value in found[f"epoch_{key}"]]
@@ -209,7 +210,7 @@ def test_what_is_no_number_is_no_row_of_ours() -> None:
     clock.advance(2.0)
     listed.on_epoch_end(0, {"loss": 1.0, "confusion": np.zeros((2, 2))})
     listed.on_train_end()
-    found = rows(ours._meter.run_folder)
+    found = scalars(ours._meter.run_folder)
     assert found["epoch_loss"] == [(0, 1.0)]
     assert "epoch_confusion" not in found
     assert "energy/gpu_wh" in found

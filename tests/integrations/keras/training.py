@@ -6,8 +6,6 @@ from typing import Any
 
 import keras
 import numpy as np
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.util import tensor_util
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.keras import GpuEnergyCallback
@@ -18,8 +16,6 @@ POWER_W = 200.0
 BATCH_SIZE = 4
 BACKEND = keras.backend.backend()
 IS_3_6 = keras.__version__.startswith("3.6.")
-
-Rows = dict[str, list[tuple[int, float]]]
 
 
 class Tick(keras.callbacks.Callback):
@@ -80,33 +76,3 @@ def fit(clock: FakeClock, *callbacks: Any, samples: int = 160, **settings: Any) 
     if "x" not in settings:
         settings["x"], settings["y"] = data(samples)
     return trained.fit(callbacks=[*callbacks, Tick(clock)], **defaults | settings)
-
-
-def rows(folder: Path) -> Rows:
-    """All numbers in one run directory, as Keras writes them (tensors) and as we do."""
-    if not folder.is_dir():
-        return {}
-    reader = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
-    reader.Reload()
-    found = {
-        tag: [(event.step, event.value) for event in reader.Scalars(tag)]
-        for tag in reader.Tags()["scalars"]
-    }
-    for tag in reader.Tags()["tensors"]:
-        events = [
-            (event.step, tensor_util.make_ndarray(event.tensor_proto))
-            for event in reader.Tensors(tag)
-        ]
-        if all(value.shape == () and value.dtype.kind == "f" for _, value in events):
-            found[tag] = [(step, float(value)) for step, value in events]
-    return found
-
-
-def steps(found: list[tuple[int, float]]) -> list[int]:
-    """The steps of rows."""
-    return [step for step, _ in found]
-
-
-def phases(report: Any) -> dict[str, float]:
-    """Duration of each phase, s."""
-    return {phase.name: phase.duration_s for phase in report.phases}

@@ -7,29 +7,13 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
 from tests.integrations.contract.lab import BATCH_SIZE, STEP_S, Plan, Rows
-from tests.integrations.lightning.training import scalars
-
-
-class Data(Dataset):
-    """Fixed rows, each of which takes its share of the time that a batch takes to load."""
-
-    def __init__(self, clock: FakeClock, samples: int, load_s: float = 0.0) -> None:
-        self._rows = torch.randn(samples, 4, generator=torch.Generator().manual_seed(0))
-        self._clock = clock
-        self._load_s = load_s
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        if self._load_s:
-            self._clock.advance(self._load_s / BATCH_SIZE)
-        return self._rows[index]
+from tests.integrations.reading import scalars
+from tests.integrations.slow_rows import SlowRows
 
 
 class Module(pl.LightningModule):
@@ -99,7 +83,7 @@ class LightningTraining:
         )
 
     def _loader(self, samples: int, load_s: float = 0.0) -> DataLoader:
-        return DataLoader(Data(self.clock, samples, load_s), batch_size=BATCH_SIZE)
+        return DataLoader(SlowRows(self.clock, samples, load_s), batch_size=BATCH_SIZE)
 
     def _fit(self, checkpoint: Path | None) -> None:
         train = self._loader(self.plan.samples, self.plan.load_s)

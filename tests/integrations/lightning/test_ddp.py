@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks.report import load
+from tests.integrations.ranks import assert_both_ranks_finished, assert_host_counted_once
 
 pytest.importorskip("lightning")
 SCRIPT = Path(__file__).with_name("ddp_script.py")
@@ -23,19 +24,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_saved_report_holds_both_ranks(trained: Path) -> None:
     """The first rank waits for the slower one: both have finished, and 800 samples were seen."""
-    report = load(trained / "energy" / "energy_report.json")
-    assert {attempt.attempt for attempt in report.attempts} == {1}
-    assert {(a.rank, a.status) for a in report.attempts} == {(0, "finished"), (1, "finished")}
-    assert report.throughput.samples == 800
-    assert report.throughput.steps == 100
+    assert_both_ranks_finished(load(trained / "energy" / "energy_report.json"))
 
 
 def test_the_host_is_counted_once(trained: Path) -> None:
     """Only the first rank speaks for CPU and RAM."""
-    report = load(trained / "energy" / "energy_report.json")
-    metered = [device.key for device in report.devices if device.scope == "host"]
-    assert len(metered) == len(set(metered))
-    assert report.energy.host.energy_j is not None
+    assert_host_counted_once(load(trained / "energy" / "energy_report.json"))
 
 
 def test_the_tags_agree_with_the_report(trained: Path) -> None:

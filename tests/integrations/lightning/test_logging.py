@@ -18,10 +18,9 @@ from tests.integrations.lightning.training import (
     TinyModule,
     callback,
     loader,
-    scalars,
-    steps,
     trainer,
 )
+from tests.integrations.reading import scalars, steps
 
 TAG = "efficiency/gpu_j_per_sample"
 SETTINGS = {

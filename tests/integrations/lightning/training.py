@@ -7,7 +7,6 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.loggers import TensorBoardLogger
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.data import DataLoader, TensorDataset
 
 from energy_callbacks import EnergyConfig, EnergyMeter
@@ -121,18 +120,3 @@ def trainer(root: Path, *callbacks: Any, **settings: Any) -> pl.Trainer:
     if "logger" not in settings:
         settings["logger"] = TensorBoardLogger(root, name="tb", version=0)
     return pl.Trainer(**(defaults | settings))
-
-
-def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """All scalars below one run directory: tag to (step, value) rows."""
-    reader = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
-    reader.Reload()
-    return {
-        tag: [(event.step, event.value) for event in reader.Scalars(tag)]
-        for tag in reader.Tags()["scalars"]
-    }
-
-
-def steps(rows: list[tuple[int, float]]) -> list[int]:
-    """The steps of rows."""
-    return [step for step, _ in rows]
