@@ -65,7 +65,8 @@ class FakeClock:
             due_s, _, periodic = heapq.heappop(self._queue)
             self._now_s = max(self._now_s, due_s)
             if not periodic.is_stopped:
-                self._put(self._now_s + periodic.run(), periodic)
+                started_s = self._now_s  # a long turn does not delay the next one
+                self._put(max(started_s + periodic.run(), self._now_s), periodic)
         self._now_s = max(self._now_s, end_s)
 
     def __getstate__(self) -> dict[str, Any]:

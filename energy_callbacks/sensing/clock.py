@@ -7,7 +7,10 @@ on which a day passes in seconds and no thread runs.
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
+
+PUNCTUAL_S: Final = 0.0005
+"""A thread that wakes by so much too early has not come in vain."""
 
 
 class Periodic(Protocol):

@@ -1,30 +1,43 @@
-"""When a counter that moves in ticks last moved, found with few calls.
+"""A counter's value at moments that are known, with few calls.
 
-An energy counter whose call is slow (3 to 24 ms on an H200) and whose value moves every 100 ms
-cannot be read *at* a moment. What can be known is between which two moments it moved::
+An energy counter whose call is slow (2.5 to 24 ms of processor time on an H200) and whose value
+moves each 100 ms cannot be read *at* a moment. But it moves on a regular clock (``TickClock``).
+Now and then a tick is caught between two calls::
 
     call with the old value          call with the new value
     |<------- 3 ms ------->|         |<------- 3 ms ------->|
     ^ not earlier                                not later  ^
+
+and once the clock is known, one call anywhere between two ticks gives the value at the first.
 """
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from energy_callbacks.sensing.clock import Clock
+from energy_callbacks.sensing.clock import PUNCTUAL_S, Clock
+from energy_callbacks.sensing.sources.tick_clock import TickClock
 
-INTERVAL_S: Final = 1.0
-_CALLS: Final = 12
+# Single calls may take this share of one core; those that check the clock add less than half of
+# it. The sampler's bound is 0.5 % for a card, all together.
+_CORE_SHARE: Final = 0.002
+_SHORTEST_INTERVAL_S: Final = 0.04
+_LONGEST_INTERVAL_S: Final = 5.0
+# A tick that is known worse than this is caught again; on an H200 two calls leave 3 to 5 ms.
+_SHARP_S: Final = 0.006
+# A clock known as well as two calls can tell is looked after so often, any other each second.
+_CHECK_S: Final = 32.0
+_CHECK_AGAIN_S: Final = 1.0
+# No clock is perfect: a tick may lie so far beside its place.
+_JITTER_S: Final = 0.0001
+# Searches begin at ever other distances from the tick, so that together they close in on it.
+_GOLDEN_SHARE: Final = 0.618
+# A search takes no longer than the longest period of any counter seen (104 ms), twice and more.
 _SEARCH_S: Final = 0.25
-# Where nothing is known, twelve calls must span the longest period seen (104 ms, RTX 3090 and
-# A100: Yang et al., SC'24); where six quick ones have missed the tick, the other six must.
 _SPACING_S: Final = 0.009
-_LATE_SPACING_S: Final = 0.017
-_QUICK_CALLS: Final = 6
-_FIRST_DOUBT_S: Final = 0.010
-_LEAST_DOUBT_S: Final = 0.0005
+_MOST_CALLS: Final = 40
+# Ticks that are not there where they were expected, give or take this, keep another clock.
+_SLACK_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 32.0
 
 
@@ -37,123 +50,195 @@ class Tick:
     t_error_s: float
 
 
-class CounterTicks:
-    """Brackets one tick of a counter about once a second, calling just before it is expected.
+@dataclass(frozen=True, slots=True)
+class _Call:
+    start_s: float
+    stop_s: float
+    value: float
 
-    A counter that does not move within twelve calls or 0.25 s gives no tick, and is asked less
-    and less often, at last every 32 s.
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    """Calls one after another until the value changes.
+
+    Attributes:
+        number: of the tick that is awaited; ``None`` takes the next as number 0.
+        end_s: given up then.
+        spacing_s: from call to call.
+        is_next: whether it goes on from the tick before, so that no other can lie between.
+    """
+
+    number: int | None
+    end_s: float
+    spacing_s: float
+    is_next: bool = False
+    last: _Call | None = None
+    calls: int = 0
+
+
+class CounterTicks:
+    """Calls a counter when it is worth it; never waits.
+
+    A counter that does not move within a quarter of a second is asked less and less often, at
+    last every 32 s.
+
+    Attributes:
+        due_s: when the next call should be made.
+        misses: how often the counter did not move.
 
     Args:
         clock: time.
         read: the slow call; ``None`` where the counter has no value.
-        period_s: of the ticks, as far as known; refined with each tick.
     """
 
-    def __init__(self, clock: Clock, read: Callable[[], float | None], period_s: float) -> None:
+    def __init__(self, clock: Clock, read: Callable[[], float | None]) -> None:
         self._clock = clock
         self._read = read
-        self._period_s = period_s
-        self._ticks: deque[tuple[int, Tick]] = deque(maxlen=10)
-        self._doubt_s = _FIRST_DOUBT_S
-        self._phase_s = 0.0
-        self._call_s = 0.0
-        self._due_s = clock.monotonic_s()
+        self._ticks = TickClock()
+        self._longest_call_s = self._mean_call_s = 0.0
+        self._newest: tuple[int, float] | None = None
+        self._checked_s = self.due_s = clock.monotonic_s()
+        self._search: _Search | None = None
+        self._begin_anew(self.due_s)
         self._misses_in_a_row = 0
         self.misses = 0
 
     def next_tick(self) -> Tick | None:
-        """A new tick where one is due and could be found."""
-        start_s = self._clock.monotonic_s()
-        if start_s < self._due_s:
+        """One call, where one is due; a tick, where that call has made one known."""
+        if self._clock.monotonic_s() < self.due_s - PUNCTUAL_S:
             return None
-        self._due_s = start_s + INTERVAL_S
-        expected_s = self._expected_s(start_s)
-        if expected_s is not None:
-            self._clock.sleep(max(expected_s - self._margin_s() - start_s, 0.0))
-        tick = self._search(self._doubt_s / 2.0 if expected_s is not None else _SPACING_S)
-        if tick is None:
-            self._note_miss(start_s)
-        else:
-            self._learn(tick, expected_s)
+        call = self._called()
+        if call is None:
+            self._miss(self._clock.monotonic_s())
+            return None
+        tick = self._placed(call) if self._search is None else self._searched(self._search, call)
+        if tick is not None:
+            self._misses_in_a_row = 0
         return tick
 
-    def _expected_s(self, now_s: float) -> float | None:
-        """The first tick that can still be waited for; ``None`` where nothing is known."""
-        if not self._ticks:
-            return None
-        phase_s = self._phase_s + self._ticks[-1][0] * self._period_s
-        periods = -(-(now_s + self._margin_s() - phase_s) // self._period_s)
-        expected_s = phase_s + periods * self._period_s
-        return expected_s if expected_s - now_s < _SEARCH_S / 2 else None
+    def _called(self) -> _Call | None:
+        start_s = self._clock.monotonic_s()
+        value = self._read()
+        stop_s = self._clock.monotonic_s()
+        call_s = stop_s - start_s
+        # The slowest of the last calls: the first of a search must still see the old value.
+        self._longest_call_s = max(call_s, 0.9 * self._longest_call_s)
+        self._mean_call_s += (call_s - self._mean_call_s) * (0.05 if self._mean_call_s else 1.0)
+        return None if value is None else _Call(start_s, stop_s, value)
 
-    def _margin_s(self) -> float:
-        return self._doubt_s + self._call_s
+    # --- what comes next
 
-    def _search(self, spacing_s: float) -> Tick | None:
-        """Call until the value changes: six calls with this spacing, then slower ones."""
-        old_start_s = self._clock.monotonic_s()
-        end_s = old_start_s + _SEARCH_S
-        old = self._read()
-        self._note_call(self._clock.monotonic_s() - old_start_s)
-        for call in range(1, _CALLS):
-            if call == _QUICK_CALLS:
-                spacing_s = max(spacing_s, _LATE_SPACING_S)
-            self._clock.sleep(max(old_start_s + spacing_s - self._clock.monotonic_s(), 0.0))
-            start_s = self._clock.monotonic_s()
-            if old is None or start_s >= end_s:
-                return None
-            new = self._read()
-            stop_s = self._clock.monotonic_s()
-            if new != old:
-                return _between(old_start_s, stop_s, new)
-            old_start_s = start_s
-            self._note_call(stop_s - start_s)
-        return None
+    def _plan(self, number: int, call: _Call) -> None:
+        """After tick ``number`` and the call that saw it: one call, or another search."""
+        wanted_s = self._mean_call_s / _CORE_SHARE
+        interval_s = min(max(wanted_s, _SHORTEST_INTERVAL_S), _LONGEST_INTERVAL_S)
+        ahead = max(round(interval_s / self._ticks.period_s[1]), 1)
+        width_s = _width(self._ticks.span(number + ahead))
+        is_good = width_s <= 2.0 * (self._mean_call_s + 2.0 * _JITTER_S)
+        check_s = _CHECK_S if is_good else _CHECK_AGAIN_S
+        if width_s <= _SHARP_S and call.stop_s - self._checked_s <= check_s:
+            self._call_after(number + ahead)
+            return
+        while ahead > 0 and _width(self._ticks.span(number + ahead)) > self._shortest_s / 2.0:
+            ahead //= 2
+        if ahead:
+            self._search_for(number + ahead, call.stop_s)
+        else:
+            end_s = call.stop_s + _SEARCH_S
+            self._search = _Search(
+                number=number + 1, end_s=end_s, spacing_s=_SPACING_S, is_next=True, last=call
+            )
+            self.due_s = max(call.start_s + _SPACING_S, call.stop_s)
 
-    def _note_call(self, call_s: float) -> None:
-        """Remember the slowest of the last calls: the first one must still see the old value."""
-        self._call_s = max(call_s, 0.9 * self._call_s)
+    @property
+    def _shortest_s(self) -> float:
+        return self._ticks.period_s[0]
 
-    def _note_miss(self, start_s: float) -> None:
-        self._ticks.clear()
-        self._doubt_s = _FIRST_DOUBT_S
+    def _call_after(self, number: int) -> None:
+        """Call between a tick and the next, and leave most of the time for a slow call."""
+        self._search = None
+        start_s, end_s = self._ticks.span(number)[1], self._ticks.span(number + 1)[0]
+        self.due_s = start_s + 0.2 * max(end_s - start_s, 0.0)
+
+    def _search_for(self, number: int, now_s: float) -> None:
+        """Catch a tick between two calls."""
+        first_s, last_s = self._ticks.span(number)
+        early_s = self._longest_call_s + (number * _GOLDEN_SHARE) % 1.0 * self._mean_call_s
+        self.due_s = max(first_s - early_s, now_s)
+        spacing_s = min((last_s - first_s) / 5.0, _SPACING_S)
+        end_s = max(last_s, self.due_s) + self._longest_call_s + _SLACK_S
+        self._search = _Search(number=number, end_s=end_s, spacing_s=spacing_s)
+
+    def _begin_anew(self, start_s: float) -> None:
+        """Nothing is known: catch whichever tick comes."""
+        self._ticks = TickClock()
+        self._newest = None
+        self.due_s = start_s
+        self._search = _Search(number=None, end_s=start_s + _SEARCH_S, spacing_s=_SPACING_S)
+
+    def _miss(self, now_s: float) -> None:
         self._misses_in_a_row += 1
         self.misses += 1
-        pause_s = INTERVAL_S * 2.0 ** (self._misses_in_a_row - 1)
-        self._due_s = start_s + min(pause_s, _LONGEST_PAUSE_S)
+        self._begin_anew(now_s + min(2.0 ** (self._misses_in_a_row - 1), _LONGEST_PAUSE_S))
 
-    def _learn(self, tick: Tick, expected_s: float | None) -> None:
-        """Refine phase and period, and how far to trust them."""
-        self._misses_in_a_row = 0
-        if expected_s is not None:
-            late_s = tick.t_s - expected_s
-            late_s -= round(late_s / self._period_s) * self._period_s
-            surprise_s = max(abs(late_s) - tick.t_error_s, _LEAST_DOUBT_S)
-            self._doubt_s = min(max(surprise_s, 0.7 * self._doubt_s), _FIRST_DOUBT_S)
-            if surprise_s > _FIRST_DOUBT_S:
-                self._ticks.clear()  # another phase or period than before
-        count, last = self._ticks[-1] if self._ticks else (0, tick)
-        count += round((tick.t_s - last.t_s) / self._period_s)
-        self._ticks.append((count, tick))
-        self._phase_s, self._period_s = _line(self._ticks, self._period_s)
+    # --- one call between two ticks
 
+    def _placed(self, call: _Call) -> Tick | None:
+        """The value at the last tick before the call, where it is certain which one that is."""
+        number = self._ticks.number_at(call.start_s)
+        number -= self._ticks.span(number)[1] > call.start_s
+        if call.stop_s > self._ticks.span(number + 1)[0]:
+            self._call_after(number + 1)
+            return None
+        newest = self._newest
+        if newest is not None and number > newest[0] + 1 and call.value == newest[1]:
+            self._begin_anew(call.stop_s)  # it stands still
+            return None
+        return self._known(number, call)
 
-def _line(ticks: Sequence[tuple[int, Tick]], period_s: float) -> tuple[float, float]:
-    """Time of tick 0 and period: the line through the ticks, the sharp ones weighing most."""
-    origin_s = ticks[0][1].t_s
-    weights = [max(tick.t_error_s, _LEAST_DOUBT_S) ** -2 for _, tick in ticks]
-    total = sum(weights)
-    mean_count = sum(w * count for w, (count, _) in zip(weights, ticks, strict=True)) / total
-    mean_s = sum(w * (t.t_s - origin_s) for w, (_, t) in zip(weights, ticks, strict=True)) / total
-    spread = moment = 0.0
-    for weight, (count, tick) in zip(weights, ticks, strict=True):
-        spread += weight * (count - mean_count) ** 2
-        moment += weight * (count - mean_count) * (tick.t_s - origin_s - mean_s)
-    slope_s = moment / spread if spread > 0.0 else period_s
-    return origin_s + mean_s - mean_count * slope_s, slope_s
+    def _known(self, number: int, call: _Call) -> Tick:
+        first_s, last_s = self._ticks.span(number)
+        self._newest = (number, call.value)
+        self._plan(number, call)
+        return _between(first_s, last_s, call.value)
 
+    # --- a tick between two calls
 
-def _between(start_s: float, stop_s: float, value: float | None) -> Tick | None:
-    if value is None:
+    def _searched(self, search: _Search, call: _Call) -> Tick | None:
+        before, search.last = search.last, call
+        search.calls += 1
+        if before is not None and before.value != call.value:
+            return self._caught(search, before.start_s, call)
+        is_over = call.stop_s >= search.end_s or search.calls >= _MOST_CALLS
+        if not is_over:
+            self.due_s = max(call.start_s + search.spacing_s, call.stop_s)
+        elif search.number is None:
+            self._miss(call.stop_s)
+        else:
+            self._begin_anew(call.stop_s)
         return None
-    return Tick(t_s=(start_s + stop_s) / 2.0, value=value, t_error_s=(stop_s - start_s) / 2.0)
+
+    def _caught(self, search: _Search, earliest_s: float, call: _Call) -> Tick | None:
+        """A tick came after one call began and before the next one ended."""
+        if call.stop_s - earliest_s >= self._shortest_s:  # perhaps there were two
+            self._begin_anew(call.stop_s)
+            return _between(earliest_s, call.stop_s, call.value)
+        number = search.number or 0
+        is_expected = search.number is not None and not search.is_next
+        if is_expected and call.stop_s >= self._ticks.span(number + 1)[0]:
+            self._call_after(number + 1)  # perhaps it was the one after
+            return None
+        if not self._ticks.see(number, earliest_s - _JITTER_S, call.stop_s + _JITTER_S):
+            self._begin_anew(call.stop_s)
+            return None
+        self._checked_s = call.stop_s
+        return self._known(number, call)
+
+
+def _between(first_s: float, last_s: float, value: float) -> Tick:
+    middle_s = (first_s + last_s) / 2.0
+    return Tick(t_s=middle_s, value=value, t_error_s=(last_s - first_s) / 2.0)
+
+
+def _width(span: tuple[float, float]) -> float:
+    return span[1] - span[0]

@@ -1,8 +1,8 @@
 """One NVIDIA card: power, energy, memory, utilisation, temperature, clock, throttled time.
 
-Power comes from the driver's buffer of 20 ms samples where there is one; once a second a tick of
-the energy counter is bracketed between two calls (``counter_ticks``). How each quantity is read
-is in ``nvml_readers`` and ``nvml_gauges``, what is known of the sensors in ``nvml_sensors``.
+Power comes from the driver's buffer of 20 ms samples where there is one; the energy counter is
+read at its own ticks (``counter_ticks``). How each quantity is read is in ``nvml_readers`` and
+``nvml_gauges``, what is known of the sensors in ``nvml_sensors``.
 """
 
 import os
@@ -16,7 +16,6 @@ from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.devices import GpuInfo, card_of_old_mig_name
 from energy_callbacks.sensing.sources.nvml_gauges import GAUGES
 from energy_callbacks.sensing.sources.nvml_readers import (
-    POLL_INTERVAL_S,
     Card,
     Reader,
     counter,
@@ -25,7 +24,8 @@ from energy_callbacks.sensing.sources.nvml_readers import (
 )
 from energy_callbacks.sensing.sources.nvml_sensors import generation
 
-_DRAIN_INTERVAL_S: Final = 0.25
+_WAIT_S: Final = 0.5
+_SHORTEST_S: Final = 0.0005
 _LIST_FIX: Final = "'nvidia-smi -L' lists the cards that this process may use"
 
 
@@ -46,6 +46,7 @@ class NvmlSource:
         self._uuid = uuid
         self._card: Card | None = None
         self._readers: tuple[Reader, ...] = ()
+        self._read_s = 0.0
 
     @property
     def name(self) -> str:
@@ -54,10 +55,9 @@ class NvmlSource:
 
     @property
     def interval_s(self) -> float:
-        """0.25 s; 0.1 s once open on a card without a buffer, whose power has to be polled."""
-        power = next((r.channel for r in self._readers if r.channel.quantity == "power"), None)
-        is_polled = power is not None and power.sensor is not None and not power.sensor.is_buffered
-        return POLL_INTERVAL_S if is_polled else _DRAIN_INTERVAL_S
+        """From the beginning of the last ``read`` until something is due."""
+        due_s = min((reader.due_s for reader in self._readers), default=self._read_s + _WAIT_S)
+        return min(max(due_s - self._read_s, _SHORTEST_S), _WAIT_S)
 
     def open(self) -> Sequence[Channel]:
         """Find the card and try each quantity once; those that answer are offered.
@@ -93,6 +93,7 @@ class NvmlSource:
         card = self._card
         if card is None:
             raise SourceLost(f"{self.name} is not open; call open() first")
+        self._read_s = self._clock.monotonic_s()
         readings: list[Reading] = []
         failure: Exception | None = None
         for reader in self._readers:

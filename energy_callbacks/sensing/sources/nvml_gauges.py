@@ -14,8 +14,8 @@ from energy_callbacks.sensing.sources.nvml_readers import (
 )
 from energy_callbacks.units import hertz_from_megahertz, seconds_from_nanoseconds
 
-# Asked about once a second, at every fourth drain, and not a turn late because one came early.
-_INTERVAL_S: Final = 0.9
+_INTERVAL_S: Final = 1.0
+_EARLY_S: Final = 0.25
 # NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, _HW_THERM_SLOWDOWN, _HW_POWER_BRAKE_SLOWDOWN
 # of nvml.h, which nvidia-ml-py 12.560 has no names for.
 _SOFT_HEAT: Final = 269
@@ -32,7 +32,7 @@ def _gauge(
     def make(card: Card) -> Reader | None:
         sensor = Sensor(name=name)
         channel = Channel(device=card.device, quantity=quantity, kind=kind, sensor=sensor)
-        return offered(Polled(card, channel, value, interval_s=_INTERVAL_S))
+        return offered(Polled(card, channel, value, interval_s=_INTERVAL_S, early_s=_EARLY_S))
 
     return make
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Final, Protocol
 
 from energy_callbacks.records import Channel, Device, Reading, Sensor
-from energy_callbacks.sensing.clock import Clock
+from energy_callbacks.sensing.clock import PUNCTUAL_S, Clock
 from energy_callbacks.sensing.sources.counter_ticks import CounterTicks
 from energy_callbacks.sensing.sources.driver_stamps import DriverStamps
 from energy_callbacks.sensing.sources.nvml_sensors import (
@@ -24,6 +24,7 @@ from energy_callbacks.units import (
 )
 
 POLL_INTERVAL_S: Final = 0.1
+DRAIN_INTERVAL_S: Final = 0.5
 # The newest sample of an H200 is 3 to 16 ms old; a buffer that is empty for this long is none.
 _FIRST_SAMPLE_S: Final = 0.06
 _FEWEST_SPACINGS: Final = 10
@@ -60,6 +61,11 @@ class Reader(Protocol):
     @property
     def channel(self) -> Channel:
         """What it reads."""
+        ...
+
+    @property
+    def due_s(self) -> float:
+        """When there is something to read; earlier it reads nothing."""
         ...
 
     def read(self) -> list[Reading]:
@@ -99,6 +105,7 @@ class _SampledPower:
         self._stamps = DriverStamps(card.clock)
         sensor = samples_sensor(card.generation, period_s)
         self.channel = Channel(device=card.device, quantity="power", kind="gauge", sensor=sensor)
+        self.due_s = card.clock.monotonic_s()
 
     @classmethod
     def found_on(cls, card: Card) -> "_SampledPower | None":
@@ -110,6 +117,10 @@ class _SampledPower:
         return cls(card, _median_spacing_s(samples)) if samples else None
 
     def read(self) -> list[Reading]:
+        now_s = self._card.clock.monotonic_s()
+        if now_s < self.due_s - PUNCTUAL_S:
+            return []
+        self.due_s = now_s + DRAIN_INTERVAL_S
         placed = self._stamps.new(_samples(self._card))
         return [Reading(self.channel, t_s, power_w) for t_s, power_w in placed]
 
@@ -161,7 +172,7 @@ def _polled_power(
     card: Card, sensor: Sensor, power_w: Callable[[Card], float | None]
 ) -> Reader | None:
     channel = Channel(device=card.device, quantity="power", kind="gauge", sensor=sensor)
-    return offered(Polled(card, channel, power_w, interval_s=0.0))
+    return offered(Polled(card, channel, power_w, interval_s=POLL_INTERVAL_S))
 
 
 # --- energy
@@ -174,7 +185,11 @@ class _Counter:
         self._card = card
         sensor = counter_sensor(card.generation)
         self.channel = Channel(device=card.device, quantity="energy", kind="counter", sensor=sensor)
-        self._ticks = CounterTicks(card.clock, self._energy_j, card.generation.counter_period_s)
+        self._ticks = CounterTicks(card.clock, self._energy_j)
+
+    @property
+    def due_s(self) -> float:
+        return self._ticks.due_s
 
     def _energy_j(self) -> float | None:
         energy_mj = known(self._card.nvml.nvmlDeviceGetTotalEnergyConsumption(self._card.handle))
@@ -198,7 +213,8 @@ class Polled:
         card: whom to ask.
         channel: what its values are.
         value: asks; in SI, ``None`` where the driver says that there is none.
-        interval_s: asked at most so often.
+        interval_s: asked so often.
+        early_s: asked up to so much earlier when the thread is awake anyway.
     """
 
     def __init__(
@@ -208,12 +224,14 @@ class Polled:
         value: Callable[[Card], float | None],
         *,
         interval_s: float,
+        early_s: float = PUNCTUAL_S,
     ) -> None:
         self.channel = channel
         self._card = card
         self._value = value
         self._interval_s = interval_s
-        self._due_s = card.clock.monotonic_s()
+        self._early_s = early_s
+        self.due_s = card.clock.monotonic_s()
 
     def value(self) -> float | None:
         """In SI; ``None`` where the driver says that there is none."""
@@ -222,9 +240,9 @@ class Polled:
     def read(self) -> list[Reading]:
         """One value, stamped in the middle of the call, where one is due."""
         start_s = self._card.clock.monotonic_s()
-        if start_s < self._due_s:
+        if start_s < self.due_s - self._early_s:
             return []
-        self._due_s = start_s + self._interval_s
+        self.due_s = start_s + self._interval_s
         value = self.value()
         end_s = self._card.clock.monotonic_s()
         if value is None:

@@ -70,12 +70,13 @@ class Bench:
         """Read as the sampler does."""
         end_s = self.clock.monotonic_s() + duration_s
         while self.clock.monotonic_s() < end_s:
-            due_s = self.clock.monotonic_s() + self.source.interval_s
+            start_s = self.clock.monotonic_s()
             try:
                 self.readings += self.source.read()
             except ReadingMissed:
                 if not patient:
                     raise
+            due_s = start_s + self.source.interval_s
             self.clock.sleep(max(due_s - self.clock.monotonic_s(), 0.0))
 
     def of(self, quantity: str) -> list[Reading]:
@@ -122,7 +123,6 @@ def test_h200_offers_everything(play: Play) -> None:
     assert sensor.is_buffered
     assert sensor.period_s == pytest.approx(0.02, abs=0.001)
     assert "H200" in sensor.citation
-    assert bench.source.interval_s == 0.25
     assert {channel.kind for channel in channels.values()} == {"gauge", "counter"}
 
 
@@ -282,14 +282,14 @@ def test_counter_readings_are_true_within_their_error(
     bench.run(60.0)
 
     readings = bench.of("energy")
-    assert len(readings) >= 45
+    assert len(readings) >= 30
     for reading in readings:
         truth_j = 1e6 + bench.nvml.energy_j(0, 1.7e9, bench.unix_s(reading.t_s))
         assert abs(reading.value - truth_j) <= 550.0 * reading.t_error_s + 0.002
 
 
 def test_counter_is_cheap_and_sharp(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On an H200 a tick is known to 6 ms at the median, about once a second, for 25 ms of calls."""
+    """On an H200 ticks are known to 6 ms each two seconds, for 0.4 % of a core at most."""
     bench = play(presets.h200(WAVE))
     spent_s = []
     ask = pynvml.nvmlDeviceGetTotalEnergyConsumption
@@ -303,20 +303,23 @@ def test_counter_is_cheap_and_sharp(play: Play, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetTotalEnergyConsumption", timed)
     bench.open()
     bench.run(60.0)
+    spent_s.clear()
+    bench.readings.clear()
+    bench.run(240.0)
 
-    errors_s = sorted(reading.t_error_s for reading in bench.of("energy"))
-    assert errors_s[len(errors_s) // 2] < 0.006
-    assert len(errors_s) >= 50
-    assert sum(spent_s) / len(errors_s) < 0.025
+    errors_s = [reading.t_error_s for reading in bench.of("energy")]
+    assert max(errors_s) < 0.006
+    assert len(errors_s) >= 100
+    assert sum(spent_s) / 240.0 < 0.004
 
 
-def test_first_read_has_a_counter_reading(play: Play) -> None:
-    """The counter is anchored from the first read on."""
+def test_the_first_quarter_of_a_second_has_a_counter_reading(play: Play) -> None:
+    """The counter is anchored from the beginning."""
     bench = play(presets.h200(WAVE))
     bench.open()
-    bench.readings += bench.source.read()
+    bench.run(0.25)
 
-    assert len(bench.of("energy")) == 1
+    assert bench.of("energy")
 
 
 def test_frozen_counter_gives_no_reading(play: Play) -> None:
@@ -376,7 +379,7 @@ def test_gauges_in_si_units(play: Play) -> None:
     assert {reading.value for reading in bench.of("utilisation")} == {0.75}
     assert {reading.value for reading in bench.of("temperature")} == {61.0}
     assert {reading.value for reading in bench.of("clock")} == {1.755e9}
-    assert 17 <= len(bench.of("clock")) <= 21
+    assert 19 <= len(bench.of("clock")) <= 26
     first, last = bench.of("throttled")[0], bench.of("throttled")[-1]
     share = (last.value - first.value) / (last.t_s - first.t_s)
     assert share == pytest.approx(0.30, abs=0.002)

@@ -1,0 +1,77 @@
+"""When a counter ticks: all regular clocks that agree with every tick that was seen.
+
+A tick is seen as "somewhere between these two moments". With ticks at ``phase + n period`` each
+of these is a pair of straight lines in the plane of phase and period, and what agrees with all of
+them is a polygon. An H200's counter keeps such a clock exactly: one polygon held all 99 ticks of
+9 s, under seven loads (docs/how-it-measures.md).
+"""
+
+from typing import Final
+
+# The shortest period of any energy counter is 20 ms (Volta); the longest seen is 104 ms.
+_PERIODS_S: Final = (0.015, 0.30)
+_Point = tuple[float, float]
+
+
+class TickClock:
+    """Predicts ticks, each with a bound of its error, from ticks that were seen.
+
+    The first tick has number 0. Until a second tick is seen the period is almost unknown.
+    """
+
+    def __init__(self) -> None:
+        self._origin_s = 0.0
+        self._corners: list[_Point] = []  # (phase after the origin, period), in order around
+
+    @property
+    def period_s(self) -> tuple[float, float]:
+        """The shortest and the longest possible period."""
+        periods = [period for _, period in self._corners]
+        return (min(periods), max(periods)) if periods else _PERIODS_S
+
+    def span(self, number: int) -> tuple[float, float]:
+        """The earliest and the latest moment of tick ``number``."""
+        times = [phase + number * period for phase, period in self._corners]
+        return self._origin_s + min(times), self._origin_s + max(times)
+
+    def number_at(self, t_s: float) -> int:
+        """The tick that is nearest to a moment."""
+        low_s, high_s = self.period_s
+        first_s, last_s = self.span(0)
+        return round((t_s - (first_s + last_s) / 2.0) / ((low_s + high_s) / 2.0))
+
+    def see(self, number: int, earliest_s: float, latest_s: float) -> bool:
+        """A tick happened between two moments.
+
+        Returns:
+            Whether that agrees with the ticks before; where not, all is forgotten.
+        """
+        if not self._corners:
+            self._origin_s = earliest_s
+            width_s = latest_s - earliest_s
+            low_s, high_s = _PERIODS_S
+            self._corners = [(0.0, low_s), (width_s, low_s), (width_s, high_s), (0.0, high_s)]
+            return True
+        start_s, end_s = earliest_s - self._origin_s, latest_s - self._origin_s
+        left = _clipped(self._corners, number, start_s, sign=1.0)
+        self._corners = _clipped(left, number, end_s, sign=-1.0)
+        return bool(self._corners)
+
+
+def _clipped(corners: list[_Point], number: int, limit_s: float, sign: float) -> list[_Point]:
+    """The part of a polygon in which ``sign x (phase + number x period - limit)`` is not negative.
+
+    One edge after another (Sutherland and Hodgman, CACM 17, 1974).
+    """
+    kept: list[_Point] = []
+    for index, here in enumerate(corners):
+        before = corners[index - 1]
+        inside = sign * (here[0] + number * here[1] - limit_s)
+        inside_before = sign * (before[0] + number * before[1] - limit_s)
+        if (inside < 0.0) != (inside_before < 0.0):
+            share = inside_before / (inside_before - inside)
+            phase = before[0] + share * (here[0] - before[0])
+            kept.append((phase, before[1] + share * (here[1] - before[1])))
+        if inside >= 0.0:
+            kept.append(here)
+    return kept
