@@ -11,6 +11,7 @@ With no counter C is S; with a counter alone C is linear between its readings. E
 carries its method, so that no figure hides how it was found.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -20,6 +21,7 @@ import numpy as np
 from energy_callbacks.records import Channel, Energy, Method, Reading
 from energy_callbacks.sensing import shape
 from energy_callbacks.sensing.knots import Knots
+from energy_callbacks.sensing.roughness import Roughness
 from energy_callbacks.sensing.series import Array
 from energy_callbacks.sensing.shape import Shape
 
@@ -28,16 +30,25 @@ from energy_callbacks.sensing.shape import Shape
 # (docs/how-it-measures.md, seven load patterns).
 _ANCHOR_SHARE: Final = 0.01
 # A counter and samples of one card that differ by more than a factor of two are not two views
-# of the same energy: one of them is broken.
+# of the same energy: one of them is broken. Of power that is seen a quarter of the time, or read
+# more slowly than the counter, only the order of magnitude is known.
 _FACTOR_RANGE: Final = (0.5, 2.0)
-# The factor between samples and counter scatters from segment to segment by up to 0.7 % on an
-# H200 (same source); a window shorter than a segment inherits that, a longer one averages it out.
-_SCALE_NOISE: Final = 0.004
-_SEGMENT_S: Final = 1.0
-# Ten segments of an H200 bring that scatter down to 0.2 %.
+_WIDE_FACTOR_RANGE: Final = (0.125, 8.0)
+# The scale of the samples wanders by so much from one anchor to the next.
+_SCALE_NOISE: Final = 0.001
+# Ten segments of an H200 bring the scatter of the scale (0.7 % in a segment) down to 0.2 %.
 _FACTOR_MEMORY_S: Final = 10.0
 _COUNTER_SILENT_S: Final = 5.0
 _POWER_SILENT_S: Final = 2.0
+# Where readings are further apart than this share of the counter's rises, those tell more.
+_DENSE: Final = 1.05
+_MOST_UNREAD: Final = 500
+# A segment of so many readings or more holds its own ends no better than the readings do.
+_LONG_SEGMENT: Final = 18
+# What readings and counter disagree about is judged over about so many segments ...
+_SURPRISE_MEMORY: Final = 10.0
+# ... and begins with this share of what the readings state themselves.
+_SURPRISE_PRIOR: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,30 +82,48 @@ class EnergyCurve:
         self._waiting: list[_Anchor] = []
         self._factor: float | None = None
         self._known_j = np.zeros(2)
-        self.disagreements = 0
+        self._counted = Roughness()
+        self._surprise = np.zeros(2)
+        self._segment_s = 1.0
+        self._unread = 0
+        self._disagreements = 0
 
     @property
     def settled_s(self) -> float | None:
         """The moment up to which the curve is final; ``None`` before the first."""
+        self._read_up()
+        return self._settled_s
+
+    @property
+    def _settled_s(self) -> float | None:
         return self._knots.time_of(self._committed - 1) if self._committed else None
 
     @property
     def start_s(self) -> float | None:
         """The first moment that was seen."""
+        self._read_up()
         return self._knots.time_of(0) if len(self._knots) else None
 
     @property
     def newest_s(self) -> float | None:
         """The newest moment that was seen."""
+        self._read_up()
         return self._knots.time_of(-1) if len(self._knots) else None
+
+    @property
+    def disagreements(self) -> int:
+        """How often counter and readings told different stories."""
+        self._read_up()
+        return self._disagreements
 
     def energy(self, start_s: float, end_s: float) -> Energy:
         """Energy between two moments; they must differ."""
+        self._read_up()
         found = self._knots.energy(start_s, end_s, self._relative_error)
         if found.energy_j is None or self._factor is None:
             return found
         power_w = abs(found.energy_j) / (end_s - start_s)
-        scale_j = _SCALE_NOISE * power_w * min(end_s - start_s, _SEGMENT_S)
+        scale_j = _SCALE_NOISE * power_w * min(end_s - start_s, self._segment_s)
         return replace(found, stderr_j=float(np.hypot(found.stderr_j, scale_j)))
 
     def pin(self, t_s: float) -> None:
@@ -106,9 +135,18 @@ class EnergyCurve:
         for reading in readings:
             if reading.channel.quantity == "power" and self._shape is not None:
                 self._shape.add(reading.t_s, reading.value)
+                self._unread += 1
             elif reading.channel.quantity == "energy":
                 self._waiting.append(_Anchor(reading.t_s, reading.value, reading.t_error_s))
-        self._update(is_final=False)
+                self._unread += 1
+        if self._unread > _MOST_UNREAD:
+            self._read_up()
+
+    def _read_up(self) -> None:
+        """Readings are worked in when somebody asks, not one by one."""
+        if self._unread:
+            self._unread = 0
+            self._update(is_final=False)
 
     def finish(self) -> None:
         """No more readings will come: settle everything."""
@@ -116,9 +154,9 @@ class EnergyCurve:
 
     def _update(self, *, is_final: bool) -> None:
         self._knots.truncate(self._committed)
-        if self._shape is not None and self.settled_s is not None:
+        if self._shape is not None and self._settled_s is not None:
             # Readings that came after the counter had answered for their time.
-            self._shape.take(self.settled_s)
+            self._shape.take(self._settled_s)
         if self._has_counter:
             self._anchor_all(is_final=is_final)
         if self._shape is not None and (is_final or not self._has_counter):
@@ -146,7 +184,7 @@ class EnergyCurve:
 
     def _take_anchor(self, anchor: _Anchor) -> None:
         before = self._anchor
-        if self.settled_s is not None and anchor.t_s < self.settled_s:
+        if self._settled_s is not None and anchor.t_s < self._settled_s:
             return
         if before is None:
             self._anchor = anchor
@@ -162,27 +200,67 @@ class EnergyCurve:
 
     def _commit_segment(self, before: _Anchor, anchor: _Anchor) -> None:
         lead, segment = self._taken(before.t_s, anchor.t_s)
-        rise_j, area_j = anchor.energy_j - before.energy_j, float(segment[:, shape.AREA].sum())
-        is_covered = segment[:, shape.SEEN].sum() >= 0.5 * (anchor.t_s - before.t_s)
-        if rise_j < 0.0 or (is_covered and not _agree(rise_j, segment)):
-            self.disagreements += 1
+        rise_j, width_s = anchor.energy_j - before.energy_j, anchor.t_s - before.t_s
+        is_covered = bool(segment[:, shape.SEEN].sum() >= 0.5 * width_s)
+        is_dense = self._shape is None or width_s <= _DENSE * self._shape.resolution_s
+        if not self._is_plausible(rise_j, width_s, segment if is_covered else _NONE, is_dense):
+            self._disagreements += 1
             self._commit_shape(np.concatenate([lead, segment]), "power")
             return
+        self._counted.add(rise_j / width_s)
+        self._segment_s += (width_s - self._segment_s) / _SURPRISE_MEMORY
         point = _anchor_variance(before, anchor)
-        if not is_covered:
+        if is_dense or not is_covered:
             self._commit_shape(lead, "power")
-            self._commit(_straight(before.t_s, anchor.t_s, rise_j), 1.0, "counter", point)
+            errors = self._errors_between_rises(rise_j, width_s, segment if is_dense else None)
+            straight = _straight(before.t_s, anchor.t_s, rise_j, *errors)
+            self._commit(straight, 1.0, "counter", point)
             return
-        self._learn_factor(rise_j, area_j, anchor.t_s - before.t_s)
+        factor = self._learn_factor(rise_j, float(segment[:, shape.AREA].sum()), width_s)
         self._commit_shape(lead, self._tail_method())
-        factor = rise_j / area_j if area_j else 1.0
-        self._commit(_seen_by_counter(segment), factor, self._anchored_method, point)
+        self._check(segment, rise_j / factor, point)
+        fitted = _fitted(_seen_by_counter(segment), rise_j / factor)
+        self._commit(fitted, factor, self._anchored_method, point)
 
-    def _learn_factor(self, rise_j: float, area_j: float, width_s: float) -> None:
+    def _is_plausible(self, rise_j: float, width_s: float, segment: Array, is_dense: bool) -> bool:
+        if not 0.0 <= rise_j <= shape.MOST_POWER_W * width_s:
+            return False
+        if self._shape is None or not len(segment):
+            return True
+        is_rough = is_dense or self._shape.is_sparse
+        return _agree(rise_j, segment, _WIDE_FACTOR_RANGE if is_rough else _FACTOR_RANGE)
+
+    def _errors_between_rises(
+        self, rise_j: float, width_s: float, segment: Array | None
+    ) -> tuple[float, float]:
+        """EDGE and INSIDE of an interval that the counter alone has seen."""
+        if segment is None or not self._counted.is_known:
+            return 0.0, rise_j / math.sqrt(3.0)  # power may have been anything
+        power_w, instant = rise_j / width_s, None
+        if len(segment) and self._shape is not None and self._shape.window_s < width_s:
+            widths = np.maximum(segment[:, shape.SEEN], 1e-9)
+            off = (segment[:, shape.AREA] / widths - power_w) ** 2
+            off += segment[:, shape.BEND] ** 2 / 4.0  # the readings are at the intervals' ends
+            instant = float(np.average(off, weights=widths))
+        return shape.errors_of_mean(self._counted, power_w, width_s, instant)
+
+    def _check(self, segment: Array, energy_j: float, point: float) -> None:
+        """Where the counter contradicts the readings more than they state, more is stated."""
+        off_j = energy_j - segment[:, shape.AREA].sum()
+        stated = segment[:, shape.NOISE].sum() + (_SCALE_NOISE * energy_j) ** 2
+        newest = np.array([max(off_j**2 - 2.0 * point, 0.0), stated])
+        self._surprise += (newest - self._surprise) / _SURPRISE_MEMORY
+        prior = _SURPRISE_PRIOR * self._surprise[1]
+        ratio = (self._surprise[0] + prior) / max(self._surprise[1] + prior, 1e-30)
+        segment[:, shape.NOISE] *= max(ratio, 1.0)
+        segment[:, shape.EDGE] *= min(len(segment) / _LONG_SEGMENT, 1.0)
+
+    def _learn_factor(self, rise_j: float, area_j: float, width_s: float) -> float:
         """The scale of what no anchor holds yet: a short segment alone may be far off."""
         keep = np.exp(-width_s / _FACTOR_MEMORY_S)
         self._known_j = keep * self._known_j + np.array([rise_j, area_j])
         self._factor = float(self._known_j[0] / self._known_j[1]) if self._known_j[1] else 1.0
+        return self._factor or 1.0
 
     def _taken(self, start_s: float, end_s: float) -> tuple[Array, Array]:
         """Open intervals before the segment, and those of the segment without a hole in front."""
@@ -194,9 +272,9 @@ class EnergyCurve:
             width_s = first[shape.END] - first[shape.START]
             hole_s = first[shape.START] - start_s
             hole_j = first[shape.AREA] / width_s * hole_s
-            segment = np.concatenate(
-                [[[start_s, first[shape.START], hole_j, 0.0, 0.0, 0.0, 0.0]], segment]
-            )
+            hole = np.zeros((1, shape.WIDTH))
+            hole[0, : shape.AREA + 1] = start_s, first[shape.START], hole_j
+            segment = np.concatenate([hole, segment])
         return lead, segment
 
     def _tail_method(self) -> Method:
@@ -217,30 +295,48 @@ class EnergyCurve:
         return self._knots.following(_unseen_is_nothing(intervals), self._factor or 1.0, method)
 
 
-_NONE: Final = np.empty((0, 7))
+_NONE: Final = np.empty((0, shape.WIDTH))
 
 
-def _agree(rise_j: float, segment: Array) -> bool:
+def _agree(rise_j: float, segment: Array, factors: tuple[float, float]) -> bool:
     """Whether a counter fits the readings: power may have jumped anywhere between two of them."""
-    low, high = _FACTOR_RANGE
     area_j = segment[:, shape.AREA].sum()
-    # NOISE is (rise x width)^2 / 12, the bound is half of rise x width.
-    slack_j = np.sqrt(3.0 * segment[:, shape.NOISE]).sum()
+    slack_j = np.abs(segment[:, shape.BEND] * segment[:, shape.SEEN]).sum() / 2.0
+    low, high = factors
     return bool(low * (area_j - slack_j) <= rise_j <= high * (area_j + slack_j))
 
 
-def _straight(start_s: float, end_s: float, energy_j: float) -> Array:
-    """One interval known from the counter alone; inside it power may be anything."""
-    return np.array(
-        [[start_s, end_s, energy_j, 0.0, end_s - start_s, 0.0, energy_j / np.sqrt(3.0)]]
+def _fitted(intervals: Array, energy_j: float) -> Array:
+    """Intervals that add up to ``energy_j``: those that may be wrong most are moved most."""
+    fitted, area = intervals.copy(), intervals[:, shape.AREA]
+    whole_j, noise = area.sum(), intervals[:, shape.NOISE]
+    if not whole_j:
+        return fitted
+    by_noise = noise.sum() / (noise.sum() + (_SCALE_NOISE * whole_j) ** 2)
+    shares = by_noise * noise / (noise.sum() or 1.0) + (1.0 - by_noise) * area / whole_j
+    moved = area + (energy_j - whole_j) * shares
+    fitted[:, shape.AREA] = moved if (moved >= 0.0).all() else area * (energy_j / whole_j)
+    return fitted
+
+
+def _straight(start_s: float, end_s: float, energy_j: float, edge: float, inside_j: float) -> Array:
+    """One interval known from the counter alone."""
+    row = np.zeros((1, shape.WIDTH))
+    row[0, [shape.START, shape.END, shape.AREA, shape.SEEN]] = (
+        start_s,
+        end_s,
+        energy_j,
+        end_s - start_s,
     )
+    row[0, [shape.EDGE, shape.INSIDE]] = edge, inside_j
+    return row
 
 
 def _seen_by_counter(intervals: Array) -> Array:
     """Intervals whose gaps the counter has seen; inside a gap power may be anything."""
     seen = intervals.copy()
     is_gap = seen[:, shape.SEEN] == 0.0
-    seen[is_gap, shape.EDGE] = np.abs(seen[is_gap, shape.AREA]) / np.sqrt(3.0)
+    seen[is_gap, shape.INSIDE] = np.abs(seen[is_gap, shape.AREA]) / np.sqrt(3.0)
     seen[:, shape.SEEN] = seen[:, shape.END] - seen[:, shape.START]
     return seen
 
@@ -253,9 +349,12 @@ def _unseen_is_nothing(intervals: Array) -> Array:
 
 
 def _anchor_variance(before: _Anchor, anchor: _Anchor) -> float:
-    """Variance of C at an anchor, J^2: mean power times its uniform error in time."""
+    """Variance of C at an anchor, J^2: mean power times its uniform error in time.
+
+    Half of it: neighbouring anchors come from one clock of ticks and are off by nearly the same.
+    """
     power_w = (anchor.energy_j - before.energy_j) / (anchor.t_s - before.t_s)
-    return float((power_w * max(before.t_error_s, anchor.t_error_s)) ** 2 / 3.0)
+    return float((power_w * max(before.t_error_s, anchor.t_error_s)) ** 2 / 6.0)
 
 
 def _method_of(power: Channel | None) -> Method:

@@ -12,8 +12,8 @@ from energy_callbacks.records import Energy, Method
 from energy_callbacks.sensing import shape
 from energy_callbacks.sensing.series import Array, Columns
 
-T, ENERGY, WALK, POINT, SEEN, METHOD, BEND, EDGE = range(8)
-WIDTH: Final = 8
+T, ENERGY, WALK, POINT, SEEN, METHOD, BEND, EDGE, INSIDE = range(9)
+WIDTH: Final = 9
 UNANCHORED: Final = 1e30
 METHODS: Final[tuple[Method, ...]] = (
     "counter+samples",
@@ -38,7 +38,8 @@ class Knots:
     SEEN    seconds that were really seen so far
     METHOD  * index into ``METHODS``
     BEND    * rise of power over the interval, W: C is a parabola there
-    EDGE    * error scale of C inside the interval, J: variance EDGE^2 x (1 - x)
+    EDGE    * variance of C at any moment of the interval, J^2, forgotten further on
+    INSIDE  * error scale of C inside the interval, J: variance INSIDE^2 x (1 - x)
     ======  ==================================================================================
     """
 
@@ -56,7 +57,7 @@ class Knots:
         return float(self._columns.rows[index, T])
 
     def append(self, rows: Array) -> None:
-        """Add knots (n, 8) in time order."""
+        """Add knots (n, 9) in time order."""
         self._columns.append(rows)
 
     def truncate(self, count: int) -> None:
@@ -64,7 +65,7 @@ class Knots:
         self._columns.truncate(count)
 
     def following(self, intervals: Array, factor: float, method: Method) -> Array:
-        """Knots that carry on from the last one through ``intervals`` (n, 7) of ``shape``.
+        """Knots that carry on from the last one through ``intervals`` (n, 8) of ``shape``.
 
         The very first knot is put where the first interval begins; later a hole in front of the
         first interval stays unseen. POINT is unknown: huge.
@@ -72,7 +73,7 @@ class Knots:
         if not len(intervals):
             return np.empty((0, WIDTH))
         if len(self) and intervals[0, shape.START] > self.time_of(-1):
-            hole = [self.time_of(-1), intervals[0, shape.START], 0.0, 0.0, 0.0, 0.0, 0.0]
+            hole = [self.time_of(-1), intervals[0, shape.START], 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
             intervals = np.concatenate([[hole], intervals])
         rows = np.zeros((len(intervals), WIDTH))
         rows[:, T] = intervals[:, shape.END]
@@ -81,7 +82,8 @@ class Knots:
         rows[:, SEEN] = intervals[:, shape.SEEN]
         rows[:, METHOD] = METHODS.index(method)
         rows[:, BEND] = factor * intervals[:, shape.BEND]
-        rows[:, EDGE] = factor * intervals[:, shape.EDGE]
+        rows[:, EDGE] = factor**2 * intervals[:, shape.EDGE]
+        rows[:, INSIDE] = factor * intervals[:, shape.INSIDE]
         rows[:, POINT] = UNANCHORED
         if not len(self):
             first = np.zeros((1, WIDTH))
@@ -105,9 +107,9 @@ class Knots:
         self._pins.append(t_s)
 
     def at(self, times_s: Array) -> Array:
-        """Rows at any times (m,) -> (m, 8); outside the knots C is held.
+        """Rows at any times (m,) -> (m, 9); outside the knots C is held.
 
-        The column EDGE holds the variance of C at each time, in J^2.
+        The column EDGE holds all variance of C at each time that is its own, in J^2.
         """
         rows = self._columns.rows
         after = np.clip(np.searchsorted(rows[:, T], times_s, side="left"), 0, len(rows) - 1)
@@ -120,7 +122,7 @@ class Knots:
         found[:, ENERGY] -= right[:, BEND] * width * share * (1.0 - share) / 2.0
         widest = np.maximum(left[:, POINT], right[:, POINT])
         found[:, POINT] = np.where(share == 1.0, right[:, POINT], widest)
-        found[:, EDGE] = right[:, EDGE] ** 2 * share * (1.0 - share)
+        found[:, EDGE] = right[:, EDGE] + right[:, INSIDE] ** 2 * share * (1.0 - share)
         found[:, METHOD] = right[:, METHOD]
         found[:, T] = times_s
         return found
@@ -186,7 +188,8 @@ class Knots:
         range_w = _highest(power, low, high) + _highest(-power, low, high)
         spread_j = range_w * np.diff(times, prepend=first) / np.sqrt(12.0)
         thin[:, BEND] = 0.0
-        thin[:, EDGE] = np.hypot(spread_j, _highest(rows[1:, EDGE], low, high))
+        thin[:, EDGE] = _highest(rows[1:, EDGE], low, high)
+        thin[:, INSIDE] = np.hypot(spread_j, _highest(rows[1:, INSIDE], low, high))
         thin[:, METHOD] = _highest(rows[1:, METHOD], low, high)
         return thin
 

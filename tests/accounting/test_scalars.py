@@ -65,7 +65,7 @@ def test_joules_per_sample_are_watts_over_samples_per_second(
 def test_the_interval_of_an_efficiency_is_that_of_its_energy(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    """A sensor that is right to 10 % gives 3.125 J a sample, 10 % up and down."""
+    """A sensor that is right to 10 % gives 3.125 J a sample, 10 % and a little up and down."""
     of = channel("power", "mean", period_s=0.1, relative_error=0.1)
     readings = [Reading(of, START_S + 0.1 * i, 200.0) for i in range(300)]
     books = Books(tmp_path, ReplaySource(clock, [of], readings, interval_s=0.1), clock=clock)
@@ -73,8 +73,8 @@ def test_the_interval_of_an_efficiency_is_that_of_its_energy(
     steady(books, 20)
     clock.advance(0.5)
     scalars = books.board.take()
-    assert scalars["efficiency/gpu_j_per_sample_lo"] == pytest.approx(0.9 * 3.125, rel=1e-6)
-    assert scalars["efficiency/gpu_j_per_sample_hi"] == pytest.approx(1.1 * 3.125, rel=1e-6)
+    assert 0.88 * 3.125 < scalars["efficiency/gpu_j_per_sample_lo"] < 0.9 * 3.125
+    assert 1.1 * 3.125 < scalars["efficiency/gpu_j_per_sample_hi"] < 1.12 * 3.125
 
 
 def test_each_span_is_that_since_the_last_time(tmp_path: Path, clock: FakeClock) -> None:

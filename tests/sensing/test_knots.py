@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from energy_callbacks.sensing.knots import Knots
-from energy_callbacks.sensing.shape import AREA, EDGE, END, NOISE, SEEN, START
+from energy_callbacks.sensing.shape import AREA, EDGE, END, INSIDE, NOISE, SEEN, START, WIDTH
 
 
 def intervals(*spans: tuple[float, float, float]) -> np.ndarray:
     """Rows of (start, end, watts), seen, at constant power."""
-    rows = np.zeros((len(spans), 7))
+    rows = np.zeros((len(spans), WIDTH))
     for row, (start_s, end_s, power_w) in zip(rows, spans, strict=True):
         row[[START, END, AREA, SEEN]] = start_s, end_s, power_w * (end_s - start_s), end_s - start_s
     return rows
@@ -132,19 +132,29 @@ def test_pins_inside_one_long_interval_are_thinned_well() -> None:
     energy = knots.energy(33.0, 34.5, 0.0)
     assert energy.energy_j == pytest.approx(75.0, rel=1e-12)
     assert energy.method == "counter"
-    assert np.all(np.isfinite(knots._columns.rows[:, [1, 2, 4, 5, 6, 7]]))
+    assert np.all(np.isfinite(knots._columns.rows[:, [1, 2, 4, 5, 6, 7, 8]]))
 
 
 def test_inside_an_interval_the_error_is_that_of_a_bridge() -> None:
     """An edge at the share x of an interval of scale 10 J has the variance 100 x (1 - x)."""
     rows = intervals((0.0, 1.0, 100.0), (1.0, 2.0, 100.0))
-    rows[:, EDGE] = 10.0
+    rows[:, INSIDE] = 10.0
     knots = Knots(keep_s=600.0)
     knots.append(knots.following(rows, 1.0, "power"))
     for share in (0.1, 0.5, 0.9):
         expected_j = np.sqrt(100.0 * share * (1.0 - share))
         assert knots.energy(0.0, share, 0.0).stderr_j == pytest.approx(expected_j, rel=1e-12)
     assert knots.energy(0.0, 2.0, 0.0).stderr_j == 0.0
+
+
+def test_an_edge_adds_its_own_error_and_leaves_none_behind() -> None:
+    """A window from an interval of edge variance 9 to one of 16 is off by 5 J, one beside by 0."""
+    rows = intervals(*((float(t), t + 1.0, 100.0) for t in range(4)))
+    rows[1, EDGE], rows[2, EDGE] = 9.0, 16.0
+    knots = Knots(keep_s=600.0)
+    knots.append(knots.following(rows, 1.0, "power"))
+    assert knots.energy(1.5, 2.5, 0.0).stderr_j == pytest.approx(5.0, rel=1e-12)
+    assert knots.energy(0.5, 3.5, 0.0).stderr_j == 0.0
 
 
 def test_between_anchors_the_error_is_held_at_both_ends() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energy_callbacks.sensing.shape import AREA, EDGE, END, NOISE, SEEN, START, Shape
+from energy_callbacks.sensing.shape import AREA, EDGE, END, INSIDE, NOISE, SEEN, START, Shape
 from tests.sensing.loads import Staircase, channel
 
 GAUGE = channel("power", "gauge", period_s=0.1)
@@ -96,15 +96,60 @@ def test_nothing_is_open_before_the_second_reading() -> None:
     assert len(shape.take()) == 0
 
 
-def test_the_error_scale_is_that_of_a_jump_anywhere_between_two_readings() -> None:
-    """From 100 W to 300 W in 2 s: at most 200 J off inside, 115 J as one standard error in all."""
-    points = [(0.0, 100.0), (2.0, 300.0)]
-    row = filled(points, period_s=2.0).open()[0]
-    assert row[EDGE] == pytest.approx(200.0)
-    assert row[NOISE] == pytest.approx(400.0**2 / 12.0)
-    mean = filled(points, "mean", period_s=2.0).open()[0]
-    assert mean[EDGE] == pytest.approx(400.0 / np.sqrt(3.0))
-    assert mean[NOISE] == 0.0
+def jump(**sensor: object) -> np.ndarray:
+    """Intervals of a card that draws 100 W, and 400 W from 52 ms on: exact samples each 20 ms."""
+    response_s = float(sensor.get("response_s", 0.0))  # type: ignore[arg-type]
+    times_s = 0.02 * np.arange(12)
+    since_s = np.maximum(times_s - 0.052, 0.0)
+    share = 1.0 - np.exp(-since_s / response_s) if response_s else np.sign(since_s)
+    points = list(zip(times_s, 100.0 + 300.0 * share, strict=True))
+    return filled(points, period_s=0.02, **sensor).open()
+
+
+def test_a_jump_hides_in_the_interval_in_which_it_is() -> None:
+    """From 52 ms on: the interval from 40 to 60 ms is uncertain, with a filter and without."""
+    for rows in (jump(), jump(response_s=0.015)):
+        assert np.argmax(rows[:, EDGE]) == 2
+        assert np.argmax(rows[:, NOISE]) == 2
+        assert rows[2, EDGE] > 10.0 * rows[1, EDGE]
+        assert rows[2, EDGE] > 10.0 * rows[6, EDGE]
+
+
+def test_a_load_that_jumps_at_each_reading_hides_much_everywhere() -> None:
+    """Readings that jump about say little of what is between them, the quiet ones too."""
+    random = np.random.default_rng(0)
+    levels_w = random.uniform(100.0, 400.0, 200)
+    levels_w[-10:] = levels_w[-10]
+    points = [(0.02 * i, float(w)) for i, w in enumerate(levels_w)]
+    rough = filled(points, period_s=0.02, response_s=0.015).open()[-5:]
+    assert (np.sqrt(rough[:, EDGE]) > 0.1 * 87.0 * 0.02).all()
+    smooth = jump(response_s=0.015)[-1]
+    assert smooth[EDGE] < 0.01 * rough[:, EDGE].min()
+
+
+def test_a_mean_hides_what_repeats_within_it() -> None:
+    """Means of 200 W over 1 s: 14 J at each edge; a jump costs nothing for good."""
+    points = [(float(t), 200.0) for t in range(5)]
+    flat = filled(points, "mean", period_s=1.0).open()[-1]
+    assert np.sqrt(flat[EDGE]) == pytest.approx(14.4)
+    assert flat[NOISE] == flat[INSIDE] == 0.0
+    jumped = filled([*points, (5.0, 500.0)], "mean", period_s=1.0).open()[-1]
+    assert jumped[INSIDE] > 30.0
+    assert jumped[NOISE] == 0.0
+
+
+def test_a_long_mean_smears_its_edges() -> None:
+    """A mean over 1 s that wanders by 30 W, read each 0.1 s: about 9 J at each edge."""
+    points = [(0.1 * i, 200.0 + 30.0 * (i % 2)) for i in range(40)]
+    row = filled(points, period_s=0.1, window_s=1.0).open()[-1]
+    assert 8.0 < np.sqrt(row[EDGE]) < 12.0
+    assert row[NOISE] == 0.0
+
+
+def test_a_reading_that_cannot_be_is_none() -> None:
+    """10 MW in one reading are left out, and the readings beside it span its time."""
+    rows = filled([(0.0, 100.0), (0.1, 1e7), (0.2, 100.0)], period_s=0.1).open()
+    assert rows[:, AREA].tolist() == pytest.approx([20.0])
 
 
 def test_a_gap_remembers_what_its_edges_suggest() -> None:

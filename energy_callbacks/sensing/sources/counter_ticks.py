@@ -22,7 +22,7 @@ from energy_callbacks.sensing.sources.tick_clock import TickClock
 # it. The sampler's bound is 0.5 % for a card, all together.
 _CORE_SHARE: Final = 0.002
 _SHORTEST_INTERVAL_S: Final = 0.04
-_LONGEST_INTERVAL_S: Final = 5.0
+_LONGEST_INTERVAL_S: Final = 4.0
 # A tick that is known worse than this is caught again; on an H200 two calls leave 3 to 5 ms.
 _SHARP_S: Final = 0.006
 # A clock known as well as two calls can tell is looked after so often, any other each second.

@@ -6,6 +6,7 @@ What is only asked for now and then is in ``nvml_gauges``.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from random import Random
 from typing import Any, Final, Protocol
 
 from energy_callbacks.records import Channel, Device, Reading, Sensor
@@ -23,8 +24,10 @@ from energy_callbacks.units import (
     watts_from_milliwatts,
 )
 
-POLL_INTERVAL_S: Final = 0.1
-DRAIN_INTERVAL_S: Final = 0.5
+_POLL_INTERVAL_S: Final = 0.1
+_QUICK_INTERVAL_S: Final = 0.02
+_SWING: Final = 0.5
+_DRAIN_INTERVAL_S: Final = 0.5
 # The newest sample of an H200 is 3 to 16 ms old; a buffer that is empty for this long is none.
 _FIRST_SAMPLE_S: Final = 0.06
 _FEWEST_SPACINGS: Final = 10
@@ -120,7 +123,7 @@ class _SampledPower:
         now_s = self._card.clock.monotonic_s()
         if now_s < self.due_s - PUNCTUAL_S:
             return []
-        self.due_s = now_s + DRAIN_INTERVAL_S
+        self.due_s = now_s + _DRAIN_INTERVAL_S
         placed = self._stamps.new(_samples(self._card))
         return [Reading(self.channel, t_s, power_w) for t_s, power_w in placed]
 
@@ -172,7 +175,9 @@ def _polled_power(
     card: Card, sensor: Sensor, power_w: Callable[[Card], float | None]
 ) -> Reader | None:
     channel = Channel(device=card.device, quantity="power", kind="gauge", sensor=sensor)
-    return offered(Polled(card, channel, power_w, interval_s=POLL_INTERVAL_S))
+    is_quick = sensor.period_s is not None and sensor.period_s < _POLL_INTERVAL_S
+    interval_s = _QUICK_INTERVAL_S if is_quick else _POLL_INTERVAL_S
+    return offered(Polled(card, channel, power_w, interval_s=interval_s, swing=_SWING))
 
 
 # --- energy
@@ -215,6 +220,7 @@ class Polled:
         value: asks; in SI, ``None`` where the driver says that there is none.
         interval_s: asked so often.
         early_s: asked up to so much earlier when the thread is awake anyway.
+        swing: intervals differ by this share, so that no load beats with them.
     """
 
     def __init__(
@@ -225,12 +231,15 @@ class Polled:
         *,
         interval_s: float,
         early_s: float = PUNCTUAL_S,
+        swing: float = 0.0,
     ) -> None:
         self.channel = channel
         self._card = card
         self._value = value
         self._interval_s = interval_s
         self._early_s = early_s
+        self._swing = swing
+        self._random = Random(0)  # noqa: S311 - no secret
         self.due_s = card.clock.monotonic_s()
 
     def value(self) -> float | None:
@@ -242,7 +251,8 @@ class Polled:
         start_s = self._card.clock.monotonic_s()
         if start_s < self.due_s - self._early_s:
             return []
-        self.due_s = start_s + self._interval_s
+        swing = self._swing * (self._random.random() - 0.5)
+        self.due_s = start_s + self._interval_s * (1.0 + swing)
         value = self.value()
         end_s = self._card.clock.monotonic_s()
         if value is None:

@@ -1,0 +1,71 @@
+"""How much of a load a series of readings may have missed, judged from the series itself.
+
+Readings that rise once and stay show all that happened; readings that jump about tell that more
+happens between them than they show. What tells the two apart is the mean square of differences
+two readings apart, in units of that of neighbours: 2 and more after single jumps, 1 where each
+reading is a new draw, less where the load repeats faster than it is read.
+"""
+
+from typing import Final
+
+_ROUGH: Final = 1.0
+# One second of an H200's samples.
+_MEMORY: Final = 50.0
+_FEWEST: Final = 3.0
+
+
+class Roughness:
+    """Running judgement of a series.
+
+    Attributes:
+        typical: mean square of the difference from one reading to the next.
+        local: the newest of these squares, or half of the one before where that is more.
+
+    Args:
+        smooth_ratio: of the mean squares two readings and one reading apart, after single jumps.
+    """
+
+    def __init__(self, smooth_ratio: float = 2.0) -> None:
+        self._smooth_ratio = smooth_ratio
+        self._before: tuple[float, ...] = ()
+        self._newest = self._twice = self._once = 0.0
+        self._count = 0.0
+        self.typical = self.local = 0.0
+
+    def add(self, value: float) -> None:
+        """Take in the next reading."""
+        before, self._before = self._before, (*self._before[-1:], value)
+        if not before:
+            return
+        self._count = min(self._count + 1.0, _MEMORY)
+        square = (value - before[-1]) ** 2
+        self.local, self._newest = max(square, self._newest / 2.0), square
+        self._once = self.typical  # a jump just now is not yet known to stay
+        self.typical += (square - self.typical) / self._count
+        if len(before) == 2:
+            self._twice += ((value - before[0]) ** 2 - self._twice) / self._count
+
+    @property
+    def is_known(self) -> bool:
+        """Whether enough was read to judge."""
+        return self._count >= _FEWEST
+
+    @property
+    def smooth(self) -> float:
+        """1 where single jumps lie between quiet stretches, 0 where each reading is a new draw."""
+        if not self._once:
+            return 1.0
+        share = (self._twice / self._once - _ROUGH) / (self._smooth_ratio - _ROUGH)
+        return min(max(share, 0.0), 1.0)
+
+    def variance(self, local: float, if_smooth: float, if_rough: float) -> float:
+        """What readings of this kind hide, in their unit squared.
+
+        Args:
+            local: mean square of differences just here; it counts where the series is smooth.
+            if_smooth: share of it that is hidden in a smooth series.
+            if_rough: share of the typical mean square that is hidden in a rough one.
+        """
+        smooth = self.smooth
+        share: float = if_smooth**smooth * if_rough ** (1.0 - smooth)
+        return share * (smooth * local + (1.0 - smooth) * self.typical)

@@ -1,0 +1,168 @@
+"""Cards whose true energy is known, measured for a minute on virtual time."""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from energy_callbacks.sensing.sources.nvml import NvmlSource
+from energy_callbacks.sensing.timeline import Timeline
+from tests.fake_nvml import (
+    Card,
+    FakeNvml,
+    Fault,
+    Scenario,
+    Square,
+    Staircase,
+    a100,
+    average_1s,
+    card_uuid,
+    h200,
+    pascal,
+    v100,
+)
+from tests.fake_nvml.signals import Signal
+from tests.test_fake_card import CardClock
+
+Array = NDArray[np.float64]
+WIDTHS_S: Final = (0.05, 0.2, 1.0, 5.0)
+_LOW_W, _HIGH_W = 100.0, 400.0
+_DURATION_S: Final = 64.0
+# Before this the period of the counter is still being found.
+_SETTLING_S: Final = 4.0
+
+
+Load = Callable[[int, float], Signal]
+"""A load of a seed, whose times are stretched by a factor."""
+
+
+def square(period_s: float) -> Load:
+    """100 and 400 W, half a period each; the phase depends on the seed."""
+
+    def make(seed: int, stretch: float) -> Signal:
+        turn_s = stretch * period_s
+        return Square(low_w=_LOW_W, high_w=_HIGH_W, period_s=turn_s, phase_s=0.1 * seed * turn_s)
+
+    return make
+
+
+def staircase(step_s: float) -> Load:
+    """Anything from 100 to 400 W, a new level at each step."""
+
+    def make(seed: int, stretch: float) -> Signal:
+        return Staircase(low_w=_LOW_W, high_w=_HIGH_W, step_s=stretch * step_s, seed=seed)
+
+    return make
+
+
+LOADS: Final[Mapping[str, Load]] = {
+    "31 ms": square(0.031),
+    "97 ms": square(0.097),
+    "170 ms": square(0.17),
+    "230 ms": square(0.23),
+    "1030 ms": square(1.03),
+    "staircase": staircase(0.06),
+    "staircase 150": staircase(0.15),
+}
+
+# A card, and what it does not offer.
+CARDS: Final[Mapping[str, tuple[Callable[..., Card], tuple[str, ...]]]] = {
+    "samples and counter (H200)": (h200, ()),
+    "25 % duty and counter (A100)": (a100, ()),
+    "counter only (A100)": (a100, ("power", "instant", "average")),
+    "25 % duty only (A100)": (a100, ("counter",)),
+    "50 % duty and counter (V100)": (v100, ()),
+    "50 % duty only (Pascal)": (pascal, ()),
+    "1 s average and counter": (average_1s, ()),
+    "1 s average only": (average_1s, ("counter",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """What was found for windows of one length, (n,) each: J.
+
+    Attributes:
+        error_j: found minus true.
+        true_j: the truth.
+        random_j: half-width of the 95 % interval of the random error alone.
+        total_j: half-width of the whole interval.
+        method: of the first window.
+    """
+
+    error_j: Array
+    true_j: Array
+    random_j: Array
+    total_j: Array
+    method: str
+
+
+def measured(
+    name: str,
+    load: str,
+    seed: int,
+    count: int,
+    *,
+    gain: float = 1.0,
+    spread: float = 0.0,
+    duration_s: float = _DURATION_S,
+) -> dict[float, Windows]:
+    """Random windows of each length on one card under one load.
+
+    Args:
+        name: one of ``CARDS``.
+        load: one of ``LOADS``.
+        seed: of the load, of its place in time and of the windows.
+        count: windows of each length.
+        gain: what the card's power and counter are multiplied with.
+        spread: periods and lengths differ by up to this share, so that none is a multiple of
+            another by design.
+        duration_s: how long is measured.
+    """
+    make, missing = CARDS[name]
+    random = np.random.default_rng(seed)
+    card = make(LOADS[load](seed, random.uniform(1.0 - spread, 1.0 + spread)))
+    card = replace(card, sensor=replace(card.sensor, gain=gain, counter_gained=True))
+    faults = tuple(Fault(group=group, kind="error", start_s=0.0, value=3.0) for group in missing)
+    scenario = Scenario(cards=(card,), faults=faults, epoch_unix_s=1.7e9 + 13.37 * seed)
+    with tempfile.TemporaryDirectory() as folder:
+        nvml = FakeNvml(scenario, Path(folder))
+        try:
+            return _windows(nvml, random, count, spread, duration_s)
+        finally:
+            nvml.close()
+
+
+def _windows(
+    nvml: FakeNvml, random: np.random.Generator, count: int, spread: float, duration_s: float
+) -> dict[float, Windows]:
+    clock = CardClock(nvml.time)
+    clock.advance(random.uniform(3.0, 4.0))
+    timeline, source = Timeline(), NvmlSource(clock, card_uuid(0))
+    timeline.register(source.open())
+    start_s = clock.monotonic_s()
+    while (turn_s := clock.monotonic_s()) < start_s + duration_s:
+        timeline.extend(source.read())
+        clock.sleep(max(turn_s + source.interval_s - clock.monotonic_s(), 0.0) + 50e-6)
+    source.close()
+    timeline.finish()
+    ahead_s = clock.unix_s() - clock.monotonic_s()
+    found = {}
+    for width_s in WIDTHS_S:
+        widths = width_s * random.uniform(1.0 - spread, 1.0 + spread, count)
+        starts = random.uniform(start_s + _SETTLING_S, start_s + duration_s - 2.0 - widths)
+        pairs = list(zip(starts, starts + widths, strict=True))
+        energies = [timeline.energy("gpu0", s, e) for s, e in pairs]
+        true_j = np.array([nvml.energy_j(0, s + ahead_s, e + ahead_s) for s, e in pairs])
+        found[width_s] = Windows(
+            error_j=np.array([energy.energy_j or 0.0 for energy in energies]) - true_j,
+            true_j=true_j,
+            random_j=np.array([1.96 * energy.stderr_j for energy in energies]),
+            total_j=np.array([energy.error_j for energy in energies]),
+            method=energies[0].method,
+        )
+    return found

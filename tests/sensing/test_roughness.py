@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+
+from energy_callbacks.sensing.roughness import Roughness
+
+
+def judged(values: list[float] | np.ndarray, smooth_ratio: float = 2.0) -> Roughness:
+    """What is thought of these readings."""
+    roughness = Roughness(smooth_ratio)
+    for value in values:
+        roughness.add(float(value))
+    return roughness
+
+
+def test_single_jumps_are_smooth() -> None:
+    """A level that changes each 20 readings shows all that happens."""
+    assert judged(np.repeat([1.0, 5.0, 2.0, 8.0, 3.0], 20)).smooth > 0.95
+
+
+def test_draws_are_rough() -> None:
+    """A new draw at each reading hides as much as it shows."""
+    assert judged(np.random.default_rng(0).normal(size=500)).smooth < 0.25
+
+
+def test_what_repeats_faster_than_it_is_read_is_rough() -> None:
+    """High, low, high, low: two readings apart nothing differs."""
+    assert judged([1.0, 2.0] * 50).smooth == 0.0
+
+
+def test_a_jump_just_now_is_not_called_rough() -> None:
+    """Whether it stays is seen by the next reading; until then quiet readings speak for it."""
+    assert judged([*np.repeat([1.0, 5.0, 2.0], 20), 9.0]).smooth == 1.0
+
+
+def test_nothing_hides_in_readings_that_never_change() -> None:
+    """A constant has no variance, local or typical."""
+    roughness = judged([3.0] * 10)
+    assert roughness.variance(0.0, 0.1, 0.5) == 0.0
+    assert roughness.is_known
+    assert not judged([3.0]).is_known
+
+
+def test_variance_is_local_where_smooth_and_typical_where_rough() -> None:
+    """A quiet stretch of a smooth series hides next to nothing, of a rough one the usual."""
+    assert judged(np.repeat([1.0, 5.0, 2.0], 20)).variance(0.0, 0.1, 0.5) < 0.01
+    rough = judged([1.0, 2.0] * 50)
+    assert rough.typical == pytest.approx(1.0)
+    assert rough.variance(0.0, 0.1, 0.5) == pytest.approx(0.5)
