@@ -59,7 +59,9 @@ class Device:
         parent: key of a device whose energy contains this one's, so that it is never added twice.
         index: NVML index or RAPL zone number.
         uuid: of the physical device, so that two processes know the same card.
-        notes: what a reader of the report must know, such as ``"whole card, 1 of 7 instances"``.
+        notes: what a reader of the report must know, such as who else uses the device.
+        instance_count: MIG instances that it is split into; 0 where it is not.
+        instances: those of them that this process uses, by UUID; empty where it uses the whole.
     """
 
     key: str
@@ -71,6 +73,8 @@ class Device:
     index: int | None = None
     uuid: str | None = None
     notes: tuple[str, ...] = ()
+    instance_count: int = 0
+    instances: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -292,6 +292,8 @@ def device_record(device: Device, channels: Iterable[Channel]) -> Record:
             "index": device.index,
             "uuid": device.uuid,
             "notes": list(device.notes),
+            "instance_count": device.instance_count,
+            "instances": list(device.instances),
         },
         "sensors": {
             channel.quantity: _sensor_json(channel.sensor)

@@ -49,7 +49,7 @@ def _row(parts: Sequence[Owned]) -> DeviceUse:
         utilisation_mean=_mean(value for one in columns for value in one.utilisation),
         temperature_max_c=_highest(value for one in columns for value in one.temperature_c),
         throttled_s=_grown(columns),
-        notes=tuple(device["notes"]),
+        notes=newest.notes,
     )
 
 

@@ -32,6 +32,7 @@ class Owned:
         record: the ``device`` line.
         energy: over the whole attempt.
         counted_in: key of the parent that already contains the energy.
+        notes: what all processes of the attempt noted of it.
     """
 
     identity: Identity
@@ -40,6 +41,7 @@ class Owned:
     record: Record
     energy: Energy
     counted_in: str | None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +95,16 @@ def merge(processes: Iterable[Process]) -> list[MergedAttempt]:
 
 def _owned(processes: Sequence[Process]) -> list[Owned]:
     chosen: dict[Identity, Owned] = {}
+    lines: dict[Identity, list[Record]] = {}
     for process in processes:
         for key, record in process.devices.items():
             candidate = _claim(process, key, record)
+            lines.setdefault(candidate.identity, []).append(record["device"])
             present = chosen.get(candidate.identity)
             if present is None or _knows_more(candidate, present):
                 chosen[candidate.identity] = candidate
-    return [_without_parent(device, chosen.values()) for device in chosen.values()]
+    noted = (replace(one, notes=_notes(lines[one.identity])) for one in chosen.values())
+    return [_without_parent(device, chosen.values()) for device in noted]
 
 
 def _claim(process: Process, key: str, record: Record) -> Owned:
@@ -111,6 +116,18 @@ def _claim(process: Process, key: str, record: Record) -> Owned:
         energy=_energy_of(process, key),
         counted_in=record["device"]["parent"],
     )
+
+
+def _notes(lines: Sequence[Record]) -> tuple[str, ...]:
+    """What the ``device`` lines of all processes say of one device, each thing once."""
+    notes = dict.fromkeys(note for line in lines for note in line["notes"])
+    count = max(line.get("instance_count", 0) for line in lines)
+    if not count:
+        return tuple(notes)
+    named = [set(line.get("instances", ())) for line in lines]
+    used = len(set().union(*named)) if all(named) else 0
+    share = f"{used} of its {count} MIG instances {'is' if used == 1 else 'are'} yours"
+    return (f"whole card: {share if used else f'shared by its {count} MIG instances'}", *notes)
 
 
 def _knows_more(candidate: Owned, present: Owned) -> bool:

@@ -60,6 +60,8 @@ def _blocks(report: EnergyReport) -> "Iterator[RenderableType]":
     yield _headline(cards(report))
     yield from _table("Energy by phase", text.PHASE_HEAD, text.phase_rows(report))
     yield from _table("Devices", text.DEVICE_HEAD, text.device_rows(report))
+    for note in text.device_notes(report):
+        yield Text(words.one_line(note), style="dim")
     yield from _table("Attempts", text.ATTEMPT_HEAD, text.attempt_rows(report))
 
 

@@ -89,7 +89,7 @@ def render(report: EnergyReport, width: int = 80) -> str:
         _warnings(report.warnings, width),
         _headline(report, width),
         _section("Energy by phase", _table(PHASE_HEAD, phase_rows(report), width), width),
-        _section("Devices", _table(DEVICE_HEAD, device_rows(report), width), width),
+        _section("Devices", _devices(report, width), width),
         _section("Measured and estimated by", _sensors(report, width), width),
         _section("Attempts", _table(ATTEMPT_HEAD, attempt_rows(report), width), width),
         _section("How to read this", _notes(report, width), width),
@@ -166,6 +166,17 @@ def _device_row(device: DeviceUse, with_host: bool) -> tuple[str, ...]:
         _or_dash(device.memory_peak_bytes, words.size),
         f"in {device.counted_in}" if device.counted_in else device.origin,
     )
+
+
+def device_notes(report: EnergyReport) -> list[str]:
+    """What must be known of single devices, a sentence each."""
+    return [f"{one.key}: {note}" for one in report.devices for note in one.notes]
+
+
+def _devices(report: EnergyReport, width: int) -> Iterator[str]:
+    yield from _table(DEVICE_HEAD, device_rows(report), width)
+    for note in device_notes(report):
+        yield from _wrapped(note, width, indent="  ")
 
 
 def _or_dash(value: float | None, say: Callable[[float], str]) -> str:

@@ -71,8 +71,8 @@ def choose(
     used_ordinals: Sequence[int] = (0,),
     environment: Mapping[str, str] | None = None,
     driver: Sequence[str] | None = None,
-) -> tuple[str, ...]:
-    """UUIDs of the cards to measure, each physical card once.
+) -> tuple[tuple[str, ...], ...]:
+    """What to measure, each physical card once: its UUID, or those of its MIG instances in use.
 
     Args:
         devices: ``"auto"`` (the cards that this run uses), ``"all"`` (every card that NVML
@@ -88,7 +88,7 @@ def choose(
     """
     check_devices_argument(devices)
     if devices == "all":
-        return tuple(gpu.uuid for gpu in inventory)
+        return tuple((gpu.uuid,) for gpu in inventory)
     if devices != "auto":
         return _one_per_card(_named(device, inventory) for device in devices)
     if driver is not None:
@@ -98,12 +98,12 @@ def choose(
     return _one_per_card(resolve(masks, inventory, used_ordinals))
 
 
-def _one_per_card(choices: Iterable[GpuChoice]) -> tuple[str, ...]:
-    """One UUID a card: the instance's if only one of its instances was chosen, else the card's."""
-    uuids: dict[str, set[str]] = {}
+def _one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
+    """For each card its own UUID where it was chosen as a whole, else its chosen instances'."""
+    chosen: dict[str, dict[str, None]] = {}
     for choice in choices:
-        uuids.setdefault(choice.gpu.uuid, set()).add(choice.uuid)
-    return tuple(chosen.pop() if len(chosen) == 1 else card for card, chosen in uuids.items())
+        chosen.setdefault(choice.gpu.uuid, {})[choice.uuid] = None
+    return tuple((card,) if card in uuids else tuple(uuids) for card, uuids in chosen.items())
 
 
 def _named(device: int | str, inventory: Sequence[GpuInfo]) -> GpuChoice:
@@ -160,9 +160,10 @@ def resolve(
 ) -> tuple[GpuChoice, ...]:
     """The cards behind CUDA's ordinals, read from the masks alone; touches no device.
 
-    CUDA numbers the cards that ``CUDA_VISIBLE_DEVICES`` names in the order of the mask. An entry
-    that is no card ends the list (CUDA programming guide, "CUDA environment variables"); a card
-    named twice empties it (so ``torch.cuda`` reads the mask, too).
+    CUDA numbers the cards that ``CUDA_VISIBLE_DEVICES`` names in the order of the mask; ROCm's
+    masks (``ROCR_VISIBLE_DEVICES``, ``HIP_VISIBLE_DEVICES``) speak of AMD cards only (ROCm, "GPU
+    isolation techniques"). An entry that is no card ends the list (CUDA programming guide, "CUDA
+    environment variables"); a card named twice empties it (so ``torch.cuda`` reads the mask, too).
 
     Args:
         environment: where ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER`` stand.

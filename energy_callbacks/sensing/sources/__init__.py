@@ -3,15 +3,26 @@
 To add a sensor: its file beside this one, and one line in ``discover``.
 """
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from energy_callbacks.config import Devices
 from energy_callbacks.errors import SourceUnavailable
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sources.protocol import Source
+
+if TYPE_CHECKING:
+    from energy_callbacks.sensing.devices import GpuInfo
+
+logger = logging.getLogger("energy_callbacks")
+
+# Without the persistence daemon the driver wakes each card in one to three seconds (NVIDIA,
+# "Driver Persistence"); one that says nothing for longer than a few such cards take hangs.
+_INVENTORY_S: Final = 10.0
 
 POWERCAP_VARIABLE = "ENERGY_CALLBACKS_POWERCAP"
 """Where a container has mounted the host's powercap folder."""
@@ -67,25 +78,40 @@ def _nvidia(clock: Clock, devices: Devices, used_ordinals: Sequence[int] | None)
     from energy_callbacks.sensing.sources.nvml import NvmlSource
 
     check_devices_argument(devices)
+    amd = _amd(used_ordinals)
+    if amd and devices == "auto":
+        return Found(unavailable=amd)
     try:
-        uuids, missing = _chosen(devices, used_ordinals)
+        chosen, missing = _chosen(devices, used_ordinals)
     except SourceUnavailable as error:
         if devices not in ("auto", "all"):
             asked = f"devices={devices!r} was asked for, but {error.reason}"
             raise SourceUnavailable(asked, error.fix) from error
-        return Found(unavailable=(("NVIDIA GPU", error.reason, error.fix),))
-    return Found(sources=tuple(NvmlSource(clock, uuid) for uuid in uuids), unavailable=missing)
+        return Found(unavailable=(*amd, ("NVIDIA GPU", error.reason, error.fix)))
+    sources = tuple(NvmlSource(clock, *uuids) for uuids in chosen)
+    return Found(sources=sources, unavailable=(*amd, *missing))
+
+
+def _amd(used_ordinals: Sequence[int] | None) -> tuple[tuple[str, str, str], ...]:
+    """Where the run may compute on AMD cards: that nobody reads them, said at once."""
+    from energy_callbacks.sensing import hip_runtime
+
+    if used_ordinals == () or not hip_runtime.is_loaded():
+        return ()
+    reason = "this process computes through ROCm, and AMD GPUs are not read: no figure holds them"
+    logger.warning("%s", reason)
+    fix = "'amd-smi monitor' shows their power; name NVIDIA GPUs in devices= to measure those"
+    return (("AMD GPU", reason, fix),)
 
 
 def _chosen(
     devices: Devices, used_ordinals: Sequence[int] | None
-) -> tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]:
-    """UUIDs of the cards to measure, and what to say about the others."""
+) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, str, str], ...]]:
+    """What to measure, by UUID for each card, and what to say about the other cards."""
     from energy_callbacks.sensing import cuda_driver
     from energy_callbacks.sensing.devices import choose, resolve
-    from energy_callbacks.sensing.sources.nvml import inventory
 
-    cards = inventory()
+    cards = _cards()
     if not cards:
         raise SourceUnavailable(
             "the NVIDIA driver lists no GPU",
@@ -97,11 +123,26 @@ def _chosen(
         )
     driver = cuda_driver.uuids()
     used = _active_ordinals(driver) if used_ordinals is None else tuple(used_ordinals)
-    uuids = choose(devices, cards, used_ordinals=used or (0,), driver=driver)
+    chosen = choose(devices, cards, used_ordinals=used or (0,), driver=driver)
     if devices != "auto" or used:
-        return uuids, ()
+        return chosen, ()
     visible = len(driver) if driver is not None else len(resolve(os.environ, cards))
-    return uuids, _unclaimed(visible - 1)
+    return chosen, _unclaimed(visible - 1)
+
+
+def _cards() -> "tuple[GpuInfo, ...]":
+    """All cards; a driver that hangs must not hang the start of the training, too."""
+    from energy_callbacks.sensing.bounded import within
+    from energy_callbacks.sensing.sources.nvml import inventory
+
+    try:
+        return within(_INVENTORY_S, inventory, "NVML inventory")
+    except TimeoutError as error:
+        reason = f"the NVIDIA driver has not listed its GPUs within {_INVENTORY_S:g} s"
+        logger.warning("%s: it hangs", reason)
+        raise SourceUnavailable(
+            reason, "see whether 'nvidia-smi' answers; 'dmesg | grep -i nvrm' shows why not"
+        ) from error
 
 
 def _active_ordinals(driver: Sequence[str] | None) -> tuple[int, ...]:

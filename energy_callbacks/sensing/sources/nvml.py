@@ -39,11 +39,13 @@ class NvmlSource:
     Args:
         clock: time.
         uuid: of a card (``GPU-...``) or of a MIG instance on it (``MIG-...``).
+        more_instances: UUIDs of other MIG instances on that card that this process uses.
     """
 
-    def __init__(self, clock: Clock, uuid: str) -> None:
+    def __init__(self, clock: Clock, uuid: str, *more_instances: str) -> None:
         self._clock = clock
         self._uuid = uuid
+        self._more_instances = more_instances
         self._card: Card | None = None
         self._readers: tuple[Reader, ...] = ()
         self._read_s = 0.0
@@ -69,7 +71,7 @@ class NvmlSource:
         nvml = _nvml()
         _start(nvml)
         try:
-            self._card = _opened(nvml, self._clock, self._uuid)
+            self._card = _opened(nvml, self._clock, self._uuid, self._more_instances)
             self._readers = _readers(self._card)
         except nvml.NVMLError as error:
             _stop(nvml)
@@ -201,10 +203,10 @@ def _mig_uuid(nvml: Any, handle: Any, index: int) -> str | None:
         return None  # this place of the card holds no instance
 
 
-def _opened(nvml: Any, clock: Clock, uuid: str) -> Card:
-    named_card = card_of_old_mig_name(uuid)
+def _opened(nvml: Any, clock: Clock, uuid: str, more_instances: Sequence[str]) -> Card:
+    named_card, is_instance = card_of_old_mig_name(uuid), uuid.startswith("MIG-")
     handle = nvml.nvmlDeviceGetHandleByUUID(named_card or uuid)
-    if named_card is None and uuid.startswith("MIG-"):
+    if named_card is None and is_instance:
         handle = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
     index = nvml.nvmlDeviceGetIndex(handle)
     device = Device(
@@ -214,19 +216,14 @@ def _opened(nvml: Any, clock: Clock, uuid: str) -> Card:
         name=nvml.nvmlDeviceGetName(handle),
         index=index,
         uuid=nvml.nvmlDeviceGetUUID(handle),
-        notes=(*_mig_note(nvml, handle, uuid), *_process_notes(nvml, handle)),
+        notes=_process_notes(nvml, handle),
+        instance_count=len(_mig_uuids(nvml, handle)),
+        instances=(uuid, *more_instances) if is_instance else (),
     )
     capability = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     return Card(
         nvml=nvml, handle=handle, clock=clock, device=device, generation=generation(capability)
     )
-
-
-def _mig_note(nvml: Any, handle: Any, uuid: str) -> tuple[str, ...]:
-    count = len(_mig_uuids(nvml, handle))
-    if uuid.startswith("MIG-"):
-        return (f"whole card: 1 of its {count} MIG instances is yours",)
-    return (f"whole card: shared by its {count} MIG instances",) if count else ()
 
 
 def _process_notes(nvml: Any, handle: Any) -> tuple[str, ...]:

@@ -1,22 +1,23 @@
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.errors import SourceUnavailable
-from energy_callbacks.sensing import cuda_driver
+from energy_callbacks.sensing import cuda_driver, sources
 from energy_callbacks.sensing.sources import POWERCAP_VARIABLE, Found, discover
 from energy_callbacks.sensing.sources.nvml import NvmlSource
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml import presets
 from tests.fake_nvml.library import FakeNvml
-from tests.fake_nvml.scenario import Card, Mig, Scenario, card_uuid
+from tests.fake_nvml.scenario import Card, Fault, Scenario, card_uuid
 from tests.fake_nvml.signals import Constant
 
 H200 = presets.h200(Constant(300.0))
-A100 = presets.a100(Constant(200.0))
-MIG = Mig(uuid="MIG-22222222-0000-5000-8000-000000000000", gpu_instance=1)
 
 Play = Callable[..., None]
 
@@ -141,75 +142,41 @@ def test_run_on_the_cpu(play: Play) -> None:
     assert ("NVIDIA GPU", "this run uses no GPU") in {entry[:2] for entry in found.unavailable}
 
 
-@pytest.mark.parametrize(
-    ("mask", "used", "expected"),
-    [
-        ("0", (0,), 0),
-        ("1,0", (0,), 1),
-        ("1,0", (1,), 0),
-        (card_uuid(1), (0,), 1),
-        (f"{card_uuid(1)},{card_uuid(0)}", (1,), 0),
-        ("0,7", (0,), 0),
-    ],
-)
-def test_masks(
-    play: Play, monkeypatch: pytest.MonkeyPatch, mask: str, used: tuple[int, ...], expected: int
-) -> None:
-    """Under each mask the source is for the card that CUDA would use, and opens it."""
-    play(H200, H200)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
-
-    (source,) = (
-        source
-        for source in discover(FakeClock(), used_ordinals=used).sources
-        if isinstance(source, NvmlSource)
-    )
-
-    assert source.open()[0].device.index == expected
-    source.close()
+@pytest.fixture
+def hanging_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A driver that answers nothing for a second, and a patience of a tenth of it."""
+    monkeypatch.setattr(sources, "_INVENTORY_S", 0.1)
+    hang = Fault(group="init", kind="hang", start_s=0.0, value=1.0)
+    nvml = FakeNvml(Scenario(cards=(H200,), faults=(hang,)), tmp_path, virtual=False)
+    yield
+    for thread in threading.enumerate():
+        if "NVML inventory" in thread.name:
+            thread.join()
+    nvml.close()
 
 
-@pytest.mark.parametrize(
-    ("mask", "what"),
-    [
-        ("", "no GPU"),
-        ("-1", "no GPU"),
-        ("0,0", "no GPU"),
-        (f"0,{card_uuid(1)}", "mixes"),
-        ("GPU-0000", "no GPU"),
-    ],
-)
-def test_masks_without_an_answer(
-    play: Play, monkeypatch: pytest.MonkeyPatch, mask: str, what: str
-) -> None:
-    """A mask that hides all cards or leaves a doubt gives no card and an entry that says so."""
-    play(H200, H200)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
-    found = discover(FakeClock(), used_ordinals=(0,))
+@pytest.mark.usefixtures("hanging_driver")
+def test_driver_that_hangs_at_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A driver that hangs does not hang the start: there is no card, a warning, and a reason."""
+    start_s = time.monotonic()
+    meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path / "run")).start()
+    started_s = time.monotonic() - start_s
+    meter.stop()
+    report = meter.report()
 
-    assert gpus(found) == []
-    assert any(what in reason for _, reason, _ in found.unavailable)
+    assert started_s < 0.8
+    assert "has not listed its GPUs" in caplog.text
+    (warning,) = [one for one in report.warnings if "NVIDIA GPU" in one.message]
+    assert "has not listed its GPUs within 0.1 s" in warning.message
+    assert "nvidia-smi" in warning.fix
+    assert report.energy.gpu.energy_j is None
 
 
-def test_unlike_cards(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On unlike cards an index needs CUDA_DEVICE_ORDER=PCI_BUS_ID, and the entry says so."""
-    play(A100, H200)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    refused = discover(FakeClock(), used_ordinals=(0,))
-    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    found = discover(FakeClock(), used_ordinals=(0,))
-
-    assert gpus(refused) == []
-    assert any("CUDA_DEVICE_ORDER=PCI_BUS_ID" in fix for _, _, fix in refused.unavailable)
-    assert gpus(found) == [name(1)]
-
-
-def test_mig_mask(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A MIG instance in the mask gives a source for it, which opens the whole card."""
-    play(H200, presets.h200(Constant(100.0), mig_instances=(MIG,)))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", MIG.uuid)
-
-    assert gpus(discover(FakeClock(), used_ordinals=(0,))) == [name(1, MIG.uuid)]
+@pytest.mark.usefixtures("hanging_driver")
+def test_named_card_of_a_driver_that_hangs() -> None:
+    """A card that the user names cannot be had from a driver that hangs, and that is an error."""
+    with pytest.raises(SourceUnavailable, match="has not listed its GPUs"):
+        discover(FakeClock(), devices=[0])
 
 
 def test_rapl_with_memory_needs_no_estimate(play: Play, tmp_path: Path) -> None:

@@ -553,7 +553,7 @@ def test_mig_uuid_opens_its_card(play: Play) -> None:
     bench.run(2.0)
 
     assert (device.key, device.uuid) == ("gpu1", card_uuid(1))
-    assert device.notes == ("whole card: 1 of its 2 MIG instances is yours",)
+    assert (device.instances, device.instance_count) == ((MIGS[1].uuid,), 2)
     assert {reading.value for reading in bench.of("power")} == {300.0}
 
 
@@ -562,14 +562,31 @@ def test_old_mig_name_opens_its_card(play: Play) -> None:
     card = presets.h200(WAVE, mig_instances=MIGS)
     bench = play(card, uuid=f"MIG-{card_uuid(0)}/1/0")
 
-    assert bench.open()["power"].device.notes == ("whole card: 1 of its 2 MIG instances is yours",)
+    device = bench.open()["power"].device
+
+    assert device.uuid == card_uuid(0)
+    assert (device.instances, device.instance_count) == ((f"MIG-{card_uuid(0)}/1/0",), 2)
+
+
+def test_two_instances_open_their_card_once(play: Play) -> None:
+    """A source for two MIG instances of a card is one for the card, and names both."""
+    bench = play(presets.h200(WAVE, mig_instances=MIGS))
+    source = NvmlSource(bench.clock, MIGS[0].uuid, MIGS[1].uuid)
+
+    device = source.open()[0].device
+    source.close()
+
+    assert device.uuid == card_uuid(0)
+    assert (device.instances, device.instance_count) == ((MIGS[0].uuid, MIGS[1].uuid), 2)
 
 
 def test_whole_card_with_mig(play: Play) -> None:
-    """A card that is split but opened as a whole says that its instances share it."""
+    """A card that is split but opened as a whole names its instances' number, and none as used."""
     bench = play(presets.h200(WAVE, mig_instances=MIGS))
 
-    assert bench.open()["power"].device.notes == ("whole card: shared by its 2 MIG instances",)
+    device = bench.open()["power"].device
+
+    assert (device.instances, device.instance_count) == ((), 2)
 
 
 def test_other_processes_are_named(play: Play) -> None:

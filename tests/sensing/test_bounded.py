@@ -1,0 +1,32 @@
+import threading
+import time
+
+import pytest
+
+from energy_callbacks.sensing.bounded import within
+
+
+def test_answer() -> None:
+    """The answer comes through, and was found on another thread."""
+    assert within(5.0, threading.get_ident, "who") != threading.get_ident()
+    assert within(5.0, lambda: None, "nothing") is None
+
+
+def test_error() -> None:
+    """What the call raises is raised where it was asked."""
+    with pytest.raises(ZeroDivisionError):
+        within(5.0, lambda: 1 // 0, "division")
+
+
+def test_silence() -> None:
+    """A call that hangs is left after the time that it had, and holds up no exit."""
+    release = threading.Event()
+    start_s = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"driver: no answer within 0\.1 s"):
+        within(0.1, release.wait, "driver")
+    waited_s = time.monotonic() - start_s
+    (thread,) = (one for one in threading.enumerate() if one.name == "energy_callbacks driver")
+    release.set()
+
+    assert 0.1 <= waited_s < 2.0
+    assert thread.daemon
