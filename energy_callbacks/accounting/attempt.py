@@ -14,6 +14,7 @@ from energy_callbacks.accounting.journal import Record
 from energy_callbacks.accounting.launch import Process, launch_id
 from energy_callbacks.accounting.recorder import Recorder
 from energy_callbacks.accounting.scalars import EmissionsKg, ScalarBoard
+from energy_callbacks.accounting.silences import Silences
 from energy_callbacks.calls import OngoingCall
 from energy_callbacks.config import EnergyConfig
 from energy_callbacks.records import Energy
@@ -104,6 +105,7 @@ class Attempt:
         )
         self._sampler = Sampler(sources, self.timeline, clock, self.recorder.note)
         self._known_hung: set[str] = set()
+        self._silences = Silences(self.timeline, self._start_s)
         self._is_broken = False
         self._cpu_s = 0.0
         self._sampler.start()
@@ -213,6 +215,8 @@ class Attempt:
             self.recorder.update()
             self.board.update()
             self._warn_of_hung()
+            for message in self._silences.news():
+                self.recorder.warn("quantity_silent", message)
             self._look_after_call()
         except Exception:  # noqa: BLE001 - our bug must not become the training's
             self._is_broken = True

@@ -168,6 +168,13 @@ class Recorder:
                 "different stories; the power readings stand there",
             )
         self.update(is_final=True)
+        if self._writer.failures:
+            self.warn(
+                "journal_incomplete",
+                f"{self._writer.failures} lines of the journal could not be written "
+                f"({self._writer.last_error}): steps, phases and curves lack them",
+            )
+            _drain(self._lines, self._writer.write)
         self._writer.write(
             {
                 "type": "totals",

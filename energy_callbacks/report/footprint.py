@@ -1,5 +1,6 @@
 """What the energy meant: emissions at the run's place and money at its price."""
 
+import logging
 from typing import TYPE_CHECKING
 
 from energy_callbacks.accounting.journal import Record
@@ -14,15 +15,21 @@ from energy_callbacks.units import kilowatt_hours
 if TYPE_CHECKING:
     from energy_callbacks.accounting.carbon import Place
 
+logger = logging.getLogger("energy_callbacks")
+
 
 def emissions(total: Figure, config: Record) -> Emissions | None:
-    """Greenhouse gas of the run's energy, PUE included; ``None`` where the energy is unknown."""
+    """Greenhouse gas of the run's energy, PUE included; ``None`` where it cannot be found."""
     if total.energy_j is None:
         return None
     from energy_callbacks.accounting import carbon
 
     pue = float(config.get("pue") or 1.0)
-    intensity = carbon.intensity(_place(config))
+    try:
+        intensity = carbon.intensity(_place(config))
+    except Exception as error:  # noqa: BLE001 - what only emissions need must not end the report
+        logger.warning("emissions cannot be found: %s", error)
+        return None
     found = carbon.emissions(as_energy(total), intensity, pue)
     assert found.low_kg is not None, "a known energy has an interval"
     assert found.high_kg is not None, "a known energy has an interval"

@@ -142,6 +142,12 @@ def _of_place(facts: Facts) -> Iterator[ReportWarning]:
             "nine in ten countries.",
             fix="pass country= (and region= for USA and CAN), such as country='DEU'",
         )
+    elif facts.emissions is None and facts.energy.total.energy_j is not None:
+        yield ReportWarning(
+            code="emissions_unknown",
+            message="Emissions could not be found: CodeCarbon's table cannot be read.",
+            fix="run: pip install --force-reinstall 'codecarbon>=2.8,<4'",
+        )
 
 
 def _of_length(facts: Facts) -> Iterator[ReportWarning]:

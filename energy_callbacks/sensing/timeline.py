@@ -5,12 +5,39 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from energy_callbacks.records import Channel, Device, Energy, Quantity, Reading
 from energy_callbacks.sensing.energy import EnergyCurve
 from energy_callbacks.sensing.series import Array, Series
+
+# A device that says nothing for longer does not speak; every source reads once a second or oftener.
+_PAUSE_S: Final = 2.0
+
+
+@dataclass(slots=True)
+class _Heard:
+    """When each quantity of a device was heard last, by the clock and by the time it has spoken."""
+
+    newest_s: float = math.inf
+    spoken_s: float = 0.0
+    last: dict[Quantity, tuple[float, float]] = field(default_factory=dict)
+
+    def note(self, quantity: Quantity, t_s: float) -> None:
+        """A quantity was heard."""
+        self.spoken_s += min(max(t_s - self.newest_s, 0.0), _PAUSE_S)
+        self.newest_s = t_s if math.isinf(self.newest_s) else max(self.newest_s, t_s)
+        self.last[quantity] = (t_s, self.spoken_s)
+
+    def silent(self, limit_s: float) -> dict[Quantity, float]:
+        """When those were heard last that have missed more than ``limit_s`` of speech."""
+        return {
+            quantity: t_s
+            for quantity, (t_s, spoken_s) in self.last.items()
+            if self.spoken_s - spoken_s > limit_s
+        }
 
 
 @dataclass(slots=True)
@@ -21,6 +48,7 @@ class _Track:
     channels: tuple[Channel, ...]
     curve: EnergyCurve | None
     series: dict[Quantity, Series] = field(default_factory=dict)
+    heard: _Heard = field(default_factory=_Heard)
     silent_since_s: float | None = None
     is_lost: bool = False
 
@@ -78,7 +106,7 @@ class Timeline:
             curve = EnergyCurve(offered, self._keep_s)
             for pin_s in self._pins:
                 curve.pin(pin_s)
-        return _Track(known.device, (*known.channels, *offered), curve, known.series)
+        return _Track(known.device, (*known.channels, *offered), curve, known.series, known.heard)
 
     def extend(self, readings: Sequence[Reading]) -> None:
         """Take in readings, in time order for each channel; one that is no number is left out."""
@@ -95,6 +123,7 @@ class Timeline:
             track.curve.add(readings)
         for reading in readings:
             quantity = reading.channel.quantity
+            track.heard.note(quantity, reading.t_s)
             if quantity == "energy":
                 continue
             series = track.series.get(quantity)
@@ -224,6 +253,19 @@ class Timeline:
                     track.silent_since_s = now_s
                 is_waiting |= now_s - track.silent_since_s < patience_s
         return is_waiting
+
+    def silent(self, limit_s: float) -> dict[tuple[str, Quantity], float]:
+        """Quantities that have missed more than ``limit_s`` in which their device spoke.
+
+        Returns:
+            For device key and quantity, when it was heard last.
+        """
+        with self._lock:
+            return {
+                (key, quantity): last_s
+                for key, track in self._tracks.items()
+                for quantity, last_s in track.heard.silent(limit_s).items()
+            }
 
     def newest_s(self, key: str) -> float | None:
         """The newest moment that was seen of a device's energy."""

@@ -5,13 +5,14 @@ read at its own ticks (``counter_ticks``). How each quantity is read is in ``nvm
 ``nvml_gauges``, what is known of the sensors in ``nvml_sensors``.
 """
 
+import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 from energy_callbacks.errors import ReadingMissed, SourceLost, SourceUnavailable
-from energy_callbacks.records import Channel, Device, Reading
+from energy_callbacks.records import Channel, Device, Quantity, Reading
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.devices import GpuInfo, card_of_old_mig_name
 from energy_callbacks.sensing.sources.nvml_gauges import GAUGES
@@ -23,6 +24,8 @@ from energy_callbacks.sensing.sources.nvml_readers import (
     tried,
 )
 from energy_callbacks.sensing.sources.nvml_sensors import generation
+
+logger = logging.getLogger("energy_callbacks")
 
 _WAIT_S: Final = 0.5
 _SHORTEST_S: Final = 0.0005
@@ -49,6 +52,7 @@ class NvmlSource:
         self._card: Card | None = None
         self._readers: tuple[Reader, ...] = ()
         self._read_s = 0.0
+        self._silent: set[Quantity] = set()
 
     @property
     def name(self) -> str:
@@ -89,7 +93,8 @@ class NvmlSource:
         """What is new of each quantity; one that fails does not take the others with it.
 
         Raises:
-            ReadingMissed: where something failed and nothing was read.
+            ReadingMissed: where nothing was read, and something failed that has not failed before
+                while others answered.
             SourceLost: where the card is gone and nothing was read before.
         """
         card = self._card
@@ -97,21 +102,39 @@ class NvmlSource:
             raise SourceLost(f"{self.name} is not open; call open() first")
         self._read_s = self._clock.monotonic_s()
         readings: list[Reading] = []
-        failure: Exception | None = None
+        failures: dict[Quantity, Exception] = {}
         for reader in self._readers:
             try:
                 readings += reader.read()
             except card.nvml.NVMLError as error:
-                failure = error
+                failures[reader.channel.quantity] = error
                 if card.is_gone(error):
                     break
-        if failure is not None and not readings:
-            raise _failed(card, failure) from failure
-        return readings
+        if readings:
+            self._note_silent(card, failures, {reading.channel.quantity for reading in readings})
+            return readings
+        grave = [
+            failure
+            for quantity, failure in failures.items()
+            if quantity not in self._silent or card.is_gone(failure)
+        ]
+        if grave:
+            raise _failed(card, grave[-1]) from grave[-1]
+        return []
+
+    def _note_silent(
+        self, card: Card, failures: Mapping[Quantity, Exception], answered: set[Quantity]
+    ) -> None:
+        """A quantity that fails while others answer is said once, and is no missed reading."""
+        for quantity in failures.keys() - self._silent:
+            logger.warning(
+                "%s: no %s for now, NVML says %s", card.device.key, quantity, failures[quantity]
+            )
+        self._silent = (self._silent | failures.keys()) - answered
 
     def close(self) -> None:
         """See ``Source.close``."""
-        card, self._card, self._readers = self._card, None, ()
+        card, self._card, self._readers, self._silent = self._card, None, (), set()
         if card is not None:
             _stop(card.nvml)
 

@@ -429,6 +429,52 @@ def test_short_silence_is_a_missed_reading(play: Play) -> None:
     assert max(later - earlier for earlier, later in pairwise(times)) < 0.05
 
 
+def test_quantity_that_fails_alone_is_said_once(
+    play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Power alone fails for good: said once with NVML's word; later reads are no missed ones."""
+    code = pynvml.NVML_ERROR_NOT_SUPPORTED
+    fault = Fault(group="samples", kind="error", start_s=105.0, value=code)
+    bench = play(presets.h200(WAVE), faults=(fault,))
+    bench.open()
+    bench.run(8.0, patient=True)
+    bench.run(8.0)
+
+    assert caplog.text.count("gpu0: no power for now, NVML says Not Supported") == 1
+    assert bench.times_s("energy")[-1] > bench.times_s("power")[-1] + 10.0
+
+
+def test_quantity_that_comes_back_may_fail_anew(
+    play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Power fails twice, with a while in between: both times are said."""
+    code = pynvml.NVML_ERROR_UNKNOWN
+    faults = tuple(
+        Fault(group="samples", kind="error", start_s=start_s, end_s=start_s + 3.0, value=code)
+        for start_s in (105.0, 112.0)
+    )
+    bench = play(presets.h200(WAVE), faults=faults)
+    bench.open()
+    bench.run(20.0, patient=True)
+
+    assert caplog.text.count("gpu0: no power for now, NVML says Unknown Error") == 2
+
+
+def test_card_that_is_lost_while_a_quantity_fails(play: Play) -> None:
+    """A card that falls off the bus is lost, though one quantity has failed before."""
+    counter, card = pynvml.NVML_ERROR_UNKNOWN, pynvml.NVML_ERROR_GPU_IS_LOST
+    faults = (
+        Fault(group="counter", kind="error", start_s=102.0, value=counter),
+        Fault(group="samples", kind="error", start_s=105.0, value=card),
+        Fault(group="light", kind="error", start_s=105.0, value=card),
+        Fault(group="memory", kind="error", start_s=105.0, value=card),
+    )
+    bench = play(presets.h200(WAVE), faults=faults)
+    bench.open()
+    with pytest.raises(SourceLost):
+        bench.run(10.0, patient=True)
+
+
 @pytest.mark.parametrize("code", [pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED])
 def test_lost_card(play: Play, code: int) -> None:
     """A card that falls off the bus is lost for good, and closing it raises nothing."""
