@@ -180,7 +180,7 @@ class Run:
     meter: EnergyMeter
     load: Signal
     zero_s: float
-    hooks_s: list[float]
+    hooks_s: list[tuple[float, float]]
     report: EnergyReport
 
     @property
@@ -232,14 +232,15 @@ def clock_of(play: Play, *cards: Card, faults: Sequence[Fault] = ()) -> CardCloc
 
 def train(
     meter: EnergyMeter, clock: FakeClock, end_s: float, middle: Callable[[], object] | None = None
-) -> list[float]:
-    """The loop of a user; how long each of our hooks took."""
+) -> list[tuple[float, float]]:
+    """The loop of a user; how long each of our hooks took, by the clock and of the processor."""
     hooks_s = []
 
     def hook(call: Callable[[], object]) -> None:
-        before_s = time.perf_counter()
+        before_s, cpu_before_s = time.perf_counter(), time.thread_time()
         call()
-        hooks_s.append(time.perf_counter() - before_s)
+        cpu_s = time.thread_time() - cpu_before_s
+        hooks_s.append((time.perf_counter() - before_s, cpu_s))
 
     hook(lambda: meter.enter("train"))
     while clock.monotonic_s() < end_s:
@@ -252,11 +253,12 @@ def train(
     return hooks_s
 
 
-def assert_no_hook_waited(hooks_s: Sequence[float]) -> None:
-    """All but the few that a busy machine has held up took less than 5 ms."""
-    ordered = sorted(hooks_s)
-    assert ordered[int(0.99 * len(ordered))] < LONGEST_HOOK_S
-    assert ordered[-1] < 0.2
+def assert_no_hook_waited(hooks_s: Sequence[tuple[float, float]]) -> None:
+    """All hooks took less than 5 ms, but for a few that a busy machine has held up."""
+    wall_s, cpu_s = (sorted(column) for column in zip(*hooks_s, strict=True))
+    assert cpu_s[int(0.999 * len(cpu_s)) - 1] < LONGEST_HOOK_S
+    assert wall_s[int(0.95 * len(wall_s))] < LONGEST_HOOK_S
+    assert wall_s[-1] < 0.2
 
 
 def assert_right_or_gap(run: Run, window: tuple[float, float], *, may_miss: bool) -> None:
