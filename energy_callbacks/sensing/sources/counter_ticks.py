@@ -118,7 +118,11 @@ class CounterTicks:
 
     def _called(self) -> _Call | None:
         start_s = self._clock.monotonic_s()
-        value = self._read()
+        try:
+            value = self._read()
+        except Exception:
+            self._miss(self._clock.monotonic_s())
+            raise
         stop_s = self._clock.monotonic_s()
         call_s = stop_s - start_s
         # The slowest of the last calls: the first of a search must still see the old value.

@@ -192,6 +192,25 @@ def test_counter_without_value_gives_no_tick() -> None:
     assert ticks.misses == 1
 
 
+class Broken(SlowCounter):
+    def value(self, t_s: float) -> float | None:
+        raise OSError("unknown error")
+
+
+def test_a_counter_that_fails_is_asked_less_and_less() -> None:
+    """Each error reaches the caller, and the next call comes a second later, then two, then four."""
+    clock = FakeClock()
+    counter = Broken(clock, 0.1)
+    ticks = CounterTicks(clock, counter.read)
+
+    for _ in range(4):
+        with pytest.raises(OSError, match="unknown error"):
+            run(clock, ticks, 60.0)
+
+    assert counter.calls == 4
+    assert ticks.due_s - clock.monotonic_s() == pytest.approx(8.0, abs=0.01)
+
+
 class FrozenForAWhile(SlowCounter):
     def value(self, t_s: float) -> float | None:
         return super().value(40.0 if 40.0 <= t_s < 50.0 else t_s)
