@@ -1,0 +1,217 @@
+"""Ours and the peers behind one face, each used as its documentation says.
+
+``python -m tests.benchmarks.tools NAME PLAN OUT`` measures windows with one tool in a process of
+its own: PLAN is a JSON list of ``[pause_s, duration_s]``, OUT gets ``[start_unix_s, end_unix_s,
+energy_j]`` of each window. A file, because importing ``amdsmi``, which comes with Zeus, prints.
+"""
+
+import importlib.util
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+# Ours has measured before the first window and measures after the last, as in a training.
+_MARGIN_S: Final = 2.0
+_J_PER_KWH: Final = 3.6e6
+
+
+class Tool(Protocol):
+    """Measures the energy of GPU 0 in windows that follow one another."""
+
+    def begin(self) -> None:
+        """A window begins."""
+        ...
+
+    def end(self) -> None:
+        """It ends."""
+        ...
+
+    def close(self) -> list[float]:
+        """Energy of all windows, J; nothing may follow."""
+        ...
+
+
+class Ours:
+    """``EnergyMeter``: windows are questions that are asked afterwards."""
+
+    def __init__(self, *, sync: bool) -> None:
+        del sync  # never needed
+        from energy_callbacks import EnergyConfig, EnergyMeter
+
+        self._folder = tempfile.TemporaryDirectory()
+        self.meter = EnergyMeter(config=EnergyConfig(report_dir=self._folder.name))
+        self.meter.start()
+        self._starts_s: list[float] = []
+        self._ends_s: list[float] = []
+        time.sleep(_MARGIN_S)
+
+    def begin(self) -> None:
+        self._starts_s.append(time.monotonic())
+
+    def end(self) -> None:
+        self._ends_s.append(time.monotonic())
+
+    def close(self) -> list[float]:
+        time.sleep(_MARGIN_S)
+        self.meter.stop()
+        spans = zip(self._starts_s, self._ends_s, strict=True)
+        found = [self.meter.energy(start, end, scope="gpu").energy_j for start, end in spans]
+        self._folder.cleanup()
+        energies_j = [energy_j for energy_j in found if energy_j is not None]
+        if len(energies_j) < len(found):
+            raise RuntimeError(f"{len(found) - len(energies_j)} windows have no energy")
+        return energies_j
+
+
+class Zeus:
+    """``ZeusMonitor.begin_window`` and ``end_window``, for the GPU alone.
+
+    Args:
+        sync: wait for the GPU at both ends, as Zeus does unless told otherwise.
+        approx_instant_energy: of ZeusMonitor.
+    """
+
+    def __init__(self, *, sync: bool, approx_instant_energy: bool = False) -> None:
+        from zeus.monitor import ZeusMonitor
+
+        self._sync = sync
+        self._energies_j: list[float] = []
+        self._monitor = ZeusMonitor(
+            gpu_indices=[0], cpu_indices=[], approx_instant_energy=approx_instant_energy
+        )
+
+    def begin(self) -> None:
+        self._monitor.begin_window("window", sync_execution=self._sync)
+
+    def end(self) -> None:
+        measured = self._monitor.end_window("window", sync_execution=self._sync)
+        self._energies_j.append(measured.gpu_energy[0])
+
+    def close(self) -> list[float]:
+        return self._energies_j
+
+
+class CodeCarbon:
+    """``start_task`` and ``stop_task``, the best that CodeCarbon does for short windows."""
+
+    def __init__(self, *, sync: bool) -> None:
+        del sync  # CodeCarbon never waits for the GPU
+        from codecarbon import OfflineEmissionsTracker
+
+        self._energies_j: list[float] = []
+        self._tasks = 0
+        self._tracker: Any = OfflineEmissionsTracker(
+            country_iso_code="USA",
+            gpu_ids=[0],
+            save_to_file=False,
+            log_level="critical",
+            allow_multiple_runs=True,
+        )
+        self.begin()  # the first task looks for hardware, which takes a second
+        self.end()
+        self._energies_j.clear()
+
+    def begin(self) -> None:
+        self._tasks += 1
+        self._tracker.start_task(f"window {self._tasks}")
+
+    def end(self) -> None:
+        energy_kwh = self._tracker.stop_task().gpu_energy
+        self._energies_j.append(energy_kwh * _J_PER_KWH)
+
+    def close(self) -> list[float]:
+        self._tracker.stop()
+        return self._energies_j
+
+
+class Nvitop:
+    """``ResourceMetricCollector`` each 0.1 s: mean power times duration, as nvitop has no energy.
+
+    A new collector for each window, made outside of it: a second window of the same collector
+    gets no samples any more (nvitop 1.7.2).
+    """
+
+    def __init__(self, *, sync: bool) -> None:
+        del sync  # nvitop never waits for the GPU
+        from nvitop import Device
+
+        self._devices = [Device(0)]
+        self._energies_j: list[float] = []
+        self._start_s = 0.0
+        self._collector = self._new()
+
+    def _new(self) -> Any:
+        from nvitop import ResourceMetricCollector
+
+        return ResourceMetricCollector(self._devices, interval=0.1)
+
+    def begin(self) -> None:
+        self._collector.activate("window")
+        self._start_s = time.monotonic()
+
+    def end(self) -> None:
+        duration_s = time.monotonic() - self._start_s
+        metrics = self._collector.collect()
+        self._collector.deactivate("window")
+        (power_w,) = (v for name, v in metrics.items() if name.endswith("power_usage (W)/mean"))
+        self._energies_j.append(power_w * duration_s)
+        self._collector = self._new()
+
+    def close(self) -> list[float]:
+        return self._energies_j
+
+
+def _zeus_instant(*, sync: bool) -> Zeus:
+    return Zeus(sync=sync, approx_instant_energy=True)
+
+
+OURS: Final = "energy_callbacks"
+MAKERS: Final[dict[str, tuple[str, Callable[..., Tool]]]] = {
+    OURS: ("energy_callbacks", Ours),
+    "Zeus": ("zeus", Zeus),
+    "Zeus approx_instant_energy": ("zeus", _zeus_instant),
+    "CodeCarbon task": ("codecarbon", CodeCarbon),
+    "nvitop collector 0.1 s": ("nvitop", Nvitop),
+}
+"""Name in tables -> the package that it needs, and how it is opened."""
+
+
+def is_installed(name: str) -> bool:
+    """Whether the package of a tool is there."""
+    return importlib.util.find_spec(MAKERS[name][0]) is not None
+
+
+def nvidia_smi_stub(folder: Path) -> Path:
+    """A folder for ``PATH``: CodeCarbon looks for GPUs only where ``nvidia-smi --help`` runs."""
+    stub = folder / "nvidia-smi"
+    stub.write_text("#!/bin/sh\nexit 0\n")
+    stub.chmod(0o755)
+    return folder
+
+
+def measure(name: str, plan: list[tuple[float, float]]) -> list[tuple[float, float, float]]:
+    """Windows with one tool: ``(pause_s, duration_s)`` in, start, end (Unix) and energy out.
+
+    A window is the user's block: from after ``begin`` has returned until ``end`` is called.
+    """
+    tool = MAKERS[name][1](sync=False)
+    spans = []
+    for pause_s, duration_s in plan:
+        time.sleep(pause_s)
+        tool.begin()
+        start_s = time.time()
+        time.sleep(duration_s)
+        end_s = time.time()
+        tool.end()
+        spans.append((start_s, end_s))
+    energies_j = tool.close()
+    return [(*span, energy_j) for span, energy_j in zip(spans, energies_j, strict=True)]
+
+
+if __name__ == "__main__":
+    _name, _plan, _out = sys.argv[1:]
+    Path(_out).write_text(json.dumps(measure(_name, json.loads(Path(_plan).read_text()))))
