@@ -7,9 +7,11 @@ energy_j]`` of each window. A file, because importing ``amdsmi``, which comes wi
 
 import importlib.util
 import json
+import logging
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -78,6 +80,7 @@ class Zeus:
     def __init__(self, *, sync: bool, approx_instant_energy: bool = False) -> None:
         from zeus.monitor import ZeusMonitor
 
+        warnings.filterwarnings("ignore", module="zeus")  # that a window was measured as 0 J
         self._sync = sync
         self._energies_j: list[float] = []
         self._monitor = ZeusMonitor(
@@ -102,13 +105,13 @@ class CodeCarbon:
         del sync  # CodeCarbon never waits for the GPU
         from codecarbon import OfflineEmissionsTracker
 
+        logging.getLogger("codecarbon").disabled = True  # it speaks before log_level is known
         self._energies_j: list[float] = []
         self._tasks = 0
         self._tracker: Any = OfflineEmissionsTracker(
             country_iso_code="USA",
             gpu_ids=[0],
             save_to_file=False,
-            log_level="critical",
             allow_multiple_runs=True,
         )
         self.begin()  # the first task looks for hardware, which takes a second
