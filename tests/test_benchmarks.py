@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.benchmarks import overhead, peers
+from tests.benchmarks import overhead, peers, tools
 from tests.benchmarks.loops import Loop
 from tests.benchmarks.pairs import change, interleaved
 from tests.benchmarks.paused_clock import PausableClock
@@ -102,6 +102,40 @@ def test_bar_is_not_shown_without_the_peer(monkeypatch, capsys, arguments, code)
     said = capsys.readouterr().out
     assert said.count("not installed, its bars are not shown") == len(MAKERS) - 1
     assert "NOT SHOWN" in said
+
+
+class Blind:
+    """A tool that does not find the card."""
+
+    def __init__(self, *, sync: bool) -> None:
+        self.windows = 0
+
+    def begin(self) -> None:
+        self.windows += 1
+
+    def end(self) -> None:
+        pass
+
+    def close(self) -> list[float]:
+        return [0.0] * self.windows
+
+
+def test_tool_that_sees_no_card_is_no_peer(monkeypatch):
+    """CodeCarbon without nvidia-smi reads 0 J and says nothing: that is not compared with."""
+    monkeypatch.setitem(tools.MAKERS, "blind", ("energy_callbacks", Blind))
+    with pytest.raises(RuntimeError, match="0 J in every window"):
+        tools.measure("blind", [(0.0, 0.001), (0.0, 0.001)])
+
+
+def test_peer_that_fails_takes_no_other_figures_with_it(monkeypatch):
+    """What was measured of ours on a GPU is printed, whatever becomes of the peers."""
+    monkeypatch.setitem(tools.MAKERS, "Zeus", ("energy_callbacks", Blind))
+    monkeypatch.setitem(tools.MAKERS, "CodeCarbon task", ("no_such_package", Blind))
+    loop = Loop(name="loop", step=lambda: None, wait=lambda: None, step_s=0.01)
+    unknown: dict[str, str] = {}
+    assert not list(overhead.measure_peers((loop, loop), 1, unknown, is_fake=True))
+    assert "0 J" in unknown["Zeus"]
+    assert unknown["CodeCarbon task"] == "not installed"
 
 
 def test_plan_has_as_many_windows_of_each_duration():

@@ -12,7 +12,7 @@ import logging
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -81,17 +81,31 @@ def of_windows(loop: Loop, tool: Tool, steps: int) -> HookCost:
     return HookCost.of(seconds)
 
 
-def of_callbacks() -> dict[str, HookCost]:
-    """Of all our hooks together, by the framework's package, for those that are installed."""
+def of_callbacks(unknown: dict[str, str]) -> dict[str, HookCost]:
+    """Of all our hooks together, by the framework's package.
+
+    Why one has no figures goes into ``unknown``.
+    """
+    found = {}
+    for package, make in {"lightning": _lightning, "transformers": _huggingface}.items():
+        if importlib.util.find_spec(package) is None:
+            unknown[package] = "not installed"
+            continue
+        try:
+            with _silence():
+                found[package] = make()
+        except Exception as error:  # noqa: BLE001 - a framework's trouble costs its own row
+            unknown[package] = f"failed: {error!r}"
+    return found
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.disable(logging.CRITICAL)
         try:
-            return {
-                package: make()
-                for package, make in FRAMEWORKS.items()
-                if importlib.util.find_spec(package)
-            }
+            yield
         finally:
             logging.disable(logging.NOTSET)
 
@@ -187,10 +201,3 @@ def _huggingface() -> HookCost:
         )
         Trainer(model=Tiny(), args=arguments, train_dataset=rows, callbacks=[callback]).train()
     return HookCost.of(timed.seconds)
-
-
-FRAMEWORKS: Final[dict[str, Callable[[], HookCost]]] = {
-    "lightning": _lightning,
-    "transformers": _huggingface,
-}
-"""Package of a framework -> what our callback costs in its Trainer."""

@@ -29,7 +29,7 @@ DURATIONS_S: Final = (0.05, 0.2)
 # wave's period -> window's duration -> how many times worse a peer must be
 BARS: Final = {1.03: {0.05: 10.0, 0.2: 5.0}, 0.23: {0.05: 6.0, 0.2: 3.0}}
 PERIODS_S: Final = tuple(BARS)
-WINDOWS, QUICK_WINDOWS = 40, 8
+WINDOWS, QUICK_WINDOWS = 40, 6
 _PAUSES_S: Final = (0.005, 0.035)  # no window keeps in step with a wave or a sensor
 _LIMIT_S: Final = 120.0
 

@@ -196,6 +196,18 @@ def nvidia_smi_stub(folder: Path) -> Path:
     return folder
 
 
+def closed(tool: Tool) -> list[float]:
+    """Energy of all windows, J.
+
+    Raises:
+        RuntimeError: where all are 0 J: the tool has not seen the card, which is no comparison.
+    """
+    energies_j = tool.close()
+    if not any(energies_j):
+        raise RuntimeError("it has read 0 J in every window; is nvidia-smi on the PATH?")
+    return energies_j
+
+
 def measure(name: str, plan: list[tuple[float, float]]) -> list[tuple[float, float, float]]:
     """Windows with one tool: ``(pause_s, duration_s)`` in, start, end (Unix) and energy out.
 
@@ -211,7 +223,7 @@ def measure(name: str, plan: list[tuple[float, float]]) -> list[tuple[float, flo
         end_s = time.time()
         tool.end()
         spans.append((start_s, end_s))
-    energies_j = tool.close()
+    energies_j = closed(tool)
     return [(*span, energy_j) for span, energy_j in zip(spans, energies_j, strict=True)]
 
 
