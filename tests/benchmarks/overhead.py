@@ -57,7 +57,7 @@ class Size:
 
 
 FULL: Final = Size(pairs=(100, 220), peer_pairs=5, hook_s=4.0, core_s=30.0)
-QUICK: Final = Size(pairs=(4, 4), peer_pairs=2, hook_s=0.7, core_s=6.0)
+QUICK: Final = Size(pairs=(3, 3), peer_pairs=2, hook_s=0.5, core_s=5.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
