@@ -176,17 +176,17 @@ def main() -> int:
     arguments = parser.parse_args()
     rows = list(measure_all(QUICK_WINDOWS if arguments.quick else WINDOWS))
     print(table(rows))
-    found = verdicts(rows)
+    found, absent = verdicts(rows), missing()
+    met = "met by those that are installed" if absent else "met"
     for period_s, bars in BARS.items():
         for duration_s, bar in bars.items():
             here = [v for v in found if (v.period_s, v.duration_s) == (period_s, duration_s)]
             missed = [v.tool for v in here if not v.is_met]
-            said = f"MISSED by {', '.join(missed)}" if missed else "met" if here else "NOT SHOWN"
+            said = f"MISSED by {', '.join(missed)}" if missed else met if here else "NOT SHOWN"
             print(
                 f"bar: peers {bar:g} x worse, {1e3 * period_s:.0f} ms wave, "
                 f"{1e3 * duration_s:.0f} ms windows: {said}"
             )
-    absent = missing()
     for tool in absent:
         print(f"{tool}: not installed, its bars are not shown; pip install -e '.[benchmarks]'")
     if arguments.json:
