@@ -1,0 +1,309 @@
+"""A day of training on eight GPUs, on virtual time: memory, the journal, the report, the joules.
+
+Eight scripted cards speak as an H200 does (50 power samples a second in drains of half a second,
+a bracketed tick of the energy counter and five gauges each second), a loop of four steps a second
+trains, validates and saves. Their power is known in closed form, so every joule can be checked.
+
+The bars: memory grows by less than 64 MiB over a meter that has just started, of which 24 MiB
+are there after the first ten minutes and 40 MiB come with the hours; the report of a day is
+built and saved in under 5 s of processor time, in a process that has imported nothing before;
+totals are true to 0.1 %; windows of the last ten minutes have full resolution, older ones seconds.
+"""
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.records import Channel, Device, Quantity, Reading, Sensor
+from energy_callbacks.testing import FakeClock
+
+Array = NDArray[np.float64]
+
+CARDS = 8
+DAY_S, QUICK_S = 86_400.0, 1_200.0
+STEP_S, EPOCH_S, VALIDATION_S, CHECKPOINT_S = 0.25, 600.0, 25.0, 5.0
+FIXED_MIB, DAILY_MIB = 24.0, 40.0
+REPORT_S, HTML_BYTES = 5.0, 400_000
+TOTAL_ERROR = 1e-3
+
+# An H200's (docs/how-it-measures.md).
+PERIOD_S, LAG_S, RESPONSE_S, DRAIN_S = 0.02, 0.005, 0.015, 0.5
+TICK_S, TICK_ERROR_S = 0.1, 0.002
+SAMPLES = Sensor(
+    name="samples", period_s=PERIOD_S, lag_s=LAG_S, response_s=RESPONSE_S, is_buffered=True
+)
+GAUGES: tuple[tuple[Quantity, Callable[[float], float]], ...] = (
+    ("temperature", lambda t_s: 60.0 + 5.0 * math.sin(t_s / 300.0)),
+    ("memory_used", lambda t_s: 1e11 + 1e9 * math.sin(t_s / 30.0)),
+    ("utilisation", lambda t_s: 0.95 + 0.05 * math.sin(t_s)),
+    ("clock", lambda t_s: 1.8e9 + 1e8 * math.sin(t_s / 7.0)),
+    ("throttled", lambda t_s: 0.01 * t_s),
+)
+
+
+@dataclass(frozen=True)
+class Load:
+    """Power as a sum of sine waves: the rhythm of the steps, and a slow swing."""
+
+    mean_w: float
+    waves: tuple[tuple[float, float, float], ...]  # amplitude W, period s, phase
+
+    def energy_j(self, start_s: float, end_s: float) -> float:
+        """The exact integral."""
+        swings = (
+            amplitude_w * period_s / math.tau * (self._cos(start_s, period_s, phase))
+            - amplitude_w * period_s / math.tau * (self._cos(end_s, period_s, phase))
+            for amplitude_w, period_s, phase in self.waves
+        )
+        return self.mean_w * (end_s - start_s) + math.fsum(swings)
+
+    @staticmethod
+    def _cos(t_s: float, period_s: float, phase: float) -> float:
+        return math.cos(math.tau * math.fmod(t_s, period_s) / period_s + phase)
+
+    def samples_w(self, t_s: Array) -> Array:
+        """What a sensor with an H200's lag and first-order response shows."""
+        shown = np.full(len(t_s), self.mean_w)
+        for amplitude_w, period_s, phase in self.waves:
+            turn = math.tau / period_s
+            shown += (
+                amplitude_w
+                / math.hypot(1.0, turn * RESPONSE_S)
+                * np.sin(turn * (t_s - LAG_S) + phase - math.atan(turn * RESPONSE_S))
+            )
+        return shown
+
+
+class Card:
+    """A source that speaks as an H200's does."""
+
+    interval_s = DRAIN_S
+
+    def __init__(self, clock: FakeClock, number: int) -> None:
+        self.name = f"card {number}"
+        self.load = Load(400.0, ((150.0, STEP_S, number), (100.0, EPOCH_S, 2.0 * number)))
+        self.cpu_s = 0.0
+        self._clock = clock
+        key = f"gpu{number}"
+        device = Device(key=key, kind="gpu", scope="gpu", name="NVIDIA H200", uuid=f"GPU-{number}")
+        self._device = device
+        self._power = Channel(device=device, quantity="power", kind="gauge", sensor=SAMPLES)
+        self._energy = Channel(
+            device=device, quantity="energy", kind="counter", sensor=Sensor(name="counter")
+        )
+        self._gauges = tuple(
+            (Channel(device=device, quantity=quantity, kind="gauge"), value)
+            for quantity, value in GAUGES
+        )
+        self._next_sample = self._next_second = 0
+
+    def open(self) -> Sequence[Channel]:
+        """The driver's buffer reaches back before the start."""
+        now_s = self._clock.monotonic_s()
+        self._next_sample = math.ceil((now_s - DRAIN_S) / PERIOD_S)
+        self._next_second = math.ceil(now_s)
+        return (self._power, self._energy, *(channel for channel, _ in self._gauges))
+
+    def read(self) -> Sequence[Reading]:
+        """What is new, with the processor time that making it up took."""
+        before_s = time.thread_time()
+        readings = list(self._new(self._clock.monotonic_s()))
+        self.cpu_s += time.thread_time() - before_s
+        return readings
+
+    def _new(self, now_s: float) -> Iterator[Reading]:
+        if now_s >= self._next_second:
+            self._next_second = math.floor(now_s) + 1
+            tick_s = math.floor(now_s / TICK_S) * TICK_S - TICK_S
+            value_j = round(self.load.energy_j(0.0, tick_s), 3)
+            seen_s = tick_s + TICK_ERROR_S * math.sin(now_s)
+            yield Reading(self._energy, seen_s, value_j, TICK_ERROR_S)
+            for channel, value in self._gauges:
+                yield Reading(channel, now_s, value(now_s))
+        end = math.floor((now_s - 0.003) / PERIOD_S) + 1
+        t_s = np.arange(self._next_sample, end) * PERIOD_S
+        self._next_sample = end
+        for at_s, power_w in zip(t_s.tolist(), self.load.samples_w(t_s).tolist(), strict=True):
+            yield Reading(self._power, at_s, power_w)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+@dataclass(kw_only=True)
+class Row:
+    """One line of the table."""
+
+    what: str
+    value: float
+    bar: float | None
+    unit: str
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the value is within its bar; one without a bar is told only."""
+        return self.bar is None or self.value <= self.bar
+
+
+def rss_mib() -> float:
+    """Memory of this process that is really in use."""
+    return float(psutil.Process().memory_info().rss) / 2**20
+
+
+def train(meter: EnergyMeter, clock: FakeClock, end_s: float) -> float:
+    """Epochs until ``end_s``; returns the highest memory on the way, MiB."""
+    highest_mib = rss_mib()
+    epoch = 0
+    while clock.monotonic_s() < end_s - 1e-6:
+        begin_s = clock.monotonic_s()
+        with meter.phase("train"):
+            while clock.monotonic_s() < begin_s + EPOCH_S - VALIDATION_S - CHECKPOINT_S - 1e-6:
+                steps(meter, clock)
+                highest_mib = max(highest_mib, rss_mib())
+        with meter.phase("validation"):
+            clock.advance(VALIDATION_S)
+        with meter.phase("checkpoint"):
+            clock.advance(CHECKPOINT_S)
+        meter.epoch(epoch)
+        epoch += 1
+    return highest_mib
+
+
+def steps(meter: EnergyMeter, clock: FakeClock, count: int = 40) -> None:
+    """Some optimizer steps with their waits for data, and one look at the figures."""
+    for _ in range(count):
+        meter.mark("data_ready")
+        clock.advance(STEP_S)
+        meter.step(samples=64, tokens=65_536)
+    meter.log(0)
+
+
+def worst_recent(meter: EnergyMeter, cards: Sequence[Card], now_s: float) -> float:
+    """Largest error of windows of 60 ms in the last ten minutes, as a share of the swing in it."""
+    starts_s = now_s - np.random.default_rng(0).uniform(5.0, 595.0, 200)
+    return worst(meter, cards, starts_s, 0.06)
+
+
+def worst(
+    meter: EnergyMeter, cards: Sequence[Card], starts_s: Array, width_s: float
+) -> float:
+    """The largest relative error of some windows."""
+    errors = []
+    for number, start_s in enumerate(starts_s.tolist()):
+        card = cards[number % len(cards)]
+        found = meter.energy(start_s, start_s + width_s, f"gpu{number % len(cards)}")
+        truth_j = card.load.energy_j(start_s, start_s + width_s)
+        errors.append(abs((found.energy_j or 0.0) / truth_j - 1.0))
+    return max(errors)
+
+
+def run(duration_s: float, folder: Path) -> list[Row]:
+    """The training, and what it left."""
+    clock = FakeClock()
+    cards = [Card(clock, number) for number in range(CARDS)]
+    meter = EnergyMeter(config=EnergyConfig(report_dir=folder), sources=cards, clock=clock)
+    begin = time.process_time()
+    start_s = clock.monotonic_s()
+    meter.start()
+    steps(meter, clock)
+    idle_mib = rss_mib()
+    end_s = start_s + duration_s
+    highest_mib = train(meter, clock, end_s)
+    recent = worst_recent(meter, cards, clock.monotonic_s())
+    old_s = end_s - duration_s * 20.0 / 24.0 + np.random.default_rng(1).uniform(0.0, 300.0, 200)
+    seconds, minutes = worst(meter, cards, old_s, 5.0), worst(meter, cards, old_s, 60.0)
+    meter.stop()
+    end_s = clock.monotonic_s()
+    simulated_s = time.process_time() - begin
+    [journal] = folder.glob("attempts/*/*.jsonl")
+    totals = json.loads(journal.read_text().rsplit("\n", 2)[-2])
+    truth_j = [card.load.energy_j(start_s, end_s) for card in cards]
+    errors = [
+        abs(totals["energy"][f"gpu{number}"]["energy_j"] / truth - 1.0)
+        for number, truth in enumerate(truth_j)
+    ]
+    card_seconds = CARDS * (end_s - start_s)
+    made_s = sum(card.cpu_s for card in cards)
+    report = reported(folder)
+    days = duration_s / DAY_S
+    return [
+        Row(what="memory over idle", value=highest_mib - idle_mib,
+            bar=FIXED_MIB + DAILY_MIB * days, unit="MiB"),
+        Row(what="report, processor time", value=report["cpu_s"], bar=REPORT_S, unit="s"),
+        Row(what="report, wall time", value=report["wall_s"], bar=None, unit="s"),
+        Row(what="report, memory", value=report["rss_mib"], bar=None, unit="MiB"),
+        Row(what="report, page", value=report["html_bytes"] / 1e3, bar=HTML_BYTES / 1e3, unit="kB"),
+        Row(what="journal", value=journal.stat().st_size / 1e6, bar=None, unit="MB"),
+        Row(what="error of a card's total", value=100 * max(errors), bar=100 * TOTAL_ERROR, unit="%"),
+        Row(what="error of the report's total", value=100 * abs(report["gpu_j"] / sum(truth_j) - 1.0),
+            bar=100 * TOTAL_ERROR, unit="%"),
+        Row(what="worst 60 ms of the last 10 min", value=100 * recent, bar=10.0, unit="%"),
+        Row(what="worst 5 s from long ago", value=100 * seconds, bar=1.0, unit="%"),
+        Row(what="worst 60 s from long ago", value=100 * minutes, bar=0.1, unit="%"),
+        Row(what="measuring, per GPU and second",
+            value=1e3 * (totals["sampler_cpu_s"] - made_s) / card_seconds, bar=None, unit="ms"),
+        Row(what="simulation", value=simulated_s, bar=None, unit="s"),
+    ]
+
+
+REPORT = """
+import json, resource, sys, time
+from pathlib import Path
+begin_s = time.perf_counter()
+from energy_callbacks.report import build, save
+report = build(Path(sys.argv[1]))
+paths = save(report, Path(sys.argv[1]))
+usage = resource.getrusage(resource.RUSAGE_SELF)
+print(json.dumps({
+    "cpu_s": usage.ru_utime + usage.ru_stime,
+    "wall_s": time.perf_counter() - begin_s,
+    "rss_mib": usage.ru_maxrss / 1024,
+    "html_bytes": paths[0].stat().st_size,
+    "gpu_j": report.energy.gpu.energy_j,
+}))
+"""
+
+
+def reported(folder: Path) -> dict[str, float]:
+    """The report of a run folder, built and saved by a process of its own."""
+    answer = subprocess.run(
+        [sys.executable, "-c", REPORT, str(folder)], capture_output=True, text=True, check=True
+    )
+    found: dict[str, float] = json.loads(answer.stdout)
+    return found
+
+
+def main() -> int:
+    """Print the table; 1 where a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="an hour instead of a day")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--keep", type=Path, help="a folder for the run, to look at afterwards")
+    arguments = parser.parse_args()
+    duration_s = QUICK_S if arguments.quick else DAY_S
+    with tempfile.TemporaryDirectory() as scratch:
+        rows = run(duration_s, arguments.keep or Path(scratch))
+    print(f"{f'{duration_s / 3600.0:g} h, {CARDS} GPUs':<34}{'value':>10}{'bar':>10}")
+    for row in rows:
+        bar = "" if row.bar is None else f"{row.bar:.4g}"
+        verdict = "" if row.bar is None else "met" if row.is_met else "MISSED"
+        print(f"{row.what:<34}{row.value:>10.4g}{bar:>10} {row.unit:<4}{verdict}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(row) for row in rows]))
+    return 0 if all(row.is_met for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
