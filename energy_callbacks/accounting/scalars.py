@@ -86,6 +86,7 @@ class ScalarBoard:
         self._from = (Tally(t_s=start_s), start_s)
         self._ready: Ready | None = None
         self._samples_scale = samples_scale
+        self._asked: dict[tuple[str, float, float], Energy] = {}
         self.emissions_kg = emissions_kg
 
     def take(self) -> Scalars:
@@ -119,15 +120,24 @@ class ScalarBoard:
         return self._figures(Tally(t_s=self._start_s), tally, self._start_s, end_s)
 
     def _figures(self, before: Tally, now: Tally, start_s: float, end_s: float) -> Scalars:
+        self._asked = {}
         values = self._power_and_energy(start_s, end_s) | self._gauges(start_s, end_s)
         if now.steps > before.steps:
             values |= self._training(before, now)
         return values
 
+    def _energy(self, key: str, start_s: float, end_s: float) -> Energy:
+        """What the timeline says, asked once for all figures that it is in."""
+        window = (key, start_s, end_s)
+        found = self._asked.get(window)
+        if found is None:
+            found = self._asked[window] = self._timeline.energy(*window)
+        return found
+
     def _scope(self, scope: str, spans: Sequence[tuple[float, float]]) -> Energy:
         windows = [(key, *span) for key in self._timeline.keys(scope) for span in spans]
         return total(
-            [self._timeline.energy(key, start_s, end_s) for key, start_s, end_s in windows],
+            [self._energy(key, start_s, end_s) for key, start_s, end_s in windows],
             durations_s=[end_s - start_s for _, start_s, end_s in windows],
         )
 
@@ -146,7 +156,7 @@ class ScalarBoard:
     def _power_w(self, scope: str, start_s: float, end_s: float) -> float | None:
         """Sum of the mean powers of the devices that were seen."""
         found = [
-            mean_power_w(self._timeline.energy(key, start_s, end_s), end_s - start_s)
+            mean_power_w(self._energy(key, start_s, end_s), end_s - start_s)
             for key in self._timeline.keys(scope)
         ]
         seen = [power_w for power_w in found if power_w is not None]
@@ -157,7 +167,7 @@ class ScalarBoard:
             return None
         origins = {device.key: device.origin for device in self._timeline.devices}
         measured = total(
-            self._timeline.energy(key, self._start_s, end_s)
+            self._energy(key, self._start_s, end_s)
             for key in self._timeline.keys("total")
             if origins.get(key) == "measured"
         )

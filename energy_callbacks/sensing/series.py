@@ -9,13 +9,15 @@ Array = NDArray[np.float64]
 class Columns:
     """Rows of floats in time order, appended at the end and dropped at the front.
 
-    The first column is time. Storage grows by doubling, so that appending costs O(1) a row.
+    The first column is time. Storage grows by a sixteenth and is used again, so that appending
+    costs O(1) a row and little lies idle; each column lies in one piece, because a search or a
+    maximum goes down one column of a long run.
     """
 
     __slots__ = ("_length", "_table")
 
     def __init__(self, width: int) -> None:
-        self._table: Array = np.empty((64, width))
+        self._table: Array = np.empty((width, 64))
         self._length = 0
 
     def __len__(self) -> int:
@@ -28,26 +30,27 @@ class Columns:
     @property
     def rows(self) -> Array:
         """All rows, as a view: (n, width)."""
-        return self._table[: self._length]
+        return self._table[:, : self._length].T
 
     def column(self, index: int) -> Array:
         """One column, as a view: (n,)."""
-        return self._table[: self._length, index]
+        return self._table[index, : self._length]
 
     def append(self, rows: Array) -> None:
         """Add rows (m, width) at the end."""
         needed = self._length + len(rows)
-        if needed > len(self._table):
-            grown = np.empty((max(needed, 2 * len(self._table)), self._table.shape[1]))
-            grown[: self._length] = self.rows
+        width, capacity = self._table.shape
+        if needed > capacity:
+            grown = np.empty((width, needed + needed // 16 + 64))
+            grown[:, : self._length] = self.rows.T
             self._table = grown
-        self._table[self._length : needed] = rows
+        self._table[:, self._length : needed] = rows.T
         self._length = needed
 
     def replace(self, rows: Array) -> None:
-        """Keep these rows (m, width) instead, in storage that fits them."""
-        self._table = rows.copy() if len(rows) else np.empty((64, self._table.shape[1]))
-        self._length = len(rows)
+        """Keep these rows (m, width) instead."""
+        self._length = 0
+        self.append(rows)
 
 
 class Series:

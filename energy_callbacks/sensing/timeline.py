@@ -124,8 +124,8 @@ class Timeline:
         for reading in readings:
             quantity = reading.channel.quantity
             track.heard.note(quantity, reading.t_s)
-            if quantity == "energy":
-                continue
+            if quantity in ("power", "energy"):
+                continue  # the curve has them
             series = track.series.get(quantity)
             if series is None:
                 series = track.series[quantity] = Series(self._keep_s)
