@@ -259,6 +259,7 @@ class Attempt:
             "type": "header",
             "format": journal.FORMAT,
             "version": journal.VERSION,
+            "columns": list(journal.COLUMNS),
             "run_id": self.run_id,
             "attempt": self._number,
             "host": self._host,

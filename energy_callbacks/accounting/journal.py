@@ -21,8 +21,24 @@ from energy_callbacks.errors import JournalError
 from energy_callbacks.records import Channel, Device, Energy, Sensor
 
 FORMAT = "energy_callbacks.journal"
-VERSION = 1
+VERSION = 2
 Record = dict[str, Any]
+
+# What a device's row of ``series`` holds, in this order (the header's ``columns``), and the
+# decimals that are kept: finer than any sensor resolves, and a third of a day's file.
+COLUMNS: Final[Mapping[str, int]] = {
+    "energy_j": 6,
+    "seen_s": 6,
+    "power_w": 4,
+    "utilisation": 4,
+    "temperature_c": 2,
+    "clock_hz": 0,
+    "memory_used_bytes": 0,
+    "throttled_s": 6,
+    "rss_bytes": 0,
+    "allocated_bytes": 0,
+    "peak_allocated_bytes": 0,
+}
 
 _MARKER: Final = "run_id"
 # A second at most: the marker follows its folder at once, unless its writer was killed between.
@@ -119,12 +135,13 @@ def read(path: Path) -> Iterator[Record]:
 
 
 def _parsed(lines: Iterable[str]) -> Iterator[Record]:
+    decode = json.JSONDecoder().raw_decode  # half the time of json.loads on short lines
     for line in lines:
         try:
-            record = json.loads(line)
+            record, end = decode(line)
         except json.JSONDecodeError:
             continue
-        if isinstance(record, dict) and "type" in record:
+        if not line[end:].strip() and isinstance(record, dict) and "type" in record:
             yield record
 
 
@@ -276,6 +293,20 @@ def energy_from_json(record: Mapping[str, Any]) -> Energy:
         method=record["method"],
         coverage=record["coverage"],
     )
+
+
+def row_as_json(row: Mapping[str, float | None]) -> list[float | None]:
+    """The values of ``COLUMNS``, without the nulls at the end."""
+    values = [_rounded(row.get(name), decimals) for name, decimals in COLUMNS.items()]
+    while values and values[-1] is None:
+        values.pop()
+    return values
+
+
+def _rounded(value: float | None, decimals: int) -> float | None:
+    if value is None or not math.isfinite(value):
+        return None
+    return round(value, decimals) if decimals else round(value)
 
 
 def device_record(device: Device, channels: Iterable[Channel]) -> Record:

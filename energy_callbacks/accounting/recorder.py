@@ -24,6 +24,8 @@ from energy_callbacks.sensing.timeline import Timeline
 _POOL_S = 1.0
 # How long nothing at all may be seen before steps are counted without energy.
 _PATIENCE_S = 6.0
+# How often the energy so far is written with its quality: for runs that are cut off.
+_SO_FAR_S = 10.0
 # quantity of a series -> its key in a journal, and how a span of it becomes one number
 _SERIES: tuple[tuple[Quantity, str, Callable[[Any], Any]], ...] = (
     ("utilisation", "utilisation", np.mean),
@@ -66,6 +68,7 @@ class Recorder:
         self._pooled = Tally(t_s=start_s)
         self._told = {"samples": 0.0, "tokens": 0.0}
         self._row_s = start_s
+        self._so_far_s = start_s
         self._row_ends: dict[str, float] = {}
         self._trained: deque[Span] = deque(maxlen=10_000)
         self._renamed: deque[Span] = deque(maxlen=10_000)
@@ -155,6 +158,7 @@ class Recorder:
         self._write_spans(self._named, "name")
         self._write_steps(is_final=is_final)
         self._write_series(now_s)
+        self._write_so_far()
         self._writer.flush()
 
     def finish(self, status: str, error: str | None, **values: Any) -> None:
@@ -224,7 +228,6 @@ class Recorder:
                 "tokens": self._since_told("tokens", tally.tokens),
                 "last_step": tally.steps,
                 "data_wait_s": tally.wait_s - before.wait_s if self.steps.sees_waits else None,
-                "energy": self._energies(before.t_s, tally.t_s),
             }
         )
 
@@ -244,17 +247,27 @@ class Recorder:
     def _write_series(self, now_s: float) -> None:
         if now_s <= self._row_s:
             return
-        devices = {}
-        for device in self._timeline.devices:
-            row = self._row(device.key, now_s)
-            if row:
-                devices[device.key] = row
+        found = {d.key: self._row(d.key, now_s) for d in self._timeline.devices}
+        rows = {key: journal.row_as_json(row) for key, row in found.items() if row}
         self._row_s = now_s
-        if devices:
-            self._writer.write({"type": "series", "t_s": now_s - self._start_s, "devices": devices})
+        if rows:
+            t_s = round(now_s - self._start_s, 6)
+            self._writer.write({"type": "series", "t_s": t_s, "rows": rows})
 
-    def _row(self, key: str, now_s: float) -> Record:
-        row: Record = {}
+    def _write_so_far(self) -> None:
+        """The whole energy up to a settled moment: what a killed run is known by."""
+        if self.settled_s - self._so_far_s >= _SO_FAR_S:
+            self._so_far_s = self.settled_s
+            self._writer.write(
+                {
+                    "type": "so_far",
+                    "t_s": self.settled_s - self._start_s,
+                    "energy": self._energies(self._start_s, self.settled_s),
+                }
+            )
+
+    def _row(self, key: str, now_s: float) -> dict[str, float | None]:
+        row: dict[str, float | None] = {}
         newest_s = self._timeline.newest_s(key)
         if newest_s is not None and newest_s > self._start_s:
             so_far = self._timeline.energy(key, self._start_s, newest_s)

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+
+import numpy as np
 
 from energy_callbacks.accounting.energy_sums import total
 from energy_callbacks.report.curves import seen_s
@@ -13,7 +14,7 @@ from energy_callbacks.report.parts import (
     Memory,
     SensorUse,
 )
-from energy_callbacks.report.process import Columns
+from energy_callbacks.report.rows import Array, Columns
 
 
 def device_table(attempts: Iterable[MergedAttempt]) -> tuple[DeviceUse, ...]:
@@ -44,10 +45,10 @@ def _row(parts: Sequence[Owned]) -> DeviceUse:
         sensors=_sensors(newest),
         energy=as_figure(energy, [device["origin"]]),
         mean_power_w=_mean_power_w(energy.energy_j, columns),
-        peak_power_w=_highest(value for one in columns for value in one.power_w),
-        memory_peak_bytes=_highest(value for one in columns for value in one.memory_bytes),
-        utilisation_mean=_mean(value for one in columns for value in one.utilisation),
-        temperature_max_c=_highest(value for one in columns for value in one.temperature_c),
+        peak_power_w=_highest(one["power_w"] for one in columns),
+        memory_peak_bytes=_highest(one.memory_bytes for one in columns),
+        utilisation_mean=_mean(one["utilisation"] for one in columns),
+        temperature_max_c=_highest(one["temperature_c"] for one in columns),
         throttled_s=_grown(columns),
         notes=newest.notes,
     )
@@ -71,39 +72,41 @@ def _mean_power_w(energy_j: float | None, columns: Sequence[Columns]) -> float |
     return energy_j / duration_s if energy_j is not None and duration_s > 0.0 else None
 
 
-def _highest(values: Iterable[float]) -> float | None:
-    return max((value for value in values if not math.isnan(value)), default=None)
+def _highest(columns: Iterable[Array]) -> float | None:
+    known = _known(columns)
+    return float(known.max()) if len(known) else None
 
 
-def _mean(values: Iterable[float]) -> float | None:
-    known = [value for value in values if not math.isnan(value)]
-    return math.fsum(known) / len(known) if known else None
+def _mean(columns: Iterable[Array]) -> float | None:
+    known = _known(columns)
+    return float(known.mean()) if len(known) else None
+
+
+def _known(columns: Iterable[Array]) -> Array:
+    values: Array = np.concatenate([*columns, np.empty(0)])
+    return values[~np.isnan(values)]
 
 
 def _grown(columns: Iterable[Columns]) -> float | None:
     """Growth of the throttling counter within each attempt; a step back is a driver's restart."""
-    known = [[v for v in one.throttled_s if not math.isnan(v)] for one in columns]
-    if not any(known):
+    known = [_known([one["throttled_s"]]) for one in columns]
+    if not any(map(len, known)):
         return None
-    return math.fsum(max(b - a, 0.0) for values in known for a, b in pairwise(values))
+    return math.fsum(np.maximum(np.diff(values), 0.0).sum() for values in known)
 
 
 def memory(attempts: Iterable[MergedAttempt]) -> Memory:
     """The highest memory of any one GPU, allocator and rank."""
     rows = list(_columns_by_kind(attempts))
     ranks = [
-        (_highest(one.memory_bytes) or 0.0, _mean(one.memory_bytes))
+        (_highest([one.memory_bytes]) or 0.0, _mean([one.memory_bytes]))
         for kind, one in rows
         if kind == "process"
     ]
     rss_peak, rss_mean = max((rank for rank in ranks if rank[1] is not None), default=(None, None))
     return Memory(
-        device_used_peak_bytes=_highest(
-            value for kind, one in rows if kind == "gpu" for value in one.memory_bytes
-        ),
-        peak_allocated_bytes=_highest(
-            value for _, one in rows for value in one.peak_allocated_bytes
-        ),
+        device_used_peak_bytes=_highest(one.memory_bytes for kind, one in rows if kind == "gpu"),
+        peak_allocated_bytes=_highest(one["peak_allocated_bytes"] for _, one in rows),
         host_rss_peak_bytes=rss_peak,
         host_rss_mean_bytes=rss_mean,
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from energy_callbacks.accounting.energy_sums import UNKNOWN, total
-from energy_callbacks.accounting.journal import Record, energy_from_json
+from energy_callbacks.accounting.journal import Record
 from energy_callbacks.records import Energy
 from energy_callbacks.report.process import Process, energies
 
@@ -154,36 +154,32 @@ def _energy_of(process: Process, key: str) -> Energy:
 
 
 def _energy_so_far(process: Process, key: str) -> Energy:
-    """The newest cumulative energy of an attempt without totals; quality from its closed spans."""
+    """The newest cumulative energy of an attempt without totals, with the quality last written."""
     spans = [span for span in process.spans if key in span.energy]
     closed = total(
         [span.energy[key] for span in spans], [span.end_s - span.start_s for span in spans]
     )
+    stated = energies(process.so_far).get(key, UNKNOWN)
+    known = max(closed, stated, key=lambda energy: energy.energy_j or 0.0)
     newest_j = process.last_energy_j(key)
     if newest_j is None:
-        return closed
-    if closed.energy_j is None:
+        return known
+    if known.energy_j is None:
         return _unqualified(process, key, newest_j)
-    if closed.energy_j >= newest_j:
-        return closed
-    share = newest_j / closed.energy_j if closed.energy_j > 0.0 else 1.0
-    return replace(closed, energy_j=newest_j, systematic_j=closed.systematic_j * share)
+    if known.energy_j >= newest_j:
+        return known
+    share = newest_j / known.energy_j if known.energy_j > 0.0 else 1.0
+    return replace(known, energy_j=newest_j, systematic_j=known.systematic_j * share)
 
 
 def _unqualified(process: Process, key: str, energy_j: float) -> Energy:
-    """An energy of which only the sensor's own figures are known, and those of pooled steps."""
-    pooled = [
-        energy_from_json(line["energy"][key]) if key in line["energy"] else UNKNOWN
-        for line in process.steps
-    ]
-    seen = total(pooled, [line["end_s"] - line["start_s"] for line in process.steps])
+    """An energy of which only the sensor's own figures are known."""
     sensors = process.devices[key]["sensors"].values()
     relative = max((sensor["relative_error"] for sensor in sensors), default=0.0)
-    known_s = max(process.columns[key].t_s)
+    known_s = float(process.columns[key]["t_s"].max())
     return Energy(
         energy_j=energy_j,
-        stderr_j=seen.stderr_j,
-        systematic_j=max(seen.systematic_j, relative * energy_j),
-        method=seen.method if seen.energy_j is not None else "cumulative series",
-        coverage=seen.coverage if seen.energy_j is not None else known_s / process.end_s,
+        systematic_j=relative * energy_j,
+        method="cumulative series",
+        coverage=known_s / process.end_s,
     )

@@ -62,8 +62,9 @@ _STYLE: Mapping[str, Any] = {
 }
 # Characters that a legend bears on a desktop and on a telephone.
 _LONG_LABEL, _SHORT_LABEL = 28, 16
-# About a bin for each two pixels.
+# About a bin for each two pixels, and not more steps in all curves than a page of 400 kB holds.
 _BINS_PER_INCH = 48.0
+_STEPS_IN_ALL = 2400
 
 
 @contextmanager
@@ -90,7 +91,8 @@ def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
     Returns:
         The figure; ``None`` where no curve of power is known.
     """
-    found = bands(report, max_bins=round(_BINS_PER_INCH * width_in))
+    most = _STEPS_IN_ALL // max(len(report.series), 1)
+    found = bands(report, max_bins=min(round(_BINS_PER_INCH * width_in), most))
     if not found:
         return None
     from matplotlib.figure import Figure as Canvas
@@ -150,14 +152,20 @@ def _band_colours(found: Sequence[Band]) -> list[str]:
 
 
 def _draw_phases(axes: "Axes", timeline: Sequence[Span], scale_s: float, end_s: float) -> None:
-    colours = phase_colours([span.phase for span in timeline])
-    for span in timeline:
-        start, stop = span.start_s / scale_s, min(span.end_s, end_s) / scale_s
-        if stop > start:
-            axes.barh(
-                0.0, stop - start, left=start, height=1.0, fc=colours[span.phase], lw=0.0,
-                antialiased=False,
-            )  # fmt: skip
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    # One patch for all spans of a phase: a day has hundreds of them.
+    for phase, colour in phase_colours([span.phase for span in timeline]).items():
+        edges = [(span.start_s, min(span.end_s, end_s)) for span in timeline if span.phase == phase]
+        boxes = [
+            Path([(a, -0.5), (a, 0.5), (b, 0.5), (b, -0.5), (a, -0.5)], closed=True)
+            for a, b in ((start_s / scale_s, stop_s / scale_s) for start_s, stop_s in edges)
+            if b > a
+        ]
+        if boxes:
+            path = Path.make_compound_path(*boxes)
+            axes.add_patch(PathPatch(path, fc=colour, lw=0.0, antialiased=False))
     axes.set_ylim(-0.5, 0.5)
     axes.grid(visible=False)
     axes.set_yticks([0.0], ["phase"])
@@ -281,8 +289,25 @@ def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:
 
 
 def _shorter(path: "re.Match[str]") -> str:
-    """A path with hundredths of a point, which no screen shows, instead of millionths."""
-    return re.sub(r"(\.\d\d)\d+", r"\1", path[0]).replace("\n", "")
+    """A path with hundredths of a point, which no screen shows, instead of millionths.
+
+    A line along an axis names one coordinate instead of two: that halves a curve of steps.
+    """
+    found = re.sub(r"(\.\d\d)\d+", r"\1", path[0]).replace("\n", "")
+    before: tuple[str, str] | None = None
+
+    def along_axis(point: "re.Match[str]") -> str:
+        nonlocal before
+        (command, x, y), last = point.groups(), before
+        before = (x, y)
+        if command == "L" and last is not None and x == last[0]:
+            return f"V{y}"
+        if command == "L" and last is not None and y == last[1]:
+            return f"H{x}"
+        return f"{command}{x} {y}"
+
+    is_polygon = not re.search(r"[CQA]", found)
+    return re.sub(r"([ML]) (\S+) ([^\s\"]+) ?", along_axis, found) if is_polygon else found
 
 
 def _attribute(text: str) -> str:

@@ -1,49 +1,16 @@
 """What one process of one attempt wrote: a journal read once, its rows kept as plain columns."""
 
-import math
-from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.records import Energy
-
-_NAN = math.nan
-_MEMORY_KEYS = ("memory_used_bytes", "rss_bytes", "allocated_bytes")
-
-
-@dataclass(slots=True)
-class Columns:
-    """The series rows of one device; NaN where a row does not say.
-
-    A day of eight GPUs is over a million rows: numbers in arrays take 8 bytes each, records
-    would take a hundred times that.
-    """
-
-    t_s: "array[float]" = field(default_factory=lambda: array("d"))
-    seen_s: "array[float]" = field(default_factory=lambda: array("d"))
-    energy_j: "array[float]" = field(default_factory=lambda: array("d"))
-    power_w: "array[float]" = field(default_factory=lambda: array("d"))
-    memory_bytes: "array[float]" = field(default_factory=lambda: array("d"))
-    utilisation: "array[float]" = field(default_factory=lambda: array("d"))
-    temperature_c: "array[float]" = field(default_factory=lambda: array("d"))
-    throttled_s: "array[float]" = field(default_factory=lambda: array("d"))
-    peak_allocated_bytes: "array[float]" = field(default_factory=lambda: array("d"))
-
-    def add(self, t_s: float, row: Record) -> None:
-        """Append one row."""
-        self.t_s.append(t_s)
-        self.seen_s.append(row.get("seen_s", t_s))
-        self.energy_j.append(_number(row.get("energy_j")))
-        self.power_w.append(_number(row.get("power_w")))
-        self.memory_bytes.append(_first_number(row, _MEMORY_KEYS))
-        self.utilisation.append(_number(row.get("utilisation")))
-        self.temperature_c.append(_number(row.get("temperature_c")))
-        self.throttled_s.append(_number(row.get("throttled_s")))
-        self.peak_allocated_bytes.append(_number(row.get("peak_allocated_bytes")))
+from energy_callbacks.report.rows import Columns, RowLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +31,7 @@ class Process:
         end_s: the last moment that any line speaks of.
         open_phase: the phase that the process was in when the journal ended.
         resumed_at_step: optimizer steps of earlier attempts that this one continues from.
+        so_far: energy by device key, at the last moment whose quality was written down.
         totals: the last line, ``None`` where the attempt was cut off or still runs.
     """
 
@@ -75,10 +43,12 @@ class Process:
     devices: dict[str, Record] = field(default_factory=dict)
     unavailable: list[Record] = field(default_factory=list)
     warnings: list[Record] = field(default_factory=list)
+    rows: RowLog = field(default_factory=RowLog)
     columns: dict[str, Columns] = field(default_factory=dict)
     spans: list[TimedEnergy] = field(default_factory=list)
     windows: list[TimedEnergy] = field(default_factory=list)
     steps: list[Record] = field(default_factory=list)
+    so_far: Record = field(default_factory=dict)
     totals: Record | None = None
 
     @property
@@ -108,9 +78,11 @@ class Process:
 
     def last_energy_j(self, key: str) -> float | None:
         """The newest cumulative energy of a device's series, ``None`` where no row has one."""
-        column = self.columns.get(key)
-        known = (e for e in reversed(column.energy_j) if not math.isnan(e)) if column else None
-        return next(known, None) if known else None
+        if key not in self.columns:
+            return None
+        energy_j = self.columns[key]["energy_j"]
+        known = energy_j[~np.isnan(energy_j)]
+        return float(known[-1]) if len(known) else None
 
 
 def load(path: Path) -> Process:
@@ -130,6 +102,8 @@ def load(path: Path) -> Process:
             take(process, record if _is_bulk(record) else _encodable(record))
         except (AttributeError, KeyError, TypeError, ValueError):
             damaged += 1
+    process.columns = process.rows.columns(_names(process))
+    process.rows = RowLog()
     if damaged:
         message = f"{damaged} damaged lines of {path.name} are left out"
         process.warnings.append({"code": "damaged_lines", "message": message, "t_s": 0.0})
@@ -137,8 +111,8 @@ def load(path: Path) -> Process:
 
 
 def _is_bulk(record: Record) -> bool:
-    """Rows and steps are nearly all of a journal, and hold no words of the user."""
-    return record["type"] == "series" or record.get("kind") == "steps"
+    """Nearly all of a journal, and without words of the user."""
+    return record["type"] in ("series", "so_far") or record.get("kind") == "steps"
 
 
 def _encodable(value: Any) -> Any:
@@ -159,8 +133,16 @@ def _take_device(process: Process, record: Record) -> None:
 def _take_series(process: Process, record: Record) -> None:
     t_s = record["t_s"]
     process.end_s = max(process.end_s, t_s)
-    for key, row in record["devices"].items():
-        process.columns.setdefault(key, Columns()).add(t_s, row)
+    process.rows.add(t_s, record["rows"] if "rows" in record else _unnamed(record["devices"]))
+
+
+def _names(process: Process) -> tuple[str, ...]:
+    return tuple(process.header.get("columns") or journal.COLUMNS)
+
+
+def _unnamed(devices: dict[str, Record]) -> dict[str, list[float | None]]:
+    """Rows as version 1 wrote them, each value with its name."""
+    return {key: [row.get(name) for name in journal.COLUMNS] for key, row in devices.items()}
 
 
 def _take_event(process: Process, record: Record) -> None:
@@ -172,7 +154,7 @@ def _take_event(process: Process, record: Record) -> None:
         process.windows.append(_timed(record, "name"))
     elif kind == "steps":
         _settle(process.steps, record)
-        process.steps.append(_counts(process, record))
+        process.steps.append(record)
     elif kind == "phase":
         process.open_phase = record["phase"]
     elif kind == "resume":
@@ -190,9 +172,8 @@ def _settle(earlier: list[Record], line: Record) -> None:
             record[name] = 0.0
 
 
-def _counts(process: Process, record: Record) -> Record:
-    """A line of steps; its energy only as long as no span tells that of the attempt."""
-    return {**record, "energy": {}} if process.spans else record
+def _take_so_far(process: Process, record: Record) -> None:
+    process.so_far = record["energy"]
 
 
 def _take_totals(process: Process, record: Record) -> None:
@@ -206,6 +187,7 @@ _TAKERS: dict[str, Callable[[Process, Record], None]] = {
     "event": _take_event,
     "unavailable": lambda process, record: process.unavailable.append(record),
     "warning": lambda process, record: process.warnings.append(record),
+    "so_far": _take_so_far,
     "totals": _take_totals,
 }
 
@@ -222,11 +204,3 @@ def _timed(record: Record, name_key: str) -> TimedEnergy:
 def energies(record: Record) -> dict[str, Energy]:
     """The ``energy`` of a line, by device key."""
     return {key: journal.energy_from_json(value) for key, value in record.items()}
-
-
-def _number(value: Any) -> float:
-    return _NAN if value is None else float(value)
-
-
-def _first_number(row: Record, keys: tuple[str, ...]) -> float:
-    return next((float(row[key]) for key in keys if row.get(key) is not None), _NAN)

@@ -196,9 +196,7 @@ def worst_recent(meter: EnergyMeter, cards: Sequence[Card], now_s: float) -> flo
     return worst(meter, cards, starts_s, 0.06)
 
 
-def worst(
-    meter: EnergyMeter, cards: Sequence[Card], starts_s: Array, width_s: float
-) -> float:
+def worst(meter: EnergyMeter, cards: Sequence[Card], starts_s: Array, width_s: float) -> float:
     """The largest relative error of some windows."""
     errors = []
     for number, start_s in enumerate(starts_s.tolist()):
@@ -239,21 +237,35 @@ def run(duration_s: float, folder: Path) -> list[Row]:
     report = reported(folder)
     days = duration_s / DAY_S
     return [
-        Row(what="memory over idle", value=highest_mib - idle_mib,
-            bar=FIXED_MIB + DAILY_MIB * days, unit="MiB"),
+        Row(
+            what="memory over idle",
+            value=highest_mib - idle_mib,
+            bar=FIXED_MIB + DAILY_MIB * days,
+            unit="MiB",
+        ),
         Row(what="report, processor time", value=report["cpu_s"], bar=REPORT_S, unit="s"),
         Row(what="report, wall time", value=report["wall_s"], bar=None, unit="s"),
         Row(what="report, memory", value=report["rss_mib"], bar=None, unit="MiB"),
         Row(what="report, page", value=report["html_bytes"] / 1e3, bar=HTML_BYTES / 1e3, unit="kB"),
         Row(what="journal", value=journal.stat().st_size / 1e6, bar=None, unit="MB"),
-        Row(what="error of a card's total", value=100 * max(errors), bar=100 * TOTAL_ERROR, unit="%"),
-        Row(what="error of the report's total", value=100 * abs(report["gpu_j"] / sum(truth_j) - 1.0),
-            bar=100 * TOTAL_ERROR, unit="%"),
+        Row(
+            what="error of a card's total", value=100 * max(errors), bar=100 * TOTAL_ERROR, unit="%"
+        ),
+        Row(
+            what="error of the report's total",
+            value=100 * abs(report["gpu_j"] / sum(truth_j) - 1.0),
+            bar=100 * TOTAL_ERROR,
+            unit="%",
+        ),
         Row(what="worst 60 ms of the last 10 min", value=100 * recent, bar=10.0, unit="%"),
         Row(what="worst 5 s from long ago", value=100 * seconds, bar=1.0, unit="%"),
         Row(what="worst 60 s from long ago", value=100 * minutes, bar=0.1, unit="%"),
-        Row(what="measuring, per GPU and second",
-            value=1e3 * (totals["sampler_cpu_s"] - made_s) / card_seconds, bar=None, unit="ms"),
+        Row(
+            what="measuring, per GPU and second",
+            value=1e3 * (totals["sampler_cpu_s"] - made_s) / card_seconds,
+            bar=None,
+            unit="ms",
+        ),
         Row(what="simulation", value=simulated_s, bar=None, unit="s"),
     ]
 
