@@ -44,6 +44,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"report_dir": 7}, TypeError, "report_dir must be a path, got 7"),
     ({"country": 49}, TypeError, "country must be a word, got 49"),
     ({"run_name": 1}, TypeError, "run_name must be a word, got 1"),
+    ({"raw_readings": "yes"}, TypeError, "raw_readings must be True or False, got 'yes'"),
     ({"tags": ["a"]}, TypeError, r"tags must be a dict.*got \['a'\]"),
     ({"tags": "a"}, TypeError, "tags must be a dict"),
 ]

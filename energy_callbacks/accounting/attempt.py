@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.accounting.launch import Process, launch_id
+from energy_callbacks.accounting.raw_readings import RawReadings
 from energy_callbacks.accounting.recorder import Recorder
 from energy_callbacks.accounting.scalars import EmissionsKg, ScalarBoard
 from energy_callbacks.accounting.silences import Silences
@@ -19,6 +20,7 @@ from energy_callbacks.calls import OngoingCall
 from energy_callbacks.config import EnergyConfig
 from energy_callbacks.records import Energy
 from energy_callbacks.sensing.clock import Clock
+from energy_callbacks.sensing.recording import RecordedSource
 from energy_callbacks.sensing.sampler import Notice, Sampler
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.timeline import Timeline
@@ -103,6 +105,10 @@ class Attempt:
             samples_scale=process.local_world_size,
             emissions_kg=emissions_kg,
         )
+        self._raw: RawReadings | None = None
+        if config.raw_readings:
+            self._raw = RawReadings(path, self._start_s, unix_s)
+            sources = [RecordedSource(source, self._raw.keep) for source in sources]
         self._sampler = Sampler(sources, self.timeline, clock, self.recorder.note)
         self._known_hung: set[str] = set()
         self._silences = Silences(self.timeline, self._start_s)
@@ -172,6 +178,8 @@ class Attempt:
         if not on_own_thread and not self._periodic.wait(_STOP_TIMEOUT_S):
             logger.warning("the energy journal in %s cannot be written; it ends here", self.folder)
             return
+        if self._raw is not None:
+            self._raw.close()
         self.timeline.finish()
         self.recorder.finish(
             status,
@@ -216,6 +224,8 @@ class Attempt:
         try:
             self.recorder.update()
             self.board.update()
+            if self._raw is not None:
+                self._raw.update()
             self._warn_of_hung()
             for message in self._silences.news():
                 self.recorder.warn("quantity_silent", message)
@@ -253,6 +263,7 @@ class Attempt:
             "pue": config.pue,
             "price_per_kwh": config.price_per_kwh,
             "sample_interval_s": config.sample_interval_s,
+            "raw_readings": config.raw_readings,
             "devices": config.devices if is_word else list(config.devices),
         }
         return {

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.report import words
-from energy_callbacks.report.bands import Band, bands
+from energy_callbacks.report.bands import MAX_BANDS, Band, bands
 from energy_callbacks.report.palette import (
     BLUES,
     CSS_VARIABLES,
@@ -91,7 +91,7 @@ def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
     Returns:
         The figure; ``None`` where no curve of power is known.
     """
-    most = _STEPS_IN_ALL // max(len(report.series), 1)
+    most = _STEPS_IN_ALL // min(max(len(report.series), 1), MAX_BANDS)
     found = bands(report, max_bins=min(round(_BINS_PER_INCH * width_in), most))
     if not found:
         return None

@@ -1,6 +1,6 @@
 """What one process of one attempt wrote: a journal read once, its rows kept as plain columns."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

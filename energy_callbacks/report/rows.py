@@ -69,6 +69,8 @@ class RowLog:
             ValueError: likewise.
         """
         keys = tuple(rows)
+        if not keys:
+            return
         lines = self._lines.get(keys)
         if lines is None:
             lines = self._lines[keys] = _Lines()

@@ -56,6 +56,11 @@ class Books:
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [line for line in self.lines if line.get("kind", line["type"]) == kind]
 
+    def rows(self, key: str) -> list[dict[str, float | None]]:
+        """The series rows of a device, each value with its name."""
+        found = (line["rows"][key] for line in self.of("series"))
+        return [dict(zip(journal.COLUMNS, row, strict=False)) for row in found]
+
     def enter(self, name: str) -> None:
         self.recorder.enter(name, self.clock.monotonic_s())
 

@@ -114,7 +114,7 @@ def test_a_newer_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
     """The message names the file, its version, ours, and the command that helps."""
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(HEADER | {"version": journal.VERSION + 1}) + "\n")
-    with pytest.raises(JournalError, match=rf"{path}.*version 2.*up to 1.*pip install --upgrade"):
+    with pytest.raises(JournalError, match=rf"{path}.*version 3.*up to 2.*pip install --upgrade"):
         list(journal.read(path))
 
 

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from energy_callbacks.accounting.journal import JournalWriter, device_record, path_for
+from energy_callbacks.accounting.journal import (
+    COLUMNS,
+    JournalWriter,
+    device_record,
+    path_for,
+    row_as_json,
+)
 from energy_callbacks.errors import JournalError
 from energy_callbacks.records import Device
 from energy_callbacks.report.build import build
@@ -534,3 +540,49 @@ def test_a_command_line_of_undecodable_bytes_is_readable(tmp_path):
     assert report.run.command == "python ?.py --lr 1e-3"
     render(report).encode("utf-8")
     assert from_json(to_json(report)) == report
+
+
+def test_rows_with_and_without_names_give_the_same_report(tmp_path):
+    """Version 1 wrote each value with its name; both versions are read."""
+    path = write(tmp_path, Attempt())
+    named = build(tmp_path)
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for record in records:
+        if record["type"] == "series":
+            rows = record.pop("devices")
+            record["rows"] = {key: row_as_json(row) for key, row in rows.items()}
+        if record.get("kind") == "steps":
+            del record["energy"]
+    path.write_text("\n".join(map(json.dumps, records)) + "\n")
+    assert build(tmp_path) == named
+
+
+def test_a_newer_writer_may_know_more_columns(tmp_path):
+    """The header names the columns: another order and an unknown one are read by their names."""
+    path = write(tmp_path, Attempt(devices=(GPU,)))
+    named = build(tmp_path)
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    names = ["fan_rpm", *reversed(COLUMNS)]
+    records[0]["columns"] = names
+    for record in records:
+        if record["type"] == "series":
+            rows = record.pop("devices")
+            record["rows"] = {k: [row.get(name) for name in names] for k, row in rows.items()}
+    path.write_text("\n".join(map(json.dumps, records)) + "\n")
+    assert build(tmp_path) == named
+
+
+def test_a_run_killed_in_its_first_phase_knows_how_good_its_energy_is(tmp_path):
+    """No span is closed: method, error and coverage are those last written with the energy."""
+    path = write(tmp_path, Attempt(cut_off_at_s=15.0, devices=(GPU,)))
+    _without(path, lambda record: record.get("kind") not in ("span", "steps"))
+    known = {
+        "energy_j": 800.0, "stderr_j": 3.0, "systematic_j": 40.0,
+        "method": "counter+samples", "coverage": 0.9,
+    }  # fmt: skip
+    with path.open("a") as file:
+        file.write(json.dumps({"type": "so_far", "t_s": 10.0, "energy": {"gpu0": known}}) + "\n")
+    gpu = build(tmp_path, now_unix_s=LATER_S).energy.gpu
+    assert gpu.energy_j == pytest.approx(1_200.0)
+    assert (gpu.method, gpu.stderr_j, gpu.coverage) == ("counter+samples", 3.0, 0.9)
+    assert gpu.systematic_j == pytest.approx(60.0)

@@ -14,7 +14,7 @@ from energy_callbacks.errors import JournalError
 from energy_callbacks.records import Device
 from energy_callbacks.report.build import build
 from energy_callbacks.report.html import from_html, render
-from tests.report.journals import CPU, GERMANY, GPU, PROCESS, TRAIN, Attempt, Window, write
+from tests.report.journals import CPU, GERMANY, GPU, IDLE, PROCESS, TRAIN, Attempt, Window, write
 
 HOSTILE = (
     "<script>alert(1)</script><img src=x onerror=alert(2)> \"double\" 'single' </script><!-- "
@@ -200,6 +200,15 @@ def test_a_huge_name_does_not_make_a_huge_page(tmp_path):
 def test_a_page_of_an_hour_stays_below_400_kb(tmp_path):
     """7200 rows of a GPU, a CPU and the process."""
     write(tmp_path, Attempt(stretches=(replace(TRAIN, duration_s=3600.0),)))
+    assert len(render(build(tmp_path)).encode()) < 400_000
+
+
+def test_a_page_of_eight_cards_stays_below_400_kb(tmp_path):
+    """An hour of eight cards, whose phase changes every ten seconds."""
+    cards = tuple(replace(GPU, key=f"gpu{n}", index=n, uuid=f"GPU-{n}") for n in range(8))
+    power_w = {card.key: 123.456 + 7.89 * card.index for card in cards}
+    train = replace(TRAIN, duration_s=10.0, power_w=power_w)
+    write(tmp_path, Attempt(devices=cards, windows=(), row_s=2.0, stretches=(train, IDLE) * 120))
     assert len(render(build(tmp_path)).encode()) < 400_000
 
 

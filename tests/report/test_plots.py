@@ -129,3 +129,12 @@ def test_phases_of_the_vocabulary_keep_their_colour():
     first = palette.phase_colours(["warm-up", "train"])
     assert first["train"] == palette.phase_colours(["train", "idle"])["train"]
     assert len(set(palette.phase_colours(["a", "b", "train", "idle"]).values())) == 4
+
+
+def test_a_shortened_path_goes_through_the_same_points() -> None:
+    """Steps become H and V; curves and slopes stay what they are."""
+    steps = ' d="M 1.23456 2.0 \nL 1.23456 3.999 \nL 5.5 3.999 \nL 6.5 4.5 \nz\n"'
+    found = re.sub(r' d="[^"]*"', plots._shorter, steps)
+    assert found == ' d="M1.23 2.0V3.99H5.5L6.5 4.5z"'
+    curve = ' d="M 1.0 2.0 \nC 1.0 2.0 3.0 2.0 3.0 4.0 \nL 3.0 5.0 \n"'
+    assert re.sub(r' d="[^"]*"', plots._shorter, curve) == curve.replace("\n", "")

@@ -1,9 +1,13 @@
 """Plays recorded readings when their time has come: for tests, and to look at a recording again."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
 
 from energy_callbacks.errors import SourceLost
 from energy_callbacks.records import Channel, Reading
+from energy_callbacks.sensing import recording
 from energy_callbacks.sensing.clock import Clock
 
 
@@ -41,6 +45,20 @@ class ReplaySource:
         self._played = 0
         self._is_open = False
         _check_offered(self._readings, self._channels)
+
+    @classmethod
+    def of_file(cls, clock: Clock, path: Path) -> Self:
+        """The readings that ``EnergyConfig(raw_readings=True)`` kept, from now on.
+
+        What the recording's attempt read at its start is played at once.
+
+        Raises:
+            JournalError: where the file is no such recording.
+        """
+        start_s = clock.monotonic_s()
+        channels, readings = recording.read(path)
+        moved = [replace(reading, t_s=start_s + reading.t_s) for reading in readings]
+        return cls(clock, channels, moved, name=f"replay of {path.name}")
 
     @property
     def name(self) -> str:
