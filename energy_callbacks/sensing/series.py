@@ -9,7 +9,7 @@ Array = NDArray[np.float64]
 class Columns:
     """Rows of floats in time order, appended at the end and dropped at the front.
 
-    The first column is time. Storage grows by a sixteenth and is used again, so that appending
+    The first column is time. Storage grows by little and is used again, so that appending
     costs O(1) a row and little lies idle; each column lies in one piece, because a search or a
     maximum goes down one column of a long run.
     """
@@ -41,7 +41,7 @@ class Columns:
         needed = self._length + len(rows)
         width, capacity = self._table.shape
         if needed > capacity:
-            grown = np.empty((width, needed + needed // 16 + 64))
+            grown = np.empty((width, needed + needed // 64 + 64))
             grown[:, : self._length] = self.rows.T
             self._table = grown
         self._table[:, self._length : needed] = rows.T
@@ -49,8 +49,17 @@ class Columns:
 
     def replace(self, rows: Array) -> None:
         """Keep these rows (m, width) instead."""
-        self._length = 0
+        self.splice(0, self._length, rows)
+
+    def splice(self, first: int, last: int, rows: Array) -> None:
+        """Put rows (m, width) in the place of those from ``first`` to before ``last``.
+
+        What lies before them is not touched: a day of knots is not copied each minute.
+        """
+        tail = self.rows[last:].copy()
+        self._length = first
         self.append(rows)
+        self.append(tail)
 
 
 class Series:
@@ -83,8 +92,8 @@ class Series:
             return
         self._columns.append(np.array([[t_s, value]]))
         if t_s - self.t_s[0] > 1.5 * self._keep_s:
-            kept = self._columns.rows[self.t_s >= t_s - self._keep_s]
-            self._columns.replace(kept)
+            old = int(np.searchsorted(self.t_s, t_s - self._keep_s))
+            self._columns.splice(0, old, np.empty((0, 2)))
 
     def between(self, start_s: float, end_s: float) -> Array:
         """Values with ``start_s < t_s <= end_s``, (m,)."""

@@ -45,6 +45,21 @@ def test_columns_that_are_replaced_use_their_storage_again() -> None:
 
 
 @given(
+    length=st.integers(0, 200),
+    cut=st.tuples(st.integers(0, 200), st.integers(0, 200)),
+    new=st.integers(0, 300),
+)
+def test_rows_are_put_in_the_place_of_others(length: int, cut: tuple[int, int], new: int) -> None:
+    """Fewer or more rows than there were: what lies before and behind stays as it is."""
+    first, last = sorted(min(end, length) for end in cut)
+    before, rows = np.arange(2.0 * length).reshape(length, 2), -np.ones((new, 2))
+    columns = Columns(2)
+    columns.append(before)
+    columns.splice(first, last, rows)
+    assert np.array_equal(columns.rows, np.concatenate([before[:first], rows, before[last:]]))
+
+
+@given(
     times=st.lists(st.integers(0, 50), max_size=40),
     window=st.tuples(st.integers(-5, 55), st.integers(-5, 55)),
 )
