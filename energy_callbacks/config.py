@@ -29,7 +29,7 @@ class EnergyConfig:
         devices: ``"auto"`` (the GPUs this run uses), ``"all"``, or NVML indices and UUIDs.
         sample_interval_s: how often figures are brought up to date and written, s; at most 1,
             because what was not written is lost with a killed process.
-        raw_readings: keep every reading on disk, beside the journal: about 90 MB a day for a GPU.
+        raw_readings: keep every reading on disk, beside the journal: about 120 MB a day for a GPU.
         run_name: for people.
         tags: labels that appear in the report.
 
