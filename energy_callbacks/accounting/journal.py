@@ -25,7 +25,7 @@ VERSION = 2
 Record = dict[str, Any]
 
 # What a device's row of ``series`` holds, in this order (the header's ``columns``), and the
-# decimals that are kept: finer than any sensor resolves, and a third of a day's file.
+# decimals that are kept: finer than any sensor resolves, and short enough for a day's file.
 COLUMNS: Final[Mapping[str, int]] = {
     "energy_j": 6,
     "seen_s": 6,

@@ -154,6 +154,7 @@ def _take_event(process: Process, record: Record) -> None:
         process.windows.append(_timed(record, "name"))
     elif kind == "steps":
         _settle(process.steps, record)
+        record.pop("energy", None)  # version 1 told here what rows and spans tell
         process.steps.append(record)
     elif kind == "phase":
         process.open_phase = record["phase"]
