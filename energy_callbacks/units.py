@@ -32,6 +32,15 @@ def joules_from_microjoules(energy_uj: float) -> float:
     return energy_uj / 1e6
 
 
+def seconds_from_milliseconds(duration_ms: float) -> float:
+    """Milliseconds to seconds.
+
+    >>> seconds_from_milliseconds(20)
+    0.02
+    """
+    return duration_ms / 1e3
+
+
 def seconds_from_microseconds(duration_us: float) -> float:
     """Microseconds to seconds.
 

@@ -25,6 +25,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"sample_interval_s": "fast"}, TypeError, "must be a number, got 'fast'"),
     ({"sample_interval_s": True}, TypeError, "got True"),
     ({"sample_interval_s": None}, TypeError, "got None"),
+    ({"step_events": 1}, TypeError, "step_events must be True or False, got 1"),
     ({"pue": 0.9}, ValueError, r"pue must lie between 1 and 10, got 0.9"),
     ({"pue": math.nan}, ValueError, "pue"),
     ({"pue": "1.2"}, TypeError, "pue must be a number"),

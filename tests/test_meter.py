@@ -20,8 +20,10 @@ from energy_callbacks.accounting.launch import Process
 from energy_callbacks.config import DISABLED_VARIABLE, RUN_DIR_VARIABLE
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks.records import Channel, Device, Reading
+from energy_callbacks.sensing import cuda_events
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
+from tests.sensing.scripted_events import ScriptedDevice
 
 AT_MOST_S = 10.0
 CPU = Device(key="cpu0", kind="cpu", scope="host", name="scripted CPU")
@@ -824,3 +826,64 @@ def test_the_report_can_be_asked_for_at_any_time(tmp_path: Path, clock: FakeCloc
         clock.advance(1.0)
         so_far = meter.report().energy.total.energy_j
         assert so_far == pytest.approx(4000.0, rel=0.1)
+
+
+# --- steps timed by the device
+
+
+def queue_ahead(meter: EnergyMeter, clock: FakeClock, device: ScriptedDevice) -> dict[str, float]:
+    """Ten steps of a second are queued at once; the figures after four and a half seconds."""
+    with meter, meter.phase("train"):
+        clock.advance(1.0)
+        for _ in range(10):
+            device.launch(1.0)
+            meter.step(samples=64)
+        clock.advance(4.6)
+        found = meter.scalars()
+        clock.advance(10.0)
+    return found
+
+
+def test_step_events_follow_the_device(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four of ten queued steps are done at 200 W: 250 J each with the second before them."""
+    device = ScriptedDevice(clock)
+    monkeypatch.setattr(cuda_events, "open_events", lambda: device)
+    config = EnergyConfig(report_dir=tmp_path, step_events=True)
+    meter = EnergyMeter(config=config, sources=[card(clock)], clock=clock)
+    found = queue_ahead(meter, clock, device)
+    assert found["efficiency/gpu_j_per_step"] == pytest.approx(250.0, rel=1e-3)
+    assert found["throughput/samples_per_s"] == pytest.approx(4 * 64 / 5.0, rel=1e-3)
+    pools = of(meter, "steps")
+    assert sum(pool["steps"] for pool in pools) == 10
+    assert all(0.0 < pool["end_error_s"] < 1e-3 for pool in pools)
+    assert not [line for line in lines(meter) if line["type"] == "warning"]
+    assert of(meter, "header")[0]["config"]["step_events"] is True
+    assert device.alive == []
+
+
+def test_step_events_are_off_unless_asked_for(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default no event is recorded: the steps end when they were queued."""
+    device = ScriptedDevice(clock)
+    monkeypatch.setattr(cuda_events, "open_events", lambda: device)
+    meter = EnergyMeter(
+        config=EnergyConfig(report_dir=tmp_path), sources=[card(clock)], clock=clock
+    )
+    found = queue_ahead(meter, clock, device)
+    assert found["efficiency/gpu_j_per_step"] == pytest.approx(20.0, rel=1e-3)
+    assert device.events == []
+    assert of(meter, "steps")[0]["end_error_s"] is None
+
+
+def test_step_events_without_a_device_say_so(tmp_path: Path, clock: FakeClock) -> None:
+    """Asked for where no step can be timed: one warning, and the run is as without them."""
+    config = EnergyConfig(report_dir=tmp_path, step_events=True)
+    with EnergyMeter(config=config, sources=[card(clock)], clock=clock) as meter:
+        train(meter, clock)
+    warnings = [line for line in lines(meter) if line["type"] == "warning"]
+    assert [line["code"] for line in warnings] == ["step_events"]
+    assert "0 of 20 steps" in warnings[0]["message"]
+    assert meter.totals()["efficiency/gpu_j_per_sample"] == pytest.approx(3.125, rel=1e-6)

@@ -28,6 +28,7 @@ from energy_callbacks.version import __version__
 
 if TYPE_CHECKING:
     from energy_callbacks.accounting.carbon import Place
+    from energy_callbacks.sensing.step_ends import StepEnds
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -95,7 +96,8 @@ class Attempt:
         self.timeline = Timeline()
         self._writer.write(self._header(unix_s, place, surroundings))
         self._writer.flush()
-        self.recorder = Recorder(self.timeline, self._writer, clock, self._start_s)
+        ends = _step_ends(clock) if config.step_events else None
+        self.recorder = Recorder(self.timeline, self._writer, clock, self._start_s, ends)
         if problem:
             self.recorder.warn("place", problem)
         self.board = ScalarBoard(
@@ -264,6 +266,7 @@ class Attempt:
             "price_per_kwh": config.price_per_kwh,
             "sample_interval_s": config.sample_interval_s,
             "raw_readings": config.raw_readings,
+            "step_events": config.step_events,
             "devices": config.devices if is_word else list(config.devices),
         }
         return {
@@ -299,6 +302,12 @@ def _place(config: EnergyConfig) -> "tuple[Place, str]":
         return place(config.country, config.region), ""
     except Exception as error:  # noqa: BLE001 - what only emissions need must not end the energy
         return Place(), f"the place is taken as unknown: {error}"
+
+
+def _step_ends(clock: Clock) -> "StepEnds":
+    from energy_callbacks.sensing.step_ends import StepEnds
+
+    return StepEnds(clock)
 
 
 def _emissions(place: "Place", pue: float) -> EmissionsKg | None:

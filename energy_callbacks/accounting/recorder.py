@@ -7,7 +7,7 @@ asks the timeline for the energy of what has been fully seen, and writes it down
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,12 +20,17 @@ from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.timeline import Timeline
 
+if TYPE_CHECKING:
+    from energy_callbacks.sensing.step_ends import StepEnds
+
 # Steps are pooled over about a second: longer than any sensor's period, short enough for curves.
 _POOL_S = 1.0
 # How long nothing at all may be seen before steps are counted without energy.
 _PATIENCE_S = 6.0
 # How often the energy so far is written with its quality: for runs that are cut off.
 _SO_FAR_S = 10.0
+# The last steps may be under way when the training ends.
+_FEW_HOST_MARKS = 0.05
 # quantity of a series -> its key in a journal, and how a span of it becomes one number
 _SERIES: tuple[tuple[Quantity, str, Callable[[Any], Any]], ...] = (
     ("utilisation", "utilisation", np.mean),
@@ -47,6 +52,7 @@ class Recorder:
         writer: the journal.
         clock: time.
         start_s: monotonic time of the attempt's start, the journal's zero.
+        ends: dates the ends of steps by events of the device, where that was asked for.
     """
 
     def __init__(
@@ -55,9 +61,10 @@ class Recorder:
         writer: JournalWriter,
         clock: Clock,
         start_s: float,
+        ends: "StepEnds | None" = None,
     ) -> None:
         self.phases = Phases(start_s)
-        self.steps = StepLog(start_s)
+        self.steps = StepLog(start_s, ends)
         self._timeline = timeline
         self._writer = writer
         self._clock = clock
@@ -171,6 +178,8 @@ class Recorder:
                 f"{key}: in {count} stretches the energy counter and the power readings told "
                 "different stories; the power readings stand there",
             )
+        self.steps.close()
+        self._warn_of_host_marks()
         self.update(is_final=True)
         if self._writer.failures:
             self.warn(
@@ -190,6 +199,16 @@ class Recorder:
             }
         )
         self._writer.close()
+
+    def _warn_of_host_marks(self) -> None:
+        host_marks, steps = self.steps.host_marks or (0, 0)
+        if host_marks > _FEW_HOST_MARKS * steps:
+            self.warn(
+                "step_events",
+                f"CUDA events have dated {steps - host_marks} of {steps} steps; the others end "
+                "when Python had queued them (events need PyTorch on an NVIDIA GPU, outside of "
+                "a graph capture)",
+            )
 
     def _seen_until(self, now_s: float) -> float:
         settled_s = self._timeline.settled_s(now_s, _PATIENCE_S)
@@ -223,6 +242,7 @@ class Recorder:
                 "kind": "steps",
                 "start_s": before.t_s - self._start_s,
                 "end_s": tally.t_s - self._start_s,
+                "end_error_s": tally.t_error_s,
                 "steps": tally.steps - before.steps,
                 "samples": self._since_told("samples", tally.samples),
                 "tokens": self._since_told("tokens", tally.tokens),

@@ -1,18 +1,26 @@
 """Optimizer steps with their samples, tokens and waits: marked at once, pooled later."""
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from energy_callbacks.sensing.step_ends import StepEnd, StepEnds
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One optimizer step as the training thread has seen it, or what was told of steps before."""
+    """One optimizer step as the training thread has seen it, or what was told of steps before.
+
+    ``end`` is when the device finished it, where events tell.
+    """
 
     t_s: float
     samples: float | None
     tokens: float | None
     wait_s: float = 0.0
     steps: int = 1
+    end: "StepEnd | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +29,8 @@ class Tally:
 
     Attributes:
         t_s: when that step ended.
+        t_error_s: bound of the error of ``t_s`` where an event of the device dated it; ``None``
+            where it is the moment at which the training thread had queued the step.
         steps: optimizer steps.
         told_samples: samples of the steps that said, and of those that were told of later.
         told_tokens: likewise.
@@ -30,6 +40,7 @@ class Tally:
     """
 
     t_s: float
+    t_error_s: float | None = None
     steps: int = 0
     told_samples: float = 0.0
     told_tokens: float = 0.0
@@ -53,8 +64,10 @@ class Tally:
             self.told_samples, self.untold_samples, step, "samples"
         )
         told_tokens, untold_tokens = _told(self.told_tokens, self.untold_tokens, step, "tokens")
+        t_error_s = step.end.error_s if step.end else None if step.steps else self.t_error_s
         return Tally(
             t_s=step.t_s if step.steps else self.t_s,
+            t_error_s=t_error_s,
             steps=self.steps + step.steps,
             told_samples=told_samples,
             told_tokens=told_tokens,
@@ -75,9 +88,11 @@ class StepLog:
 
     Args:
         start_s: start of the attempt.
+        ends: dates the steps by events of the device; ``None``: a step ends when it was queued.
     """
 
-    def __init__(self, start_s: float) -> None:
+    def __init__(self, start_s: float, ends: "StepEnds | None" = None) -> None:
+        self._ends = ends
         self._new: deque[Step] = deque()
         self._done_s: float | None = None
         self._wait_s = 0.0
@@ -111,7 +126,8 @@ class StepLog:
 
     def step(self, t_s: float, samples: float | None, tokens: float | None) -> None:
         """An optimizer step ended now."""
-        self._new.append(Step(t_s, samples, tokens, wait_s=self._wait_s))
+        end = self._ends.mark(t_s) if self._ends else None
+        self._new.append(Step(t_s, samples, tokens, wait_s=self._wait_s, end=end))
         self._wait_s = 0.0
         self._done_s = t_s
 
@@ -124,9 +140,27 @@ class StepLog:
 
     def advance(self, until_s: float) -> Tally:
         """Count the steps that ended by ``until_s``; returns the tally at the newest of them."""
-        while self._new and self._new[0].t_s <= until_s:
-            self._tally = self._tally.plus(self._new.popleft())
+        if self._ends:
+            self._ends.settle()
+        while self._new:
+            step = self._new[0]
+            ended_s = step.end.end_s if step.end else step.t_s
+            if ended_s is None or ended_s > until_s:
+                break
+            # A step that kept its host mark may lie before one that the device has dated.
+            self._new.popleft()
+            self._tally = self._tally.plus(replace(step, t_s=max(ended_s, self._tally.t_s)))
         return self._tally
+
+    def close(self) -> None:
+        """No step will follow; those under way on the device end when they were queued."""
+        if self._ends:
+            self._ends.close()
+
+    @property
+    def host_marks(self) -> tuple[int, int] | None:
+        """Steps that no event has dated, and all steps; ``None`` where no event was asked for."""
+        return (self._ends.host_marks, self._ends.steps) if self._ends else None
 
 
 def _told(told: float, untold: int, step: Step, name: str) -> tuple[float, int]:

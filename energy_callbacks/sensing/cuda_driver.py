@@ -18,7 +18,7 @@ class _Uuid(ctypes.Structure):
     _fields_ = (("bytes", ctypes.c_ubyte * 16),)
 
 
-def _awake_driver() -> ctypes.CDLL | None:
+def awake_driver() -> ctypes.CDLL | None:
     """The CUDA driver library, if a framework has loaded and initialised it in this process.
 
     ``RTLD_NOLOAD`` opens nothing that is not open yet, and until ``cuInit`` every function
@@ -43,7 +43,7 @@ def uuids() -> tuple[str, ...] | None:
     Returns:
         ``None`` where the driver is not awake in this process.
     """
-    driver = _awake_driver()
+    driver = awake_driver()
     if driver is None:
         return None
     found = [_uuid_of(driver, ordinal) for ordinal in range(_count(driver))]
@@ -67,7 +67,7 @@ def active_ordinals() -> tuple[int, ...]:
 
     For a plain loop, whose devices nobody declares: what it has used is what it uses.
     """
-    driver = _awake_driver()
+    driver = awake_driver()
     if driver is None:
         return ()
     return tuple(ordinal for ordinal in range(_count(driver)) if _is_active(driver, ordinal))

@@ -26,6 +26,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         price_per_kwh: in any currency.
         devices: ``"auto"`` for the GPUs this training uses, ``"all"``, or indices and UUIDs.
         sample_interval_s: how often figures are brought up to date, s.
+        step_events: let CUDA events tell when the GPU finished each step (PyTorch only).
         batch_size_fn: samples in the inputs of a forward pass; ``None`` takes them from the
             loader.
         length_fn: tokens in them; ``None`` takes them from ``include_num_input_tokens_seen``,
@@ -52,6 +53,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         price_per_kwh: float | None = None,
         devices: Literal["auto", "all"] | Sequence[int | str] = "auto",
         sample_interval_s: float = 0.5,
+        step_events: bool = False,
         batch_size_fn: Callable[[Any], int] | None = None,
         length_fn: Callable[[Any], int] | None = None,
         run_name: str | None = None,
@@ -66,6 +68,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
             price_per_kwh=price_per_kwh,
             devices=devices,
             sample_interval_s=sample_interval_s,
+            step_events=step_events,
             run_name=run_name,
             tags=tags or {},
         )

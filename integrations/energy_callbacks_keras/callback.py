@@ -30,6 +30,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         price_per_kwh: in any currency.
         devices: ``"auto"`` for the GPUs this training uses, ``"all"``, or indices and UUIDs.
         sample_interval_s: how often figures are brought up to date, s.
+        step_events: let CUDA events tell when the GPU finished each step (PyTorch only).
         update_freq: rows in TensorBoard at the end of each ``"epoch"``, or each so many batches,
             as in ``keras.callbacks.TensorBoard``.
         batch_size: samples of a batch, where Keras does not know it before the end of an epoch.
@@ -56,6 +57,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         price_per_kwh: float | None = None,
         devices: Literal["auto", "all"] | Sequence[int | str] = "auto",
         sample_interval_s: float = 0.5,
+        step_events: bool = False,
         update_freq: Literal["epoch", "batch"] | int = "epoch",
         batch_size: int | None = None,
         tokens_per_sample: float | None = None,
@@ -71,6 +73,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
             price_per_kwh=price_per_kwh,
             devices=devices,
             sample_interval_s=sample_interval_s,
+            step_events=step_events,
             run_name=run_name,
             tags=tags or {},
         )

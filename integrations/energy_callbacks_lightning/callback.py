@@ -27,6 +27,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         price_per_kwh: in any currency.
         devices: ``"auto"`` for the GPUs this training uses, ``"all"``, or indices and UUIDs.
         sample_interval_s: how often figures are brought up to date, s.
+        step_events: let CUDA events tell when the GPU finished each step (PyTorch only).
         log_every_n_steps: ``None`` follows the trainer's own setting.
         batch_size_fn: samples of a batch; ``None`` reads the first dimension of its tensors.
         length_fn: tokens of a batch; without it figures per token are left out.
@@ -52,6 +53,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         price_per_kwh: float | None = None,
         devices: Literal["auto", "all"] | Sequence[int | str] = "auto",
         sample_interval_s: float = 0.5,
+        step_events: bool = False,
         log_every_n_steps: int | None = None,
         batch_size_fn: Callable[[Any], int] | None = None,
         length_fn: Callable[[Any], int] | None = None,
@@ -67,6 +69,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
             price_per_kwh=price_per_kwh,
             devices=devices,
             sample_interval_s=sample_interval_s,
+            step_events=step_events,
             run_name=run_name,
             tags=tags or {},
         )

@@ -5,6 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from energy_callbacks.accounting.steps import StepLog
+from energy_callbacks.sensing.step_ends import StepEnds
+from energy_callbacks.testing import FakeClock
+from tests.sensing.scripted_events import ScriptedDevice
 
 
 @given(
@@ -116,3 +119,39 @@ def test_nobody_who_marks_data_is_not_the_same_as_no_wait() -> None:
     log.step(1.0, 1, None)
     log.step(2.0, 1, None)
     assert not log.sees_waits
+
+
+def test_a_step_counts_when_the_device_has_finished_it() -> None:
+    """Queued at 1000, done on the device at 1005: not there at 1002, there at 1006 with bounds."""
+    clock = FakeClock()
+    device = ScriptedDevice(clock)
+    log = StepLog(clock.monotonic_s(), StepEnds(clock, lambda: device))
+    device.launch(5.0)
+    log.step(clock.monotonic_s(), 8, None)
+    clock.sleep(2.0)
+    assert log.advance(clock.monotonic_s()).steps == 0
+    clock.sleep(4.0)
+    tally = log.advance(clock.monotonic_s())
+    assert (tally.steps, tally.samples) == (1, 8.0)
+    assert tally.t_s == pytest.approx(1005.0, abs=1e-3)
+    assert tally.t_error_s is not None
+    log.tell(clock.monotonic_s(), None, 7)
+    told = log.advance(clock.monotonic_s())
+    assert (told.t_s, told.t_error_s) == (tally.t_s, tally.t_error_s)
+
+
+def test_ends_never_go_back() -> None:
+    """A host mark after a step that the device is still at ends with that step, not before it."""
+    clock = FakeClock()
+    device = ScriptedDevice(clock)
+    log = StepLog(clock.monotonic_s(), StepEnds(clock, lambda: device, pool_size=1))
+    device.launch(5.0)
+    for _ in range(2):
+        log.step(clock.monotonic_s(), 1, 1)
+        clock.sleep(0.1)
+    clock.sleep(6.0)
+    tally = log.advance(clock.monotonic_s())
+    assert tally.steps == 2
+    assert tally.t_s == pytest.approx(1005.0, abs=1e-3)
+    assert tally.t_error_s is None
+    assert log.host_marks == (1, 2)
