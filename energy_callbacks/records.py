@@ -11,6 +11,10 @@ Quantity = Literal[
     "energy",  # J, counter
     "memory_used",  # byte
     "utilisation",  # share, 0 to 1
+    "sm_active",  # share, 0 to 1: time with work on a multiprocessor, mean over all of them
+    "sm_occupancy",  # share, 0 to 1: resident warps of those that are possible
+    "tensor_active",  # share, 0 to 1: time in which the tensor cores were busy
+    "dram_active",  # share, 0 to 1: of the highest memory bandwidth
     "temperature",  # degree Celsius
     "clock",  # Hz, of the streaming multiprocessors
     "throttled",  # s, counter

@@ -108,6 +108,10 @@ class FakeNvml:
         """Power behind a first-order low-pass, as the sensors see it."""
         return float(self._library.fakeNvmlSignalFiltered(card, unix_s, response_s))
 
+    def gpm_samples(self) -> int:
+        """How many GPM samples are allocated, in the whole process."""
+        return int(self._library.fakeNvmlGpmSamples())
+
     def close(self) -> None:
         """No driver any more, real time, and a ``pynvml`` as freshly imported."""
         self._library.fakeNvmlUnload()
@@ -124,6 +128,7 @@ def load_library() -> ctypes.CDLL:
     _declare(library, "fakeNvmlLoad", ctypes.c_int, ctypes.c_char_p)
     _declare(library, "fakeNvmlUnload", None)
     _declare(library, "fakeNvmlErrorText", ctypes.c_char_p)
+    _declare(library, "fakeNvmlGpmSamples", ctypes.c_int)
     two = (ctypes.c_double, ctypes.c_double)
     _declare(library, "fakeNvmlSignalPower", ctypes.c_double, ctypes.c_uint, ctypes.c_double)
     _declare(library, "fakeNvmlSignalEnergy", ctypes.c_double, ctypes.c_uint, *two)

@@ -20,6 +20,7 @@ H200_LATENCY: Mapping[Group, Latency] = {
     "light": Latency(median_s=1e-6, p99_s=8e-6),
     "memory": Latency(median_s=5e-6, p99_s=20e-6),
     "processes": Latency(median_s=28e-6, p99_s=120e-6),
+    "gpm": Latency(median_s=200e-6, p99_s=450e-6),
 }
 
 

@@ -24,6 +24,7 @@ Group = Literal[
     "memory",
     "processes",
     "light",  # utilisation, temperature, clocks, event reasons, the other fields
+    "gpm",  # nvmlGpmSampleGet
     "limits",
     "identity",  # names, UUID, PCI, MIG
     "init",
@@ -114,6 +115,10 @@ class Card:
     memory_clock_mhz: float = 2600.0
     power_throttle: float | Signal = 0.0
     thermal_throttle: float | Signal = 0.0
+    sm_active_percent: float | Signal = 40.0
+    sm_occupancy_percent: float | Signal = 15.0
+    tensor_active_percent: float | Signal = 10.0
+    dram_active_percent: float | Signal = 30.0
     limit_w: float = 700.0
     min_limit_w: float = 200.0
     max_limit_w: float = 700.0
@@ -160,6 +165,10 @@ _QUANTITIES = (
     "sm_clock_mhz",
     "power_throttle",
     "thermal_throttle",
+    "sm_active_percent",
+    "sm_occupancy_percent",
+    "tensor_active_percent",
+    "dram_active_percent",
 )
 _PLAIN_NUMBERS = (
     "memory_total_bytes",

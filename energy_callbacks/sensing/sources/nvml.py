@@ -1,8 +1,8 @@
-"""One NVIDIA card: power, energy, memory, utilisation, temperature, clock, throttled time.
+"""One NVIDIA card: power, energy, memory, load, temperature, clock, throttled time.
 
 Power comes from the driver's buffer of 20 ms samples where there is one; the energy counter is
-read at its own ticks (``counter_ticks``). How each quantity is read is in ``nvml_readers`` and
-``nvml_gauges``, what is known of the sensors in ``nvml_sensors``.
+read at its own ticks (``counter_ticks``). How each quantity is read is in ``nvml_readers``,
+``nvml_gauges`` and ``nvml_gpm``, what is known of the sensors in ``nvml_sensors``.
 """
 
 import logging
@@ -16,6 +16,7 @@ from energy_callbacks.records import Channel, Device, Quantity, Reading
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.devices import GpuInfo, card_of_old_mig_name
 from energy_callbacks.sensing.sources.nvml_gauges import GAUGES
+from energy_callbacks.sensing.sources.nvml_gpm import activity, permission_note
 from energy_callbacks.sensing.sources.nvml_readers import (
     Card,
     Reader,
@@ -143,7 +144,7 @@ def _readers(card: Card) -> tuple[Reader, ...]:
     """A reader for each quantity that this card really answers, tried once."""
     # The counter comes first: it may wait for a tick, and samples drained after it reach past it.
     found = (tried(card, make) for make in (counter, power, *GAUGES))
-    return tuple(reader for reader in found if reader is not None)
+    return (*(reader for reader in found if reader is not None), *activity(card))
 
 
 def inventory() -> tuple[GpuInfo, ...]:
@@ -239,7 +240,7 @@ def _opened(nvml: Any, clock: Clock, uuid: str, more_instances: Sequence[str]) -
         name=nvml.nvmlDeviceGetName(handle),
         index=index,
         uuid=nvml.nvmlDeviceGetUUID(handle),
-        notes=_process_notes(nvml, handle),
+        notes=(*_process_notes(nvml, handle), *permission_note(nvml, handle)),
         instance_count=len(_mig_uuids(nvml, handle)),
         instances=(uuid, *more_instances) if is_instance else (),
     )

@@ -11,7 +11,7 @@ static char error_text[512] = "";
 
 static const char *const GROUP_NAMES[] = {
     "power", "instant", "average", "counter", "fields", "samples", "memory", "processes", "light",
-    "limits", "identity", "init", "*", NULL};
+    "gpm", "limits", "identity", "init", "*", NULL};
 static const char *const FAULT_NAMES[] = {
     "error", "hang", "freeze", "reset", "add_j", "spike_w", "stale", "duplicate",
     "unordered", NULL};
@@ -20,7 +20,8 @@ static const char *const SIGNAL_NAMES[] = {
 static const char *const PROCESS_NAMES[] = {"compute", "graphics", "mps", NULL};
 static const char *const QUANTITY_NAMES[] = {
     "power_w", "utilisation_percent", "memory_utilisation_percent", "memory_used_bytes",
-    "temperature_c", "sm_clock_mhz", "power_throttle", "thermal_throttle", NULL};
+    "temperature_c", "sm_clock_mhz", "power_throttle", "thermal_throttle", "sm_active_percent",
+    "sm_occupancy_percent", "tensor_active_percent", "dram_active_percent", NULL};
 
 typedef struct {
     const char *key;

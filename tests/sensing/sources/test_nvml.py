@@ -19,7 +19,8 @@ from tests.fake_nvml.sensor import Buffer, Sensor
 from tests.fake_nvml.signals import Constant, Sine, Square
 
 WAVE = Sine(mean_w=400.0, amplitude_w=150.0, period_s=7.3)
-ALL = {"power", "energy", "memory_used", "utilisation", "temperature", "clock", "throttled"}
+GPM = {"sm_active", "sm_occupancy", "tensor_active", "dram_active"}
+ALL = {"power", "energy", "memory_used", "utilisation", "temperature", "clock", "throttled", *GPM}
 MIGS = tuple(
     Mig(uuid=f"MIG-1111111{i}-0000-5000-8000-000000000000", gpu_instance=i) for i in (1, 2)
 )
@@ -112,7 +113,7 @@ def play(tmp_path: Path) -> Iterator[Play]:
 
 
 def test_h200_offers_everything(play: Play) -> None:
-    """An H200 offers all seven quantities, power from the driver's buffer."""
+    """An H200 offers all eleven quantities, power from the driver's buffer."""
     bench = play(presets.h200(WAVE))
 
     channels = bench.open()
@@ -123,7 +124,7 @@ def test_h200_offers_everything(play: Play) -> None:
     assert sensor.is_buffered
     assert sensor.period_s == pytest.approx(0.02, abs=0.001)
     assert "H200" in sensor.citation
-    assert {channel.kind for channel in channels.values()} == {"gauge", "counter"}
+    assert {channel.kind for channel in channels.values()} == {"gauge", "counter", "mean"}
 
 
 def test_device(play: Play) -> None:
