@@ -13,6 +13,7 @@ EXPECTED = {
     "watts_from_milliwatts": (250_000, 250.0),
     "joules_from_millijoules": (1500, 1.5),
     "joules_from_microjoules": (2_500_000, 2.5),
+    "seconds_from_milliseconds": (20, 0.02),
     "seconds_from_microseconds": (20_000, 0.02),
     "seconds_from_nanoseconds": (500_000_000, 0.5),
     "hertz_from_megahertz": (1980, 1.98e9),

@@ -38,6 +38,10 @@ COLUMNS: Final[Mapping[str, int]] = {
     "rss_bytes": 0,
     "allocated_bytes": 0,
     "peak_allocated_bytes": 0,
+    "sm_active": 4,
+    "sm_occupancy": 4,
+    "tensor_active": 4,
+    "dram_active": 4,
 }
 
 _MARKER: Final = "run_id"

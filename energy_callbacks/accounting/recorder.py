@@ -34,6 +34,10 @@ _FEW_HOST_MARKS = 0.05
 # quantity of a series -> its key in a journal, and how a span of it becomes one number
 _SERIES: tuple[tuple[Quantity, str, Callable[[Any], Any]], ...] = (
     ("utilisation", "utilisation", np.mean),
+    ("sm_active", "sm_active", np.mean),
+    ("sm_occupancy", "sm_occupancy", np.mean),
+    ("tensor_active", "tensor_active", np.mean),
+    ("dram_active", "dram_active", np.mean),
     ("temperature", "temperature_c", np.max),
     ("clock", "clock_hz", np.mean),
     ("memory_used", "memory_used_bytes", np.max),

@@ -32,6 +32,10 @@ TAGS: Final = {
     "throughput/tokens_per_s": "tokens per second of training",
     "throughput/data_wait_fraction": "share of training spent waiting for data",
     "gpu/utilisation": "share of time in which a kernel ran, mean over the GPUs",
+    "gpu/sm_active": "share of time in which a multiprocessor had work, mean over all; Hopper on",
+    "gpu/sm_occupancy": "resident warps, as a share of those that are possible; Hopper on",
+    "gpu/tensor_active": "share of time in which the tensor cores were busy; Hopper on",
+    "gpu/dram_active": "memory bandwidth, as a share of the highest; Hopper on",
     "gpu/temperature_c": "temperature of the hottest GPU, degree Celsius",
     "gpu/sm_clock_mhz": "clock of the multiprocessors, mean over the GPUs, MHz",
     "gpu/throttled_fraction": "share of time that the most throttled GPU was held back",
@@ -41,6 +45,13 @@ TAGS: Final = {
 INTERVALS: Final = tuple(tag for tag in TAGS if tag.startswith(("efficiency/", "emissions/")))
 """Tags that have ``_lo`` and ``_hi`` beside them: the ends of the 95 % interval."""
 
+_SHARES: Final[tuple[Quantity, ...]] = (
+    "utilisation",
+    "sm_active",
+    "sm_occupancy",
+    "tensor_active",
+    "dram_active",
+)
 # Gauges are read about once a second; one that is older than this says nothing of now.
 _STALE_S: Final = 10.0
 
@@ -213,8 +224,9 @@ class ScalarBoard:
         _put(values, "memory/host_rss_gib", gibibytes(sum(rss)) if rss else None)
         clocks = self._means("clock", start_s, end_s)
         temperatures = self._latest("temperature", end_s)
-        busy = self._means("utilisation", start_s, end_s)
-        _put(values, "gpu/utilisation", float(np.mean(busy)) if busy else None)
+        for share in _SHARES:
+            means = self._means(share, start_s, end_s)
+            _put(values, f"gpu/{share}", float(np.mean(means)) if means else None)
         _put(values, "gpu/temperature_c", max(temperatures, default=None))
         _put(values, "gpu/sm_clock_mhz", megahertz(float(np.mean(clocks))) if clocks else None)
         _put(values, "gpu/throttled_fraction", self._throttled_fraction(start_s, end_s))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from energy_callbacks.accounting.energy_sums import total
+from energy_callbacks.report import activity
 from energy_callbacks.report.curves import seen_s
 from energy_callbacks.report.figures import as_figure
 from energy_callbacks.report.merge import Identity, MergedAttempt, Owned
@@ -51,6 +52,7 @@ def _row(parts: Sequence[Owned]) -> DeviceUse:
         temperature_max_c=_highest(one["temperature_c"] for one in columns),
         throttled_s=_grown(columns),
         notes=newest.notes,
+        activity=activity.whole(columns),
     )
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from energy_callbacks.accounting.energy_sums import interval_j, total
 from energy_callbacks.records import Energy, Origin, Scope
-from energy_callbacks.report import phases
+from energy_callbacks.report import activity, phases
 from energy_callbacks.report.merge import MergedAttempt, Owned
 from energy_callbacks.report.parts import (
+    Activity,
     Efficiencies,
     Efficiency,
     Figure,
@@ -131,7 +132,7 @@ def measured_fraction(chosen: Iterable[Part]) -> float | None:
     return math.fsum(energy_j for origin, energy_j in known if origin == "measured") / whole_j
 
 
-def phase_table(attempts: Iterable[MergedAttempt], chosen: Sequence[Part]) -> tuple[Phase, ...]:
+def phase_table(attempts: Sequence[MergedAttempt], chosen: Sequence[Part]) -> tuple[Phase, ...]:
     """Every phase with its time (of the lead process) and its energy, in order of appearance.
 
     Args:
@@ -145,11 +146,18 @@ def phase_table(attempts: Iterable[MergedAttempt], chosen: Sequence[Part]) -> tu
     for part in chosen:
         seconds.setdefault(part.phase or "", 0.0)
     whole_j = figure(chosen).energy_j
-    rows = (_phase(name, seconds[name], chosen, whole_j) for name in seconds)
+    busy = activity.by_phase(attempts)
+    rows = (_phase(name, seconds[name], chosen, whole_j, busy.get(name)) for name in seconds)
     return tuple(row for row in rows if row.duration_s > 0.0 or row.total.energy_j)
 
 
-def _phase(name: str, duration_s: float, chosen: Sequence[Part], whole_j: float | None) -> Phase:
+def _phase(
+    name: str,
+    duration_s: float,
+    chosen: Sequence[Part],
+    whole_j: float | None,
+    busy: Activity | None,
+) -> Phase:
     by_scope = scopes([part for part in chosen if part.phase == name])
     energy_j = by_scope.total.energy_j
     return Phase(
@@ -159,6 +167,7 @@ def _phase(name: str, duration_s: float, chosen: Sequence[Part], whole_j: float 
         host=by_scope.host,
         total=by_scope.total,
         share=energy_j / whole_j if whole_j and energy_j is not None else None,
+        activity=busy,
     )
 
 

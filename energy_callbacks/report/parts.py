@@ -206,11 +206,29 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """How busy the parts of a GPU were, in DCGM's terms; means, 0 to 1, ``None`` where not known.
+
+    Attributes:
+        sm_active: share of time in which a multiprocessor had work, mean over all of them.
+        sm_occupancy: resident warps, as a share of those that are possible.
+        tensor_active: share of time in which the tensor cores were busy.
+        dram_active: memory bandwidth, as a share of the highest.
+    """
+
+    sm_active: float | None
+    sm_occupancy: float | None
+    tensor_active: float | None
+    dram_active: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
     """What one phase took; all phases sum to the totals.
 
     Attributes:
         share: of the total energy, 0 to 1; ``None`` where either is unknown.
+        activity: mean over the GPUs; ``None`` where it is not known, or the phase too short.
     """
 
     name: str
@@ -219,6 +237,7 @@ class Phase:
     host: Figure
     total: Figure
     share: float | None
+    activity: Activity | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +279,7 @@ class DeviceUse:
     temperature_max_c: float | None
     throttled_s: float | None
     notes: tuple[str, ...]
+    activity: Activity | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from energy_callbacks.report import words
 from energy_callbacks.report.cards import cards
 from energy_callbacks.report.parts import (
+    Activity,
     DeviceUse,
     Figure,
     Phase,
@@ -89,6 +90,7 @@ def render(report: EnergyReport, width: int = 80) -> str:
         _warnings(report.warnings, width),
         _headline(report, width),
         _section("Energy by phase", _table(PHASE_HEAD, phase_rows(report), width), width),
+        _section("GPU activity", _table(ACTIVITY_HEAD, activity_rows(report), width), width),
         _section("Devices", _devices(report, width), width),
         _section("Measured and estimated by", _sensors(report, width), width),
         _section("Attempts", _table(ATTEMPT_HEAD, attempt_rows(report), width), width),
@@ -131,6 +133,7 @@ def _headline(report: EnergyReport, width: int) -> list[str]:
 
 
 PHASE_HEAD = ("phase", "time", "gpu", "host", "total", "share")
+ACTIVITY_HEAD = ("phase", "SM active", "SM occupancy", "tensor active", "DRAM active")
 DEVICE_HEAD = ("device", "energy", "mean", "peak", "memory", "origin")
 ATTEMPT_HEAD = ("attempt", "host", "rank", "status", "time", "steps", "energy")
 
@@ -145,6 +148,19 @@ def _phase_row(phase: Phase) -> tuple[str, ...]:
     energies = [_short_energy(figure) for figure in scopes]
     share = "" if phase.share is None else words.percent(phase.share)
     return (phase.name, words.duration(phase.duration_s), *energies, share)
+
+
+def activity_rows(report: EnergyReport) -> list[tuple[str, ...]]:
+    """The cells of the table of how busy the GPUs were; none where no card tells."""
+    return [
+        (phase.name, *(_or_dash(share, words.percent) for share in _shares(phase.activity)))
+        for phase in report.phases
+        if phase.activity is not None
+    ]
+
+
+def _shares(busy: Activity) -> tuple[float | None, ...]:
+    return (busy.sm_active, busy.sm_occupancy, busy.tensor_active, busy.dram_active)
 
 
 def _short_energy(figure: Figure) -> str:

@@ -209,6 +209,8 @@ def gauges(clock: FakeClock) -> ReplaySource:
     values = {
         ("memory_used", 0): 2 * 2**30, ("memory_used", 1): 3 * 2**30,
         ("utilisation", 0): 0.5, ("utilisation", 1): 0.9,
+        ("sm_active", 0): 0.4, ("sm_active", 1): 0.6, ("sm_occupancy", 0): 0.125,
+        ("tensor_active", 0): 0.3, ("dram_active", 1): 0.7,
         ("temperature", 0): 51.0, ("temperature", 1): 63.0,
         ("clock", 0): 1.98e9, ("clock", 1): 1.0e9,
         ("peak_allocated", 0): 2**30,
@@ -236,6 +238,10 @@ def test_gauges_are_one_figure_for_all_cards(tmp_path: Path, clock: FakeClock) -
         "memory/peak_allocated_gib": 1.0,
         "memory/host_rss_gib": 4.0,
         "gpu/utilisation": 0.7,
+        "gpu/sm_active": 0.5,
+        "gpu/sm_occupancy": 0.125,
+        "gpu/tensor_active": 0.3,
+        "gpu/dram_active": 0.7,
         "gpu/temperature_c": 63.0,
         "gpu/sm_clock_mhz": 1490.0,
     }
