@@ -70,18 +70,20 @@ class CudaEvents:
     Args:
         driver: libcuda, awake.
         context: the ``CUcontext`` that is current on the thread that trains.
-        current_stream: handle of the stream that the framework trains on.
+        current_stream: the stream that the framework trains on, as PyTorch's
+            ``torch.cuda.current_stream``.
     """
 
     def __init__(
         self,
         driver: ctypes.CDLL,
         context: ctypes.c_void_p,
-        current_stream: Callable[[], int | None],
+        current_stream: Callable[[], Any],
     ) -> None:
         self._driver = driver
         self._context = context
         self._current_stream = current_stream
+        self._is_capturing, self._record = driver.cuStreamIsCapturing, driver.cuEventRecord
         self._idle = ctypes.c_void_p()
         with self.attached():
             driver.cuStreamCreate(ctypes.byref(self._idle), _NON_BLOCKING)
@@ -89,24 +91,22 @@ class CudaEvents:
     def create(self) -> Event | None:
         """See ``Events``."""
         event = ctypes.c_void_p()
-        created = self._driver.cuEventCreate(ctypes.byref(event), _TIMED)
+        with self._relaxed():
+            created = self._driver.cuEventCreate(ctypes.byref(event), _TIMED)
         return event if created == _SUCCESS else None
 
     def record(self, event: Event) -> bool:
         """See ``Events``; not while the stream is captured, nor on another device's stream."""
-        handle = self._current_stream()
-        if handle is None:
-            return False
-        stream, status = ctypes.c_void_p(handle), ctypes.c_int()
+        stream, status = ctypes.c_void_p(self._current_stream().cuda_stream), ctypes.c_int()
         # Asking is safe during a capture (cuStreamIsCapturing), recording would become part of it.
-        if self._driver.cuStreamIsCapturing(stream, ctypes.byref(status)) or status.value:
+        if self._is_capturing(stream, ctypes.byref(status)) or status.value:
             return False
-        return bool(self._driver.cuEventRecord(event, stream) == _SUCCESS)
+        return bool(self._record(event, stream) == _SUCCESS)
 
     def record_idle(self, event: Event) -> bool:
         """See ``Events``; on a stream of our own."""
         # A null handle would mean the default stream, where work is queued.
-        return bool(self._idle) and self._driver.cuEventRecord(event, self._idle) == _SUCCESS
+        return bool(self._idle) and self._record(event, self._idle) == _SUCCESS
 
     def is_done(self, event: Event) -> bool:
         """See ``Events``."""
@@ -128,22 +128,31 @@ class CudaEvents:
     def attached(self) -> Iterator[None]:
         """See ``Events``.
 
-        While any thread captures a graph in the global mode, a query by another thread would
-        spoil that capture, unless the asking thread is in the relaxed mode
-        (cuThreadExchangeStreamCaptureMode).
-
         Raises:
             SourceLost: where the context is gone.
         """
-        driver, mode = self._driver, ctypes.c_int(_RELAXED)
-        if driver.cuCtxPushCurrent_v2(self._context) != _SUCCESS:
+        if self._driver.cuCtxPushCurrent_v2(self._context) != _SUCCESS:
             raise SourceLost("the CUDA context is gone")
-        driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+        try:
+            with self._relaxed():
+                yield
+        finally:
+            self._driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+
+    @contextmanager
+    def _relaxed(self) -> Iterator[None]:
+        """Let the calling thread ask and create while a graph is being captured.
+
+        While any thread captures in the global mode, a query by another thread would spoil that
+        capture, unless the asking thread is in the relaxed mode
+        (cuThreadExchangeStreamCaptureMode).
+        """
+        mode = ctypes.c_int(_RELAXED)
+        self._driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
         try:
             yield
         finally:
-            driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
-            driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+            self._driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
 
     def destroy(self, event: Event) -> None:
         """See ``Events``; one that is under way is released when it has passed."""
@@ -157,18 +166,17 @@ class CudaEvents:
 
 
 def open_events() -> CudaEvents | None:
-    """Events of the device that the calling thread trains on; ``None`` while it uses none."""
-    if _torch_stream() is None or (driver := awake_driver()) is None:
+    """Events of the device that the calling thread trains on; ``None`` while it uses none.
+
+    Only where the training itself has imported PyTorch and initialised CUDA.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or "torch.cuda" not in sys.modules or not torch.cuda.is_initialized():
+        return None
+    driver = awake_driver()
+    if driver is None:
         return None
     context = ctypes.c_void_p()
     if driver.cuCtxGetCurrent(ctypes.byref(context)) != _SUCCESS or not context:
         return None
-    return CudaEvents(driver, context, _torch_stream)
-
-
-def _torch_stream() -> int | None:
-    """PyTorch's current stream, where the training has imported and initialised CUDA itself."""
-    torch = sys.modules.get("torch")
-    if torch is None or "torch.cuda" not in sys.modules or not torch.cuda.is_initialized():
-        return None
-    return int(torch.cuda.current_stream().cuda_stream)
+    return CudaEvents(driver, context, torch.cuda.current_stream)

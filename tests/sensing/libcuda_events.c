@@ -2,7 +2,7 @@
  *
  * Asleep until cuInit. Work takes what fakeLaunch says; the stream 0x7 is the one that trains.
  * While fakeCapture is on, a query by a thread that is not in the relaxed mode spoils the capture,
- * as cuThreadExchangeStreamCaptureMode documents.
+ * as cuThreadExchangeStreamCaptureMode documents; here a new event does so, too.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -69,8 +69,17 @@ int cuStreamIsCapturing(void *stream, int *status)
     *status = capturing && stream == (void *)0x7;
     return 0;
 }
+static int look(void)
+{
+    if (!capturing || mode == RELAXED)
+        return 0;
+    spoiled = 1;
+    return CAPTURE_UNSUPPORTED;
+}
 int cuEventCreate(Event **event, unsigned flags)
 {
+    if (look())
+        return CAPTURE_UNSUPPORTED;
     *event = calloc(1, sizeof **event);
     alive++;
     return flags == 0 ? 0 : 1;
@@ -88,13 +97,6 @@ int cuEventRecord(Event *event, void *stream)
     if (stream != &idle_stream && busy_until_s > event->at_s)
         event->at_s = busy_until_s;
     return 0;
-}
-static int look(void)
-{
-    if (!capturing || mode == RELAXED)
-        return 0;
-    spoiled = 1;
-    return CAPTURE_UNSUPPORTED;
 }
 int cuEventQuery(Event *event)
 {

@@ -26,10 +26,12 @@ def awake():
     library.fakeUseContext()
     return library
 
-def torch(stream=0x7, is_initialized=True):
+streams = [0x7]
+
+def torch(is_initialized=True):
     cuda = types.ModuleType("torch.cuda")
     cuda.is_initialized = lambda: is_initialized
-    cuda.current_stream = lambda: types.SimpleNamespace(cuda_stream=stream)
+    cuda.current_stream = lambda: types.SimpleNamespace(cuda_stream=streams[0])
     sys.modules["torch"] = types.ModuleType("torch")
     sys.modules["torch"].cuda = sys.modules["torch.cuda"] = cuda
 
@@ -110,7 +112,7 @@ def test_a_stream_of_another_device_keeps_host_marks(run: Run) -> None:
     torch()
     ends = StepEnds(SystemClock())
     ends.mark(time.monotonic())
-    torch(stream=0x8)
+    streams[0] = 0x8
     print(ends.mark(time.monotonic()).end_s is not None, ends.host_marks)
     """
 
