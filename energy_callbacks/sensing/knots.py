@@ -44,7 +44,7 @@ class Knots:
     """
 
     def __init__(self, keep_s: float) -> None:
-        self._columns = Columns(WIDTH)
+        self._columns = Columns(WIDTH, single=(POINT, METHOD, BEND, EDGE, INSIDE))
         self._keep_s = keep_s
         self._pins: list[float] = []
         self._compacted_s = -np.inf
@@ -54,7 +54,7 @@ class Knots:
 
     def time_of(self, index: int) -> float:
         """Time of one knot, counted from the front or (negative) from the back."""
-        return float(self._columns.rows[index, T])
+        return float(self._columns.column(T)[index])
 
     def append(self, rows: Array) -> None:
         """Add knots (n, 9) in time order."""
@@ -92,12 +92,12 @@ class Knots:
         running = [ENERGY, WALK, SEEN]
         rows[:, running] = np.cumsum(rows[:, running], axis=0)
         if len(self):
-            rows[:, running] += self._columns.rows[-1, running]
+            rows[:, running] += self._columns.rows(-1)[0, running]
         return rows
 
     def set_bridge(self, rows: Array, anchor_variance: float) -> None:
         """Fill POINT of rows between two anchors: a random walk that is held at both ends."""
-        start = self._columns.rows[-1, WALK] if len(self) else 0.0
+        start = self._columns.column(WALK)[-1] if len(self) else 0.0
         walked = rows[:, WALK] - start
         whole = max(float(walked[-1]), 1e-300)
         rows[:, POINT] = walked * (1.0 - walked / whole) + anchor_variance
@@ -111,10 +111,10 @@ class Knots:
 
         The column EDGE holds all variance of C at each time that is its own, in J^2.
         """
-        rows = self._columns.rows
-        after = np.clip(np.searchsorted(rows[:, T], times_s, side="left"), 0, len(rows) - 1)
+        after = np.searchsorted(self._columns.column(T), times_s, side="left")
+        after = np.minimum(after, len(self) - 1)
         before = np.maximum(after - 1, 0)
-        left, right = rows[before], rows[after]
+        left, right = self._columns.take(before), self._columns.take(after)
         width = np.maximum(right[:, T] - left[:, T], 1e-12)
         share = np.where(after == before, 1.0, np.clip((times_s - left[:, T]) / width, 0.0, 1.0))
         found = left + (right - left) * share[:, None]
@@ -148,28 +148,28 @@ class Knots:
 
     def _method(self, start_s: float, end_s: float) -> Method:
         """The weakest method in the window."""
-        rows = self._columns.rows
-        low = np.searchsorted(rows[:, T], start_s, side="right")
-        high = np.searchsorted(rows[:, T], end_s, side="left")
-        used = rows[low : min(high + 1, len(rows)), METHOD]
-        return METHODS[int(used.max())] if len(used) else METHODS[int(rows[-1, METHOD])]
+        t_s, methods = self._columns.column(T), self._columns.column(METHOD)
+        low = np.searchsorted(t_s, start_s, side="right")
+        high = np.searchsorted(t_s, end_s, side="left")
+        used = methods[low : high + 1]
+        return METHODS[int(used.max() if len(used) else methods[-1])]
 
     def compact(self, committed: int) -> int:
         """Thin out what is older than ``keep_s``; returns how many rows were dropped.
 
         Only the first ``committed`` rows may be touched.
         """
-        rows = self._columns.rows
+        t_s = self._columns.column(T)
         if not committed:
             return 0
-        horizon_s = rows[committed - 1, T] - self._keep_s
-        if horizon_s - max(self._compacted_s, rows[0, T]) < 60.0:
+        horizon_s = t_s[committed - 1] - self._keep_s
+        if horizon_s - max(self._compacted_s, t_s[0]) < 60.0:
             return 0
         # What was thinned before stays: a second pass would forget pins and errors.
-        low, high = (int(i) for i in np.searchsorted(rows[:, T], [self._compacted_s, horizon_s]))
+        low, high = (int(i) for i in np.searchsorted(t_s, [self._compacted_s, horizon_s]))
         first = max(low - 1, 0)
-        thin = self._thinned(rows[first:high])
-        self._columns.replace(np.concatenate([rows[: first + 1], thin, rows[high:]]))
+        thin = self._thinned(self._columns.rows(first, high))
+        self._columns.splice(first + 1, high, thin)
         self._compacted_s = float(horizon_s)
         return high - first - 1 - len(thin)
 

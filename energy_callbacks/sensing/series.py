@@ -1,5 +1,8 @@
 """A bounded time series of one gauge or counter."""
 
+from collections.abc import Collection
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,15 +12,21 @@ Array = NDArray[np.float64]
 class Columns:
     """Rows of floats in time order, appended at the end and dropped at the front.
 
-    The first column is time. Storage grows by little and is used again, so that appending
-    costs O(1) a row and little lies idle; each column lies in one piece, because a search or a
-    maximum goes down one column of a long run.
+    The first column is time. Storage grows by little and is used again, so that appending costs
+    O(1) a row and little lies idle; each column lies in one piece, because a search or a maximum
+    goes down one column of a long run.
+
+    Args:
+        width: how many columns.
+        single: those that seven digits are enough for.
     """
 
     __slots__ = ("_length", "_table")
 
-    def __init__(self, width: int) -> None:
-        self._table: Array = np.empty((width, 64))
+    def __init__(self, width: int, single: Collection[int] = ()) -> None:
+        self._table: list[NDArray[Any]] = [
+            np.empty(64, np.float32 if index in single else np.float64) for index in range(width)
+        ]
         self._length = 0
 
     def __len__(self) -> int:
@@ -27,39 +36,44 @@ class Columns:
         """Forget all rows but the first ``length``."""
         self._length = min(length, self._length)
 
-    @property
-    def rows(self) -> Array:
-        """All rows, as a view: (n, width)."""
-        return self._table[:, : self._length].T
+    def rows(self, first: int = 0, last: int | None = None) -> Array:
+        """Rows from ``first`` to before ``last``, as a copy: (n, width)."""
+        return np.column_stack([column[: self._length][first:last] for column in self._table])
+
+    def take(self, indices: NDArray[np.intp]) -> Array:
+        """Some rows, as a copy: (m, width)."""
+        return np.column_stack([column[: self._length][indices] for column in self._table])
 
     def column(self, index: int) -> Array:
         """One column, as a view: (n,)."""
-        return self._table[index, : self._length]
+        return self._table[index][: self._length]
 
     def append(self, rows: Array) -> None:
         """Add rows (m, width) at the end."""
         needed = self._length + len(rows)
-        width, capacity = self._table.shape
-        if needed > capacity:
-            grown = np.empty((width, needed + needed // 64 + 64))
-            grown[:, : self._length] = self.rows.T
-            self._table = grown
-        self._table[:, self._length : needed] = rows.T
+        self._reserve(needed)
+        for index, column in enumerate(self._table):
+            column[self._length : needed] = rows[:, index]
         self._length = needed
 
-    def replace(self, rows: Array) -> None:
-        """Keep these rows (m, width) instead."""
-        self.splice(0, self._length, rows)
+    def _reserve(self, needed: int) -> None:
+        for index, column in enumerate(self._table):
+            if needed > len(column):
+                grown = np.empty(needed + needed // 64 + 64, column.dtype)
+                grown[: self._length] = column[: self._length]
+                self._table[index] = grown
 
     def splice(self, first: int, last: int, rows: Array) -> None:
         """Put rows (m, width) in the place of those from ``first`` to before ``last``.
 
         What lies before them is not touched: a day of knots is not copied each minute.
         """
-        tail = self.rows[last:].copy()
-        self._length = first
-        self.append(rows)
-        self.append(tail)
+        moved, tail = first + len(rows), self._length - last
+        self._reserve(moved + tail)
+        for index, column in enumerate(self._table):
+            column[moved : moved + tail] = column[last : last + tail]
+            column[first:moved] = rows[:, index]
+        self._length = moved + tail
 
 
 class Series:

@@ -7,7 +7,7 @@ read at its own ticks (``counter_ticks``). How each quantity is read is in ``nvm
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -53,7 +53,8 @@ class NvmlSource:
         self._card: Card | None = None
         self._readers: tuple[Reader, ...] = ()
         self._read_s = 0.0
-        self._silent: set[Quantity] = set()
+        self._failing: dict[Quantity, Exception] = {}
+        self._said: set[Quantity] = set()
 
     @property
     def name(self) -> str:
@@ -79,8 +80,9 @@ class NvmlSource:
             self._card = _opened(nvml, self._clock, self._uuid, self._more_instances)
             self._readers = _readers(self._card)
         except nvml.NVMLError as error:
-            _stop(nvml)
-            self._card = None
+            if self._card is None:
+                _stop(nvml)
+            self.close()
             raise _unavailable(nvml, error, self._uuid) from error
         if not self._readers:
             self.close()
@@ -94,8 +96,7 @@ class NvmlSource:
         """What is new of each quantity; one that fails does not take the others with it.
 
         Raises:
-            ReadingMissed: where nothing was read, and something failed that has not failed before
-                while others answered.
+            ReadingMissed: where no quantity answers any more.
             SourceLost: where the card is gone and nothing was read before.
         """
         card = self._card
@@ -103,40 +104,39 @@ class NvmlSource:
             raise SourceLost(f"{self.name} is not open; call open() first")
         self._read_s = self._clock.monotonic_s()
         readings: list[Reading] = []
-        failures: dict[Quantity, Exception] = {}
         for reader in self._readers:
             try:
                 readings += reader.read()
             except card.nvml.NVMLError as error:
-                failures[reader.channel.quantity] = error
+                self._failing[reader.channel.quantity] = error
                 if card.is_gone(error):
+                    if not readings:
+                        raise _failed(card, error) from error
                     break
         if readings:
-            self._note_silent(card, failures, {reading.channel.quantity for reading in readings})
-            return readings
-        grave = [
-            failure
-            for quantity, failure in failures.items()
-            if quantity not in self._silent or card.is_gone(failure)
-        ]
-        if grave:
-            raise _failed(card, grave[-1]) from grave[-1]
-        return []
+            self._say_who_is_silent(card, {reading.channel.quantity for reading in readings})
+        elif len(self._failing) == len(self._readers):
+            newest = list(self._failing.values())[-1]
+            raise _failed(card, newest) from newest
+        return readings
 
-    def _note_silent(
-        self, card: Card, failures: Mapping[Quantity, Exception], answered: set[Quantity]
-    ) -> None:
+    def _say_who_is_silent(self, card: Card, answered: set[Quantity]) -> None:
         """A quantity that fails while others answer is said once, and is no missed reading."""
-        for quantity in failures.keys() - self._silent:
-            logger.warning(
-                "%s: no %s for now, NVML says %s", card.device.key, quantity, failures[quantity]
-            )
-        self._silent = (self._silent | failures.keys()) - answered
+        for quantity in answered:
+            self._failing.pop(quantity, None)
+        self._said -= answered
+        for quantity in self._failing.keys() - self._said:
+            why = self._failing[quantity]
+            logger.warning("%s: no %s for now, NVML says %s", card.device.key, quantity, why)
+        self._said |= self._failing.keys()
 
     def close(self) -> None:
         """See ``Source.close``."""
-        card, self._card, self._readers, self._silent = self._card, None, (), set()
+        card, self._card, self._readers = self._card, None, ()
+        self._failing, self._said = {}, set()
         if card is not None:
+            for give_back in card.at_close:
+                give_back()
             _stop(card.nvml)
 
 

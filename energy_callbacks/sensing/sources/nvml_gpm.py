@@ -6,8 +6,8 @@ tensor cores and the memory were at work. The names are those of DCGM's profilin
 disturbs no profiler; some systems permit it to root alone.
 """
 
-import weakref
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from energy_callbacks.records import Channel, Quantity, Reading, Sensor
@@ -15,7 +15,8 @@ from energy_callbacks.sensing.sources.nvml_readers import Card, Reader, known
 
 # A sample costs 0.2 ms (H200, driver 580); the driver's own values are up to 100 ms old
 # (nvml.h, nvmlGpmSampleGet: samples should lie more than 100 ms apart).
-_INTERVAL_S: Final = 0.9
+_INTERVAL_S: Final = 1.0
+_EARLY_S: Final = 0.25
 _METRICS: Final[dict[Quantity, str]] = {
     "sm_active": "SM_UTIL",
     "sm_occupancy": "SM_OCCUPANCY",
@@ -73,10 +74,15 @@ class _Samples:
         nvml = card.nvml
         self.card = card
         self._pair = [nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()]
-        # The readers are dropped before NVML is shut down (NvmlSource.close).
-        weakref.finalize(self, _free, nvml, tuple(self._pair)).atexit = False
+        # Not in a finalizer: the collector may run it while this thread holds pynvml's lock.
+        free = partial(_free, nvml, tuple(self._pair))
         self._waiting: dict[Quantity, tuple[float, float, float]] = {}
-        self._take_sample()
+        try:
+            self._take_sample()
+        except nvml.NVMLError:
+            free()
+            raise
+        card.at_close.append(free)
 
     @property
     def due_s(self) -> float:
@@ -89,7 +95,7 @@ class _Samples:
 
     def taken(self, quantity: Quantity) -> tuple[float, float, float] | None:
         """Moment, its error and mean since the sample before, where it is new."""
-        if self.card.clock.monotonic_s() >= self._due_s:
+        if self.card.clock.monotonic_s() >= self._due_s - _EARLY_S:
             t_s, t_error_s = self._take_sample()
             shares = self._shares()
             self._waiting = {key: (t_s, t_error_s, share) for key, share in shares.items()}

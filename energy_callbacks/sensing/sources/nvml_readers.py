@@ -4,7 +4,7 @@ What is only asked for now and then is in ``nvml_gauges``.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
 from typing import Any, Final, Protocol
@@ -38,13 +38,18 @@ _UNION_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """An opened card."""
+    """An opened card.
+
+    Attributes:
+        at_close: what readers must give back before NVML is shut down.
+    """
 
     nvml: Any
     handle: Any
     clock: Clock
     device: Device
     generation: Generation
+    at_close: list[Callable[[], None]] = field(default_factory=list)
 
     def is_gone(self, error: Exception) -> bool:
         """Whether an ``NVMLError`` means that this card will never answer again."""

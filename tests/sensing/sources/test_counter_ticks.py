@@ -198,7 +198,7 @@ class Broken(SlowCounter):
 
 
 def test_a_counter_that_fails_is_asked_less_and_less() -> None:
-    """Each error reaches the caller, and the next call comes a second later, then two, then four."""
+    """Each error reaches the caller, and the next call comes a second later, two, four."""
     clock = FakeClock()
     counter = Broken(clock, 0.1)
     ticks = CounterTicks(clock, counter.read)

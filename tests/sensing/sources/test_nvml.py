@@ -414,20 +414,31 @@ def test_one_failing_quantity_leaves_the_others(play: Play, group: str) -> None:
     assert alive == ALL - hit[group]
 
 
-def test_short_silence_is_a_missed_reading(play: Play) -> None:
-    """While everything fails each read is missed; afterwards the samples of the gap are there."""
+def everything_fails(end_s: float) -> Fault:
     code = pynvml.NVML_ERROR_UNKNOWN
-    fault = Fault(group="*", kind="error", start_s=105.0, end_s=106.5, value=code)
-    bench = play(presets.h200(WAVE), faults=(fault,))
+    return Fault(group="*", kind="error", start_s=105.0, end_s=end_s, value=code)
+
+
+def test_a_short_silence_costs_no_sample(play: Play) -> None:
+    """A second and a half without any answer: afterwards the samples of the gap are there."""
+    bench = play(presets.h200(WAVE), faults=(everything_fails(end_s=106.5),))
     bench.open()
-    bench.run(4.9)
-    bench.clock.sleep(0.2)
-    with pytest.raises(ReadingMissed, match="gpu0 did not answer"):
-        bench.source.read()
-    bench.run(10.0, patient=True)
+    bench.run(15.0, patient=True)
 
     times = bench.times_s("power")
     assert max(later - earlier for earlier, later in pairwise(times)) < 0.05
+
+
+def test_a_long_silence_of_everything_is_a_missed_reading(
+    play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once every quantity was asked in vain the card is said to be silent, not each of them."""
+    bench = play(presets.h200(WAVE), faults=(everything_fails(end_s=1e6),))
+    bench.open()
+    with pytest.raises(ReadingMissed, match="gpu0 did not answer"):
+        bench.run(10.0)
+
+    assert "for now" not in caplog.text
 
 
 def test_quantity_that_fails_alone_is_said_once(
