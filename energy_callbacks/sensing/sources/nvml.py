@@ -30,6 +30,8 @@ logger = logging.getLogger("energy_callbacks")
 
 _WAIT_S: Final = 0.5
 _SHORTEST_S: Final = 0.0005
+# Gauges are asked each second.
+_SILENT_S: Final = 1.5
 _LIST_FIX: Final = "'nvidia-smi -L' lists the cards that this process may use"
 
 
@@ -52,7 +54,7 @@ class NvmlSource:
         self._more_instances = more_instances
         self._card: Card | None = None
         self._readers: tuple[Reader, ...] = ()
-        self._read_s = 0.0
+        self._read_s = self._answered_s = 0.0
         self._failing: dict[Quantity, Exception] = {}
         self._said: set[Quantity] = set()
 
@@ -79,6 +81,7 @@ class NvmlSource:
         try:
             self._card = _opened(nvml, self._clock, self._uuid, self._more_instances)
             self._readers = _readers(self._card)
+            self._answered_s = self._clock.monotonic_s()
         except nvml.NVMLError as error:
             if self._card is None:
                 _stop(nvml)
@@ -96,7 +99,7 @@ class NvmlSource:
         """What is new of each quantity; one that fails does not take the others with it.
 
         Raises:
-            ReadingMissed: where no quantity answers any more.
+            ReadingMissed: where no quantity has answered for longer than any of them waits.
             SourceLost: where the card is gone and nothing was read before.
         """
         card = self._card
@@ -114,8 +117,9 @@ class NvmlSource:
                         raise _failed(card, error) from error
                     break
         if readings:
+            self._answered_s = self._read_s
             self._say_who_is_silent(card, {reading.channel.quantity for reading in readings})
-        elif len(self._failing) == len(self._readers):
+        elif self._failing and self._read_s - self._answered_s > _SILENT_S:
             newest = list(self._failing.values())[-1]
             raise _failed(card, newest) from newest
         return readings

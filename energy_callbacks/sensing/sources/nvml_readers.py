@@ -277,10 +277,10 @@ def offered(reader: Polled) -> Reader | None:
 def fields(card: Card, ids: Sequence[int]) -> dict[int, float]:
     """Fields by their number, asked for in one call, without those that have no value."""
     values: dict[int, float] = {}
-    for field in card.nvml.nvmlDeviceGetFieldValues(card.handle, list(ids)):
-        value = _number(field.value, field.valueType)
-        if field.nvmlReturn == card.nvml.NVML_SUCCESS and value is not None:
-            values[int(field.fieldId)] = value
+    for answer in card.nvml.nvmlDeviceGetFieldValues(card.handle, list(ids)):
+        value = _number(answer.value, answer.valueType)
+        if answer.nvmlReturn == card.nvml.NVML_SUCCESS and value is not None:
+            values[int(answer.fieldId)] = value
     return values
 
 

@@ -415,6 +415,7 @@ def test_one_failing_quantity_leaves_the_others(play: Play, group: str) -> None:
 
 
 def everything_fails(end_s: float) -> Fault:
+    """No call of NVML works from the fifth second on."""
     code = pynvml.NVML_ERROR_UNKNOWN
     return Fault(group="*", kind="error", start_s=105.0, end_s=end_s, value=code)
 
@@ -432,7 +433,7 @@ def test_a_short_silence_costs_no_sample(play: Play) -> None:
 def test_a_long_silence_of_everything_is_a_missed_reading(
     play: Play, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once every quantity was asked in vain the card is said to be silent, not each of them."""
+    """Where nothing has answered for a while the card is said to be silent, not each of them."""
     bench = play(presets.h200(WAVE), faults=(everything_fails(end_s=1e6),))
     bench.open()
     with pytest.raises(ReadingMissed, match="gpu0 did not answer"):
