@@ -263,18 +263,18 @@ class EnergyCurve:
         return self._factor or 1.0
 
     def _taken(self, start_s: float, end_s: float) -> tuple[Array, Array]:
-        """Open intervals before the segment, and those of the segment without a hole in front."""
+        """Open intervals before the segment, and those of the segment with holes at its ends."""
         if self._shape is None:
             return _NONE, _NONE
         lead, segment = self._shape.take(start_s), self._shape.take(end_s)
-        if len(segment) and segment[0, shape.START] > start_s:
-            first = segment[0]
-            width_s = first[shape.END] - first[shape.START]
-            hole_s = first[shape.START] - start_s
-            hole_j = first[shape.AREA] / width_s * hole_s
-            hole = np.zeros((1, shape.WIDTH))
-            hole[0, : shape.AREA + 1] = start_s, first[shape.START], hole_j
-            segment = np.concatenate([hole, segment])
+        if len(segment):
+            first, last = segment[0], segment[-1]
+            rows = [
+                _hole(start_s, first[shape.START], first),
+                *segment,
+                _hole(last[shape.END], end_s, last),
+            ]
+            segment = np.array([row for row in rows if row[shape.END] > row[shape.START]])
         return lead, segment
 
     def _tail_method(self) -> Method:
@@ -296,6 +296,15 @@ class EnergyCurve:
 
 
 _NONE: Final = np.empty((0, shape.WIDTH))
+
+
+def _hole(start_s: float, end_s: float, neighbour: Array) -> Array:
+    """An interval without readings, which suggest what the one beside it has."""
+    row = np.zeros(shape.WIDTH)
+    width_s = neighbour[shape.END] - neighbour[shape.START]
+    area_j = neighbour[shape.AREA] / width_s * (end_s - start_s)
+    row[[shape.START, shape.END, shape.AREA]] = start_s, end_s, area_j
+    return row
 
 
 def _agree(rise_j: float, segment: Array, factors: tuple[float, float]) -> bool:

@@ -20,6 +20,7 @@ class Roughness:
     Attributes:
         typical: mean square of the difference from one reading to the next.
         local: the newest of these squares, or half of the one before where that is more.
+        spread: mean square distance of the readings from their mean.
 
     Args:
         smooth_ratio: of the mean squares two readings and one reading apart, after single jumps.
@@ -30,18 +31,23 @@ class Roughness:
         self._before: tuple[float, ...] = ()
         self._newest = self._twice = self._once = 0.0
         self._count = 0.0
-        self.typical = self.local = 0.0
+        self._mean = 0.0
+        self.typical = self.local = self.spread = 0.0
 
     def add(self, value: float) -> None:
         """Take in the next reading."""
         before, self._before = self._before, (*self._before[-1:], value)
         if not before:
+            self._mean = value
             return
         self._count = min(self._count + 1.0, _MEMORY)
         square = (value - before[-1]) ** 2
         self.local, self._newest = max(square, self._newest / 2.0), square
         self._once = self.typical  # a jump just now is not yet known to stay
         self.typical += (square - self.typical) / self._count
+        off = value - self._mean
+        self._mean += off / self._count
+        self.spread += (off**2 - self.spread) / self._count
         if len(before) == 2:
             self._twice += ((value - before[0]) ** 2 - self._twice) / self._count
 

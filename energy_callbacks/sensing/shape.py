@@ -48,6 +48,8 @@ _UNSEEN_BY_INSTANT: Final = 0.038
 _SMEARED: Final = 0.36
 _SMEARED_UNSEEN: Final = 0.0065
 _SMEARING: Final = 3.0
+# Where some are missing, power may have gone up and down between those that are there.
+_MISSING: Final = 4.0
 # Readings are quantised and noisy by about this share.
 _READING: Final = 0.001
 
@@ -73,6 +75,7 @@ class Shape:
         self._lag_s = sensor.lag_s
         self._response_s = sensor.response_s
         self._max_gap_s = _max_gap_s(channel, sensor)
+        self._longest_s = _MISSING * (sensor.period_s or np.inf)
         self._hidden = _FILTERED if sensor.response_s else _PLAIN
         self._roughness = Roughness(self._hidden.smooth_ratio)
         self._rows: list[Row] = []
@@ -118,7 +121,9 @@ class Shape:
         return [start_s, end_s, area_j, 0.0, width_s, rise_w, 0.0, 0.0]
 
     def _state_error(self, row: Row, low_w: float, high_w: float) -> None:
-        if self._is_mean:
+        if not self._is_mean and row[SEEN] > self._longest_s:
+            row[NOISE] = row[SEEN] ** 2 * self._roughness.spread / 2.0
+        elif self._is_mean:
             row[EDGE], row[INSIDE] = errors_of_mean(self._roughness, high_w, row[SEEN])
         elif self.window_s > _SMEARING * row[SEEN]:
             row[EDGE] = self._smeared(row[END], high_w)
@@ -145,7 +150,7 @@ class Shape:
         driven_w = (high_w - kept * low_w) / (1.0 - kept)
         jump_w = driven_w - self._driven_w
         self._tail = max(4.0 * abs(jump_w * self._jump_w), kept**2 * self._tail)
-        if self._rows and self._rows[-1][SEEN]:
+        if self._rows and 0.0 < self._rows[-1][SEEN] <= self._longest_s:
             self._blur(self._rows[-1], self._tail)
         self._driven_w, self._jump_w = driven_w, jump_w
         self._blur(row, jump_w**2)

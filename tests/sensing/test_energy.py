@@ -276,6 +276,16 @@ def test_a_counter_bridges_a_silence_of_everything(
     assert energy.coverage == 1.0
 
 
+def test_readings_that_end_inside_a_segment_leave_no_hole() -> None:
+    """Power falls silent 0.3 s before a counter reading: that one speaks for those, too."""
+    curve = EnergyCurve([GAUGE, COUNTER])
+    feed(curve, without(with_sparse_counter(ramp()), "power", 8.71, 30.0))
+    curve.finish()
+    energy = curve.energy(5.0, 12.0)
+    assert energy.coverage == 1.0
+    assert joules(energy) == pytest.approx(ramp().energy_j(12.0) - ramp().energy_j(5.0), rel=1e-6)
+
+
 def test_a_gap_at_the_edge_counts_by_its_share() -> None:
     """A window that begins before the first reading says how much of it was seen."""
     curve = measured(constant(), [GAUGE], TIMES_S[20:], chunk_s=0.5)

@@ -46,3 +46,10 @@ def test_variance_is_local_where_smooth_and_typical_where_rough() -> None:
     rough = judged([1.0, 2.0] * 50)
     assert rough.typical == pytest.approx(1.0)
     assert rough.variance(0.0, 0.1, 0.5) == pytest.approx(0.5)
+
+
+def test_spread_is_the_variance_of_the_readings() -> None:
+    """Draws of standard deviation 3 around 100 spread by 9."""
+    draws = np.random.default_rng(1).normal(100.0, 3.0, 2000)
+    found = [judged(draws[i : i + 100]).spread for i in range(0, 2000, 100)]
+    assert np.mean(found) == pytest.approx(9.0, rel=0.15)

@@ -146,6 +146,14 @@ def test_a_long_mean_smears_its_edges() -> None:
     assert row[NOISE] == 0.0
 
 
+def test_missing_samples_are_uncertain() -> None:
+    """Half a second without samples of a load that goes between 100 and 500 W: 71 J at most."""
+    points = [(0.02 * i, 100.0 + 400.0 * (i // 10 % 2)) for i in range(100)]
+    later = [(2.48, 100.0), (2.50, 100.0)]
+    row = filled([*points, *later], period_s=0.02, response_s=0.015).open()[-2]
+    assert 50.0 < np.sqrt(row[NOISE]) < 80.0
+
+
 def test_a_reading_that_cannot_be_is_none() -> None:
     """10 MW in one reading are left out, and the readings beside it span its time."""
     rows = filled([(0.0, 100.0), (0.1, 1e7), (0.2, 100.0)], period_s=0.1).open()
