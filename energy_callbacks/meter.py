@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from energy_callbacks import forks
 from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.attempt import Attempt
 from energy_callbacks.accounting.energy_sums import total
@@ -81,7 +82,7 @@ class EnergyMeter:
         self._attempt: Attempt | None = None
         self._is_broken = False
         self._last: Attempt | None = None
-        self._pid: int | None = None
+        self._generation: int | None = None
         self._say: Callable[[str], None] = logger.info
 
     @classmethod
@@ -170,7 +171,7 @@ class EnergyMeter:
         attempt.note_unavailable(missing)
         self._attempt = self._last = attempt
         self._is_broken = False
-        self._pid = os.getpid()
+        self._generation = forks.generation()
         self._say = say
         atexit.register(self._end_at_exit)
         return self
@@ -201,11 +202,11 @@ class EnergyMeter:
 
     def _running(self) -> Attempt | None:
         attempt = self._attempt
-        return attempt if attempt is not None and self._pid == os.getpid() else None
+        return attempt if attempt is not None and self._generation == forks.generation() else None
 
     def _mine(self) -> Attempt | None:
         """The newest attempt; ``None`` in a forked child, whose locks nobody would release."""
-        return self._last if self._pid == os.getpid() else None
+        return self._last if self._generation == forks.generation() else None
 
     @harmless
     def enter(self, phase: str) -> None:
@@ -458,5 +459,5 @@ class EnergyMeter:
     def __getstate__(self) -> dict[str, Any]:
         """A copy never runs: threads and files stay with the original."""
         state = self.__dict__.copy()
-        state.update(_attempt=None, _last=None, _pid=None, _say=logger.info)
+        state.update(_attempt=None, _last=None, _generation=None, _say=logger.info)
         return state

@@ -83,7 +83,9 @@ class CudaEvents:
         self._driver = driver
         self._context = context
         self._current_stream = current_stream
-        self._is_capturing, self._record = driver.cuStreamIsCapturing, driver.cuEventRecord
+        # Without letting go of the interpreter: to get it back would take longer than the calls.
+        quick = ctypes.PyDLL(driver._name, handle=driver._handle)  # noqa: SLF001 - as documented
+        self._is_capturing, self._record = quick.cuStreamIsCapturing, quick.cuEventRecord
         self._idle = ctypes.c_void_p()
         with self.attached():
             driver.cuStreamCreate(ctypes.byref(self._idle), _NON_BLOCKING)

@@ -139,7 +139,7 @@ def _check_header(header: dict[str, Any], path: Path) -> None:
 def _channel(record: dict[str, Any]) -> Channel:
     device, sensor = record["device"], record["sensor"]
     return Channel(
-        device=Device(**device | {"notes": tuple(device["notes"])}),
+        device=Device(**{k: tuple(v) if isinstance(v, list) else v for k, v in device.items()}),
         quantity=record["quantity"],
         kind=record["kind"],
         sensor=None if sensor is None else Sensor(**sensor),

@@ -20,13 +20,13 @@ from energy_callbacks.sensing.sources.tick_clock import TickClock
 
 # Single calls may take this share of one core; those that check the clock add less than half of
 # it. The sampler's bound is 0.5 % for a card, all together.
-_CORE_SHARE: Final = 0.002
+_CORE_SHARE: Final = 0.0015
 _SHORTEST_INTERVAL_S: Final = 0.04
 _LONGEST_INTERVAL_S: Final = 4.0
 # A tick that is known worse than this is caught again; on an H200 two calls leave 3 to 5 ms.
 _SHARP_S: Final = 0.006
 # A clock known as well as two calls can tell is looked after so often, any other each second.
-_CHECK_S: Final = 32.0
+_CHECK_S: Final = 60.0
 _CHECK_AGAIN_S: Final = 1.0
 # No clock is perfect: a tick may lie so far beside its place.
 _JITTER_S: Final = 0.0001

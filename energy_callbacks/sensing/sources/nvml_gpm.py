@@ -138,6 +138,8 @@ class _Activity:
     """One metric: its mean since the reading before."""
 
     def __init__(self, samples: _Samples, quantity: Quantity) -> None:
+        self._samples = samples
+        self._quantity: Quantity = quantity
         sensor = Sensor(
             name=f"nvmlGpmMetricsGet {_METRICS[quantity]}",
             period_s=_INTERVAL_S,
@@ -146,8 +148,6 @@ class _Activity:
         )
         device = samples.card.device
         self.channel = Channel(device=device, quantity=quantity, kind="mean", sensor=sensor)
-        self._samples = samples
-        self._quantity = quantity
 
     @property
     def due_s(self) -> float:

@@ -83,7 +83,7 @@ def test_tick_lies_within_its_error(period_s: float, seed: int) -> None:
 
 
 def test_calls_take_little_of_a_core() -> None:
-    """Once the clock is known, calls of 3 ms come each 1.5 s, and a few more each half minute."""
+    """Once the clock is known, calls of 3 ms come each 2 s, and a few more each minute."""
     clock = FakeClock(start_s=7.7)
     counter = SlowCounter(clock, 0.1)
     ticks = CounterTicks(clock, counter.read)
@@ -92,8 +92,8 @@ def test_calls_take_little_of_a_core() -> None:
 
     found = run(clock, ticks, 600.0)
 
-    assert counter.calls * 0.003 / 600.0 < 0.003
-    assert len(found) >= 380
+    assert counter.calls * 0.003 / 600.0 < 0.0022
+    assert len(found) >= 280
     assert max(tick.t_error_s for tick in found) < 0.0045
 
 
@@ -121,16 +121,16 @@ class Shifted(SlowCounter):
 
 
 def test_counter_that_changes_its_phase() -> None:
-    """Ticks that move by half a period are noticed within 36 s and right from then on."""
+    """Ticks that move by half a period are noticed within 65 s and right from then on."""
     clock = FakeClock(start_s=0.0)
     counter = Shifted(clock, 0.1)
 
     found = run(clock, CounterTicks(clock, counter.read), 160.0)
 
     for tick in found:
-        if not 60.0 <= tick.t_s < 96.0:
+        if not 60.0 <= tick.t_s < 125.0:
             assert true_error_s(tick) <= tick.t_error_s + 1e-9
-    assert len([tick for tick in found if tick.t_s > 96.0]) > 30
+    assert len([tick for tick in found if tick.t_s > 125.0]) > 12
 
 
 def test_first_tick_comes_within_a_quarter_of_a_second() -> None:
