@@ -34,6 +34,9 @@ _ANCHOR_SHARE: Final = 0.01
 # more slowly than the counter, only the order of magnitude is known.
 _FACTOR_RANGE: Final = (0.5, 2.0)
 _WIDE_FACTOR_RANGE: Final = (0.125, 8.0)
+# Once their scale is known they agree within 1 % (H200): a tenth and six standard errors is amiss.
+_UNUSUAL: Final = 0.1
+_UNUSUAL_ERRORS: Final = 6.0
 # The scale of the samples wanders by so much from one anchor to the next.
 _SCALE_NOISE: Final = 0.001
 # Ten segments of an H200 bring the scatter of the scale (0.7 % in a segment) down to 0.2 %.
@@ -84,6 +87,7 @@ class EnergyCurve:
         self._known_j = np.zeros(2)
         self._counted = Roughness()
         self._surprise = np.zeros(2)
+        self._doubt = 1.0
         self._segment_s = 1.0
         self._unread = 0
         self._disagreements = 0
@@ -124,7 +128,7 @@ class EnergyCurve:
             return found
         power_w = abs(found.energy_j) / (end_s - start_s)
         scale_j = _SCALE_NOISE * power_w * min(end_s - start_s, self._segment_s)
-        return replace(found, stderr_j=float(np.hypot(found.stderr_j, scale_j)))
+        return replace(found, stderr_j=math.hypot(found.stderr_j, scale_j))
 
     def pin(self, t_s: float) -> None:
         """Keep the curve exact at this moment, for ever."""
@@ -227,8 +231,21 @@ class EnergyCurve:
             return False
         if self._shape is None or not len(segment):
             return True
-        is_rough = is_dense or self._shape.is_sparse
-        return _agree(rise_j, segment, _WIDE_FACTOR_RANGE if is_rough else _FACTOR_RANGE)
+        if is_dense or self._shape.is_sparse:
+            return _agree(rise_j, segment, _WIDE_FACTOR_RANGE)
+        return _agree(rise_j, segment, _FACTOR_RANGE) and self._is_usual(rise_j, segment)
+
+    def _is_usual(self, rise_j: float, segment: Array) -> bool:
+        """Whether the counter fits what the readings, at their usual scale, say it must.
+
+        A counter that freezes in the middle of a segment has gone only a part of the way.
+        """
+        has_holes = bool((segment[:, shape.SEEN] == 0.0).any())
+        if self._factor is None or has_holes:
+            return True
+        expected_j = self._factor * segment[:, shape.AREA].sum()
+        noise_j = self._factor * math.sqrt(self._doubt * segment[:, shape.NOISE].sum())
+        return bool(abs(rise_j - expected_j) <= _UNUSUAL * expected_j + _UNUSUAL_ERRORS * noise_j)
 
     def _errors_between_rises(
         self, rise_j: float, width_s: float, segment: Array | None
@@ -237,11 +254,11 @@ class EnergyCurve:
         if segment is None or not self._counted.is_known:
             return 0.0, rise_j / math.sqrt(3.0)  # power may have been anything
         power_w, instant = rise_j / width_s, None
-        if len(segment) and self._shape is not None and self._shape.window_s < width_s:
-            widths = np.maximum(segment[:, shape.SEEN], 1e-9)
-            off = (segment[:, shape.AREA] / widths - power_w) ** 2
-            off += segment[:, shape.BEND] ** 2 / 4.0  # the readings are at the intervals' ends
-            instant = float(np.average(off, weights=widths))
+        seen = segment[segment[:, shape.SEEN] > 0.0]
+        if len(seen) and self._shape is not None and self._shape.window_s < width_s:
+            off = (seen[:, shape.AREA] / seen[:, shape.SEEN] - power_w) ** 2
+            off += seen[:, shape.BEND] ** 2 / 4.0  # the readings are at the intervals' ends
+            instant = float(np.average(off, weights=seen[:, shape.SEEN]))
         return shape.errors_of_mean(self._counted, power_w, width_s, instant)
 
     def _check(self, segment: Array, energy_j: float, point: float) -> None:
@@ -252,7 +269,8 @@ class EnergyCurve:
         self._surprise += (newest - self._surprise) / _SURPRISE_MEMORY
         prior = _SURPRISE_PRIOR * self._surprise[1]
         ratio = (self._surprise[0] + prior) / max(self._surprise[1] + prior, 1e-30)
-        segment[:, shape.NOISE] *= max(ratio, 1.0)
+        self._doubt = max(ratio, 1.0)
+        segment[:, shape.NOISE] *= self._doubt
         segment[:, shape.EDGE] *= min(len(segment) / _LONG_SEGMENT, 1.0)
 
     def _learn_factor(self, rise_j: float, area_j: float, width_s: float) -> float:

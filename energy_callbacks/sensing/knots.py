@@ -3,6 +3,7 @@
 Everything is a difference of one function C(t), so windows that touch add up exactly.
 """
 
+import math
 from typing import Final
 
 import numpy as np
@@ -12,9 +13,8 @@ from energy_callbacks.records import Energy, Method
 from energy_callbacks.sensing import shape
 from energy_callbacks.sensing.series import Array, Columns
 
-T, ENERGY, WALK, POINT, SEEN, METHOD, BEND, EDGE, INSIDE = range(9)
-WIDTH: Final = 9
-UNANCHORED: Final = 1e30
+T, ENERGY, WALK, LOOSE, POINT, SEEN, METHOD, BEND, EDGE, INSIDE = range(10)
+WIDTH: Final = 10
 METHODS: Final[tuple[Method, ...]] = (
     "counter+samples",
     "counter+power",
@@ -34,7 +34,8 @@ class Knots:
     T       time, s
     ENERGY  C(t), J
     WALK    variance of C that grows from knot to knot, J^2 (shape between samples)
-    POINT   variance of C(t) against the counter, J^2; ``UNANCHORED`` without one
+    LOOSE   the part of it that no counter holds at both ends
+    POINT   variance of C(t) against the counter, J^2, without what is loose
     SEEN    seconds that were really seen so far
     METHOD  * index into ``METHODS``
     BEND    * rise of power over the interval, W: C is a parabola there
@@ -57,7 +58,7 @@ class Knots:
         return float(self._columns.column(T)[index])
 
     def append(self, rows: Array) -> None:
-        """Add knots (n, 9) in time order."""
+        """Add knots (n, 10) in time order."""
         self._columns.append(rows)
 
     def truncate(self, count: int) -> None:
@@ -68,7 +69,7 @@ class Knots:
         """Knots that carry on from the last one through ``intervals`` (n, 8) of ``shape``.
 
         The very first knot is put where the first interval begins; later a hole in front of the
-        first interval stays unseen. POINT is unknown: huge.
+        first interval stays unseen. All their variance is loose.
         """
         if not len(intervals):
             return np.empty((0, WIDTH))
@@ -84,20 +85,22 @@ class Knots:
         rows[:, BEND] = factor * intervals[:, shape.BEND]
         rows[:, EDGE] = factor**2 * intervals[:, shape.EDGE]
         rows[:, INSIDE] = factor * intervals[:, shape.INSIDE]
-        rows[:, POINT] = UNANCHORED
+        rows[:, LOOSE] = rows[:, WALK]
         if not len(self):
             first = np.zeros((1, WIDTH))
-            first[0, [T, METHOD, POINT]] = intervals[0, shape.START], rows[0, METHOD], UNANCHORED
+            first[0, [T, METHOD]] = intervals[0, shape.START], rows[0, METHOD]
             rows = np.concatenate([first, rows])
-        running = [ENERGY, WALK, SEEN]
+        running = [ENERGY, WALK, LOOSE, SEEN]
         rows[:, running] = np.cumsum(rows[:, running], axis=0)
         if len(self):
             rows[:, running] += self._columns.rows(-1)[0, running]
+            rows[:, POINT] = self._columns.column(POINT)[-1]
         return rows
 
     def set_bridge(self, rows: Array, anchor_variance: float) -> None:
-        """Fill POINT of rows between two anchors: a random walk that is held at both ends."""
+        """Rows between two anchors: a random walk that is held at both ends, nothing loose."""
         start = self._columns.column(WALK)[-1] if len(self) else 0.0
+        rows[:, LOOSE] = self._columns.column(LOOSE)[-1] if len(self) else 0.0
         walked = rows[:, WALK] - start
         whole = max(float(walked[-1]), 1e-300)
         rows[:, POINT] = walked * (1.0 - walked / whole) + anchor_variance
@@ -106,41 +109,41 @@ class Knots:
         """Keep C at this moment exact for ever."""
         self._pins.append(t_s)
 
-    def at(self, times_s: Array) -> Array:
-        """Rows at any times (m,) -> (m, 9); outside the knots C is held.
+    def at(self, t_s: float) -> list[float]:
+        """The row of any moment; outside the knots C is held.
 
-        The column EDGE holds all variance of C at each time that is its own, in J^2.
+        EDGE is all variance of C at that moment that is its own, in J^2.
         """
-        after = np.searchsorted(self._columns.column(T), times_s, side="left")
-        after = np.minimum(after, len(self) - 1)
-        before = np.maximum(after - 1, 0)
-        left, right = self._columns.take(before), self._columns.take(after)
-        width = np.maximum(right[:, T] - left[:, T], 1e-12)
-        share = np.where(after == before, 1.0, np.clip((times_s - left[:, T]) / width, 0.0, 1.0))
-        found = left + (right - left) * share[:, None]
+        after = min(int(self._columns.column(T).searchsorted(t_s)), len(self) - 1)
+        right = self._columns.row(after)
+        left = self._columns.row(after - 1) if after else right
+        width_s = right[T] - left[T]
+        share = min(max((t_s - left[T]) / width_s, 0.0), 1.0) if width_s > 0.0 else 1.0
+        found = [low + (high - low) * share for low, high in zip(left, right, strict=True)]
+        bow = share * (1.0 - share)
         # Linear power inside the interval makes C a parabola through its two knots.
-        found[:, ENERGY] -= right[:, BEND] * width * share * (1.0 - share) / 2.0
-        widest = np.maximum(left[:, POINT], right[:, POINT])
-        found[:, POINT] = np.where(share == 1.0, right[:, POINT], widest)
-        found[:, EDGE] = right[:, EDGE] + right[:, INSIDE] ** 2 * share * (1.0 - share)
-        found[:, METHOD] = right[:, METHOD]
-        found[:, T] = times_s
+        found[ENERGY] -= right[BEND] * width_s * bow / 2.0
+        found[POINT] = right[POINT] if share == 1.0 else max(left[POINT], right[POINT])
+        found[EDGE] = right[EDGE] + right[INSIDE] ** 2 * bow
+        found[METHOD] = right[METHOD]
+        found[T] = t_s
         return found
 
     def energy(self, start_s: float, end_s: float, relative_error: float) -> Energy:
         """Energy from ``start_s`` to ``end_s``; coverage falls where the ends were not seen."""
         if not len(self):
             return Energy(energy_j=None)
-        start, end = self.at(np.array([start_s, end_s]))
-        coverage = float(np.clip((end[SEEN] - start[SEEN]) / (end_s - start_s), 0.0, 1.0))
+        start, end = self.at(start_s), self.at(end_s)
+        coverage = min(max((end[SEEN] - start[SEEN]) / (end_s - start_s), 0.0), 1.0)
         if coverage <= 0.0:
             return Energy(energy_j=None)
-        energy_j = float(end[ENERGY] - start[ENERGY])
-        walk = end[WALK] - start[WALK]
-        variance = min(walk, start[POINT] + end[POINT]) + start[EDGE] + end[EDGE]
+        energy_j = end[ENERGY] - start[ENERGY]
+        walk, loose = end[WALK] - start[WALK], end[LOOSE] - start[LOOSE]
+        held = min(max(walk - loose, 0.0), start[POINT] + end[POINT])
+        variance = loose + held + start[EDGE] + end[EDGE]
         return Energy(
             energy_j=energy_j,
-            stderr_j=float(np.sqrt(max(variance, 0.0))),
+            stderr_j=math.sqrt(max(variance, 0.0)),
             systematic_j=relative_error * abs(energy_j),
             method=self._method(start_s, end_s),
             coverage=coverage if coverage < 1.0 - 1e-9 else 1.0,
@@ -149,8 +152,7 @@ class Knots:
     def _method(self, start_s: float, end_s: float) -> Method:
         """The weakest method in the window."""
         t_s, methods = self._columns.column(T), self._columns.column(METHOD)
-        low = np.searchsorted(t_s, start_s, side="right")
-        high = np.searchsorted(t_s, end_s, side="left")
+        low, high = t_s.searchsorted(start_s, side="right"), t_s.searchsorted(end_s)
         used = methods[low : high + 1]
         return METHODS[int(used.max() if len(used) else methods[-1])]
 
@@ -180,7 +182,7 @@ class Knots:
         keep = rows[1:, T][np.diff(seconds, append=np.inf) != 0.0]
         times = np.union1d(keep, [pin for pin in self._pins if first < pin <= last])
         self._pins = [pin for pin in self._pins if pin > last]
-        thin = self.at(times)
+        thin = np.array([self.at(float(t_s)) for t_s in times])
         ends = rows[1:, T]
         low = np.searchsorted(ends, np.concatenate([[first], times[:-1]]), side="right")
         high = np.searchsorted(ends, times, side="left")

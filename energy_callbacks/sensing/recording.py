@@ -139,7 +139,9 @@ def _check_header(header: dict[str, Any], path: Path) -> None:
 def _channel(record: dict[str, Any]) -> Channel:
     device, sensor = record["device"], record["sensor"]
     return Channel(
-        device=Device(**{k: tuple(v) if isinstance(v, list) else v for k, v in device.items()}),
+        device=Device(
+            **device | {name: tuple(device.get(name, ())) for name in ("notes", "instances")}
+        ),
         quantity=record["quantity"],
         kind=record["kind"],
         sensor=None if sensor is None else Sensor(**sensor),

@@ -12,7 +12,7 @@ from typing import Literal
 from energy_callbacks.errors import SourceError, SourceLost, SourceUnavailable
 from energy_callbacks.records import Channel
 from energy_callbacks.sensing.clock import Clock, Periodic
-from energy_callbacks.sensing.sources.protocol import Source
+from energy_callbacks.sensing.sources.protocol import FinishingSource, Source
 from energy_callbacks.sensing.timeline import Timeline
 
 logger = logging.getLogger("energy_callbacks")
@@ -132,7 +132,7 @@ class Sampler:
         worker.started_s = self._clock.monotonic_s()
         cpu_before_s = time.thread_time()
         try:
-            return self._turn(worker)
+            return self._turn(worker, is_last=is_last)
         finally:
             if is_last:
                 self._close(worker)
@@ -142,11 +142,14 @@ class Sampler:
             worker.cpu_s += time.thread_time() - cpu_before_s
             worker.started_s = None
 
-    def _turn(self, worker: _Worker) -> float:
+    def _turn(self, worker: _Worker, *, is_last: bool) -> float:
         try:
             if not worker.is_open:
                 self._open(worker)
-            readings = worker.source.read()
+            if is_last and isinstance(worker.source, FinishingSource):
+                readings = worker.source.finish()
+            else:
+                readings = worker.source.read()
             self._timeline.extend(readings)
         except SourceUnavailable as error:
             self._end(worker, "unavailable", error.reason, error.fix)

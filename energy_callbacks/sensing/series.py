@@ -40,9 +40,9 @@ class Columns:
         """Rows from ``first`` to before ``last``, as a copy: (n, width)."""
         return np.column_stack([column[: self._length][first:last] for column in self._table])
 
-    def take(self, indices: NDArray[np.intp]) -> Array:
-        """Some rows, as a copy: (m, width)."""
-        return np.column_stack([column[: self._length][indices] for column in self._table])
+    def row(self, index: int) -> list[float]:
+        """One row, counted from the front."""
+        return [float(column[index]) for column in self._table]
 
     def column(self, index: int) -> Array:
         """One column, as a view: (n,)."""

@@ -16,16 +16,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from energy_callbacks.sensing.clock import PUNCTUAL_S, Clock
-from energy_callbacks.sensing.sources.tick_clock import TickClock
+from energy_callbacks.sensing.sources.tick_clock import SHORTEST_S, TickClock
 
 # Single calls may take this share of one core; those that check the clock add less than half of
 # it. The sampler's bound is 0.5 % for a card, all together.
 _CORE_SHARE: Final = 0.0015
 _SHORTEST_INTERVAL_S: Final = 0.04
 _LONGEST_INTERVAL_S: Final = 4.0
-# A tick that is known worse than this is caught again; on an H200 two calls leave 3 to 5 ms.
-_SHARP_S: Final = 0.006
-# A clock known as well as two calls can tell is looked after so often, any other each second.
+# A tick that is known worse than this is caught again; on an H200 many calls leave 5 to 6 ms.
+_SHARP_S: Final = 0.008
+# Calls one after another cannot tell a tick better than this many of them.
+_BEST_CALLS: Final = 2.5
+# A clock known as well as calls can tell is looked after so often, any other each second.
 _CHECK_S: Final = 60.0
 _CHECK_AGAIN_S: Final = 1.0
 # No clock is perfect: a tick may lie so far beside its place.
@@ -89,12 +91,16 @@ class CounterTicks:
     Args:
         clock: time.
         read: the slow call; ``None`` where the counter has no value.
+        shortest_s: no tick comes sooner after another; the more is known, the sooner the clock is.
     """
 
-    def __init__(self, clock: Clock, read: Callable[[], float | None]) -> None:
+    def __init__(
+        self, clock: Clock, read: Callable[[], float | None], shortest_s: float = SHORTEST_S
+    ) -> None:
         self._clock = clock
         self._read = read
-        self._ticks = TickClock()
+        self._shortest_possible_s = shortest_s
+        self._ticks = TickClock(shortest_s)
         self._longest_call_s = self._mean_call_s = 0.0
         self._newest: tuple[int, float] | None = None
         self._checked_s = self.due_s = clock.monotonic_s()
@@ -115,6 +121,11 @@ class CounterTicks:
         if tick is not None:
             self._misses_in_a_row = 0
         return tick
+
+    def last_tick(self) -> Tick | None:
+        """The newest tick, at the end of all: one call now, where the clock is known."""
+        call = self._called() if self._search is None else None
+        return self._placed(call) if call is not None else None
 
     def _called(self) -> _Call | None:
         start_s = self._clock.monotonic_s()
@@ -138,7 +149,7 @@ class CounterTicks:
         interval_s = min(max(wanted_s, _SHORTEST_INTERVAL_S), _LONGEST_INTERVAL_S)
         ahead = max(round(interval_s / self._ticks.period_s[1]), 1)
         width_s = _width(self._ticks.span(number + ahead))
-        is_good = width_s <= 2.0 * (self._mean_call_s + 2.0 * _JITTER_S)
+        is_good = width_s <= _BEST_CALLS * (self._mean_call_s + 2.0 * _JITTER_S)
         check_s = _CHECK_S if is_good else _CHECK_AGAIN_S
         if width_s <= _SHARP_S and call.stop_s - self._checked_s <= check_s:
             self._call_after(number + ahead)
@@ -175,7 +186,7 @@ class CounterTicks:
 
     def _begin_anew(self, start_s: float) -> None:
         """Nothing is known: catch whichever tick comes."""
-        self._ticks = TickClock()
+        self._ticks = TickClock(self._shortest_possible_s)
         self._newest = None
         self.due_s = start_s
         self._search = _Search(number=None, end_s=start_s + _SEARCH_S, spacing_s=_SPACING_S)

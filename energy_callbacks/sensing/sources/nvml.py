@@ -96,6 +96,14 @@ class NvmlSource:
         return tuple(reader.channel for reader in self._readers)
 
     def read(self) -> Sequence[Reading]:
+        """See ``Source.read``; what is due."""
+        return self._read(at_once=False)
+
+    def finish(self) -> Sequence[Reading]:
+        """See ``FinishingSource``: the samples since the last drain."""
+        return self._read(at_once=True)
+
+    def _read(self, *, at_once: bool) -> Sequence[Reading]:
         """What is new of each quantity; one that fails does not take the others with it.
 
         Raises:
@@ -109,7 +117,7 @@ class NvmlSource:
         readings: list[Reading] = []
         for reader in self._readers:
             try:
-                readings += reader.read()
+                readings += reader.read(at_once=at_once)
             except card.nvml.NVMLError as error:
                 self._failing[reader.channel.quantity] = error
                 if card.is_gone(error):

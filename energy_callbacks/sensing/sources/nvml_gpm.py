@@ -155,7 +155,7 @@ class _Activity:
         is_waiting = self._samples.is_waiting(self._quantity)
         return float("-inf") if is_waiting else self._samples.due_s
 
-    def read(self) -> list[Reading]:
+    def read(self, *, at_once: bool = False) -> list[Reading]:  # noqa: ARG002 - a mean needs its time
         """The newest mean, where it is new."""
         found = self._samples.taken(self._quantity)
         if found is None:

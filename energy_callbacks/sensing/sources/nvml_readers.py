@@ -77,8 +77,8 @@ class Reader(Protocol):
         """When there is something to read; earlier it reads nothing."""
         ...
 
-    def read(self) -> list[Reading]:
-        """What is new; raises ``NVMLError``."""
+    def read(self, *, at_once: bool = False) -> list[Reading]:
+        """What is new, where it is due or all is wanted at once; raises ``NVMLError``."""
         ...
 
 
@@ -125,9 +125,9 @@ class _SampledPower:
             samples = _samples(card)
         return cls(card, _median_spacing_s(samples)) if samples else None
 
-    def read(self) -> list[Reading]:
+    def read(self, *, at_once: bool = False) -> list[Reading]:
         now_s = self._card.clock.monotonic_s()
-        if now_s < self.due_s - PUNCTUAL_S:
+        if now_s < self.due_s - PUNCTUAL_S and not at_once:
             return []
         self.due_s = now_s + _DRAIN_INTERVAL_S
         placed = self._stamps.new(_samples(self._card))
@@ -196,7 +196,8 @@ class _Counter:
         self._card = card
         sensor = counter_sensor(card.generation)
         self.channel = Channel(device=card.device, quantity="energy", kind="counter", sensor=sensor)
-        self._ticks = CounterTicks(card.clock, self._energy_j)
+        shortest_s = 0.6 * card.generation.counter_period_s
+        self._ticks = CounterTicks(card.clock, self._energy_j, shortest_s)
 
     @property
     def due_s(self) -> float:
@@ -206,8 +207,8 @@ class _Counter:
         energy_mj = known(self._card.nvml.nvmlDeviceGetTotalEnergyConsumption(self._card.handle))
         return joules_from_millijoules(energy_mj) if energy_mj else None
 
-    def read(self) -> list[Reading]:
-        tick = self._ticks.next_tick()
+    def read(self, *, at_once: bool = False) -> list[Reading]:
+        tick = self._ticks.last_tick() if at_once else self._ticks.next_tick()
         return [Reading(self.channel, tick.t_s, tick.value, tick.t_error_s)] if tick else []
 
 
@@ -252,10 +253,10 @@ class Polled:
         """In SI; ``None`` where the driver says that there is none."""
         return self._value(self._card)
 
-    def read(self) -> list[Reading]:
+    def read(self, *, at_once: bool = False) -> list[Reading]:
         """One value, stamped in the middle of the call, where one is due."""
         start_s = self._card.clock.monotonic_s()
-        if start_s < self.due_s - self._early_s:
+        if start_s < self.due_s - self._early_s and not at_once:
             return []
         swing = self._swing * (self._random.random() - 0.5)
         self.due_s = start_s + self._interval_s * (1.0 + swing)

@@ -1,7 +1,7 @@
 """The seam for sensors: open, read, close."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from energy_callbacks.records import Channel, Reading
 
@@ -43,4 +43,13 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Release the sensor; safe to call twice, never raises."""
+        ...
+
+
+@runtime_checkable
+class FinishingSource(Source, Protocol):
+    """A source that does not read everything each time."""
+
+    def finish(self) -> Sequence[Reading]:
+        """Called in the place of the last ``read``: everything up to now."""
         ...

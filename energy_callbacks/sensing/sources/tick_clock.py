@@ -9,7 +9,8 @@ them is a polygon. An H200's counter keeps such a clock exactly: one polygon hel
 from typing import Final
 
 # The shortest period of any energy counter is 20 ms (Volta); the longest seen is 104 ms.
-_PERIODS_S: Final = (0.015, 0.30)
+SHORTEST_S: Final = 0.015
+_LONGEST_S: Final = 0.30
 _Point = tuple[float, float]
 
 
@@ -19,15 +20,16 @@ class TickClock:
     The first tick has number 0. Until a second tick is seen the period is almost unknown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shortest_s: float = SHORTEST_S) -> None:
         self._origin_s = 0.0
+        self._shortest_s = shortest_s
         self._corners: list[_Point] = []  # (phase after the origin, period), in order around
 
     @property
     def period_s(self) -> tuple[float, float]:
         """The shortest and the longest possible period."""
         periods = [period for _, period in self._corners]
-        return (min(periods), max(periods)) if periods else _PERIODS_S
+        return (min(periods), max(periods)) if periods else (self._shortest_s, _LONGEST_S)
 
     def span(self, number: int) -> tuple[float, float]:
         """The earliest and the latest moment of tick ``number``."""
@@ -49,7 +51,7 @@ class TickClock:
         if not self._corners:
             self._origin_s = earliest_s
             width_s = latest_s - earliest_s
-            low_s, high_s = _PERIODS_S
+            low_s, high_s = self._shortest_s, _LONGEST_S
             self._corners = [(0.0, low_s), (width_s, low_s), (width_s, high_s), (0.0, high_s)]
             return True
         start_s, end_s = earliest_s - self._origin_s, latest_s - self._origin_s
