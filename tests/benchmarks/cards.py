@@ -13,6 +13,7 @@ from energy_callbacks.sensing.sources.nvml import NvmlSource
 from energy_callbacks.sensing.timeline import Timeline
 from tests.fake_nvml import (
     Card,
+    Constant,
     FakeNvml,
     Fault,
     Scenario,
@@ -59,7 +60,14 @@ def staircase(step_s: float) -> Load:
     return make
 
 
+def constant(seed: int, stretch: float) -> Signal:
+    """250 W all the time."""
+    return Constant((_LOW_W + _HIGH_W) / 2.0)
+
+
 LOADS: Final[Mapping[str, Load]] = {
+    "constant": constant,
+    "21 ms": square(0.021),
     "31 ms": square(0.031),
     "97 ms": square(0.097),
     "170 ms": square(0.17),
