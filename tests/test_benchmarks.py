@@ -218,7 +218,9 @@ def test_energy_that_is_no_number_is_not_held():
 
 
 @pytest.mark.parametrize(("half_width_j", "code"), [(3.0, 0), (0.9, 1)])
-def test_calibration_fails_where_a_judged_cell_misses(monkeypatch, capsys, half_width_j, code):
+def test_calibration_fails_where_a_judged_cell_misses(
+    monkeypatch, capsys, tmp_path, half_width_j, code
+):
     """Intervals that hold pass, those that hold nothing fail, where the sensor is judged."""
 
     def simulated(runs):
@@ -230,8 +232,10 @@ def test_calibration_fails_where_a_judged_cell_misses(monkeypatch, capsys, half_
         }
 
     monkeypatch.setattr(calibration, "measured_all", simulated)
-    monkeypatch.setattr("sys.argv", ["calibration", "--quick"])
+    out = tmp_path / "found.json"
+    monkeypatch.setattr("sys.argv", ["calibration", "--quick", "--json", str(out)])
     assert calibration.main() == code
+    assert len(json.loads(out.read_text())["no bars"]) == 2 * len(calibration.SENSORS) + 3
     missed = capsys.readouterr().out.count("MISSED, random part")
     judged = len(calibration.SENSORS) - len(calibration.NOT_JUDGED)
     assert missed == (code * judged * len(WIDTHS_S))
