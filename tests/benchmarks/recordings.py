@@ -67,8 +67,11 @@ def findings(folder: Path) -> Iterator[Finding]:
     """
     for field, bar in METER_BARS.items():
         for where, limit in (("in the load", bar), ("anywhere", None)):
-            errors = meter_errors(folder / "external_meter", field, is_loaded=limit is not None)
-            what = f"RTX 3090, {_FIELDS[field]}, p95 on 1 s windows {where}"
+            errors, stated = meter_errors(
+                folder / "external_meter", field, is_loaded=limit is not None
+            )
+            held = f"{np.mean(errors <= stated):.0%}"
+            what = f"RTX 3090, {_FIELDS[field]}, p95 on 1 s windows {where} (holds {held})"
             yield Finding(what=what, error=float(np.percentile(errors, 95.0)), bar=limit)
     recordings = sorted((folder / "h200_power").glob("*.json.gz"))
     if not recordings:
@@ -86,7 +89,9 @@ def findings(folder: Path) -> Iterator[Finding]:
 
 
 def meter_errors(folder: Path, field: str, *, is_loaded: bool) -> Array:
-    """|found - true| / true of random windows of 1 s, the card's gain divided out.
+    """Errors of random windows of 1 s and the random part stated, (2, n), as shares of the truth.
+
+    The card's gain is divided out of both.
 
     Args:
         folder: with the recording.
@@ -103,15 +108,16 @@ def meter_errors(folder: Path, field: str, *, is_loaded: bool) -> Array:
     card = generation((8, 6))
     sensor = card.usage if field == "average_w" else card.instant
     assert sensor is not None
-    ratios = []
+    shares = []
     for seed in range(_POLLINGS):
         curve = _curve(sensor, _polled(rows["t_s"], rows[field], seed))
         starts = np.random.default_rng(seed).uniform(span_s[0], span_s[1] - _WINDOW_S, _WINDOWS)
         pairs = [span_s, *((start_s, start_s + _WINDOW_S) for start_s in starts)]
-        found = np.array([curve.energy(*pair).energy_j for pair in pairs], dtype=float)
-        true = np.diff(np.interp(pairs, times_s, true_j)).ravel()
-        ratios.append((found / true)[1:] / (found / true)[0])
-    return np.abs(np.concatenate(ratios) - 1.0)
+        energies = [curve.energy(*pair) for pair in pairs]
+        found = np.array([[e.energy_j, 1.96 * e.stderr_j] for e in energies], dtype=float).T
+        ratio, stated = found / np.diff(np.interp(pairs, times_s, true_j)).ravel()
+        shares.append(np.array([np.abs(ratio / ratio[0] - 1.0), stated / ratio[0]])[:, 1:])
+    return np.concatenate(shares, axis=1)
 
 
 def _polled(times_s: Array, power_w: Array, seed: int) -> Array:
