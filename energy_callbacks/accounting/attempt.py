@@ -183,6 +183,8 @@ class Attempt:
         if self._raw is not None:
             self._raw.close()
         self.timeline.finish()
+        if self.rank == 0 and (found := self.board.short_span()):
+            self.recorder.warn("short_span", *found)
         self.recorder.finish(
             status,
             error,

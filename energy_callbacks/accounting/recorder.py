@@ -7,6 +7,7 @@ asks the timeline for the energy of what has been fully seen, and writes it down
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -131,10 +132,12 @@ class Recorder:
         """Anything else that happened."""
         self._lines.append({"type": "event", "kind": kind, "t_s": t_s - self._start_s, **values})
 
-    def warn(self, code: str, message: str) -> None:
-        """Something that the reader of the report must know."""
+    def warn(self, code: str, message: str, fix: str = "") -> None:
+        """Something that the reader of the report must know, and what to do about it."""
         t_s = self._clock.monotonic_s() - self._start_s
-        self._lines.append({"type": "warning", "t_s": t_s, "code": code, "message": message})
+        self._lines.append(
+            {"type": "warning", "t_s": t_s, "code": code, "message": message, "fix": fix}
+        )
 
     def note(self, notice: Notice) -> None:
         """What the sampler tells of a source."""
@@ -315,7 +318,8 @@ class Recorder:
     def trained(self, start_s: float, end_s: float) -> tuple[Span, ...]:
         """The parts of a window that were spent in the phase ``train``, as is known by now."""
         with self._phase_lock:
-            spans = list(self._trained)
+            newest = takewhile(lambda span: span.end_s > start_s, reversed(self._trained))
+            spans = list(newest)[::-1]
             renamed = [s for s in self._renamed if s.end_s > start_s and s.start_s < end_s]
             if self.phases.name == "train":
                 spans.append(Span(name="train", start_s=self.phases.start_s, end_s=end_s))

@@ -1,11 +1,13 @@
 """The figures that stand beside the loss: one name and one unit in every framework."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from energy_callbacks.accounting import pooling
 from energy_callbacks.accounting.energy_sums import interval_j, total
 from energy_callbacks.accounting.recorder import Recorder, mean_power_w
 from energy_callbacks.accounting.steps import Tally, difference
@@ -54,6 +56,8 @@ _SHARES: Final[tuple[Quantity, ...]] = (
 )
 # Gauges are read about once a second; one that is older than this says nothing of now.
 _STALE_S: Final = 10.0
+# So many rows tell how well the sensors resolve the steps.
+_ROWS: Final = 1000
 
 Scalars = dict[str, float]
 EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]]
@@ -61,18 +65,25 @@ EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Scalars that wait to be logged: the newest span that was fully seen."""
+    """Scalars that wait to be logged: the newest span that was fully seen.
+
+    Attributes:
+        pooled: random share of the energy per step and length of its span, s; ``None`` without
+            a step.
+    """
 
     tally: Tally
     end_s: float
     values: Scalars
+    pooled: tuple[float, float] | None
 
 
 class ScalarBoard:
     """Keeps ready what a hook may want to log, so that it only has to pick it up.
 
     ``update`` runs on the writer's thread; ``take`` on the training thread costs a few
-    microseconds. Each ``take`` begins a new span.
+    microseconds. Each ``take`` begins a new span; figures per step, sample and token reach back
+    beyond it, over earlier steps, as far as their random error asks for.
 
     Args:
         timeline: what is measured on this host.
@@ -98,6 +109,8 @@ class ScalarBoard:
         self._ready: Ready | None = None
         self._samples_scale = samples_scale
         self._asked: dict[tuple[str, float, float], Energy] = {}
+        self._recent = pooling.RecentTallies()
+        self._rows: deque[tuple[float, float]] = deque(maxlen=_ROWS)
         self.emissions_kg = emissions_kg
 
     def take(self) -> Scalars:
@@ -105,8 +118,14 @@ class ScalarBoard:
         ready = self._ready
         if ready is None:
             return {}
+        if ready.pooled is not None and ready.tally.steps > self._from[0].steps:
+            self._rows.append(ready.pooled)
         self._from = (ready.tally, ready.end_s)
         return dict(ready.values)
+
+    def short_span(self) -> tuple[str, str] | None:
+        """Message and fix for the report where the rows taken were too uncertain at random."""
+        return pooling.short_span(self._rows)
 
     def update(self, *, is_final: bool = False) -> None:
         """Bring the figures up to what has been seen by now, at last beyond the last step too."""
@@ -117,24 +136,29 @@ class ScalarBoard:
             end_s = tally.t_s
         if end_s <= start_s:
             return
-        values = self._figures(before, tally, start_s, end_s)
-        if tally.steps == before.steps and self._ready is not None:
+        self._asked = {}
+        values = self._power_and_energy(start_s, end_s) | self._gauges(start_s, end_s)
+        pooled = None
+        if tally.steps > before.steps:
+            since, share = self._pooled(before, tally)
+            pooled = (share, tally.t_s - since.t_s)
+            values |= self._throughput(before, tally) | self._efficiency(since, tally)
+            self._recent.add(tally)
+        elif self._ready is not None:
             values = _of_training(self._ready.values) | values
         if self._from is begin:  # else the training thread has begun a new span meanwhile
-            self._ready = Ready(tally, end_s, values)
+            self._ready = Ready(tally, end_s, values, pooled)
 
     def whole(self) -> Scalars:
         """The same figures from the start to what has been seen by now."""
         tally, end_s = self._recorder.steps.tally, self._recorder.settled_s
         if end_s <= self._start_s:
             return {}
-        return self._figures(Tally(t_s=self._start_s), tally, self._start_s, end_s)
-
-    def _figures(self, before: Tally, now: Tally, start_s: float, end_s: float) -> Scalars:
         self._asked = {}
-        values = self._power_and_energy(start_s, end_s) | self._gauges(start_s, end_s)
-        if now.steps > before.steps:
-            values |= self._training(before, now)
+        values = self._power_and_energy(self._start_s, end_s) | self._gauges(self._start_s, end_s)
+        if tally.steps:
+            start = Tally(t_s=self._start_s)
+            values |= self._throughput(start, tally) | self._efficiency(start, tally)
         return values
 
     def _energy(self, key: str, start_s: float, end_s: float) -> Energy:
@@ -191,13 +215,34 @@ class ScalarBoard:
         for suffix, kg in (("", mass_kg), ("_lo", low_kg), ("_hi", high_kg)):
             _put(values, f"emissions/total_g{suffix}", None if kg is None else grams(kg))
 
-    def _training(self, before: Tally, now: Tally) -> Scalars:
-        """Figures per step, sample and token over the part of the span that was training."""
-        spans = [(s.start_s, s.end_s) for s in self._recorder.trained(before.t_s, now.t_s)]
+    def _pooled(self, before: Tally, now: Tally) -> tuple[Tally, float]:
+        """The step since which figures per step are to be taken, and their random share."""
+        spells = self._recorder.trained(now.t_s - pooling.REACH_S, before.t_s)
+        # Not across another phase: steps in it are no steps of training.
+        since_s = spells[-1].start_s if spells else before.t_s
+        is_training = bool(spells) and spells[-1].end_s >= before.t_s
+        earlier = self._recent.between(since_s, before) if is_training else []
+        return pooling.widened(
+            before, now, earlier, lambda t: pooling.random_share(self._trained_energies(t, now))
+        )
+
+    def _trained_s(self, before: Tally, now: Tally) -> list[tuple[float, float]]:
+        """The parts of a span that were training."""
+        return [(s.start_s, s.end_s) for s in self._recorder.trained(before.t_s, now.t_s)]
+
+    def _trained_energies(self, before: Tally, now: Tally) -> tuple[Energy, Energy]:
+        """Energy of GPUs and of all in the part of a span that was training."""
+        spans = self._trained_s(before, now)
         train_s = sum(end - start for start, end in spans)
-        if train_s <= 0.0:
-            return {}
-        gpu, whole = self._scope("gpu", spans), self._scope("total", spans)
+        gpu, whole = (
+            pooling.with_ends(self._scope(scope, spans), train_s, (before, now))
+            for scope in ("gpu", "total")
+        )
+        return gpu, whole
+
+    def _efficiency(self, before: Tally, now: Tally) -> Scalars:
+        """Energy of training per step, sample and token."""
+        gpu, whole = self._trained_energies(before, now)
         samples = self._on_host(difference(now.samples, before.samples))
         tokens = self._on_host(difference(now.tokens, before.tokens))
         values: Scalars = {}
@@ -205,6 +250,16 @@ class ScalarBoard:
         _put_efficiency(values, "efficiency/gpu_j_per_sample", gpu, samples)
         _put_efficiency(values, "efficiency/gpu_j_per_token", gpu, tokens)
         _put_efficiency(values, "efficiency/total_j_per_sample", whole, samples)
+        return values
+
+    def _throughput(self, before: Tally, now: Tally) -> Scalars:
+        """Work over the part of the span that was training."""
+        train_s = sum(end - start for start, end in self._trained_s(before, now))
+        if train_s <= 0.0:
+            return {}
+        samples = self._on_host(difference(now.samples, before.samples))
+        tokens = self._on_host(difference(now.tokens, before.tokens))
+        values: Scalars = {}
         _put(values, "throughput/samples_per_s", samples / train_s if samples else None)
         _put(values, "throughput/tokens_per_s", tokens / train_s if tokens else None)
         if self._recorder.steps.sees_waits:

@@ -185,7 +185,9 @@ def _of_journals(facts: Facts) -> Iterator[ReportWarning]:
     for attempt in facts.merged:
         for process in attempt.processes:
             for line in process.warnings:
-                yield ReportWarning(code=line["code"], message=line["message"])
+                yield ReportWarning(
+                    code=line["code"], message=line["message"], fix=line.get("fix") or ""
+                )
 
 
 def method_notes(facts: Facts) -> tuple[str, ...]:

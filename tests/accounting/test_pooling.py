@@ -1,0 +1,245 @@
+"""Figures per step reach back until they are sure enough, and say so where they are not."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks.accounting import pooling
+from energy_callbacks.accounting.pooling import REACH_S, TARGET, RecentTallies, widened
+from energy_callbacks.accounting.scalars import Scalars
+from energy_callbacks.accounting.steps import Tally
+from energy_callbacks.records import Energy, Reading
+from energy_callbacks.testing import FakeClock, ReplaySource, ScriptedSource
+from tests.accounting.books import START_S, Books
+from tests.fake_nvml import Square
+from tests.sensing.loads import channel
+
+LOAD = Square(low_w=100.0, high_w=500.0, period_s=0.73, duty=0.5, phase_s=0.0)
+TAG = "efficiency/gpu_j_per_step"
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """Virtual time."""
+    return FakeClock(start_s=START_S)
+
+
+def swinging(clock: FakeClock, interval_s: float = 0.1) -> ScriptedSource:
+    """A sensor that hardly follows a load of sharp swings."""
+    return ScriptedSource(clock, power_w=LOAD.power_w, interval_s=interval_s)
+
+
+def train(books: Books, seconds: float, step_s: float = 0.25) -> list[tuple[float, Scalars]]:
+    """Steps, and a row after each second; each row with the moment of its newest step."""
+    rows = []
+    for number in range(round(seconds / step_s)):
+        books.clock.advance(step_s)
+        books.step(samples=16, tokens=160)
+        if (number + 1) % round(1.0 / step_s) == 0 and (row := books.board.take()):
+            rows.append((books.recorder.steps.tally.t_s, row))
+    return rows
+
+
+def random_share(row: Scalars) -> float:
+    """The sensor has no systematic bound, so all of the interval is random."""
+    return (row[f"{TAG}_hi"] - row[f"{TAG}_lo"]) / 2.0 / row[TAG]
+
+
+def tallies(count: int, apart_s: float = 1.0) -> list[Tally]:
+    """One after another."""
+    return [Tally(t_s=number * apart_s, steps=number) for number in range(1, count + 1)]
+
+
+def test_steps_are_pooled_until_they_are_sure_enough(tmp_path: Path, clock: FakeClock) -> None:
+    """Of one second nobody knows; as soon as there are enough steps, every row meets the aim."""
+    books = Books(tmp_path, swinging(clock), clock=clock)
+    books.enter("train")
+    rows = train(books, 40.0)
+    shares = [random_share(row) for _, row in rows]
+    assert shares[0] > 2.0 * TARGET
+    assert max(shares[15:]) <= TARGET + 1e-9
+    # and no further back than needed: the aim is not missed by far
+    assert max(shares[15:]) > TARGET / 3.0
+
+
+def test_the_truth_is_in_the_pooled_interval(tmp_path: Path, clock: FakeClock) -> None:
+    """300 W on average and four steps a second: 75 J a step, in nine of ten intervals."""
+    books = Books(tmp_path, swinging(clock), clock=clock)
+    books.enter("train")
+    rows = [row for _, row in train(books, 60.0)][10:]
+    inside = [row[f"{TAG}_lo"] <= 300.0 / 4.0 <= row[f"{TAG}_hi"] for row in rows]
+    assert sum(inside) >= 0.9 * len(inside)
+
+
+def test_power_and_speed_stay_on_the_newest_span(tmp_path: Path, clock: FakeClock) -> None:
+    """After the steps have become twice as long, samples a second say so at once."""
+    books = Books(tmp_path, swinging(clock), clock=clock)
+    books.enter("train")
+    train(books, 30.0)
+    newest = [row for _, row in train(books, 6.0, step_s=0.5)][-1]
+    assert newest["throughput/samples_per_s"] == pytest.approx(32.0)
+    assert newest[TAG] < 0.95 * 150.0  # shorter steps are still in it
+    assert newest["efficiency/gpu_j_per_sample"] == pytest.approx(newest[TAG] / 16.0)
+    assert newest["efficiency/gpu_j_per_token"] == pytest.approx(newest[TAG] / 160.0)
+
+
+def test_a_span_that_is_sure_is_not_pooled(tmp_path: Path, clock: FakeClock) -> None:
+    """100 W, then 300 W, from a sensor without doubt: the next row knows nothing of before."""
+    half_s = START_S + 20.0
+    source = ScriptedSource(
+        clock, power_w=lambda t: 100.0 if t < half_s else 300.0, interval_s=0.01
+    )
+    books = Books(tmp_path, source, clock=clock)
+    books.enter("train")
+    train(books, 21.5)
+    assert train(books, 5.0)[-1][1][TAG] == pytest.approx(300.0 / 4.0, rel=1e-3)
+
+
+def test_pooling_does_not_cross_another_phase(tmp_path: Path, clock: FakeClock) -> None:
+    """Steps of a tuning between are not added to the training around it."""
+    books = Books(tmp_path, swinging(clock), clock=clock)
+    books.enter("train")
+    train(books, 20.0)
+    books.enter("tuning")
+    train(books, 10.0, step_s=0.05)
+    books.leave("tuning")
+    rows = [row for _, row in train(books, 30.0)]
+    assert rows[-1][TAG] == pytest.approx(75.0, rel=0.08)
+    assert random_share(rows[3]) > random_share(rows[-1])
+
+
+def test_the_systematic_bound_does_not_widen_a_span(tmp_path: Path, clock: FakeClock) -> None:
+    """A sensor that is right to 20 % is as wrong over a minute: the newest second is enough."""
+    of = channel("power", "mean", period_s=0.1, relative_error=0.2)
+    watts = [100.0] * 200 + [300.0] * 200
+    readings = [Reading(of, START_S + 0.1 * i, power_w) for i, power_w in enumerate(watts)]
+    books = Books(tmp_path, ReplaySource(clock, [of], readings, interval_s=0.1), clock=clock)
+    books.enter("train")
+    row = train(books, 30.0)[-1][1]
+    assert row[TAG] == pytest.approx(300.0 / 4.0, rel=1e-3)
+    assert row[f"{TAG}_hi"] > 1.2 * row[TAG]
+
+
+@pytest.mark.parametrize("interval_s", [0.1, 1.0])
+def test_the_report_hears_only_of_what_stays_unsure(
+    tmp_path: Path, clock: FakeClock, interval_s: float
+) -> None:
+    """A sensor that speaks once a second needs more than this run; a fast one does not."""
+    books = Books(tmp_path, swinging(clock, interval_s), clock=clock)
+    books.enter("train")
+    rows = train(books, 30.0)
+    found = books.board.short_span()
+    assert (found is None) == (interval_s == 0.1)
+    if found is not None:
+        told = int(found[0].split("middle of ")[1].split()[0])
+        assert 1 < told <= len(rows)
+        assert "log less often or train longer" in found[1]
+
+
+def test_a_row_of_old_news_is_not_counted(tmp_path: Path, clock: FakeClock) -> None:
+    """Asked again with no step between, it is the same row; without a step there is none."""
+    books = Books(tmp_path, swinging(clock, 1.0), clock=clock)
+    clock.advance(5.0)
+    books.board.take()
+    assert books.board.short_span() is None
+    books.enter("train")
+    train(books, 3.0)
+    clock.advance(2.0)
+    for _ in range(5):
+        books.board.take()
+        clock.advance(1.0)
+    found = books.board.short_span()
+    assert found is not None
+    rows = int(found[0].split("middle of ")[1].split()[0])
+    assert rows <= 4  # three while it trained, one for what was seen afterwards
+
+
+def edges(noise_j: float, power_w: float, now: Tally) -> Callable[[Tally], float]:
+    """Random share of a span whose ends alone are in doubt."""
+    return lambda start: noise_j / (power_w * (now.t_s - start.t_s))
+
+
+def test_few_questions_find_the_span() -> None:
+    """Two ends of 30 J in 100 W are 5 % over six seconds: found at the second question."""
+    *earlier, before, now = tallies(60)
+    asked: list[Tally] = []
+    share = edges(30.0, 100.0, now)
+
+    def ask(start: Tally) -> float:
+        asked.append(start)
+        return share(start)
+
+    start, reached = widened(before, now, earlier, ask)
+    assert now.t_s - start.t_s == pytest.approx(6.0)
+    assert reached == pytest.approx(0.05)
+    assert len(asked) == 2
+
+
+def test_where_no_span_is_long_enough_it_is_the_longest() -> None:
+    """The oldest tally begins it; there is an end to asking."""
+    *earlier, before, now = tallies(60)
+    assert widened(before, now, earlier, lambda _: 0.2)[0] == earlier[0]
+    assert widened(before, now, [], lambda _: 0.2) == (before, 0.2)
+
+
+def test_a_pooled_span_begins_where_as_much_is_known() -> None:
+    """A tally whose samples are untold would hide what the newest span knows."""
+    recent = RecentTallies()
+    untold = Tally(t_s=1.0, steps=1, untold_samples=1, told_tokens=1.0)
+    known = Tally(t_s=2.0, steps=2, told_samples=2.0, told_tokens=2.0)
+    before = Tally(t_s=3.0, steps=3, told_samples=3.0, told_tokens=3.0)
+    for tally in (untold, known, known, before):
+        recent.add(tally)
+    assert recent.between(0.0, before) == [known]
+    assert recent.between(2.5, before) == []
+    silent = Tally(t_s=3.0, steps=3, untold_samples=3, told_tokens=3.0)
+    assert recent.between(0.0, silent) == [untold, known]
+
+
+def test_the_ends_of_steps_are_in_the_random_error() -> None:
+    """200 W and ends known to 30 and 40 ms: 6 and 8 J beside 24 J are 26 J; host marks add 0."""
+    energy = Energy(energy_j=1000.0, stderr_j=24.0, systematic_j=7.0, coverage=1.0)
+    ends = (Tally(t_s=0.0, t_error_s=0.03), Tally(t_s=5.0, t_error_s=0.04))
+    found = pooling.with_ends(energy, 5.0, ends)
+    assert found.stderr_j == pytest.approx(26.0)
+    assert (found.energy_j, found.systematic_j) == (1000.0, 7.0)
+    half_seen = Energy(energy_j=500.0, stderr_j=24.0, coverage=0.5)
+    assert pooling.with_ends(half_seen, 5.0, ends).stderr_j == pytest.approx(26.0)
+    host_marks = (Tally(t_s=0.0), Tally(t_s=5.0))
+    assert pooling.with_ends(energy, 5.0, host_marks) == energy
+    assert pooling.with_ends(Energy(energy_j=None), 5.0, ends) == Energy(energy_j=None)
+
+
+def test_a_dated_step_widens_the_interval(tmp_path: Path, clock: FakeClock) -> None:
+    """Ends known to 50 ms in 200 W are 10 J each: 1.96 * 14.1 J on the way from end to end."""
+    source = ScriptedSource(clock, power_w=lambda _: 200.0)
+    books = Books(tmp_path, source, clock=clock)
+    now, before = (Tally(t_s=START_S + t, t_error_s=0.05, steps=n) for t, n in ((9, 8), (1, 4)))
+    books.enter("train")
+    clock.advance(10.0)
+    row = books.board._efficiency(before, now)
+    half_j = (row[f"{TAG}_hi"] - row[f"{TAG}_lo"]) / 2.0 * 4
+    assert half_j == pytest.approx(1.96 * math.hypot(10.0, 10.0), rel=0.01)
+
+
+def test_the_share_is_that_of_the_worst_scope() -> None:
+    """The random part of the 95 % interval alone; what is not known is not asked."""
+    sure = Energy(energy_j=100.0, stderr_j=1.0, systematic_j=50.0)
+    unsure = Energy(energy_j=100.0, stderr_j=10.0)
+    assert pooling.random_share([sure, unsure]) == pytest.approx(0.196)
+    assert pooling.random_share([sure, Energy(energy_j=None)]) == pytest.approx(0.0196)
+    assert pooling.random_share([Energy(energy_j=None), Energy(energy_j=0.0)]) == 0.0
+
+
+def test_the_notice_says_what_was_reached_and_what_would_help() -> None:
+    """20 % over 6 s: four times the span would do; one bad row among good ones is no matter."""
+    found = pooling.short_span([(0.2, 6.0), (0.1, 8.0), (0.9, 1.0)])
+    assert found is not None
+    assert "by 20 % at random (the middle of 3 rows), over the 6.0 s of steps" in found[0]
+    assert "5 % is the aim" in found[0]
+    assert "about 24 s of steps" in found[1]
+    assert pooling.short_span([(0.04, 6.0), (0.04, 8.0), (0.9, 1.0)]) is None
+    assert pooling.short_span([]) is None
+    assert REACH_S == 60.0
