@@ -333,7 +333,8 @@ class EnergyMeter:
     def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
         """Energy between two moments of ``time.monotonic()`` of the last attempt.
 
-        Full resolution for the last ten minutes, one second before that.
+        Full resolution for the last ten minutes, one second before that. A window too short for
+        its sensors says so: ``is_resolved`` is false then, and printed it is ``< 1.2 J``.
 
         Args:
             start_s: start of the window.

@@ -1,7 +1,7 @@
 """The values that travel through the package: frozen records, SI units, nothing unknown as zero."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 Scope = Literal["gpu", "host"]
 Origin = Literal["measured", "estimated"]
@@ -22,6 +22,8 @@ Quantity = Literal[
     "allocated",  # byte, in the framework's device allocator
     "peak_allocated",  # byte, highest since the framework's own last reset
 ]
+# A random error of more than half the energy leaves not even its order of magnitude.
+_RESOLVED: Final = 0.5
 Method = Literal["counter+samples", "counter+power", "counter", "power", "model", "none"]
 
 
@@ -134,3 +136,29 @@ class Energy:
     def error_j(self) -> float:
         """Half-width of the 95 % interval: 1.96 standard errors plus the systematic bound."""
         return 1.96 * self.stderr_j + self.systematic_j
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether the random half of the 95 % interval is at most half of the energy.
+
+        Else the window was too short for its sensor: nothing but ``energy_j + error_j``, below
+        which the energy lies, should be told of it. Unknown energy is not resolved.
+        """
+        return is_resolved(self.energy_j, self.stderr_j)
+
+    def __str__(self) -> str:
+        """Joules with their error, or below which bound they lie where that is all there is."""
+        if self.energy_j is None:
+            return "not known"
+        if not self.is_resolved:
+            return f"< {self.energy_j + self.error_j:.3g} J (too short to tell)"
+        return f"{self.energy_j:.6g} J ± {self.error_j:.2g} J"
+
+
+def is_resolved(energy_j: float | None, stderr_j: float) -> bool:
+    """Whether the random half-width of 95 % is at most half of the energy.
+
+    >>> is_resolved(100.0, 20.0), is_resolved(100.0, 30.0), is_resolved(0.0, 0.0)
+    (True, False, True)
+    """
+    return energy_j is not None and 1.96 * stderr_j <= _RESOLVED * abs(energy_j)

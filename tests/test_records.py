@@ -41,3 +41,20 @@ def test_unknown_energy_claims_nothing() -> None:
     """Energy that is not known has no method, no coverage, no error."""
     unknown = Energy(energy_j=None)
     assert (unknown.method, unknown.coverage, unknown.error_j) == ("none", 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("energy", "is_resolved", "text"),
+    [
+        (Energy(energy_j=1234.5, stderr_j=10.0, systematic_j=5.0), True, "1234.5 J ± 25 J"),
+        (Energy(energy_j=10.0, stderr_j=2.5), True, "10 J ± 4.9 J"),
+        (Energy(energy_j=10.0, stderr_j=3.0), False, "< 15.9 J (too short to tell)"),
+        (Energy(energy_j=10.0, systematic_j=10.0), True, "10 J ± 10 J"),
+        (Energy(energy_j=0.0), True, "0 J ± 0 J"),
+        (Energy(energy_j=None), False, "not known"),
+    ],
+)
+def test_a_window_too_short_says_so(energy: Energy, is_resolved: bool, text: str) -> None:
+    """More than half of it at random: only a bound is told; a systematic bound says nothing."""
+    assert energy.is_resolved == is_resolved
+    assert str(energy) == text

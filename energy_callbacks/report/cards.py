@@ -65,7 +65,7 @@ def _measured_share(report: EnergyReport) -> str:
 
 
 def _mean_power(report: EnergyReport, figure: Figure) -> str:
-    if figure.energy_j is None or report.run.duration_s <= 0.0:
+    if figure.energy_j is None or not figure.is_resolved or report.run.duration_s <= 0.0:
         return ""
     return f"{words.power(figure.energy_j / report.run.duration_s)} on average"
 

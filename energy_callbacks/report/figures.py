@@ -212,18 +212,26 @@ def efficiencies(chosen: Sequence[Part], done: Work) -> Efficiencies:
 
 def _efficiency(train: Figure, done: Work) -> Efficiency:
     return Efficiency(
-        j_per_step=_ratio(train, done.executed_steps),
-        j_per_sample=_ratio(train, done.samples),
-        j_per_token=_ratio(train, done.tokens),
+        j_per_step=_ratio(train, done.executed_steps, done),
+        j_per_sample=_ratio(train, done.samples, done),
+        j_per_token=_ratio(train, done.tokens, done),
     )
 
 
-def _ratio(train: Figure, count: float | None) -> Ratio | None:
+def _ratio(train: Figure, count: float | None, done: Work) -> Ratio | None:
     found = interval_j(as_energy(train))
     if found is None or not count:
         return None
     value_j, low_j, high_j = found
-    return Ratio(value_j=value_j / count, low_j=low_j / count, high_j=high_j / count)
+    seen = count * train.coverage
+    return Ratio(
+        value_j=value_j / count,
+        low_j=low_j / count,
+        high_j=high_j / count,
+        stderr_j=train.stderr_j / seen,
+        systematic_j=train.systematic_j / seen,
+        steps=done.executed_steps,
+    )
 
 
 def throughput(done: Work, train_s: float) -> Throughput:

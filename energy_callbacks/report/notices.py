@@ -207,6 +207,10 @@ def _notes_of_errors() -> Iterator[str]:
         "the systematic bound of its sensor or model."
     )
     yield (
+        "Where 1.96 standard errors are more than half of a figure, its time was too short for "
+        "the sensor: instead of the figure stands what it lies below."
+    )
+    yield (
         "In sums, random errors add in quadrature and systematic bounds linearly; coverage is "
         "the mean share of the time that was seen, weighted with duration."
     )

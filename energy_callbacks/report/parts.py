@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from energy_callbacks.records import Origin, Scope
+from energy_callbacks.records import Origin, Scope, is_resolved
 
 Status = Literal["finished", "failed", "interrupted", "cut off", "running"]
 FigureOrigin = Literal["measured", "estimated", "mixed"]
@@ -48,6 +48,11 @@ class Figure:
     def error_j(self) -> float:
         """Half-width of the 95 % interval: 1.96 standard errors plus the systematic bound."""
         return 1.96 * self.stderr_j + self.systematic_j
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether the time was long enough for its sensors; see ``records.Energy``."""
+        return is_resolved(self.energy_j, self.stderr_j)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,11 +145,28 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """Energy for a unit of work, with its 95 % interval, in joules."""
+    """Energy for a unit of work, with its 95 % interval, in joules.
+
+    Attributes:
+        low_j: lower end of the interval: 1.96 standard errors, the systematic bound, and what
+            was not seen.
+        high_j: upper end.
+        stderr_j: the random standard error alone.
+        systematic_j: the bound alone of the error that all readings share.
+        steps: optimizer steps that it is a mean over.
+    """
 
     value_j: float
     low_j: float
     high_j: float
+    stderr_j: float | None = None
+    systematic_j: float | None = None
+    steps: int | None = None
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether training was long enough for its sensors; see ``records.Energy``."""
+        return self.stderr_j is None or is_resolved(self.value_j, self.stderr_j)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -247,7 +247,7 @@ def _label_bars(axes: "Axes", shown: Sequence[Phase]) -> None:
         end = watt_hours((phase.total.energy_j or 0.0) + phase.total.error_j)
         widest = max(widest, end)
         axes.annotate(
-            words.percent(phase.share),
+            words.share(phase),
             (end, row),
             (6, 0),
             textcoords="offset points",

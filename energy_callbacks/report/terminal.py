@@ -59,6 +59,7 @@ def _blocks(report: EnergyReport) -> "Iterator[RenderableType]":
         yield Text()
     yield _headline(cards(report))
     yield from _table("Energy by phase", text.PHASE_HEAD, text.phase_rows(report))
+    yield from _table("Energy per unit of work", text.RATIO_HEAD, text.ratio_rows(report))
     yield from _table("GPU activity", text.ACTIVITY_HEAD, text.activity_rows(report))
     yield from _table("Devices", text.DEVICE_HEAD, text.device_rows(report))
     for note in text.device_notes(report):

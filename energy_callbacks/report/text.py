@@ -48,13 +48,13 @@ def summary_line(report: EnergyReport, path: Path | None = None) -> str:
 def _energy_in_short(report: EnergyReport) -> str:
     by_scope = {"gpu": report.energy.gpu, "host": report.energy.host}
     known = [
-        f"{scope} {words.energy(figure.energy_j)} {figure.origin}"
+        f"{scope} {words.figure(figure)} {figure.origin}"
         for scope, figure in by_scope.items()
         if figure.energy_j is not None
     ]
     if not known:
         return "energy not known"
-    return f"{words.energy(report.energy.total.energy_j)} ({', '.join(known)})"
+    return f"{words.figure(report.energy.total)} ({', '.join(known)})"
 
 
 def _efficiency_in_short(report: EnergyReport) -> str:
@@ -90,6 +90,7 @@ def render(report: EnergyReport, width: int = 80) -> str:
         _warnings(report.warnings, width),
         _headline(report, width),
         _section("Energy by phase", _table(PHASE_HEAD, phase_rows(report), width), width),
+        _section("Energy per unit of work", _table(RATIO_HEAD, ratio_rows(report), width), width),
         _section("GPU activity", _table(ACTIVITY_HEAD, activity_rows(report), width), width),
         _section("Devices", _devices(report, width), width),
         _section("Measured and estimated by", _sensors(report, width), width),
@@ -132,10 +133,11 @@ def _headline(report: EnergyReport, width: int) -> list[str]:
     return lines
 
 
-PHASE_HEAD = ("phase", "time", "gpu", "host", "total", "share")
+PHASE_HEAD = ("phase", "time", "gpu", "host", "total", "±", "share")
+RATIO_HEAD = ("per", "energy", "95 % interval", "steps")
 ACTIVITY_HEAD = ("phase", "SM active", "SM occupancy", "tensor active", "DRAM active")
-DEVICE_HEAD = ("device", "energy", "mean", "peak", "memory", "origin")
-ATTEMPT_HEAD = ("attempt", "host", "rank", "status", "time", "steps", "energy")
+DEVICE_HEAD = ("device", "energy", "±", "mean", "peak", "memory", "origin")
+ATTEMPT_HEAD = ("attempt", "host", "rank", "status", "time", "steps", "energy", "±")
 
 
 def phase_rows(report: EnergyReport) -> list[tuple[str, ...]]:
@@ -146,8 +148,32 @@ def phase_rows(report: EnergyReport) -> list[tuple[str, ...]]:
 def _phase_row(phase: Phase) -> tuple[str, ...]:
     scopes = (phase.gpu, phase.host, phase.total)
     energies = [_short_energy(figure) for figure in scopes]
-    share = "" if phase.share is None else words.percent(phase.share)
-    return (phase.name, words.duration(phase.duration_s), *energies, share)
+    return (
+        phase.name,
+        words.duration(phase.duration_s),
+        *energies,
+        words.error(phase.total),
+        words.share(phase),
+    )
+
+
+def ratio_rows(report: EnergyReport) -> list[tuple[str, ...]]:
+    """The cells of the table of joules per step, sample and token."""
+    return [
+        (
+            f"{unit}, {scope}",
+            words.ratio(ratio),
+            words.ratio_interval(ratio),
+            _or_dash(ratio.steps, words.grouped),
+        )
+        for scope, found in (("gpu", report.efficiency.gpu), ("total", report.efficiency.total))
+        for unit, ratio in (
+            ("step", found.j_per_step),
+            ("sample", found.j_per_sample),
+            ("token", found.j_per_token),
+        )
+        if ratio is not None
+    ]
 
 
 def activity_rows(report: EnergyReport) -> list[tuple[str, ...]]:
@@ -164,7 +190,7 @@ def _shares(busy: Activity) -> tuple[float | None, ...]:
 
 
 def _short_energy(figure: Figure) -> str:
-    return "-" if figure.energy_j is None else words.energy(figure.energy_j)
+    return "-" if figure.energy_j is None else words.figure(figure)
 
 
 def device_rows(report: EnergyReport) -> list[tuple[str, ...]]:
@@ -177,7 +203,8 @@ def _device_row(device: DeviceUse, with_host: bool) -> tuple[str, ...]:
     return (
         f"{device.key} {device.host if with_host else device.name}",
         _short_energy(device.energy),
-        _or_dash(device.mean_power_w, words.power),
+        words.error(device.energy),
+        _or_dash(device.mean_power_w if device.energy.is_resolved else None, words.power),
         _or_dash(device.peak_power_w, words.power),
         _or_dash(device.memory_peak_bytes, words.size),
         f"in {device.counted_in}" if device.counted_in else device.origin,
@@ -212,6 +239,7 @@ def attempt_rows(report: EnergyReport) -> list[tuple[str, ...]]:
             words.duration(one.duration_s),
             str(one.steps),
             _short_energy(one.energy),
+            words.error(one.energy),
         )
         for one in report.attempts
     ]
@@ -248,7 +276,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> li
     cells = [[words.one_line(cell) for cell in row] for row in (head, *rows)]
     widths = [max(_columns(row[i]) for row in cells) for i in range(len(head))]
     spare = width - sum(widths) - 2 * (len(widths) - 1)
-    widths[0] = max(widths[0] + min(spare, 0), 8)
+    widths[0] = max(widths[0] + min(spare, 0), 6)
     return [_row(row, widths) for row in cells]
 
 

@@ -10,6 +10,7 @@ from energy_callbacks.report.parts import (
     Cost,
     Emissions,
     Figure,
+    Phase,
     Ratio,
 )
 from energy_callbacks.units import BYTES_PER_GIBIBYTE, BYTES_PER_MEBIBYTE, JOULES_PER_WATT_HOUR
@@ -43,6 +44,32 @@ def energy(energy_j: float | None) -> str:
     return _scaled(energy_j, _ENERGY_UNITS)
 
 
+def figure(found: Figure) -> str:
+    """An energy in watt-hours; of one that was too short to tell, what it lies below.
+
+    >>> figure(Figure(energy_j=44_280.0, stderr_j=720.0))
+    '12.3 Wh'
+    >>> figure(Figure(energy_j=360.0, stderr_j=200.0))
+    '< 0.209 Wh'
+    """
+    if found.energy_j is None or found.is_resolved:
+        return energy(found.energy_j)
+    return f"< {energy(found.energy_j + found.error_j)}"
+
+
+def error(found: Figure) -> str:
+    """The half-width of the 95 % interval as a share, where the figure itself is told.
+
+    >>> error(Figure(energy_j=44_280.0, systematic_j=720.0))
+    '1.6 %'
+    >>> error(Figure(energy_j=360.0, stderr_j=200.0)), error(Figure(energy_j=None))
+    ('-', '-')
+    """
+    if found.energy_j is None or not found.is_resolved:
+        return "-"
+    return percent(found.error_j / abs(found.energy_j) if found.energy_j else 0.0)
+
+
 def energy_with_error(figure: Figure) -> str:
     """An energy with the half-width of its 95 % interval.
 
@@ -51,6 +78,8 @@ def energy_with_error(figure: Figure) -> str:
     """
     if figure.energy_j is None:
         return UNKNOWN
+    if not figure.is_resolved:
+        return f"< {energy(figure.energy_j + figure.error_j)}, too short to tell"
     factor, unit = _unit(figure.energy_j, _ENERGY_UNITS)
     value, error = with_error(figure.energy_j / factor, figure.error_j / factor)
     return f"{value} ± {error} {unit}"
@@ -90,6 +119,8 @@ def ratio(found: Ratio | None) -> str:
     """
     if found is None:
         return UNKNOWN
+    if not found.is_resolved:
+        return f"< {_scaled(found.high_j, _JOULE_UNITS, digits=2)}"
     return _scaled(found.value_j, _JOULE_UNITS, digits=_digits(found))
 
 
@@ -194,6 +225,11 @@ def percent(share: float | None) -> str:
     if share > 0.999:
         return f"{min(100.0 * share, 99.99):.2f} %"
     return f"{100.0 * share:.1f} %"
+
+
+def share(phase: Phase) -> str:
+    """What share of the total energy a phase took, where its energy is told."""
+    return percent(phase.share) if phase.share is not None and phase.total.is_resolved else "-"
 
 
 def duration(duration_s: float | None) -> str:

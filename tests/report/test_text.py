@@ -40,8 +40,8 @@ def test_text_has_what_people_look_for(report):
     text = render(report)
     assert re.search(r"Emissions +4\.0\d gCO2e  \(Germany, 381 g/kWh", text)
     assert re.search(r"Peak memory of the host +2\.61 GiB  \(2\.24 GiB on average\)", text)
-    assert re.search(r"validation +5\.0 s +0\.417 Wh +0\.111 Wh +0\.528 Wh +4\.9 %", text)
-    assert re.search(r"gpu0 NVIDIA H200 +8\.78 Wh +395 W +500 W", text)
+    assert re.search(r"validation +5\.0 s +0\.417 Wh +0\.111 Wh +0\.528 Wh +1\.1 % +4\.9 %", text)
+    assert re.search(r"gpu0 NVIDIA H200 +8\.78 Wh +1\.0 % +395 W +500 W", text)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
