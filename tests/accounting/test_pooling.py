@@ -1,16 +1,20 @@
 """Figures per step reach back until they are sure enough, and say so where they are not."""
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting import pooling
+from energy_callbacks.accounting.launch import Process
 from energy_callbacks.accounting.pooling import REACH_S, TARGET, RecentTallies, widened
 from energy_callbacks.accounting.scalars import Scalars
 from energy_callbacks.accounting.steps import Tally
 from energy_callbacks.records import Energy, Reading
+from energy_callbacks.report import build
 from energy_callbacks.testing import FakeClock, ReplaySource, ScriptedSource
 from tests.accounting.books import START_S, Books
 from tests.fake_nvml import Square
@@ -243,3 +247,22 @@ def test_the_notice_says_what_was_reached_and_what_would_help() -> None:
     assert pooling.short_span([(0.04, 6.0), (0.04, 8.0), (0.9, 1.0)]) is None
     assert pooling.short_span([]) is None
     assert REACH_S == 60.0
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_report_of_a_run_has_the_notice_once(
+    tmp_path: Path, clock: FakeClock, rank: int
+) -> None:
+    """A sensor of one value a second, a row each second: the first process says it, with a fix."""
+    config = EnergyConfig(report_dir=tmp_path)
+    meter = EnergyMeter(config=config, sources=[swinging(clock, 1.0)], clock=clock)
+    meter.start(process=Process(rank=rank))
+    with meter.phase("train"):
+        for _ in range(20):
+            clock.advance(1.0)
+            meter.step(samples=16)
+            meter.log(step=1)
+    meter.stop()
+    notices = [one for one in build(tmp_path).warnings if one.code == "short_span"]
+    assert len(notices) == (1 if rank == 0 else 0)
+    assert all(re.search(r"about \d+ s of steps would do", one.fix) for one in notices)
