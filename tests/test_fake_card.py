@@ -77,6 +77,33 @@ def test_the_truth_lies_in_the_stated_interval(fake_nvml, tmp_path: Path, preset
         assert np.mean(inside) >= 0.9, width_s
 
 
+@pytest.mark.parametrize("preset", [h200, a100, pascal])
+def test_the_truth_lies_in_the_random_part_of_pooled_rows(
+    fake_nvml, tmp_path: Path, preset
+) -> None:
+    """Spans are chosen by the error they claim; nine of ten hold the truth all the same."""
+    nvml = fake_nvml(Scenario(cards=(preset(SIGNALS["square"]),)))
+    clock = CardClock(nvml.time)
+    offset_s = clock.unix_s() - clock.monotonic_s()
+    config = EnergyConfig(report_dir=tmp_path, devices=[0])
+    meter = EnergyMeter(config=config, clock=clock).start()
+    inside: dict[float, bool] = {}
+    with meter.phase("train"):
+        for number in range(600):
+            clock.advance(0.1)
+            meter.step()
+            row, ready = meter.scalars(), meter._last.board._ready
+            if number > 50 and ready.pooled is not None:
+                share, span_s = ready.pooled
+                end_s = ready.tally.t_s + offset_s
+                truth_j = nvml.energy_j(0, end_s - span_s, end_s) / round(span_s / 0.1)
+                found_j = row["efficiency/gpu_j_per_step"]
+                inside[end_s] = abs(found_j - truth_j) <= share * found_j
+    meter.stop()
+    assert len(inside) > 30
+    assert np.mean(list(inside.values())) >= 0.9
+
+
 def test_the_report_holds_the_total(fake_nvml, tmp_path: Path) -> None:
     """A minute on the H200-like card: the report's total is true to 0.3 % and says how."""
     _, nvml, clock = measured(fake_nvml, h200(SIGNALS["staircase"]), tmp_path)

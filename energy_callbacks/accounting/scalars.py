@@ -68,8 +68,8 @@ class Ready:
     """Scalars that wait to be logged: the newest span that was fully seen.
 
     Attributes:
-        pooled: random share of the energy per step and length of its span, s; ``None`` without
-            a step.
+        pooled: random share of the energy per step and length of its span, s; ``None`` where
+            there is none.
     """
 
     tally: Tally
@@ -141,8 +141,9 @@ class ScalarBoard:
         pooled = None
         if tally.steps > before.steps:
             since, share = self._pooled(before, tally)
-            pooled = (share, tally.t_s - since.t_s)
-            values |= self._throughput(before, tally) | self._efficiency(since, tally)
+            found = self._efficiency(since, tally)
+            pooled = (share, tally.t_s - since.t_s) if found else None
+            values |= self._throughput(before, tally) | found
             self._recent.add(tally)
         elif self._ready is not None:
             values = _of_training(self._ready.values) | values
