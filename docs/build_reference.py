@@ -19,6 +19,10 @@ The unit is the end of the name: `_w` watt, `_wh` watt-hour, `_j` joule, `_g` gr
 
 A tag is absent where its figure is not known: on a machine without a GPU there is no `power/gpu_w`, not even as zero.
 A value that is logged at step N covers the newest span that was fully seen since the value before it; sensors lag behind by up to about a second, and no hook waits for them.
+`efficiency/*` reach back beyond that span, over earlier steps of the same phase and up to a minute, until the random part of their 95 % interval is 5 % or less: so neighbouring values may share steps, and a change shows up a little later in them than in `power/*` and `throughput/*`.
+Where a minute is not enough, the value stands there with its wide interval, and the report has one notice, `short_span`, with what was reached and what would help.
+The systematic bound is a share of every span alike, so it neither widens a span nor shrinks with it.
+Where CUDA events date the steps (`step_events=True`), mean power times the bound of each end's error is part of the random error; the error of a host mark is not known and adds nothing.
 Where nothing new has been seen since the row before, its values stand there again: so do not sum rows, take `energy/*_wh`.
 The last value of a run reaches to its very end.
 With several processes the figures are those of the first host: all its GPUs, and the samples of all its ranks.
