@@ -37,15 +37,17 @@ class _Hidden:
 # All these shares were fitted so that 95 % intervals hold the truth in 90 to 98 % of the windows
 # (tests/benchmarks/calibration.py: squares of 31 to 230 ms and staircases). For single jumps and
 # a first-order filter the noise can be computed: 0.0053 at tau = 15 ms and width 20 ms.
-_FILTERED: Final = _Hidden(noise=(0.0025, 0.05), edge=(0.014, 0.12), smooth_ratio=2.7)
-_PLAIN: Final = _Hidden(noise=(0.08, 0.035), edge=(0.003, 0.01), smooth_ratio=1.5)
-_MEAN: Final = (0.003, 0.013)
+_FILTERED: Final = _Hidden(noise=(0.003, 0.055), edge=(0.016, 0.13), smooth_ratio=2.7)
+_PLAIN: Final = _Hidden(noise=(0.08, 0.036), edge=(0.002, 0.008), smooth_ratio=1.5)
+_MEAN: Final = (0.006, 0.02)
 # A mean hides what repeats within it: this share of its square on top, where nothing else is known.
 _UNSEEN: Final = 0.072
-_UNSEEN_BY_INSTANT: Final = 0.038
+_UNSEEN_BY_INSTANT: Final = 0.037
+# A gauge whose window fills the time between readings is a mean as well.
+_WHOLE: Final = 0.75
 # A mean over much more than the time between readings smears all edges: shares of the variance
 # of the readings within one window of it, and of their square.
-_SMEARED: Final = 0.36
+_SMEARED: Final = 0.42
 _SMEARED_UNSEEN: Final = 0.0065
 _SMEARING: Final = 3.0
 # Where some are missing, power may have gone up and down between those that are there.
@@ -137,7 +139,8 @@ class Shape:
         width2, hidden = row[SEEN] ** 2, self._hidden
         row[NOISE] = width2 * self._roughness.variance(local, *hidden.noise)
         row[EDGE] = width2 * self._roughness.variance(local, *hidden.edge)
-        row[EDGE] += (_READING * row[AREA]) ** 2
+        is_mean = self.window_s >= _WHOLE * row[SEEN]
+        row[EDGE] += ((_UNSEEN if is_mean else _READING) * row[AREA]) ** 2
 
     def _locate_jump(self, row: Row, low_w: float, high_w: float) -> None:
         """The interval with a jump inside is known once the next reading is there.

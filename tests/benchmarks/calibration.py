@@ -1,17 +1,18 @@
 """Do the stated intervals hold the truth as often as they say, and are they no wider than needed?
 
 Simulated cards of known energy are measured for a minute on virtual time. A cell is one sensor
-and one length of windows, with the windows of six loads in it: squares of 31, 97, 170 and 230 ms
-and staircases of 60 and 150 ms between 100 and 400 W, each run within 10 % of that, so that no
-load is a multiple of a window or of a sensor's period by design. The bars, for each cell:
+and one length of windows, with the windows of eight loads in it: squares of 31 to 230 ms and
+staircases of 60 and 150 ms between 100 and 400 W, each run within 10 % of that, so that no load
+is a multiple of a window or of a sensor's period by design. The bars, for each cell:
 
-* the 95 % interval holds the truth in at least 90 % of the windows;
+* the stated 95 % interval, of sensors whose gain is anywhere within the stated bound of 5 %,
+  holds the truth in at least 90 % of the windows;
 * its median half-width is at most 4 times the median error.
 
-Both are judged twice: the random part (1.96 standard errors) of sensors without a gain error, and
-the whole interval of sensors whose gain is anywhere within the stated bound of 5 %. Below stand
-loads without bars: those that most simulated sensors measure exactly (no width can be compared
-with an error of zero), and those that beat with a sensor, whose interval is known to be too narrow.
+Its random part alone (1.96 standard errors), of sensors without an error of gain, must hold 87 %,
+no wider than that. Below stand loads without bars: those that most simulated sensors measure
+exactly (no width can be compared with an error of zero), and those that beat with a sensor, whose
+interval is known to be too narrow.
 
 ``python -m tests.benchmarks.calibration [--quick] [--json FILE]``: 3 minutes, quick half one.
 """
@@ -30,6 +31,8 @@ from tests.benchmarks.cards import WIDTHS_S, Array, Windows
 from tests.benchmarks.runs import Results, Run, measured_all
 
 COVERAGE_BAR: Final = 0.90
+# The random part is no interval that anybody is shown by itself.
+RANDOM_COVERAGE_BAR: Final = 0.87
 RATIO_BAR: Final = 4.0
 FEWEST_WINDOWS: Final = 500
 SENSORS: Final = (
@@ -43,7 +46,16 @@ SENSORS: Final = (
 )
 # Its intervals hold 84 to 90 % at 20 seeds: shown beside the others.
 NOT_JUDGED: Final = ("50 % duty and counter (V100)",)
-LOADS: Final = ("31 ms", "97 ms", "170 ms", "230 ms", "staircase", "staircase 150")
+LOADS: Final = (
+    "31 ms",
+    "53 ms",
+    "97 ms",
+    "130 ms",
+    "170 ms",
+    "230 ms",
+    "staircase",
+    "staircase 150",
+)
 BESIDE: Final = ("1030 ms", "constant")
 BEATS: Final = (
     ("samples and counter (H200)", "21 ms"),
@@ -70,6 +82,7 @@ class Cell:
         lowest_coverage: the same for the load with the lowest.
         half_width: median, as a share of the true energy.
         error: median of |found - true| / true.
+        coverage_bar: the least coverage.
     """
 
     sensor: str
@@ -79,6 +92,7 @@ class Cell:
     lowest_coverage: float
     half_width: float
     error: float
+    coverage_bar: float = COVERAGE_BAR
 
     @property
     def ratio(self) -> float:
@@ -90,7 +104,7 @@ class Cell:
         """Whether both bars are met by enough windows."""
         return (
             self.windows >= FEWEST_WINDOWS
-            and self.coverage >= COVERAGE_BAR
+            and self.coverage >= self.coverage_bar
             and self.ratio <= RATIO_BAR
         )
 
@@ -109,6 +123,7 @@ def cell(
         lowest_coverage=min(float(np.mean(error <= width)) for error, width in shares),
         half_width=float(np.median(widths)),
         error=float(np.median(errors)),
+        coverage_bar=COVERAGE_BAR if is_whole else RANDOM_COVERAGE_BAR,
     )
 
 
@@ -233,7 +248,8 @@ def main() -> int:
         print(f"MISSED, {name}: {c.sensor}, {1e3 * c.width_s:g} ms: {_text(c)}")
     print(f"{', '.join(NOT_JUDGED)}: on the edge of the bars or beyond, shown and not judged")
     print(
-        f"bar: {COVERAGE_BAR:.0%} held, at most {RATIO_BAR:g} median errors wide: "
+        f"bar: {COVERAGE_BAR:.0%} held ({RANDOM_COVERAGE_BAR:.0%} random part), "
+        f"at most {RATIO_BAR:g} median errors wide: "
         f"{f'MISSED in {len(missed)} cells' if missed else 'met in every judged cell'}"
     )
     if arguments.json:

@@ -2,28 +2,36 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.report import activity, build, html, save, text
 from energy_callbacks.report.merge import merge
-from energy_callbacks.report.process import Columns, Process, TimedEnergy
+from energy_callbacks.report.process import Process, TimedEnergy
+from energy_callbacks.report.rows import Columns
 from tests.fake_nvml import Constant, Recorded, Scenario, a100, fixtures, h200
 from tests.test_fake_card import CardClock
 
 fake_nvml = fixtures.fake_nvml
 HEADER = {"run_id": "r", "attempt": 1, "host": "h", "rank": 0, "unix_s": 0.0}
 GPU = {
-    "device": {"key": "gpu0", "scope": "gpu", "uuid": "u", "parent": None, "origin": "measured"},
+    "device": {
+        "key": "gpu0",
+        "scope": "gpu",
+        "uuid": "u",
+        "parent": None,
+        "origin": "measured",
+        "notes": [],
+    },
     "sensors": {},
 }
 
 
 def process(values: list[float | None], *spans: TimedEnergy, **settings) -> Process:
     """Half-second rows; a ``None`` is a row without activity."""
-    columns = Columns()
-    for number, value in enumerate(values):
-        columns.add((number + 1) / 2.0, {} if value is None else {"sm_active": value})
+    rows = [((number + 1) / 2.0, value) for number, value in enumerate(values)]
+    columns = Columns(("t_s", "sm_active"), np.array(rows, dtype=float))
     return Process(
         path=Path("j"),
         header=HEADER,
