@@ -206,7 +206,9 @@ def test_cell_counts_the_windows_that_hold_the_truth():
 def test_interval_must_hold_and_be_narrow(outside, half_width_j, count, is_met):
     """90 % held, four median errors wide and 500 windows are what it takes."""
     errors = np.where(np.arange(count) < outside * count, 9.0, 1.0)
-    found = calibration.cell("a", 1.0, [[windows(errors, half_width_j, half_width_j)]], is_whole=True)
+    found = calibration.cell(
+        "a", 1.0, [[windows(errors, half_width_j, half_width_j)]], is_whole=True
+    )
     assert found.is_met == is_met
 
 

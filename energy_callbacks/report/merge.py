@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from energy_callbacks.accounting.energy_sums import UNKNOWN, total
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.records import Energy
@@ -169,17 +171,27 @@ def _energy_so_far(process: Process, key: str) -> Energy:
     if known.energy_j >= newest_j:
         return known
     share = newest_j / known.energy_j if known.energy_j > 0.0 else 1.0
-    return replace(known, energy_j=newest_j, systematic_j=known.systematic_j * share)
+    return replace(
+        known,
+        energy_j=newest_j,
+        systematic_j=known.systematic_j * share,
+        coverage=known.coverage * _reached(process, key),
+    )
 
 
 def _unqualified(process: Process, key: str, energy_j: float) -> Energy:
     """An energy of which only the sensor's own figures are known."""
     sensors = process.devices[key]["sensors"].values()
     relative = max((sensor["relative_error"] for sensor in sensors), default=0.0)
-    known_s = float(process.columns[key]["t_s"].max())
     return Energy(
         energy_j=energy_j,
         systematic_j=relative * energy_j,
         method="cumulative series",
-        coverage=known_s / process.end_s,
+        coverage=_reached(process, key),
     )
+
+
+def _reached(process: Process, key: str) -> float:
+    """Share of the attempt that the newest energy of a device speaks of: sensors lag behind."""
+    seen_s = process.columns[key].seen_s
+    return min(float(np.nanmax(seen_s)) / process.end_s, 1.0) if process.end_s else 0.0

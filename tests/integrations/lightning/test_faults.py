@@ -76,7 +76,9 @@ def test_training_goes_on(fault: str, without_us: Outcome, tmp_path: Path) -> No
     assert found.answer["steps"] == without_us.answer["steps"]
     wall_s, cpu_s = (sorted(column) for column in zip(*found.answer["hooks_s"], strict=True))
     assert len(wall_s) > 1200
-    assert cpu_s[-1] < LONGEST_HOOK_S
+    # Python's collector may clean up the training's garbage inside any call, of ours too.
+    assert cpu_s[-4] < LONGEST_HOOK_S
+    assert cpu_s[-1] < 0.05
     # A busy machine holds up a few of them; a card that hangs would do so for seconds.
     assert wall_s[int(0.95 * len(wall_s))] < LONGEST_HOOK_S
     assert wall_s[-1] < 0.5
@@ -90,4 +92,6 @@ def test_training_goes_on(fault: str, without_us: Outcome, tmp_path: Path) -> No
     gpu, duration_s = report.energy.gpu, report.run.duration_s
     assert gpu.energy_j is not None
     assert gpu.energy_j == pytest.approx(POWER_W * duration_s * gpu.coverage, rel=0.05)
-    assert gpu.coverage > 0.95 if fault in ("none", "disk_full") else 0.1 < gpu.coverage < 0.8
+    # What was read in the last second could not be written down on a full disk.
+    least = {"none": 0.95, "disk_full": 0.75}.get(fault, 0.1)
+    assert least < gpu.coverage <= (1.0 if least > 0.5 else 0.8)
