@@ -27,8 +27,8 @@ from energy_callbacks.units import (
 _POLL_INTERVAL_S: Final = 0.1
 _QUICK_INTERVAL_S: Final = 0.02
 _SWING: Final = 0.5
-# The buffer of an H200 holds 2.4 s.
-_DRAIN_INTERVAL_S: Final = 0.75
+# A killed process loses this and half a second until the next line of the journal: under a second.
+_DRAIN_INTERVAL_S: Final = 0.4
 # The newest sample of an H200 is 3 to 16 ms old; a buffer that is empty for this long is none.
 _FIRST_SAMPLE_S: Final = 0.06
 _FEWEST_SPACINGS: Final = 10

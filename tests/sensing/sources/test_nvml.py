@@ -431,8 +431,8 @@ def everything_fails(end_s: float) -> Fault:
 
 
 def test_a_short_silence_costs_no_sample(play: Play) -> None:
-    """A second without any answer: afterwards the samples of the gap are there."""
-    bench = play(presets.h200(WAVE), faults=(everything_fails(end_s=106.0),))
+    """A second and a half without any answer: afterwards the samples of the gap are there."""
+    bench = play(presets.h200(WAVE), faults=(everything_fails(end_s=106.5),))
     bench.open()
     bench.run(15.0, patient=True)
 
