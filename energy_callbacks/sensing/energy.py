@@ -7,8 +7,9 @@ The energy counter anchors the total, power readings give the shape::
     anchor   C rises by what the counter rose by    from one reading of the counter to the next
     between  C follows S, scaled to fit             the segment's factor
 
-With no counter C is S; with a counter alone C is linear between its readings. Each interval
-carries its method, so that no figure hides how it was found.
+With no counter C is S; with a counter alone, or one that is read as often as power changes, C is
+linear between its readings. Each interval carries its method, so that no figure hides how it was
+found.
 """
 
 import math
@@ -222,7 +223,7 @@ class EnergyCurve:
             return
         factor = self._learn_factor(rise_j, float(segment[:, shape.AREA].sum()), width_s)
         self._commit_shape(lead, self._tail_method())
-        self._check(segment, rise_j / factor, point)
+        self._restate(segment, rise_j / factor, point)
         fitted = _fitted(_seen_by_counter(segment), rise_j / factor)
         self._commit(fitted, factor, self._anchored_method, point)
 
@@ -261,7 +262,7 @@ class EnergyCurve:
             instant = float(np.average(off, weights=seen[:, shape.SEEN]))
         return shape.errors_of_mean(self._counted, power_w, width_s, instant)
 
-    def _check(self, segment: Array, energy_j: float, point: float) -> None:
+    def _restate(self, segment: Array, energy_j: float, point: float) -> None:
         """Where the counter contradicts the readings more than they state, more is stated."""
         off_j = energy_j - segment[:, shape.AREA].sum()
         stated = segment[:, shape.NOISE].sum() + (_SCALE_NOISE * energy_j) ** 2
@@ -348,15 +349,7 @@ def _fitted(intervals: Array, energy_j: float) -> Array:
 
 def _straight(start_s: float, end_s: float, energy_j: float, edge: float, inside_j: float) -> Array:
     """One interval known from the counter alone."""
-    row = np.zeros((1, shape.WIDTH))
-    row[0, [shape.START, shape.END, shape.AREA, shape.SEEN]] = (
-        start_s,
-        end_s,
-        energy_j,
-        end_s - start_s,
-    )
-    row[0, [shape.EDGE, shape.INSIDE]] = edge, inside_j
-    return row
+    return np.array([[start_s, end_s, energy_j, 0.0, end_s - start_s, 0.0, edge, inside_j]])
 
 
 def _seen_by_counter(intervals: Array) -> Array:

@@ -4,15 +4,15 @@ The first line says what it is, a ``channel`` line what a number means, a ``read
 what one channel gave in one go. ``docs/reference/journal.md`` describes it.
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from energy_callbacks import json_lines
 from energy_callbacks.errors import JournalError
 from energy_callbacks.records import Channel, Device, Reading, Sensor
-from energy_callbacks.sensing.sources.protocol import Source
+from energy_callbacks.sensing.sources.protocol import Source, last_read
 
 FORMAT: Final = "energy_callbacks.readings"
 VERSION: Final = 1
@@ -46,7 +46,13 @@ class RecordedSource:
 
     def read(self) -> Sequence[Reading]:
         """See ``Source.read``."""
-        readings = self._source.read()
+        return self._kept(self._source.read())
+
+    def finish(self) -> Sequence[Reading]:
+        """See ``FinishingSource``."""
+        return self._kept(last_read(self._source))
+
+    def _kept(self, readings: Sequence[Reading]) -> Sequence[Reading]:
         self._keep(readings)
         return readings
 
@@ -98,7 +104,7 @@ def read(path: Path) -> tuple[list[Channel], list[Reading]]:
     channels: dict[int, Channel] = {}
     readings: list[Reading] = []
     with path.open(encoding="utf-8", errors="replace") as lines:
-        records = _parsed(lines)
+        records = json_lines.parsed(lines)
         _check_header(next(records, {}), path)
         for record in records:
             if record["type"] == "channel":
@@ -113,27 +119,13 @@ def read(path: Path) -> tuple[list[Channel], list[Reading]]:
     return list(channels.values()), readings
 
 
-def _parsed(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(record, dict) and "type" in record:
-            yield record
-
-
 def _check_header(header: dict[str, Any], path: Path) -> None:
     if header.get("format") != FORMAT:
         raise JournalError(
             f"{path} is no recording of readings: its first line is no header of one; "
             "give a *.readings file of a run with EnergyConfig(raw_readings=True)"
         )
-    if int(header.get("version", 0)) > VERSION:
-        raise JournalError(
-            f"{path} is a recording of version {header['version']}, this installation reads up to "
-            f"{VERSION}; run: pip install --upgrade energy-callbacks"
-        )
+    json_lines.check_version(header, VERSION, "recording", path)
 
 
 def _channel(record: dict[str, Any]) -> Channel:

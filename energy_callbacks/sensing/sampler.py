@@ -12,7 +12,7 @@ from typing import Literal
 from energy_callbacks.errors import SourceError, SourceLost, SourceUnavailable
 from energy_callbacks.records import Channel
 from energy_callbacks.sensing.clock import Clock, Periodic
-from energy_callbacks.sensing.sources.protocol import FinishingSource, Source
+from energy_callbacks.sensing.sources.protocol import Source, last_read
 from energy_callbacks.sensing.timeline import Timeline
 
 logger = logging.getLogger("energy_callbacks")
@@ -146,10 +146,7 @@ class Sampler:
         try:
             if not worker.is_open:
                 self._open(worker)
-            if is_last and isinstance(worker.source, FinishingSource):
-                readings = worker.source.finish()
-            else:
-                readings = worker.source.read()
+            readings = last_read(worker.source) if is_last else worker.source.read()
             self._timeline.extend(readings)
         except SourceUnavailable as error:
             self._end(worker, "unavailable", error.reason, error.fix)

@@ -34,9 +34,9 @@ class _Hidden:
     smooth_ratio: float
 
 
-# All these shares were fitted so that 95 % intervals hold the truth in 90 to 98 % of the windows
-# (tests/benchmarks/calibration.py: squares of 31 to 230 ms and staircases). For single jumps and
-# a first-order filter the noise can be computed: 0.0053 at tau = 15 ms and width 20 ms.
+# All these shares were fitted: with them the stated intervals of six sensors hold what they should
+# and are no wider than they may be (tests/benchmarks/calibration.py). For single jumps and a
+# first-order filter the noise can be computed: 0.0053 at tau = 15 ms and width 20 ms.
 _FILTERED: Final = _Hidden(noise=(0.003, 0.055), edge=(0.016, 0.13), smooth_ratio=2.7)
 _PLAIN: Final = _Hidden(noise=(0.08, 0.036), edge=(0.002, 0.008), smooth_ratio=1.5)
 _MEAN: Final = (0.006, 0.02)

@@ -99,3 +99,29 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     [journal] = tmp_path.glob("attempts/1/*.jsonl")
     with pytest.raises(JournalError, match=r"\*\.readings"):
         recording.read(journal)
+
+
+class Finishing(ScriptedSource):
+    """Keeps back what it read last, as a card does between two drains, until it is to finish."""
+
+    def read(self):
+        held, self._held = getattr(self, "_held", []), list(super().read())
+        return held
+
+    def finish(self):
+        return [*self.read(), *self.read()]
+
+
+@pytest.mark.parametrize("raw_readings", [False, True])
+def test_the_last_readings_are_fetched_with_and_without_a_file(
+    tmp_path: Path, raw_readings: bool
+) -> None:
+    """What a source has kept back is counted at the end, whether somebody writes it down or not."""
+    clock = FakeClock()
+    one = Finishing(clock, power_w=lambda _: 100.0, device=CARDS[0], interval_s=1.0)
+    config = EnergyConfig(report_dir=tmp_path, raw_readings=raw_readings)
+    meter = EnergyMeter(config=config, sources=[one], clock=clock).start()
+    clock.advance(10.5)
+    meter.stop()
+
+    assert build(tmp_path).energy.gpu.coverage == 1.0

@@ -1,8 +1,6 @@
 """Every mask, read by ``resolve`` and by a meter that counts the joules of the cards behind it."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -401,31 +399,6 @@ def test_cpu_run_on_rocm(fake_nvml: Play, tmp_path: Path) -> None:
     report = measured(fake_nvml(Scenario(cards=TWO)), tmp_path, ())
 
     assert not [warning for warning in report.warnings if "AMD GPU" in warning.message]
-
-
-@pytest.mark.parametrize("name", ["libamdhip64.so.6", "libamdhip64-0e1a2b3c.so"])
-def test_hip_runtime_is_seen_in_its_process(tmp_path: Path, name: str) -> None:
-    """A process sees that HIP's runtime is loaded, also as wheels rename it; not before."""
-    library = tmp_path / name
-    options = ["-shared", "-o", str(library), "-x", "c", "/dev/null"]
-    subprocess.run(["cc", *options], check=True)
-    code = (
-        "import ctypes, sys\n"
-        "from energy_callbacks.sensing import hip_runtime\n"
-        "before = hip_runtime.is_loaded()\n"
-        "ctypes.CDLL(sys.argv[1])\n"
-        "print(before, hip_runtime.is_loaded())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(library)], capture_output=True, text=True, check=True
-    )
-
-    assert done.stdout.split() == ["False", "True"]
-
-
-def test_hip_runtime_where_nobody_knows(tmp_path: Path) -> None:
-    """Without Linux' list of mapped files no HIP is seen, and nothing raised."""
-    assert not hip_runtime.is_loaded(tmp_path / "maps")
 
 
 # --- the whole card is told as what it is

@@ -154,7 +154,7 @@ class NvmlSource:
 
 def _readers(card: Card) -> tuple[Reader, ...]:
     """A reader for each quantity that this card really answers, tried once."""
-    # The counter comes first: it may wait for a tick, and samples drained after it reach past it.
+    # The counter comes first: samples drained after its call reach past its tick.
     found = (tried(card, make) for make in (counter, power, *GAUGES))
     return (*(reader for reader in found if reader is not None), *activity(card))
 

@@ -53,3 +53,8 @@ class FinishingSource(Source, Protocol):
     def finish(self) -> Sequence[Reading]:
         """Called in the place of the last ``read``: everything up to now."""
         ...
+
+
+def last_read(source: Source) -> Sequence[Reading]:
+    """Everything up to now, before the source is closed; raises as ``Source.read`` does."""
+    return source.finish() if isinstance(source, FinishingSource) else source.read()
