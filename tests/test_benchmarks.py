@@ -302,10 +302,11 @@ def test_counter_is_compared_at_its_own_ticks(share):
     true_j = 300.0 * ticks_s + 300.0 * np.maximum(ticks_s - 4.0, 0.0)
     samples_s = np.arange(0.0, 9.0, 0.02)
     power_w = share * np.where(samples_s > 4.005, 600.0, 300.0)
-    found, rise_j = recordings.samples_and_counter(
+    found = recordings.samples_and_counter(
         np.column_stack([samples_s, power_w]), np.column_stack([ticks_s + late_s, true_j])
     )
-    assert found.energy_j / rise_j == pytest.approx(share, abs=4e-3)
+    assert found.error == pytest.approx(share - 1.0, abs=4e-3)
+    assert found.errors_of_spans == pytest.approx(np.full(40, share - 1.0), abs=0.015)
 
 
 def test_ticks_without_a_clock_are_refused():
@@ -315,6 +316,57 @@ def test_ticks_without_a_clock_are_refused():
     samples = np.column_stack([np.arange(0.0, 3.0, 0.02), np.full(150, 300.0)])
     with pytest.raises(ValueError, match="keeps no regular clock"):
         recordings.samples_and_counter(samples, ticks)
+
+
+def square_edges(on_s: float, off_s: float) -> np.ndarray:
+    """Starts (1) and ends (0) of a load, from 0 s to 10 s."""
+    starts_s = np.arange(0.0, 10.0, on_s + off_s)
+    pairs = [[(t_s, 1.0), (t_s + on_s, 0.0)] for t_s in starts_s]
+    return np.array(pairs).reshape(-1, 2)
+
+
+def test_simulated_stamps_that_miss_nothing_are_right():
+    """A sample each millisecond, with the lag and response that are undone, leaves no error."""
+    stamps_s = np.arange(0.0, 10.0, 0.001)
+    errors = recordings.errors_at_stamps(stamps_s, square_edges(0.05, 0.07), 2.003, 9.0)
+    assert np.abs(errors).max() < 3e-4
+
+
+def test_late_and_lost_stamps_beat_with_a_load():
+    """100.9 ms is almost five samples: on a grid that hides 0.2 %, late and lost ones three times.
+
+    A load of many times the grid's period is right with either.
+    """
+    dice = np.random.default_rng(0)
+    grid_s = np.arange(0.0, 10.0, 0.02)
+    late_s = np.sort(grid_s + dice.choice([0.0, 0.012], grid_s.size))[dice.random(500) > 0.1]
+    edges = square_edges(0.0506, 0.0503)
+    regular, late = (
+        float(np.std(recordings.errors_at_stamps(stamps_s, edges, 2.4, 9.3)))
+        for stamps_s in (grid_s, late_s)
+    )
+    assert regular < 0.003
+    assert late > 3.0 * regular
+    slow = recordings.errors_at_stamps(late_s, square_edges(0.7, 0.7), 2.4, 9.3)
+    assert np.abs(slow).max() < 0.005
+
+
+def test_recording_of_an_h200_shows_its_whole_and_its_parts():
+    """Samples 2 % above the counter in the first half and 2 % below it after: right as a whole."""
+    times_s = np.arange(0.0, 10.0, 0.02)
+    power_w = np.where(times_s < 4.955, 408.0, 392.0)
+    recording = {
+        "samples": [(1e6 * (50.0 + t_s), 1e3 * w) for t_s, w in zip(times_s, power_w, strict=True)],
+        "counter": [(50.0 + t_s + 0.01, 400e3 * t_s) for t_s in np.arange(1.0, 9.0, 0.1)],
+        "edges": [(50.0, 1), (60.0, 0)],
+    }
+    whole, parts = recordings.of_h200("halves", recording)
+    assert (whole.bar, parts.bar) == (recordings.COUNTER_BAR, None)
+    assert whole.error < 1e-3
+    assert 0.01 < parts.error < 0.02
+    assert "-2.0% to +2.0%" in parts.what
+    recording["edges"] = [(50.0 + t_s, kind) for t_s, kind in square_edges(0.7, 0.7)]
+    assert len(list(recordings.of_h200("halves", recording))) == 3
 
 
 def card_beside_meter(folder, late_s: float) -> None:

@@ -113,7 +113,7 @@ def recorded(folder: Path | None) -> list[Finding]:
     found = list(findings(folder))
     for finding in found:
         bar = "" if finding.bar is None else f", bar {finding.bar:.1%}"
-        print(f"{finding.what:<66}{finding.error:>8.2%}{bar}: {finding.verdict}")
+        print(f"{finding.what:<86}{finding.error:>8.2%}{bar}: {finding.verdict}")
     return found
 
 

@@ -6,7 +6,9 @@
   are for windows inside the load; windows that reach into the idle time around it stand beside.
 * ``h200_power/``: samples and energy counter of an H200 under square waves. The samples alone are
   compared with what the counter rose by. A new value was seen when a slow call came back, so its
-  tick lies up to two calls before that; a clock that agrees with all ticks places it.
+  tick lies up to two calls before that; a clock that agrees with all ticks places it. Two figures
+  stand beside, without a bar: the error of all spans of 3 s, and what samples with the very stamps
+  of the recording make of a square wave of its period whose energy is known.
 """
 
 import csv
@@ -24,6 +26,7 @@ from energy_callbacks.sensing.energy import EnergyCurve
 from energy_callbacks.sensing.sources.nvml_sensors import generation, samples_sensor
 from energy_callbacks.sensing.sources.tick_clock import TickClock
 from tests.benchmarks.cards import Array
+from tests.fake_nvml.signals import Square
 
 METER_BARS: Final = {"average_w": 0.025, "instant_w": 0.013}  # p95 of |error| on windows of 1 s
 COUNTER_BAR: Final = 0.008
@@ -35,6 +38,11 @@ _POLLINGS, _WINDOWS = 20, 100
 _POLL_S: Final = (0.075, 0.125)
 # Two calls of the counter, each up to 24 ms, and its period (docs/how-it-measures.md).
 _SEEN_AFTER_S, _TICK_S = 0.048, 0.1
+_SPAN_TICKS: Final = 30
+# Low and high power of the square wave: those of the samples under 50 ms on, 50 ms off.
+_SQUARE_W, _PHASES = (150.0, 900.0), 100
+_FEWEST_EDGES: Final = 4
+_SAMPLES: Final = samples_sensor(generation((9, 0)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +86,24 @@ def findings(folder: Path) -> Iterator[Finding]:
         raise FileNotFoundError(f"no recordings (*.json.gz) in {folder / 'h200_power'}")
     for path in recordings:
         with gzip.open(path, "rt", encoding="utf-8") as file:
-            found, rise_j = samples_and_counter(*_samples_and_ticks(json.load(file)))
-        assert found.energy_j is not None
-        what = f"H200, samples against counter, {path.name.removesuffix('.json.gz')}"
-        stated = f" (states {1.96 * found.stderr_j / found.energy_j:.1%})"
-        yield Finding(what=what + stated, error=abs(found.energy_j / rise_j - 1.0), bar=COUNTER_BAR)
+            yield from of_h200(path.name.removesuffix(".json.gz"), json.load(file))
+
+
+def of_h200(name: str, recording: Mapping[str, Sequence[Sequence[float]]]) -> Iterator[Finding]:
+    """What one recording shows: the whole of it, its parts, and what its stamps allow."""
+    samples, ticks, edges = _in_si(recording)
+    compared = samples_and_counter(samples, ticks)
+    found = compared.whole
+    assert found.energy_j is not None
+    stated = f" (states {1.96 * found.stderr_j / found.energy_j:.1%})"
+    what = f"H200, samples against counter, {name}"
+    yield Finding(what=what + stated, error=abs(compared.error), bar=COUNTER_BAR)
+    parts = compared.errors_of_spans
+    span = f", spans of 3 s ({parts.min():+.1%} to {parts.max():+.1%}), rms"
+    yield Finding(what=what + span, error=_rms(parts), bar=None)
+    if len(edges) > _FEWEST_EDGES:
+        simulated = errors_at_stamps(samples[:, 0], edges, *compared.times_s[[0, -1]])
+        yield Finding(what=what + ", its stamps simulated, rms", error=_rms(simulated), bar=None)
 
 
 # --- RTX 3090 and meter
@@ -139,8 +160,36 @@ def _columns(path: Path) -> dict[str, Array]:
 # --- H200 and its counter
 
 
-def samples_and_counter(samples: Array, ticks: Array) -> tuple[Energy, float]:
-    """Energy of the samples alone, and by how much the counter rose, from its first to last tick.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """Samples beside a counter.
+
+    Attributes:
+        times_s: of the counter's ticks.
+        rises_j: by how much the counter rose up to each of them, since the first.
+        found_j: the same from the samples alone.
+        whole: energy of the samples from the first to the last tick.
+    """
+
+    times_s: Array
+    rises_j: Array
+    found_j: Array
+    whole: Energy
+
+    @property
+    def error(self) -> float:
+        """From the first to the last tick, as a share of the counter's rise."""
+        return float(self.found_j[-1] / self.rises_j[-1] - 1.0)
+
+    @property
+    def errors_of_spans(self) -> Array:
+        """The same for each span of 3 s between two ticks; they overlap."""
+        rises_j = self.rises_j[_SPAN_TICKS:] - self.rises_j[:-_SPAN_TICKS]
+        return (self.found_j[_SPAN_TICKS:] - self.found_j[:-_SPAN_TICKS]) / rises_j - 1.0
+
+
+def samples_and_counter(samples: Array, ticks: Array) -> Compared:
+    """Energy of the samples alone, and by how much the counter rose, at each of its ticks.
 
     Args:
         samples: (n, 2), s and W.
@@ -149,23 +198,78 @@ def samples_and_counter(samples: Array, ticks: Array) -> tuple[Energy, float]:
     Raises:
         ValueError: where no regular clock agrees with the ticks.
     """
-    curve = _curve(samples_sensor(generation((9, 0)), None), samples)
+    curve = _curve(_SAMPLES, samples)
     assert curve.newest_s is not None
     clock, numbers = TickClock(), np.rint((ticks[:, 0] - ticks[0, 0]) / _TICK_S).astype(int)
     for number, seen_s in zip(numbers, ticks[:, 0], strict=True):
         if not clock.see(int(number), seen_s - _SEEN_AFTER_S, seen_s):
             raise ValueError(f"tick {number}, seen at {seen_s:.3f} s, keeps no regular clock")
-    times_s = [float(np.mean(clock.span(int(number)))) for number in numbers]
-    last = int(np.searchsorted(times_s, curve.newest_s, side="right")) - 1
-    return curve.energy(times_s[0], times_s[last]), float(ticks[last, 1] - ticks[0, 1])
+    times_s = np.array([np.mean(clock.span(int(number))) for number in numbers])
+    times_s = times_s[times_s <= curve.newest_s]
+    energies = [curve.energy(times_s[0], t_s) for t_s in times_s[1:]]
+    return Compared(
+        times_s=times_s,
+        rises_j=ticks[: len(times_s), 1] - ticks[0, 1],
+        found_j=np.array([0.0, *(energy.energy_j for energy in energies)], dtype=float),
+        whole=energies[-1],
+    )
 
 
-def _samples_and_ticks(recording: Mapping[str, Sequence[Sequence[float]]]) -> tuple[Array, Array]:
-    """Both with times in s after the first sample, in SI."""
+def errors_at_stamps(stamps_s: Array, edges: Array, start_s: float, end_s: float) -> Array:
+    """Errors of the samples, as shares, at given stamps under a load whose energy is known.
+
+    The load is a square wave of the median period and share of time of the recorded one, at many
+    phases; the samples see it as the sensor is said to.
+
+    Args:
+        stamps_s: of the samples.
+        edges: (k, 2), s, and 1 where the load starts or 0 where it ends.
+        start_s: of the energy that is compared.
+        end_s: of it.
+    """
+    starts_s, ends_s = (edges[edges[:, 1] == kind, 0] for kind in (1.0, 0.0))
+    period_s = float(np.median(np.diff(starts_s)))
+    on_s = float(np.median(ends_s[: len(starts_s)] - starts_s[: len(ends_s)]))
+    errors = []
+    for phase_s in np.arange(_PHASES) / _PHASES * period_s:
+        load = Square(
+            low_w=_SQUARE_W[0],
+            high_w=_SQUARE_W[1],
+            period_s=period_s,
+            duty=on_s / period_s,
+            phase_s=float(phase_s),
+        )
+        curve = _curve(_SAMPLES, np.column_stack([stamps_s, _seen_w(load, stamps_s)]))
+        found_j = curve.energy(start_s, end_s).energy_j
+        assert found_j is not None
+        errors.append(found_j / load.energy_j(start_s, end_s) - 1.0)
+    return np.array(errors)
+
+
+def _seen_w(load: Square, stamps_s: Array) -> Array:
+    """A square wave behind the lag and the first-order response of the samples, settled."""
+    assert _SAMPLES.response_s
+    on_s, off_s = load.duty * load.period_s, (1.0 - load.duty) * load.period_s
+    kept_on, kept_off = np.exp(-np.array([on_s, off_s]) / _SAMPLES.response_s)
+    rise_w = load.high_w - load.low_w
+    top_w = rise_w * (1.0 - kept_on) / (1.0 - kept_on * kept_off)
+    since_s = np.mod(stamps_s - _SAMPLES.lag_s - load.phase_s, load.period_s)
+    rising_w = rise_w - (rise_w - top_w * kept_off) * np.exp(-since_s / _SAMPLES.response_s)
+    falling_w = top_w * np.exp(-(since_s - on_s) / _SAMPLES.response_s)
+    return load.low_w + np.where(since_s < on_s, rising_w, falling_w)
+
+
+def _rms(errors: Array) -> float:
+    return float(np.sqrt(np.mean(errors**2)))
+
+
+def _in_si(recording: Mapping[str, Sequence[Sequence[float]]]) -> tuple[Array, Array, Array]:
+    """Samples, ticks and edges, with times in s after the first sample."""
     zero_us = recording["samples"][0][0]
     samples = [((unix_us - zero_us) / 1e6, mw / 1e3) for unix_us, mw in recording["samples"]]
     ticks = [(unix_s - zero_us / 1e6, mj / 1e3) for unix_s, mj in recording["counter"]]
-    return np.array(samples), np.array(ticks)
+    edges = [(unix_s - zero_us / 1e6, kind) for unix_s, kind in recording["edges"]]
+    return np.array(samples), np.array(ticks), np.array(edges)
 
 
 def _curve(sensor: Sensor, readings: Array) -> EnergyCurve:
