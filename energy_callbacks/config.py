@@ -28,7 +28,8 @@ class EnergyConfig:
         price_per_kwh: in any currency; ``None`` leaves cost out.
         devices: ``"auto"`` (the GPUs this run uses), ``"all"``, or NVML indices and UUIDs.
         sample_interval_s: how often figures are brought up to date and written, s; at most 1,
-            because what was not written is lost with a killed process.
+            because what was not written is lost with a killed process. The default is the beat on
+            which sensors are read: nothing then waits for long.
         raw_readings: keep every reading on disk, beside the journal: about 120 MB a day for a GPU.
         step_events: whether CUDA events tell when the GPU finished each step, instead of when
             Python had queued it; PyTorch on NVIDIA GPUs only, about 10 us a step.
@@ -46,7 +47,7 @@ class EnergyConfig:
     pue: float = 1.0
     price_per_kwh: float | None = None
     devices: Devices = "auto"
-    sample_interval_s: float = 0.5
+    sample_interval_s: float = 0.8
     raw_readings: bool = False
     step_events: bool = False
     run_name: str | None = None

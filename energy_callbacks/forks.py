@@ -5,18 +5,14 @@
 
 import os
 
-_generation = 0
+generation = 0
+"""How many forks lie between this process and the one that imported this first."""
 
 
 def _next_generation() -> None:
-    global _generation  # noqa: PLW0603 - one number of the process
-    _generation += 1
+    global generation  # noqa: PLW0603 - one number of the process
+    generation += 1
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_next_generation)
-
-
-def generation() -> int:
-    """How many forks lie between this process and the one that imported this first."""
-    return _generation

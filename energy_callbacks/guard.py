@@ -18,6 +18,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def give_up(owner: Abandonable, method: str) -> None:
+    """Let an owner give up because of the exception that is being handled."""
+    owner.abandon(f"{type(owner).__name__}.{method} failed; measuring ends here")
+
+
 def harmless(
     method: Callable[Concatenate[Owner, P], R],
 ) -> Callable[Concatenate[Owner, P], R | None]:
@@ -28,7 +33,7 @@ def harmless(
         try:
             return method(self, *args, **kwargs)
         except Exception:  # noqa: BLE001 - our bug must not become the training's
-            self.abandon(f"{type(self).__name__}.{method.__name__} failed; measuring ends here")
+            give_up(self, method.__name__)
             return None
 
     return guarded

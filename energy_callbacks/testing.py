@@ -84,6 +84,7 @@ class _FakePeriodic:
     interval_s: float
     is_stopped: bool = False
     is_done: bool = False
+    cpu_s: float = 0.0
 
     def run(self) -> float:
         return self.job() or self.interval_s

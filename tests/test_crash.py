@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.cli import main
 from energy_callbacks.report import build
-from tests.fake_nvml import Constant, Scenario, env, h200
+from tests.fake_nvml import Constant, Scenario, env, fixtures, h200
+from tests.test_fake_card import CardClock
+
+fake_nvml = fixtures.fake_nvml
 
 POWER_W = 200.0
 TRAINING = """
@@ -72,3 +76,20 @@ def test_the_command_says_that_it_was_cut_off(
     assert "cut off" in shown
     warnings = json.loads((folder / "energy_report.json").read_text())["warnings"]
     assert "cut" in json.dumps(warnings[:3])
+
+
+def test_at_no_moment_is_more_than_a_second_unwritten(fake_nvml, tmp_path: Path) -> None:
+    """Whenever it is killed: what the files hold by then reaches to within a second."""
+    nvml = fake_nvml(Scenario(cards=(h200(Constant(POWER_W)),)))
+    clock = CardClock(nvml.time)
+    start_s = clock.monotonic_s()
+    meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path, devices=[0]), clock=clock).start()
+    clock.advance(3.0)
+    for _ in range(60):
+        clock.advance(0.137)
+        meter.step(samples=8)
+        lived_s = clock.monotonic_s() - start_s
+        report = build(tmp_path)
+        assert report.run.duration_s >= lived_s - 1.0
+        assert report.energy.gpu.energy_j >= POWER_W * (lived_s - 1.0) * 0.995
+    meter.stop()

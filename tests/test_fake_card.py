@@ -89,7 +89,7 @@ def test_the_truth_lies_in_the_random_part_of_pooled_rows(
     meter = EnergyMeter(config=config, clock=clock).start()
     inside: dict[float, bool] = {}
     with meter.phase("train"):
-        for number in range(600):
+        for number in range(900):
             clock.advance(0.1)
             meter.step()
             row, ready = meter.scalars(), meter._last.board._ready

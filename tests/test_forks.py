@@ -9,10 +9,10 @@ from energy_callbacks import forks
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_fork_is_of_another_generation() -> None:
     """The child counts one more, the parent stays what it was."""
-    before = forks.generation()
+    before = forks.generation
     child = os.fork()
     if not child:
-        os._exit(forks.generation() - before)
+        os._exit(forks.generation - before)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 1
-    assert forks.generation() == before
+    assert forks.generation == before

@@ -21,6 +21,7 @@ from energy_callbacks.config import DISABLED_VARIABLE, RUN_DIR_VARIABLE
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks.records import Channel, Device, Reading
 from energy_callbacks.sensing import cuda_events
+from energy_callbacks.sensing.beat import BEAT_S
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
 from tests.sensing.scripted_events import ScriptedDevice
@@ -133,7 +134,7 @@ def test_the_header_says_who_where_and_with_which_settings(
     assert header["attempt"] == 1
     assert header["run_id"] == meter.run_id
     assert header["pid"] == os.getpid()
-    assert header["config"]["sample_interval_s"] == 0.5
+    assert header["config"]["sample_interval_s"] == BEAT_S
     assert "DEU" in json.dumps(header["config"])
     assert header["unix_s"] == pytest.approx(1.7e9)
 

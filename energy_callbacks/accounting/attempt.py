@@ -19,6 +19,7 @@ from energy_callbacks.accounting.silences import Silences
 from energy_callbacks.calls import OngoingCall
 from energy_callbacks.config import EnergyConfig
 from energy_callbacks.records import Energy
+from energy_callbacks.sensing.beat import next_multiple_s
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.recording import RecordedSource
 from energy_callbacks.sensing.sampler import Notice, Sampler
@@ -91,13 +92,14 @@ class Attempt:
         surroundings = environment.describe(__version__)
         self._writer = journal.JournalWriter(path)
         self._start_s, unix_s = clock.monotonic_s(), clock.unix_s()
-        self.seen_s = self._start_s
+        self._seen_s = self._start_s
         self._clock = clock
         self.timeline = Timeline()
         self._writer.write(self._header(unix_s, place, surroundings))
         self._writer.flush()
         ends = _step_ends(clock) if config.step_events else None
         self.recorder = Recorder(self.timeline, self._writer, clock, self._start_s, ends)
+        self.steps = self.recorder.steps
         if problem:
             self.recorder.warn("place", problem)
         self.board = ScalarBoard(
@@ -115,7 +117,6 @@ class Attempt:
         self._known_hung: set[str] = set()
         self._silences = Silences(self.timeline, self._start_s)
         self._is_broken = False
-        self._cpu_s = 0.0
         self._sampler.start()
         self._periodic = clock.every(
             config.sample_interval_s, self._update, name="energy_callbacks journal"
@@ -137,8 +138,8 @@ class Attempt:
 
     def now_s(self) -> float:
         """What time it is; the training is seen to be alive at this moment."""
-        self.seen_s = self._clock.monotonic_s()
-        return self.seen_s
+        self._seen_s = self._clock.monotonic_s()
+        return self._seen_s
 
     def end(self, error: BaseException | None) -> None:
         """A last look at every sensor, totals, journal closed; takes a few seconds at most.
@@ -166,7 +167,7 @@ class Attempt:
             if self._is_over:
                 return False
             error = self.call.error() if self.call else None
-            self.recorder.leave_all(self.seen_s)
+            self.recorder.leave_all(max(self._seen_s, self.steps.marked_s))
             status, text = ("failed", _LEFT) if error is None else _status_and_text(error)
             self._stop(status, text, on_own_thread=on_own_thread)
             return True
@@ -185,10 +186,11 @@ class Attempt:
         self.timeline.finish()
         if self.rank == 0 and (found := self.board.short_span()):
             self.recorder.warn("short_span", *found)
+        own_cpu_s = time.thread_time() if on_own_thread else self._periodic.cpu_s
         self.recorder.finish(
             status,
             error,
-            sampler_cpu_s=self._sampler.cpu_s + self._cpu_s,
+            sampler_cpu_s=self._sampler.cpu_s + own_cpu_s,
             missed_readings=self._sampler.missed,
         )
         self._is_over = True  # not before: Ctrl-C may come in between
@@ -217,14 +219,16 @@ class Attempt:
         """Wait until the journal's thread, once asked to stop, has done its last."""
         self._periodic.wait(timeout_s)
 
-    def _update(self) -> None:
-        """One turn of the journal's thread."""
-        if self._is_over:
-            return
+    def _update(self) -> float:
+        """One turn of the journal's thread; returns the time until the next, on the beat."""
         if self._is_broken:
             self._writer.close()
-            return
-        cpu_before_s = time.thread_time()
+        elif not self._is_over:
+            self._keep_books()
+        now_s = self._clock.monotonic_s()
+        return next_multiple_s(now_s, self._config.sample_interval_s) - now_s
+
+    def _keep_books(self) -> None:
         try:
             self.recorder.update()
             self.board.update()
@@ -237,7 +241,6 @@ class Attempt:
         except Exception:  # noqa: BLE001 - our bug must not become the training's
             self._is_broken = True
             self._on_failure("keeping the energy journal failed; measuring ends here")
-        self._cpu_s += time.thread_time() - cpu_before_s
 
     def _look_after_call(self) -> None:
         """Notice, at a second look, that the call that trains has ended without a word.

@@ -301,10 +301,10 @@ class Recorder:
             row["energy_j"] = so_far.energy_j
             row["seen_s"] = newest_s - self._start_s
             row["power_w"] = self._mean_power_w(key, newest_s)
+        found = self._timeline.gauges(key, self._row_s, now_s)
         for quantity, name, reduce in _SERIES:
-            values = self._timeline.values(key, quantity, self._row_s, now_s)
-            if len(values):
-                row[name] = float(reduce(values))
+            if quantity in found:
+                row[name] = float(reduce(found[quantity]))
         return row
 
     def _mean_power_w(self, key: str, end_s: float) -> float | None:

@@ -291,23 +291,24 @@ class ScalarBoard:
     def _latest(self, quantity: Quantity, end_s: float) -> list[float]:
         """The newest value of each device that still speaks."""
         after_s = end_s - _STALE_S
-        found = (self._timeline.latest(d.key, quantity, after_s) for d in self._timeline.devices)
+        keys = self._timeline.keys_with(quantity)
+        found = (self._timeline.latest(key, quantity, after_s) for key in keys)
         return [value for value in found if value is not None]
 
     def _means(self, quantity: Quantity, start_s: float, end_s: float) -> list[float]:
         """One mean per device; its newest value where none fell into the span."""
         means = []
-        for device in self._timeline.devices:
-            values = self._timeline.values(device.key, quantity, start_s, end_s)
-            latest = self._timeline.latest(device.key, quantity, end_s - _STALE_S)
+        for key in self._timeline.keys_with(quantity):
+            values = self._timeline.values(key, quantity, start_s, end_s)
+            latest = self._timeline.latest(key, quantity, end_s - _STALE_S)
             if latest is not None:
                 means.append(float(np.mean(values)) if len(values) else latest)
         return means
 
     def _throttled_fraction(self, start_s: float, end_s: float) -> float | None:
         fractions = []
-        for device in self._timeline.devices:
-            counter = self._timeline.values(device.key, "throttled", start_s, end_s)
+        for key in self._timeline.keys_with("throttled"):
+            counter = self._timeline.values(key, "throttled", start_s, end_s)
             if len(counter) > 1:
                 fractions.append(float(counter[-1] - counter[0]) / (end_s - start_s))
         return min(max(fractions), 1.0) if fractions else None

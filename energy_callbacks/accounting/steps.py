@@ -2,25 +2,15 @@
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from energy_callbacks.sensing.step_ends import StepEnd, StepEnds
 
-
-class Step(NamedTuple):
-    """One optimizer step as the training thread has seen it, or what was told of steps before.
-
-    ``end`` is when the device finished it, where events tell. A tuple, because it is made on the
-    training thread: a frozen dataclass takes four times as long.
-    """
-
-    t_s: float
-    samples: float | None
-    tokens: float | None
-    wait_s: float = 0.0
-    steps: int = 1
-    end: "StepEnd | None" = None
+# An optimizer step as the training thread has seen it, or what was told of steps before: when,
+# samples, tokens, wait before it in s, steps (1 or 0), and its end where events date it. A plain
+# tuple, because it is made on the training thread: a named one takes three times as long.
+_Step = tuple[float, float | None, float | None, float, int, "StepEnd | None"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,23 +48,23 @@ class Tally:
         """Tokens of all steps; ``None`` while one has not said."""
         return None if self.untold_tokens else self.told_tokens
 
-    def plus(self, step: Step) -> "Tally":
-        """This tally and one more step, or what was told of the steps before."""
-        told_samples, untold_samples = _told(
-            self.told_samples, self.untold_samples, step, "samples"
-        )
-        told_tokens, untold_tokens = _told(self.told_tokens, self.untold_tokens, step, "tokens")
-        t_error_s = step.end.error_s if step.end else None if step.steps else self.t_error_s
-        return Tally(
-            t_s=step.t_s if step.steps else self.t_s,
-            t_error_s=t_error_s,
-            steps=self.steps + step.steps,
-            told_samples=told_samples,
-            told_tokens=told_tokens,
-            untold_samples=untold_samples,
-            untold_tokens=untold_tokens,
-            wait_s=self.wait_s + step.wait_s,
-        )
+
+@dataclass(slots=True)
+class _Count:
+    """Samples or tokens: how many were told of, and how many steps have not said."""
+
+    told: float = 0.0
+    untold: int = 0
+
+    def add(self, count: float | None, steps: int) -> None:
+        """What a step says, or what is told of all steps before (0 steps)."""
+        if count is None:
+            self.untold += steps
+            return
+        # A tensor of one number is a number here, on the writer's thread, and nowhere else.
+        self.told += float(count)
+        if not steps:
+            self.untold = 0
 
 
 class StepLog:
@@ -89,14 +79,19 @@ class StepLog:
     Args:
         start_s: start of the attempt.
         ends: dates the steps by events of the device; ``None``: a step ends when it was queued.
+
+    Attributes:
+        marked_s: when the newest step was marked.
     """
 
     def __init__(self, start_s: float, ends: "StepEnds | None" = None) -> None:
         self._ends = ends
-        self._new: deque[Step] = deque()
+        self._new: deque[_Step] = deque()
         self._done_s: float | None = None
         self._wait_s = 0.0
         self._sees_waits = False
+        self.marked_s = start_s
+        self._samples, self._tokens = _Count(), _Count()
         self._tally = Tally(t_s=start_s)
 
     @property
@@ -127,29 +122,46 @@ class StepLog:
     def step(self, t_s: float, samples: float | None, tokens: float | None) -> None:
         """An optimizer step ended now."""
         end = self._ends.mark(t_s) if self._ends else None
-        self._new.append(Step(t_s, samples, tokens, wait_s=self._wait_s, end=end))
+        self._new.append((t_s, samples, tokens, self._wait_s, 1, end))
         self._wait_s = 0.0
-        self._done_s = t_s
+        self.marked_s = self._done_s = t_s
 
     def tell(self, t_s: float, samples: float | None, tokens: float | None) -> None:
         """What the steps consumed that have not said so themselves, or not all of it.
 
         ``None`` tells nothing of that count.
         """
-        self._new.append(Step(t_s, samples, tokens, steps=0))
+        self._new.append((t_s, samples, tokens, 0.0, 0, None))
 
     def advance(self, until_s: float) -> Tally:
         """Count the steps that ended by ``until_s``; returns the tally at the newest of them."""
         if self._ends:
             self._ends.settle()
-        while self._new:
-            step = self._new[0]
-            ended_s = step.end.end_s if step.end else step.t_s
+        before, new = self._tally, self._new
+        t_s, t_error_s, count, wait_s = before.t_s, before.t_error_s, before.steps, before.wait_s
+        while new:
+            marked_s, samples, tokens, waited_s, steps, end = new[0]
+            ended_s = end.end_s if end else marked_s
             if ended_s is None or ended_s > until_s:
                 break
-            # A step that kept its host mark may lie before one that the device has dated.
-            self._new.popleft()
-            self._tally = self._tally.plus(step._replace(t_s=max(ended_s, self._tally.t_s)))
+            new.popleft()
+            self._samples.add(samples, steps)
+            self._tokens.add(tokens, steps)
+            if steps:
+                # A step that kept its host mark may lie before one that the device has dated.
+                t_s, t_error_s = max(ended_s, t_s), end.error_s if end else None
+                count += steps
+                wait_s += waited_s
+        self._tally = Tally(
+            t_s=t_s,
+            t_error_s=t_error_s,
+            steps=count,
+            told_samples=self._samples.told,
+            told_tokens=self._tokens.told,
+            untold_samples=self._samples.untold,
+            untold_tokens=self._tokens.untold,
+            wait_s=wait_s,
+        )
         return self._tally
 
     def close(self) -> None:
@@ -161,15 +173,6 @@ class StepLog:
     def host_marks(self) -> tuple[int, int] | None:
         """Steps that no event has dated, and all steps; ``None`` where no event was asked for."""
         return (self._ends.host_marks, self._ends.steps) if self._ends else None
-
-
-def _told(told: float, untold: int, step: Step, name: str) -> tuple[float, int]:
-    """Count and number of silent steps after one more step."""
-    count = getattr(step, name)
-    if count is None:
-        return told, untold + step.steps
-    # A tensor of one number is a number here, on the writer's thread, and nowhere else.
-    return told + float(count), untold if step.steps else 0
 
 
 def difference(now: float | None, before: float | None) -> float | None:

@@ -70,15 +70,14 @@ class CudaEvents:
     Args:
         driver: libcuda, awake.
         context: the ``CUcontext`` that is current on the thread that trains.
-        current_stream: the stream that the framework trains on, as PyTorch's
-            ``torch.cuda.current_stream``.
+        current_stream: handle of the stream that the framework trains on now.
     """
 
     def __init__(
         self,
         driver: ctypes.CDLL,
         context: ctypes.c_void_p,
-        current_stream: Callable[[], Any],
+        current_stream: Callable[[], int],
     ) -> None:
         self._driver = driver
         self._context = context
@@ -86,6 +85,8 @@ class CudaEvents:
         # Without letting go of the interpreter: to get it back would take longer than the calls.
         quick = ctypes.PyDLL(driver._name, handle=driver._handle)  # noqa: SLF001 - as documented
         self._is_capturing, self._record = quick.cuStreamIsCapturing, quick.cuEventRecord
+        self._is_capturing.argtypes = self._record.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+        self._status = ctypes.c_int()
         self._idle = ctypes.c_void_p()
         with self.attached():
             driver.cuStreamCreate(ctypes.byref(self._idle), _NON_BLOCKING)
@@ -99,7 +100,7 @@ class CudaEvents:
 
     def record(self, event: Event) -> bool:
         """See ``Events``; not while the stream is captured, nor on another device's stream."""
-        stream, status = ctypes.c_void_p(self._current_stream().cuda_stream), ctypes.c_int()
+        stream, status = self._current_stream(), self._status
         # Asking is safe during a capture (cuStreamIsCapturing), recording would become part of it.
         if self._is_capturing(stream, ctypes.byref(status)) or status.value:
             return False
@@ -181,4 +182,17 @@ def open_events() -> CudaEvents | None:
     context = ctypes.c_void_p()
     if driver.cuCtxGetCurrent(ctypes.byref(context)) != _SUCCESS or not context:
         return None
-    return CudaEvents(driver, context, torch.cuda.current_stream)
+    return CudaEvents(driver, context, _current_stream(torch))
+
+
+def _current_stream(torch: Any) -> Callable[[], int]:
+    """How to ask for the handle of PyTorch's current stream.
+
+    The public way makes an object each time, most of what an event would cost; the other is what
+    compiled code of PyTorch itself uses (torch._inductor, ``get_raw_stream``).
+    """
+    handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001 - see above
+    device = getattr(torch._C, "_cuda_getDevice", None)  # noqa: SLF001 - see above
+    if handle is None or device is None:
+        return lambda: int(torch.cuda.current_stream().cuda_stream)
+    return lambda: int(handle(device()))

@@ -73,5 +73,7 @@ class Roughness:
             if_rough: share of the typical mean square that is hidden in a rough one.
         """
         smooth = self.smooth
+        if smooth == 1.0:
+            return if_smooth * local
         share: float = if_smooth**smooth * if_rough ** (1.0 - smooth)
         return share * (smooth * local + (1.0 - smooth) * self.typical)

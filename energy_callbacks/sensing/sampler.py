@@ -4,7 +4,6 @@ Nothing here ever raises: a source that fails becomes a gap in the timeline and 
 """
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -41,7 +40,6 @@ class _Worker:
     is_over: bool = False
     missed: int = 0
     missed_in_a_row: int = 0
-    cpu_s: float = 0.0
     is_last_turn: bool = False
     has_arrived: bool = False
     started_s: float | None = None
@@ -120,8 +118,8 @@ class Sampler:
 
     @property
     def cpu_s(self) -> float:
-        """Processor time that reading has taken so far, all threads together."""
-        return sum(worker.cpu_s for worker in self._workers)
+        """Processor time that reading has taken, all threads together that have ended."""
+        return sum(worker.periodic.cpu_s for worker in self._workers if worker.periodic)
 
     def _run(self, worker: _Worker) -> float:
         """One turn of a source's thread; returns the time until the next, longer after a miss."""
@@ -130,7 +128,6 @@ class Sampler:
         # A turn that is under way while ``stop`` is called is not yet the last.
         is_last = worker.is_last_turn
         worker.started_s = self._clock.monotonic_s()
-        cpu_before_s = time.thread_time()
         try:
             return self._turn(worker, is_last=is_last)
         finally:
@@ -139,7 +136,6 @@ class Sampler:
             if (worker.is_open or worker.is_over) and not worker.has_arrived:
                 worker.has_arrived = True
                 self._timeline.arrived()
-            worker.cpu_s += time.thread_time() - cpu_before_s
             worker.started_s = None
 
     def _turn(self, worker: _Worker, *, is_last: bool) -> float:

@@ -84,6 +84,7 @@ class Shape:
         self._last: tuple[float, float] | None = None
         self._window: deque[tuple[float, float]] = deque()
         self._driven_w = self._jump_w = self._tail = 0.0
+        self._newest: Row | None = None
         self.window_s = sensor.window_s or 0.0
         self.resolution_s = max(self.window_s, sensor.period_s or 0.0)
         self.is_sparse = 0.0 < self.window_s < (sensor.period_s or 0.0)
@@ -156,7 +157,7 @@ class Shape:
         if self._rows and 0.0 < self._rows[-1][SEEN] <= self._longest_s:
             self._blur(self._rows[-1], self._tail)
         self._driven_w, self._jump_w = driven_w, jump_w
-        self._blur(row, jump_w**2)
+        self._newest = row
 
     def _smeared(self, t_s: float, power_w: float) -> float:
         """Variance of the energy up to a moment that a long mean has smeared."""
@@ -167,15 +168,23 @@ class Shape:
         variance = sum((w - mean_w) ** 2 for _, w in self._window) / len(self._window)
         return (_SMEARED * variance + (_SMEARED_UNSEEN * power_w) ** 2) * self.window_s**2
 
+    def _judge_newest(self) -> None:
+        """The newest interval is judged by itself while the next reading is not there."""
+        if self._newest is not None:
+            self._blur(self._newest, self._jump_w**2)
+            self._newest = None
+
     def __len__(self) -> int:
         return len(self._rows)
 
     def open(self) -> Array:
         """All intervals that were not taken yet, (n, 8)."""
+        self._judge_newest()
         return _array(self._rows)
 
     def take(self, until_s: float = np.inf) -> Array:
         """Remove and return what lies before ``until_s``; an interval across it is cut in two."""
+        self._judge_newest()
         count = 0
         while count < len(self._rows) and self._rows[count][END] <= until_s:
             count += 1

@@ -285,6 +285,18 @@ class Timeline:
             series = self._tracks[key].series.get(quantity)
             return series.between(start_s, end_s).copy() if series else np.empty(0)
 
+    def gauges(self, key: str, start_s: float, end_s: float) -> dict[Quantity, Array]:
+        """The same of all gauges and counters of a device that have any."""
+        with self._lock:
+            series = self._tracks[key].series.items()
+            found = {quantity: one.between(start_s, end_s) for quantity, one in series}
+            return {quantity: values.copy() for quantity, values in found.items() if len(values)}
+
+    def keys_with(self, quantity: Quantity) -> tuple[str, ...]:
+        """Devices of which a gauge or counter was ever read."""
+        with self._lock:
+            return tuple(key for key, track in self._tracks.items() if quantity in track.series)
+
     def latest(self, key: str, quantity: Quantity, after_s: float) -> float | None:
         """The newest reading of a gauge or counter, unless it is from before ``after_s``."""
         with self._lock:

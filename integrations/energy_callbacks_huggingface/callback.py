@@ -52,7 +52,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         pue: float = 1.0,
         price_per_kwh: float | None = None,
         devices: Literal["auto", "all"] | Sequence[int | str] = "auto",
-        sample_interval_s: float = 0.5,
+        sample_interval_s: float = 0.8,
         step_events: bool = False,
         batch_size_fn: Callable[[Any], int] | None = None,
         length_fn: Callable[[Any], int] | None = None,

@@ -56,7 +56,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         pue: float = 1.0,
         price_per_kwh: float | None = None,
         devices: Literal["auto", "all"] | Sequence[int | str] = "auto",
-        sample_interval_s: float = 0.5,
+        sample_interval_s: float = 0.8,
         step_events: bool = False,
         update_freq: Literal["epoch", "batch"] | int = "epoch",
         batch_size: int | None = None,

@@ -1,6 +1,7 @@
 """Jobs on the real clock's threads and on the fake one's virtual time."""
 
 import threading
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -62,6 +63,9 @@ class VirtualTime:
     def monotonic(self) -> float:
         return self.now_s
 
+    def thread_time(self) -> float:
+        return 0.0
+
     def wait(self, duration_s: float) -> None:
         assert duration_s >= 0.0
         self.now_s += duration_s
@@ -84,6 +88,21 @@ def test_a_late_run_does_not_delay_the_ones_after_it(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(clock_module, "threading", threads)
     assert SystemClock().every(1.0, job, name="test").wait(AT_MOST_S)
     assert runs == pytest.approx([0.0, 1.0, 2.0, 4.5, 5.5])
+
+
+def test_processor_time_of_a_job_is_known_once_it_has_ended() -> None:
+    """Two runs that compute for 20 ms each have taken 40 ms and little more."""
+
+    def job() -> None:
+        until_s = time.thread_time() + 0.02
+        while time.thread_time() < until_s:
+            pass
+
+    periodic = SystemClock().every(LONG_S, job, name="test")
+    assert periodic.cpu_s == 0.0
+    periodic.ask_to_stop()
+    assert periodic.wait(AT_MOST_S)
+    assert 0.04 <= periodic.cpu_s < 0.5
 
 
 def test_a_job_sets_its_own_next_interval() -> None:

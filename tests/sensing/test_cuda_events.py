@@ -33,6 +33,7 @@ def torch(is_initialized=True):
     cuda.is_initialized = lambda: is_initialized
     cuda.current_stream = lambda: types.SimpleNamespace(cuda_stream=streams[0])
     sys.modules["torch"] = types.ModuleType("torch")
+    sys.modules["torch"]._C = types.SimpleNamespace()
     sys.modules["torch"].cuda = sys.modules["torch.cuda"] = cuda
 
 def on_another_thread(job):
@@ -168,3 +169,24 @@ def test_real_torch_without_a_device() -> None:
         pytest.skip("this process has initialised CUDA")
     assert cuda_events.open_events() is None
     assert not torch.cuda.is_initialized()
+
+
+def test_the_quick_way_to_the_current_stream(run: Run) -> None:
+    """Where PyTorch hands out bare handles, the one of its current device is used."""
+    code = """
+    library = awake()
+    torch()
+    torch_c = sys.modules["torch"]._C
+    asked = []
+    torch_c._cuda_getDevice = lambda: 1
+    torch_c._cuda_getCurrentRawStream = lambda device: asked.append(device) or streams[0]
+    del sys.modules["torch"].cuda.current_stream
+    ends = StepEnds(SystemClock())
+    library.fakeLaunch(0.05)
+    end = ends.mark(time.monotonic())
+    time.sleep(0.1)
+    ends.settle()
+    print(asked, end.error_s is not None, library.fakeRecorded())
+    """
+
+    assert run(code) == "[1] True 1"

@@ -267,12 +267,15 @@ def test_a_turn_under_way_at_the_stop_is_not_the_last() -> None:
 
 
 def test_reading_takes_processor_time_that_is_counted() -> None:
-    """The cost of measuring is known: more than nothing after a thousand reads."""
-    clock = FakeClock()
-    sampler, _, _ = sampled(ScriptedSource(clock, power_w=lambda _: 1.0), clock)
-    assert sampler.cpu_s == 0.0
-    clock.advance(100.0)
-    assert 0.0 < sampler.cpu_s < 10.0
+    """The cost of measuring is the sum over the threads, known once they have ended."""
+    clock = SystemClock()
+    sources = [Faulty(clock), Faulty(clock)]
+    sampler = Sampler(sources, Timeline(), clock, lambda _: None)
+    sampler.start()
+    assert sampler.stop(10.0) == ()
+    each_s = [worker.periodic.cpu_s for worker in sampler._workers]
+    assert min(each_s) > 0.0
+    assert sampler.cpu_s == sum(each_s)
 
 
 def test_a_source_may_change_its_interval() -> None:

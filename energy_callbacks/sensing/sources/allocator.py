@@ -52,7 +52,7 @@ class AllocatorSource:
     @property
     def interval_s(self) -> float:
         """The allocator keeps the peak itself, so a slow look loses none."""
-        return 1.0
+        return 2.0
 
     def open(self) -> Sequence[Channel]:
         """Always succeeds: a framework may initialise its devices later."""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from energy_callbacks.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.records import Channel, Device, Reading, Sensor
+from energy_callbacks.sensing.beat import next_reading_s
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
 from energy_callbacks.units import gibibytes
@@ -69,8 +70,9 @@ class HostEstimateSource:
 
     @property
     def interval_s(self) -> float:
-        """Half a second holds 50 ticks of each CPU's 10 ms clock."""
-        return 0.5
+        """A beat holds 80 ticks of each CPU's 10 ms clock."""
+        now_s = self._clock.monotonic_s()
+        return next_reading_s(now_s) - now_s
 
     def open(self) -> Sequence[Channel]:
         """Look the machine up in CodeCarbon's tables; no network, no file, no subprocess.

@@ -30,8 +30,8 @@ logger = logging.getLogger("energy_callbacks")
 
 _WAIT_S: Final = 0.5
 _SHORTEST_S: Final = 0.0005
-# Gauges are asked each second.
-_SILENT_S: Final = 1.5
+# Gauges are asked each second beat.
+_SILENT_S: Final = 2.0
 _LIST_FIX: Final = "'nvidia-smi -L' lists the cards that this process may use"
 
 

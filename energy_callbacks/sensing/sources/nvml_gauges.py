@@ -1,9 +1,10 @@
-"""What an NVIDIA card is asked about once a second: memory, load, heat, clock, throttling."""
+"""What an NVIDIA card is asked about each second beat: memory, load, heat, clock, throttling."""
 
 from collections.abc import Callable
 from typing import Final
 
 from energy_callbacks.records import Channel, Kind, Quantity, Sensor
+from energy_callbacks.sensing.beat import BEAT_S
 from energy_callbacks.sensing.sources.nvml_readers import (
     Card,
     Polled,
@@ -14,10 +15,10 @@ from energy_callbacks.sensing.sources.nvml_readers import (
 )
 from energy_callbacks.units import hertz_from_megahertz, seconds_from_nanoseconds
 
-_INTERVAL_S: Final = 1.0
-_EARLY_S: Final = 0.25
-# A counter misses nothing; asking for these takes 1.3 ms of a core (H200, driver 580).
-_COUNTER_INTERVAL_S: Final = 5.0
+_INTERVAL_S: Final = 2.0 * BEAT_S
+_EARLY_S: Final = 0.5 * BEAT_S
+# A counter misses nothing; asking for these takes 1.6 ms of a core (H200, driver 580).
+_COUNTER_INTERVAL_S: Final = 10.0 * BEAT_S
 # NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, _HW_THERM_SLOWDOWN, _HW_POWER_BRAKE_SLOWDOWN
 # of nvml.h, which nvidia-ml-py 12.560 has no names for.
 _SOFT_HEAT: Final = 269

@@ -11,12 +11,13 @@ from functools import partial
 from typing import Any, Final
 
 from energy_callbacks.records import Channel, Quantity, Reading, Sensor
+from energy_callbacks.sensing.beat import BEAT_S
 from energy_callbacks.sensing.sources.nvml_readers import Card, Reader, known
 
 # A sample costs 0.2 ms (H200, driver 580); the driver's own values are up to 100 ms old
 # (nvml.h, nvmlGpmSampleGet: samples should lie more than 100 ms apart).
-_INTERVAL_S: Final = 1.0
-_EARLY_S: Final = 0.25
+_INTERVAL_S: Final = 2.0 * BEAT_S
+_EARLY_S: Final = 0.5 * BEAT_S
 _METRICS: Final[dict[Quantity, str]] = {
     "sm_active": "SM_UTIL",
     "sm_occupancy": "SM_OCCUPANCY",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from energy_callbacks.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.records import Channel, Device, Reading, Sensor
+from energy_callbacks.sensing.beat import next_reading_s
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.units import joules_from_microjoules
 
@@ -104,8 +105,9 @@ class RaplSource:
 
     @property
     def interval_s(self) -> float:
-        """A hundred updates of the counter: its step is then 1 % of a difference."""
-        return 100 * _PERIOD_S
+        """A beat holds 800 updates of the counter: its step is 0.1 % of a difference."""
+        now_s = self._clock.monotonic_s()
+        return next_reading_s(now_s) - now_s
 
     def open(self) -> Sequence[Channel]:
         """Open each zone once and take its present value as zero.

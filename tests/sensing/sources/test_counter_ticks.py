@@ -83,7 +83,7 @@ def test_tick_lies_within_its_error(period_s: float, seed: int) -> None:
 
 
 def test_calls_take_little_of_a_core() -> None:
-    """Once the clock is known, calls of 3 ms come each 2 s, and a few more each minute."""
+    """Once the clock is known, calls of 3 ms come each 3 s, and a few more each minute."""
     clock = FakeClock(start_s=7.7)
     counter = SlowCounter(clock, 0.1)
     ticks = CounterTicks(clock, counter.read)
@@ -92,9 +92,9 @@ def test_calls_take_little_of_a_core() -> None:
 
     found = run(clock, ticks, 600.0)
 
-    assert counter.calls * 0.003 / 600.0 < 0.0022
-    assert len(found) >= 280
-    assert max(tick.t_error_s for tick in found) < 0.0045
+    assert counter.calls * 0.003 / 600.0 < 0.0015
+    assert len(found) >= 190
+    assert max(tick.t_error_s for tick in found) < 0.005
 
 
 def test_a_cheap_counter_is_read_at_each_tick() -> None:
@@ -130,7 +130,7 @@ def test_counter_that_changes_its_phase() -> None:
     for tick in found:
         if not 60.0 <= tick.t_s < 125.0:
             assert true_error_s(tick) <= tick.t_error_s + 1e-9
-    assert len([tick for tick in found if tick.t_s > 125.0]) > 12
+    assert len([tick for tick in found if tick.t_s > 125.0]) > 8
 
 
 def test_first_tick_comes_within_a_quarter_of_a_second() -> None:

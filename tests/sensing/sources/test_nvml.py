@@ -298,14 +298,14 @@ def test_counter_readings_are_true_within_their_error(
     bench.run(60.0)
 
     readings = bench.of("energy")
-    assert len(readings) >= 25
+    assert len(readings) >= 20
     for reading in readings:
         truth_j = 1e6 + bench.nvml.energy_j(0, 1.7e9, bench.unix_s(reading.t_s))
         assert abs(reading.value - truth_j) <= 550.0 * reading.t_error_s + 0.002
 
 
 def test_counter_is_cheap_and_sharp(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On an H200 ticks are known to 6 ms each three seconds, for 0.35 % of a core at most."""
+    """On an H200 ticks are known to 7 ms each three seconds, for 0.3 % of a core at most."""
     bench = play(presets.h200(WAVE))
     spent_s = []
     ask = pynvml.nvmlDeviceGetTotalEnergyConsumption
@@ -324,9 +324,9 @@ def test_counter_is_cheap_and_sharp(play: Play, monkeypatch: pytest.MonkeyPatch)
     bench.run(240.0)
 
     errors_s = [reading.t_error_s for reading in bench.of("energy")]
-    assert max(errors_s) < 0.006
-    assert len(errors_s) >= 80
-    assert sum(spent_s) / 240.0 < 0.0035
+    assert max(errors_s) < 0.007
+    assert len(errors_s) >= 65
+    assert sum(spent_s) / 240.0 < 0.003
 
 
 def test_the_first_quarter_of_a_second_has_a_counter_reading(play: Play) -> None:
@@ -339,13 +339,13 @@ def test_the_first_quarter_of_a_second_has_a_counter_reading(play: Play) -> None
 
 
 def test_frozen_counter_gives_no_reading(play: Play) -> None:
-    """A counter that stands still gives no reading at all; power goes on."""
+    """A counter that stands still gives at most one more reading; power goes on."""
     fault = Fault(group="counter", kind="freeze", start_s=105.0)
     bench = play(presets.h200(WAVE), faults=(fault,))
     bench.open()
     bench.run(30.0)
 
-    assert bench.times_s("energy")[-1] <= 105.2
+    assert sum(t_s > 105.2 for t_s in bench.times_s("energy")) <= 1
     assert bench.times_s("power")[-1] > 128.9
 
 
@@ -377,7 +377,7 @@ def test_reset_counter_is_handed_over_as_it_is(play: Play) -> None:
 
 
 def test_gauges_in_si_units(play: Play) -> None:
-    """Bytes, shares, degrees, hertz and seconds come as they are, about once a second."""
+    """Bytes, shares, degrees, hertz and seconds come as they are, each second beat."""
     card = presets.h200(
         Constant(300.0),
         memory_used_bytes=5.0 * 2**30,
@@ -395,7 +395,7 @@ def test_gauges_in_si_units(play: Play) -> None:
     assert {reading.value for reading in bench.of("utilisation")} == {0.75}
     assert {reading.value for reading in bench.of("temperature")} == {61.0}
     assert {reading.value for reading in bench.of("clock")} == {1.755e9}
-    assert 19 <= len(bench.of("clock")) <= 26
+    assert 12 <= len(bench.of("clock")) <= 17
     first, last = bench.of("throttled")[0], bench.of("throttled")[-1]
     share = (last.value - first.value) / (last.t_s - first.t_s)
     assert share == pytest.approx(0.30, abs=0.002)
@@ -411,7 +411,7 @@ def test_one_failing_quantity_leaves_the_others(play: Play, group: str) -> None:
     fault = Fault(group=group, kind="error", start_s=105.0, value=code)  # type: ignore[arg-type]
     bench = play(presets.h200(WAVE), faults=(fault,))
     bench.open()
-    bench.run(15.0, patient=True)
+    bench.run(20.0, patient=True)
 
     alive = {r.channel.quantity for r in bench.readings if r.t_s > 110.0}
     hit = {

@@ -68,17 +68,17 @@ def test_a_value_is_the_mean_since_the_reading_before(gpm: Gpm, quantity: str) -
     bench.run(60.0)
 
     found = bench.of(quantity)
-    assert 55 <= len(found) <= 80
+    assert 36 <= len(found) <= 55
     for before, after in pairwise(found):
         elapsed_s = after.t_s - before.t_s
         truth = BUSY[quantity].energy_j(before.t_s, after.t_s) / elapsed_s / 100.0
         # Where inside its call a sample was taken is not known.
         assert after.value == pytest.approx(truth, abs=1.5 * after.t_error_s / elapsed_s + 1e-6)
-        assert 0.7 <= elapsed_s < 1.5
+        assert 1.1 <= elapsed_s < 2.4
 
 
 def test_all_metrics_come_from_one_sample(gpm: Gpm) -> None:
-    """Four metrics cost one call of 0.2 ms a second: their moments are the same."""
+    """Four metrics cost one call of 0.2 ms in 1.6 s: their moments are the same."""
     bench = gpm.bench(h200())
     bench.open()
     bench.run(20.0)
@@ -89,18 +89,18 @@ def test_all_metrics_come_from_one_sample(gpm: Gpm) -> None:
 
 
 def test_values_that_wait_are_due_at_once(gpm: Gpm) -> None:
-    """After the first metric was read the others' turn has come; then none's for a second."""
+    """After the first metric was read the others' turn has come; then none's for two beats."""
     bench = gpm.bench(h200())
     bench.open()
     readers = [r for r in bench.source._readers if r.channel.quantity in GPM]
-    bench.clock.sleep(1.0)
+    bench.clock.sleep(1.6)
     now_s = bench.clock.monotonic_s()
     assert all(reader.due_s <= now_s for reader in readers)
     for reader in readers:
         assert reader.due_s <= bench.clock.monotonic_s()
         assert len(reader.read()) == 1
         assert reader.read() == []
-    assert all(now_s + 1.0 <= reader.due_s < now_s + 1.01 for reader in readers)
+    assert all(now_s + 1.6 <= reader.due_s < now_s + 1.61 for reader in readers)
 
 
 @pytest.mark.parametrize("preset", [presets.a100, presets.v100, presets.pascal])

@@ -1,0 +1,29 @@
+"""The rhythm of everything that can wait, the same in all threads and all ranks of a host.
+
+What a training feels of its meter are threads that wake up. So sensors that keep what they have
+seen are read on a common beat of the monotonic clock, and the journal is written right after it::
+
+    sensors   |         |         |         BEAT_S apart, LEAD_S before the journal
+    journal     |         |         |
+
+A process that is killed loses what came after the last beat: less than a second.
+"""
+
+import math
+from typing import Final
+
+BEAT_S: Final = 0.8
+# A card that reads its energy counter first is 25 ms late (H200).
+LEAD_S: Final = 0.1
+# Who wakes so much early has not come in vain.
+_EARLY_S: Final = 0.01
+
+
+def next_reading_s(now_s: float) -> float:
+    """When a sensor should be read next, by the monotonic clock."""
+    return next_multiple_s(now_s + LEAD_S, BEAT_S) - LEAD_S
+
+
+def next_multiple_s(now_s: float, interval_s: float) -> float:
+    """The next moment that is a multiple of the interval."""
+    return (math.floor((now_s + _EARLY_S) / interval_s) + 1.0) * interval_s
