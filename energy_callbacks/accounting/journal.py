@@ -76,7 +76,7 @@ class JournalWriter:
         # A line that was cut off must not take the next one with it.
         start, self._is_torn = "\n" if self._is_torn else "", False
         try:
-            self._file.write(start + json.dumps(_plain(record), separators=(",", ":")) + "\n")
+            self._file.write(start + _as_json(record) + "\n")
         except OSError as error:
             self._note(error)
 
@@ -105,6 +105,14 @@ class JournalWriter:
         self.failures += 1
         self.last_error = error
         self._is_torn = True
+
+
+def _as_json(record: Mapping[str, Any]) -> str:
+    """Most records are plain already, and to look through each takes longer than to write it."""
+    try:
+        return json.dumps(record, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError):
+        return json.dumps(_plain(record), separators=(",", ":"))
 
 
 def _plain(value: Any) -> Any:

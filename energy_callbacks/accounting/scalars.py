@@ -107,6 +107,7 @@ class ScalarBoard:
         self._start_s = start_s
         self._from = (Tally(t_s=start_s), start_s)
         self._ready: Ready | None = None
+        self._said: tuple[tuple[Tally, float], Tally, float] | None = None
         self._samples_scale = samples_scale
         self._asked: dict[tuple[str, float, float], Energy] = {}
         self._recent = pooling.RecentTallies()
@@ -134,8 +135,9 @@ class ScalarBoard:
         before, start_s = begin
         if tally.steps > before.steps and not is_final:
             end_s = tally.t_s
-        if end_s <= start_s:
+        if end_s <= start_s or self._said == (begin, tally, end_s):
             return
+        self._said = (begin, tally, end_s)
         self._asked = {}
         values = self._power_and_energy(start_s, end_s) | self._gauges(start_s, end_s)
         pooled = None

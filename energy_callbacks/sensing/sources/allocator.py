@@ -4,14 +4,15 @@ Only frameworks that the training has imported are asked, and only once they hav
 their devices themselves: asking earlier would start CUDA, which breaks a later fork and takes
 memory. Peaks are those since the user's last reset; they are read and never reset.
 
-- PyTorch: ``torch.cuda.memory_allocated`` and ``max_memory_allocated`` of each device on which
-  this process has a CUDA context.
+- PyTorch: ``torch.cuda.memory_stats`` of each device on which this process has a CUDA context;
+  what ``memory_allocated`` and ``max_memory_allocated`` show is taken from it, at half the price.
 - TensorFlow: ``tf.config.experimental.get_memory_info`` of each GPU.
 - JAX: ``Device.memory_stats`` of each local device; CPU devices have none.
 """
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from energy_callbacks.errors import ReadingMissed
 from energy_callbacks.records import Channel, Device, Reading, Sensor
@@ -31,6 +32,7 @@ _SENSOR = Sensor(name="the framework's allocator statistics")
 _ALLOCATED = Channel(device=_DEVICE, quantity="allocated", kind="gauge", sensor=_SENSOR)
 _PEAK = Channel(device=_DEVICE, quantity="peak_allocated", kind="gauge", sensor=_SENSOR)
 
+_TORCH_KEY: Final = "allocated_bytes.all"
 _Bytes = tuple[int, int]  # allocated now, highest
 
 
@@ -92,7 +94,8 @@ def _torch() -> Iterator[_Bytes]:
         # With the cudaMallocAsync back end, statistics of an untouched device would create a
         # context there (hundreds of MB), so devices without one are not asked.
         if torch._C._cuda_hasPrimaryContext(index):  # noqa: SLF001 - no public way to know
-            yield torch.cuda.memory_allocated(index), torch.cuda.max_memory_allocated(index)
+            stats = torch.cuda.memory_stats(index)
+            yield stats.get(f"{_TORCH_KEY}.current", 0), stats.get(f"{_TORCH_KEY}.peak", 0)
 
 
 def _tensorflow() -> Iterator[_Bytes]:

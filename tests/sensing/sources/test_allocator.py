@@ -35,6 +35,15 @@ def install(monkeypatch, **modules):
         monkeypatch.setitem(sys.modules, module.__name__, module)
 
 
+def torch_stats(current_bytes, peak_bytes):
+    """As ``torch.cuda.memory_stats`` names them."""
+    return {
+        "allocated_bytes.all.current": current_bytes,
+        "allocated_bytes.all.peak": peak_bytes,
+        "num_ooms": 0,
+    }
+
+
 def fake_torch(monkeypatch, *, initialised=True, contexts=(True, True, False)):
     """Three GPUs that hold 1, 2 and 4 bytes and peaked at 10, 20 and 40."""
 
@@ -52,8 +61,7 @@ def fake_torch(monkeypatch, *, initialised=True, contexts=(True, True, False)):
     cuda = SimpleNamespace(
         is_initialized=lambda: initialised,
         device_count=count,
-        memory_allocated=of((1, 2, 4)),
-        max_memory_allocated=of((10, 20, 40)),
+        memory_stats=of([torch_stats(1, 10), torch_stats(2, 20), torch_stats(4, 40)]),
     )
     driver = SimpleNamespace(_cuda_hasPrimaryContext=lambda index: contexts[index])
     install(monkeypatch, torch={"cuda": cuda, "_C": driver}, torch__cuda={})
@@ -167,7 +175,7 @@ def test_failing_framework_is_a_missed_reading(monkeypatch):
     def lost(_):
         raise RuntimeError("CUDA error: device lost")
 
-    sys.modules["torch"].cuda.memory_allocated = lost
+    sys.modules["torch"].cuda.memory_stats = lost
     with pytest.raises(ReadingMissed, match="device lost"):
         AllocatorSource(Clock()).read()
 
