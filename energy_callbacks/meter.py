@@ -258,7 +258,6 @@ class EnergyMeter:
         if attempt := self._running():
             attempt.recorder.steps.tell(attempt.now_s(), samples, tokens)
 
-    @harmless
     def mark(self, name: str, t_s: float | None = None) -> None:
         """Something happened.
 
@@ -269,17 +268,19 @@ class EnergyMeter:
             name: what happened.
             t_s: when, by ``time.monotonic()``; ``None`` is now.
         """
-        attempt = self._running()
-        if attempt is None:
+        attempt = self._attempt  # as flat as ``step``
+        if attempt is None or self._generation != forks.generation:
             return
-        now_s = attempt.now_s()
-        at_s = now_s if t_s is None else t_s
-        if name == "data_ready":
-            attempt.recorder.steps.mark_ready(at_s)
-        elif name == "batch_done":
-            attempt.recorder.steps.mark_done(at_s)
-        else:
-            attempt.recorder.event("mark", at_s, name=name)
+        try:
+            at_s = self._clock.monotonic_s() if t_s is None else t_s
+            if name == "data_ready":
+                attempt.steps.mark_ready(at_s)
+            elif name == "batch_done":
+                attempt.steps.mark_done(at_s)
+            else:
+                attempt.recorder.event("mark", at_s, name=name)
+        except Exception:  # noqa: BLE001 - our bug must not become the training's
+            give_up(self, "mark")
 
     @harmless
     def epoch(self, number: int) -> None:

@@ -1,6 +1,6 @@
 """Turns what happens and what is measured into journal lines, on a thread of its own.
 
-The training thread only puts events into queues; ``update`` runs every half second elsewhere,
+The training thread only puts events into queues; ``update`` runs on each beat elsewhere,
 asks the timeline for the energy of what has been fully seen, and writes it down.
 """
 
@@ -58,6 +58,10 @@ class Recorder:
         clock: time.
         start_s: monotonic time of the attempt's start, the journal's zero.
         ends: dates the ends of steps by events of the device, where that was asked for.
+
+    Attributes:
+        settled_s: up to here energy is final, and spans are written.
+        seen_s: up to here energy is known, and steps are counted.
     """
 
     def __init__(
@@ -85,7 +89,7 @@ class Recorder:
         self._trained: deque[Span] = deque(maxlen=10_000)
         self._renamed: deque[Span] = deque(maxlen=10_000)
         self._phase_lock = threading.Lock()
-        self.settled_s = start_s
+        self.settled_s = self.seen_s = start_s
         self._complete_s = start_s
         timeline.pin(start_s)
 
@@ -165,7 +169,10 @@ class Recorder:
     def update(self, *, is_final: bool = False) -> None:
         """Write down everything that has been fully seen by now."""
         now_s = self._clock.monotonic_s()
-        self.settled_s = now_s if is_final else self._seen_until(now_s)
+        settled_s = self._timeline.settled_s(now_s, _PATIENCE_S)
+        seen_s = self._timeline.seen_s(now_s, _PATIENCE_S)
+        self.settled_s = now_s if is_final else self._later(self.settled_s, settled_s, now_s)
+        self.seen_s = now_s if is_final else self._later(self.seen_s, seen_s, now_s)
         self._complete_s = now_s if is_final else self._timeline.complete_s(now_s) or self._start_s
         _drain(self._lines, self._writer.write)
         self._write_spans(self._closed, "phase")
@@ -217,11 +224,10 @@ class Recorder:
                 "a graph capture)",
             )
 
-    def _seen_until(self, now_s: float) -> float:
-        settled_s = self._timeline.settled_s(now_s, _PATIENCE_S)
-        if settled_s is None:
-            return now_s if now_s - self._start_s > _PATIENCE_S else self.settled_s
-        return max(settled_s, self.settled_s)
+    def _later(self, before_s: float, found_s: float | None, now_s: float) -> float:
+        if found_s is None:
+            return now_s if now_s - self._start_s > _PATIENCE_S else before_s
+        return max(found_s, before_s)
 
     def _write_spans(self, spans: deque[Span], name_key: str) -> None:
         kind = "span" if name_key == "phase" else "window"
@@ -239,7 +245,7 @@ class Recorder:
             )
 
     def _write_steps(self, *, is_final: bool) -> None:
-        tally, before = self.steps.advance(self.settled_s), self._pooled
+        tally, before = self.steps.advance(self.seen_s), self._pooled
         if tally == before or (tally.t_s - before.t_s < _POOL_S and not is_final):
             return
         self._pooled = tally

@@ -130,7 +130,7 @@ class ScalarBoard:
 
     def update(self, *, is_final: bool = False) -> None:
         """Bring the figures up to what has been seen by now, at last beyond the last step too."""
-        tally, end_s = self._recorder.steps.tally, self._recorder.settled_s
+        tally, end_s = self._recorder.steps.tally, self._recorder.seen_s
         begin = self._from
         before, start_s = begin
         if tally.steps > before.steps and not is_final:
@@ -154,7 +154,7 @@ class ScalarBoard:
 
     def whole(self) -> Scalars:
         """The same figures from the start to what has been seen by now."""
-        tally, end_s = self._recorder.steps.tally, self._recorder.settled_s
+        tally, end_s = self._recorder.steps.tally, self._recorder.seen_s
         if end_s <= self._start_s:
             return {}
         self._asked = {}

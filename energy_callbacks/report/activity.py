@@ -1,7 +1,7 @@
 """How busy the parts of the GPUs were, over the run and in each phase.
 
 A value in a row is the mean since the value before it. One that reaches over the edge of a phase
-belongs to neither side, so a phase that is shorter than two or three seconds has none.
+belongs to neither side, so a phase that is shorter than about four seconds has none.
 """
 
 from bisect import bisect_right

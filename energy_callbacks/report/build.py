@@ -25,7 +25,7 @@ from energy_callbacks.report.parts import (
 from energy_callbacks.report.process import Process, load
 from energy_callbacks.report.schema import EnergyReport
 
-# A journal is flushed at least every half second; one that is silent for this long has ended.
+# A journal is flushed at least each second; one that is silent for this long has ended.
 _SILENT_S = 5.0
 # What tells most about a run whose ranks ended in different ways.
 _GRAVITY: tuple[Status, ...] = ("failed", "interrupted", "running", "cut off", "finished")

@@ -254,7 +254,7 @@ def _notes_of_time(facts: Facts) -> Iterator[str]:
         "Phases sum to the total; a window inside a phase, such as a validation inside the "
         "training, is taken out of it."
     )
-    yield "A peak of power is the highest mean over one row of the journal, about half a second."
+    yield "A peak of power is the highest mean over one row of the journal, about a second."
 
 
 def _notes_of_work(facts: Facts) -> Iterator[str]:

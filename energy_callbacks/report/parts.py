@@ -280,7 +280,7 @@ class DeviceUse:
         counted_in: key of the parent whose energy contains this one's; ``None`` where the
             device itself is part of its scope's sum.
         mean_power_w: energy over the time seen.
-        peak_power_w: highest mean over one row of the journal (about half a second).
+        peak_power_w: highest mean over one row of the journal (about a second).
         throttled_s: time in which the driver held the clocks down.
     """
 

@@ -71,6 +71,8 @@ class CudaEvents:
         driver: libcuda, awake.
         context: the ``CUcontext`` that is current on the thread that trains.
         current_stream: handle of the stream that the framework trains on now.
+        is_capturing: whether that stream is being captured; ``None`` asks the driver, which takes
+            longer.
     """
 
     def __init__(
@@ -78,15 +80,16 @@ class CudaEvents:
         driver: ctypes.CDLL,
         context: ctypes.c_void_p,
         current_stream: Callable[[], int],
+        is_capturing: Callable[[], bool] | None = None,
     ) -> None:
         self._driver = driver
         self._context = context
         self._current_stream = current_stream
         # Without letting go of the interpreter: to get it back would take longer than the calls.
         quick = ctypes.PyDLL(driver._name, handle=driver._handle)  # noqa: SLF001 - as documented
-        self._is_capturing, self._record = quick.cuStreamIsCapturing, quick.cuEventRecord
-        self._is_capturing.argtypes = self._record.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
-        self._status = ctypes.c_int()
+        self._ask_capturing, self._record = quick.cuStreamIsCapturing, quick.cuEventRecord
+        self._ask_capturing.argtypes = self._record.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+        self._is_capturing = is_capturing or self._is_captured_for_the_driver
         self._idle = ctypes.c_void_p()
         with self.attached():
             driver.cuStreamCreate(ctypes.byref(self._idle), _NON_BLOCKING)
@@ -100,11 +103,15 @@ class CudaEvents:
 
     def record(self, event: Event) -> bool:
         """See ``Events``; not while the stream is captured, nor on another device's stream."""
-        stream, status = self._current_stream(), self._status
         # Asking is safe during a capture (cuStreamIsCapturing), recording would become part of it.
-        if self._is_capturing(stream, ctypes.byref(status)) or status.value:
+        if self._is_capturing():
             return False
-        return bool(self._record(event, stream) == _SUCCESS)
+        return bool(self._record(event, self._current_stream()) == _SUCCESS)
+
+    def _is_captured_for_the_driver(self) -> bool:
+        status = ctypes.c_int()
+        result = self._ask_capturing(self._current_stream(), ctypes.byref(status))
+        return bool(result != _SUCCESS or status.value)
 
     def record_idle(self, event: Event) -> bool:
         """See ``Events``; on a stream of our own."""
@@ -182,7 +189,8 @@ def open_events() -> CudaEvents | None:
     context = ctypes.c_void_p()
     if driver.cuCtxGetCurrent(ctypes.byref(context)) != _SUCCESS or not context:
         return None
-    return CudaEvents(driver, context, _current_stream(torch))
+    is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)  # noqa: SLF001
+    return CudaEvents(driver, context, _current_stream(torch), is_capturing)
 
 
 def _current_stream(torch: Any) -> Callable[[], int]:

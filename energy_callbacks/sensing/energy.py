@@ -42,7 +42,8 @@ _UNUSUAL_ERRORS: Final = 6.0
 _SCALE_NOISE: Final = 0.001
 # Ten segments of an H200 bring the scatter of the scale (0.7 % in a segment) down to 0.2 %.
 _FACTOR_MEMORY_S: Final = 10.0
-_COUNTER_SILENT_S: Final = 5.0
+# Twice its longest interval and a little: one tick that is no good makes no gap.
+_COUNTER_SILENT_S: Final = 9.0
 _POWER_SILENT_S: Final = 2.0
 # Where readings are further apart than this share of the counter's rises, those tell more.
 _DENSE: Final = 1.05

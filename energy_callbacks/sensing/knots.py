@@ -15,6 +15,8 @@ from energy_callbacks.sensing.series import Array, Columns
 
 T, ENERGY, WALK, LOOSE, POINT, SEEN, METHOD, BEND, EDGE, INSIDE = range(10)
 WIDTH: Final = 10
+# The others run up over the whole attempt.
+_TYPES: Final = dict.fromkeys((POINT, BEND, EDGE, INSIDE), np.float32) | {METHOD: np.int8}
 METHODS: Final[tuple[Method, ...]] = (
     "counter+samples",
     "counter+power",
@@ -45,7 +47,7 @@ class Knots:
     """
 
     def __init__(self, keep_s: float) -> None:
-        self._columns = Columns(WIDTH, single=(POINT, METHOD, BEND, EDGE, INSIDE))
+        self._columns = Columns(WIDTH, _TYPES)
         self._keep_s = keep_s
         self._pins: list[float] = []
         self._compacted_s = -np.inf

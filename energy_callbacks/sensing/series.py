@@ -1,6 +1,6 @@
 """A bounded time series of one gauge or counter."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,15 @@ class Columns:
 
     Args:
         width: how many columns.
-        single: those that seven digits are enough for.
+        types: of those that need less than 16 digits, by their place.
     """
 
     __slots__ = ("_length", "_table")
 
-    def __init__(self, width: int, single: Collection[int] = ()) -> None:
+    def __init__(self, width: int, types: Mapping[int, type[Any]] | None = None) -> None:
+        types = types or {}
         self._table: list[NDArray[Any]] = [
-            np.empty(64, np.float32 if index in single else np.float64) for index in range(width)
+            np.empty(64, types.get(index, np.float64)) for index in range(width)
         ]
         self._length = 0
 

@@ -70,6 +70,7 @@ class Timeline:
         self._expected = 0
         self._asked_s: float | None = None
         self._settled_s: float | None = None
+        self._seen_s: float | None = None
 
     def expect(self, sources: int) -> None:
         """So many more sources are about to open: what they have seen is worth waiting for."""
@@ -215,11 +216,23 @@ class Timeline:
             if self._is_waiting(now_s, patience_s):
                 return self._settled_s
             ends = [_final_until(track.curve) for track in self._tracks.values()]
-            alive = [end for end in ends if end is not None and now_s - end < patience_s]
-            if not alive:
-                return None
-            self._settled_s = max(min(alive), self._settled_s or -math.inf)
-            return self._settled_s
+            found_s = _slowest(ends, now_s - patience_s, self._settled_s)
+            self._settled_s = self._settled_s if found_s is None else found_s
+            return found_s
+
+    def seen_s(self, now_s: float, patience_s: float = 6.0) -> float | None:
+        """The same of the moment up to which every device was seen.
+
+        What an energy counter has not confirmed yet may still change a little: on an H200 that is
+        the energy of the last four seconds, by two thousandths.
+        """
+        with self._lock:
+            if self._is_waiting(now_s, patience_s):
+                return self._seen_s
+            ends = [track.curve.newest_s for track in self._tracks.values() if track.curve]
+            found_s = _slowest(ends, now_s - patience_s, self._seen_s)
+            self._seen_s = self._seen_s if found_s is None else found_s
+            return found_s
 
     def complete_s(self, now_s: float, patience_s: float = 60.0) -> float | None:
         """The moment up to which the energy of every device that ever spoke is final.
@@ -311,6 +324,14 @@ class Timeline:
                 for key, track in self._tracks.items()
                 if track.curve is not None and track.curve.disagreements
             }
+
+
+def _slowest(
+    ends_s: Iterable[float | None], since_s: float, before_s: float | None
+) -> float | None:
+    """The earliest of the ends after a moment, but never before the one that was known."""
+    alive = [end for end in ends_s if end is not None and end > since_s]
+    return max(min(alive), before_s or -math.inf) if alive else None
 
 
 def _final_until(curve: EnergyCurve | None) -> float | None:

@@ -137,10 +137,11 @@ class EnergyHooks(Base):
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Work on a batch has been handed to the device; perhaps a step with it."""
-        self._meter.mark("batch_done")
         steps = self._steps.count(trainer, batch)
         for samples, tokens in steps:
             self._meter.step(samples, tokens)
+        if not steps:
+            self._meter.mark("batch_done")
         every = self._log_every_n_steps or trainer.log_every_n_steps
         is_due = every and self._steps.stepped_batches % every == 0
         if steps and (is_due or trainer.should_stop or trainer.fast_dev_run):

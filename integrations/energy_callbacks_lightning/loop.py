@@ -51,8 +51,8 @@ class StepCounter:
         """One batch is done: samples and tokens of each optimizer step that ended with it."""
         self._samples = _plus(self._samples, self._counted(self._samples_of, batch))
         self._tokens = _plus(self._tokens, self._counted(self._tokens_of, batch))
-        steps = trainer.global_step - self._global_step
-        self._global_step = trainer.global_step
+        before, self._global_step = self._global_step, trainer.global_step
+        steps = self._global_step - before
         if steps or not trainer.lightning_module.automatic_optimization:
             self.stepped_batches += 1
         if not steps:

@@ -1,17 +1,23 @@
 """A clock whose jobs can be held up: a running meter of which no thread does anything."""
 
 import threading
+import time
 from collections.abc import Callable
+from typing import Final
 
+from energy_callbacks.sensing.beat import BEAT_S
 from energy_callbacks.sensing.clock import Periodic, SystemClock
+
+_LATE_S: Final = 0.01
 
 
 class PausableClock(SystemClock):
     """The real clock; between ``pause`` and ``resume`` no job begins a turn.
 
     Starting and stopping a meter for each half second would cost more than what is measured. A
-    paused thread waits for a lock and takes no processor time. What was due in the pause is done
-    at once when it ends, so rounds between pauses have a little more to do than a training has.
+    paused thread waits for a lock and takes no processor time. A turn that was due in the pause is
+    left out, so that rounds between pauses see as many of them as a training does; what it would
+    have read is read by the next one, which has a little more to do.
     """
 
     def __init__(self) -> None:
@@ -24,8 +30,10 @@ class PausableClock(SystemClock):
         self._locks.append(lock)
 
         def turn() -> float | None:
+            due_s = time.monotonic()
             with lock:
-                return job()
+                late_s = time.monotonic() - due_s
+                return job() if late_s < _LATE_S else BEAT_S - late_s % BEAT_S
 
         return super().every(interval_s, turn, name)
 

@@ -149,7 +149,7 @@ def test_the_whole_way_on_a_known_card(fake_nvml, tmp_path: Path) -> None:
     whole = report.devices[0].activity
     assert whole is not None
     mean = sum(percent for percent, _ in PHASES.values()) / 300.0
-    assert whole.sm_active == pytest.approx(mean, abs=0.02)
+    assert whole.sm_active == pytest.approx(mean, abs=0.03)
 
     save(report, tmp_path)
     shown = (tmp_path / "energy_report.txt").read_text(encoding="utf-8")

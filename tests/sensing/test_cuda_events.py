@@ -180,6 +180,8 @@ def test_the_quick_way_to_the_current_stream(run: Run) -> None:
     asked = []
     torch_c._cuda_getDevice = lambda: 1
     torch_c._cuda_getCurrentRawStream = lambda device: asked.append(device) or streams[0]
+    torch_c._cuda_isCurrentStreamCapturing = lambda: bool(captured)
+    captured = []
     del sys.modules["torch"].cuda.current_stream
     ends = StepEnds(SystemClock())
     library.fakeLaunch(0.05)
@@ -187,6 +189,9 @@ def test_the_quick_way_to_the_current_stream(run: Run) -> None:
     time.sleep(0.1)
     ends.settle()
     print(asked, end.error_s is not None, library.fakeRecorded())
+    captured.append(True)
+    ends.mark(time.monotonic())
+    print(ends.host_marks, library.fakeRecorded())
     """
 
-    assert run(code) == "[1] True 1"
+    assert run(code).splitlines() == ["[1] True 1", "1 1"]

@@ -353,13 +353,13 @@ def test_a_jump_of_the_counter_is_not_believed(only_once: bool) -> None:
 
 
 def test_a_counter_that_falls_silent_gives_way_and_comes_back() -> None:
-    """Without its counter for 8 s a card is measured by its power readings, counted once."""
+    """Without its counter for 13 s a card is measured by its power readings, counted once."""
     curve = EnergyCurve([GAUGE, COUNTER])
-    feed(curve, without(with_sparse_counter(ramp()), "energy", 5.01, 12.99))
+    feed(curve, without(with_sparse_counter(ramp()), "energy", 3.01, 15.99))
     energy = curve.energy(2.0, 18.0)
     assert joules(energy) == pytest.approx(ramp().energy_j(18.0) - ramp().energy_j(2.0), rel=1e-6)
     assert energy.method == "power"
-    assert curve.energy(15.0, 18.0).method == "counter+power"
+    assert curve.energy(17.0, 18.0).method == "counter+power"
 
 
 def test_an_old_anchor_counts_nothing_twice() -> None:

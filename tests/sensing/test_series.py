@@ -33,7 +33,7 @@ def test_columns_forget_and_carry_on() -> None:
 
 def test_columns_that_are_replaced_use_their_storage_again() -> None:
     """A table that is thinned each minute stays where it is, with little room to spare."""
-    columns = Columns(4, single=(3,))
+    columns = Columns(4, {3: np.float32})
     columns.append(np.zeros((10_000, 4)))
     place = columns.column(0).base
     assert place is not None

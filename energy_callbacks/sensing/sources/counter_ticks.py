@@ -20,7 +20,7 @@ from energy_callbacks.sensing.sources.tick_clock import SHORTEST_S, TickClock
 
 # Single calls may take this share of one core; those that check the clock add less than half of
 # it. The sampler's bound is 0.5 % for a card, all together.
-_CORE_SHARE: Final = 0.001
+_CORE_SHARE: Final = 0.0008
 _SHORTEST_INTERVAL_S: Final = 0.04
 _LONGEST_INTERVAL_S: Final = 4.0
 # A tick that is known worse than this is caught again; on an H200 calls leave 6 to 12 ms.

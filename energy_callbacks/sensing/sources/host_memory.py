@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from energy_callbacks.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.records import Channel, Device, Reading, Sensor
+from energy_callbacks.sensing.beat import BEAT_S, next_reading_s
 from energy_callbacks.sensing.clock import Clock
 
 if TYPE_CHECKING:
@@ -49,8 +50,9 @@ class HostMemorySource:
 
     @property
     def interval_s(self) -> float:
-        """See ``Source.interval_s``."""
-        return 1.0
+        """Each second beat."""
+        now_s = self._clock.monotonic_s()
+        return next_reading_s(now_s + BEAT_S) - now_s
 
     def open(self) -> Sequence[Channel]:
         """Find this process.

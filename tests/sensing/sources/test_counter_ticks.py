@@ -83,7 +83,7 @@ def test_tick_lies_within_its_error(period_s: float, seed: int) -> None:
 
 
 def test_calls_take_little_of_a_core() -> None:
-    """Once the clock is known, calls of 3 ms come each 3 s, and a few more each minute."""
+    """Once the clock is known, calls of 3 ms come each 4 s, and a few more each minute."""
     clock = FakeClock(start_s=7.7)
     counter = SlowCounter(clock, 0.1)
     ticks = CounterTicks(clock, counter.read)
@@ -93,7 +93,7 @@ def test_calls_take_little_of_a_core() -> None:
     found = run(clock, ticks, 600.0)
 
     assert counter.calls * 0.003 / 600.0 < 0.0015
-    assert len(found) >= 190
+    assert len(found) >= 150
     assert max(tick.t_error_s for tick in found) < 0.005
 
 

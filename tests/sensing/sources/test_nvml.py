@@ -464,7 +464,7 @@ def test_quantity_that_fails_alone_is_said_once(
     bench.run(8.0)
 
     assert caplog.text.count("gpu0: no power for now, NVML says Not Supported") == 1
-    assert bench.times_s("energy")[-1] > bench.times_s("power")[-1] + 9.0
+    assert bench.times_s("energy")[-1] > bench.times_s("power")[-1] + 6.0
 
 
 def test_quantity_that_comes_back_may_fail_anew(
