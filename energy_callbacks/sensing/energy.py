@@ -54,6 +54,8 @@ _LONG_SEGMENT: Final = 18
 _SURPRISE_MEMORY: Final = 10.0
 # ... and begins with this share of what the readings state themselves.
 _SURPRISE_PRIOR: Final = 0.2
+# A counter that agrees better than stated narrows what is stated by so much at most.
+_LEAST_DOUBT: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,14 +266,14 @@ class EnergyCurve:
         return shape.errors_of_mean(self._counted, power_w, width_s, instant)
 
     def _restate(self, segment: Array, energy_j: float, point: float) -> None:
-        """Where the counter contradicts the readings more than they state, more is stated."""
+        """Where the counter contradicts the readings more or less than they state, so is stated."""
         off_j = energy_j - segment[:, shape.AREA].sum()
         stated = segment[:, shape.NOISE].sum() + (_SCALE_NOISE * energy_j) ** 2
         newest = np.array([max(off_j**2 - 2.0 * point, 0.0), stated])
         self._surprise += (newest - self._surprise) / _SURPRISE_MEMORY
         prior = _SURPRISE_PRIOR * self._surprise[1]
         ratio = (self._surprise[0] + prior) / max(self._surprise[1] + prior, 1e-30)
-        self._doubt = max(ratio, 1.0)
+        self._doubt = max(ratio, _LEAST_DOUBT)
         segment[:, shape.NOISE] *= self._doubt
         segment[:, shape.EDGE] *= min(len(segment) / _LONG_SEGMENT, 1.0)
 

@@ -13,10 +13,12 @@ from energy_callbacks.records import Energy, Method
 from energy_callbacks.sensing import shape
 from energy_callbacks.sensing.series import Array, Columns
 
-T, ENERGY, WALK, LOOSE, POINT, SEEN, METHOD, BEND, EDGE, INSIDE = range(10)
+T, ENERGY, WALK, LOOSE, POINT, UNSEEN, METHOD, BEND, EDGE, INSIDE = range(10)
 WIDTH: Final = 10
+# So many seconds are thinned out at a time.
+_COMPACT_S: Final = 20.0
 # The others run up over the whole attempt.
-_TYPES: Final = dict.fromkeys((POINT, BEND, EDGE, INSIDE), np.float32) | {METHOD: np.int8}
+_TYPES: Final = dict.fromkeys((POINT, UNSEEN, BEND, EDGE, INSIDE), np.float32) | {METHOD: np.int8}
 METHODS: Final[tuple[Method, ...]] = (
     "counter+samples",
     "counter+power",
@@ -38,7 +40,7 @@ class Knots:
     WALK    variance of C that grows from knot to knot, J^2 (shape between samples)
     LOOSE   the part of it that no counter holds at both ends
     POINT   variance of C(t) against the counter, J^2, without what is loose
-    SEEN    seconds that were really seen so far
+    UNSEEN  seconds so far that no reading has seen
     METHOD  * index into ``METHODS``
     BEND    * rise of power over the interval, W: C is a parabola there
     EDGE    * variance of C at any moment of the interval, J^2, forgotten further on
@@ -82,7 +84,8 @@ class Knots:
         rows[:, T] = intervals[:, shape.END]
         rows[:, ENERGY] = factor * intervals[:, shape.AREA]
         rows[:, WALK] = factor**2 * intervals[:, shape.NOISE]
-        rows[:, SEEN] = intervals[:, shape.SEEN]
+        rows[:, UNSEEN] = intervals[:, shape.END] - intervals[:, shape.START]
+        rows[:, UNSEEN] -= intervals[:, shape.SEEN]
         rows[:, METHOD] = METHODS.index(method)
         rows[:, BEND] = factor * intervals[:, shape.BEND]
         rows[:, EDGE] = factor**2 * intervals[:, shape.EDGE]
@@ -92,7 +95,7 @@ class Knots:
             first = np.zeros((1, WIDTH))
             first[0, [T, METHOD]] = intervals[0, shape.START], rows[0, METHOD]
             rows = np.concatenate([first, rows])
-        running = [ENERGY, WALK, LOOSE, SEEN]
+        running = [ENERGY, WALK, LOOSE, UNSEEN]
         rows[:, running] = np.cumsum(rows[:, running], axis=0)
         if len(self):
             rows[:, running] += self._columns.rows(-1)[0, running]
@@ -136,7 +139,10 @@ class Knots:
         if not len(self):
             return Energy(energy_j=None)
         start, end = self.at(start_s), self.at(end_s)
-        coverage = min(max((end[SEEN] - start[SEEN]) / (end_s - start_s), 0.0), 1.0)
+        first_s, last_s = self.time_of(0), self.time_of(-1)
+        inside_s = min(max(end_s, first_s), last_s) - min(max(start_s, first_s), last_s)
+        seen_s = inside_s - (end[UNSEEN] - start[UNSEEN])
+        coverage = min(max(seen_s / (end_s - start_s), 0.0), 1.0)
         if coverage <= 0.0:
             return Energy(energy_j=None)
         energy_j = end[ENERGY] - start[ENERGY]
@@ -167,7 +173,7 @@ class Knots:
         if not committed:
             return 0
         horizon_s = t_s[committed - 1] - self._keep_s
-        if horizon_s - max(self._compacted_s, t_s[0]) < 60.0:
+        if horizon_s - max(self._compacted_s, t_s[0]) < _COMPACT_S:
             return 0
         # What was thinned before stays: a second pass would forget pins and errors.
         low, high = (int(i) for i in np.searchsorted(t_s, [self._compacted_s, horizon_s]))
