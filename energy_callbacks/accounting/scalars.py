@@ -308,12 +308,13 @@ class ScalarBoard:
         return means
 
     def _throttled_fraction(self, start_s: float, end_s: float) -> float | None:
-        fractions = []
-        for key in self._timeline.keys_with("throttled"):
-            counter = self._timeline.values(key, "throttled", start_s, end_s)
-            if len(counter) > 1:
-                fractions.append(float(counter[-1] - counter[0]) / (end_s - start_s))
-        return min(max(fractions), 1.0) if fractions else None
+        rates = [
+            self._timeline.rate(key, "throttled", start_s, end_s)
+            for key in self._timeline.keys_with("throttled")
+            if self._timeline.latest(key, "throttled", end_s - _STALE_S) is not None
+        ]
+        known = [rate for rate in rates if rate is not None]
+        return min(max(known), 1.0) if known else None
 
 
 def expected_tags(*, gpu: bool, tokens: bool, waits: bool) -> tuple[str, ...]:

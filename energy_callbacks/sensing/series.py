@@ -115,6 +115,18 @@ class Series:
         low, high = np.searchsorted(self.t_s, [start_s, end_s], side="right")
         return self.values[low:high]
 
+    def rate(self, start_s: float, end_s: float) -> float | None:
+        """Rise a second of a counter over a span, or a little more: from reading to reading.
+
+        ``None`` before the second reading.
+        """
+        last = int(np.searchsorted(self.t_s, end_s, side="right")) - 1
+        if last < 1:
+            return None
+        first = min(max(int(np.searchsorted(self.t_s, start_s, side="right")) - 1, 0), last - 1)
+        rise = self.values[last] - self.values[first]
+        return float(rise / (self.t_s[last] - self.t_s[first]))
+
     def latest(self, after_s: float = -np.inf) -> float | None:
         """The newest value, ``None`` where there is none after ``after_s``."""
         is_there = len(self._columns) and self.t_s[-1] > after_s

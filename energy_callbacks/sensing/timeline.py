@@ -298,6 +298,12 @@ class Timeline:
             series = self._tracks[key].series.get(quantity)
             return series.between(start_s, end_s).copy() if series else np.empty(0)
 
+    def rate(self, key: str, quantity: Quantity, start_s: float, end_s: float) -> float | None:
+        """Rise a second of a counter over about this span; ``None`` where it was not read twice."""
+        with self._lock:
+            series = self._tracks[key].series.get(quantity)
+            return series.rate(start_s, end_s) if series else None
+
     def gauges(self, key: str, start_s: float, end_s: float) -> dict[Quantity, Array]:
         """The same of all gauges and counters of a device that have any."""
         with self._lock:

@@ -1,6 +1,7 @@
 """Bounded columns of readings."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,3 +88,15 @@ def test_a_series_keeps_its_span_and_no_more_than_half_as_much_again() -> None:
         assert len(series.t_s) <= 902
         assert len(series.t_s) >= min(second + 1, 601)
     assert series.t_s[0] <= 1e6 + 86_399.0 - 600.0
+
+
+def test_the_rate_of_a_counter_reaches_from_reading_to_reading() -> None:
+    """A counter read each 8 s at 0, 2 and 3: rates over spans that hold one reading or none."""
+    series = Series(keep_s=100.0)
+    assert series.rate(0.0, 1.0) is None
+    for t_s, value in ((0.0, 0.0), (8.0, 2.0), (16.0, 3.0)):
+        series.append(t_s, value)
+    assert series.rate(-5.0, 4.0) is None
+    assert series.rate(0.0, 20.0) == pytest.approx(3.0 / 16.0)
+    assert series.rate(7.0, 9.0) == pytest.approx(2.0 / 8.0)
+    assert series.rate(17.0, 20.0) == pytest.approx(1.0 / 8.0)
