@@ -221,12 +221,12 @@ class Attempt:
 
     def _update(self) -> float:
         """One turn of the journal's thread; returns the time until the next, on the beat."""
+        start_s = self._clock.monotonic_s()
         if self._is_broken:
             self._writer.close()
         elif not self._is_over:
             self._keep_books()
-        now_s = self._clock.monotonic_s()
-        return next_multiple_s(now_s, self._config.sample_interval_s) - now_s
+        return next_multiple_s(start_s, self._config.sample_interval_s) - start_s
 
     def _keep_books(self) -> None:
         try:

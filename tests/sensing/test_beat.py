@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from energy_callbacks import EnergyConfig
-from energy_callbacks.sensing.beat import BEAT_S, LEAD_S, next_multiple_s, next_reading_s
+from energy_callbacks.sensing.beat import (
+    BEAT_S,
+    LEAD_S,
+    next_multiple_s,
+    next_reading_s,
+    until_reading_s,
+)
+from energy_callbacks.testing import FakeClock
 
 MOMENTS = st.floats(0.0, 1e7)
 
@@ -23,6 +30,23 @@ def test_who_wakes_too_early_comes_once_in_a_beat(now_s: float, early_s: float) 
     """A thread that wakes 5 ms before its moment is not sent to the same moment again."""
     due_s = next_reading_s(now_s)
     assert next_reading_s(due_s - early_s) - due_s == pytest.approx(BEAT_S, abs=1e-6)
+
+
+def test_a_slow_reading_comes_once_in_a_beat() -> None:
+    """A hundred beats: a job of 30 ms runs a hundred times, one for each second beat fifty."""
+    clock, runs = FakeClock(), []
+
+    def job(beats: int) -> float:
+        start_s = clock.monotonic_s()
+        runs.append(beats)
+        clock.sleep(0.03)
+        return until_reading_s(start_s, beats)
+
+    for beats in (1, 2):
+        clock.every(1.0, lambda beats=beats: job(beats), name="slow")
+    clock.advance(100 * BEAT_S)
+    assert runs.count(1) == pytest.approx(100, abs=2)
+    assert runs.count(2) == pytest.approx(50, abs=2)
 
 
 def test_what_is_lost_with_a_killed_process_is_less_than_a_second() -> None:

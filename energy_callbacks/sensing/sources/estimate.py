@@ -16,7 +16,7 @@ from pathlib import Path
 
 from energy_callbacks.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.records import Channel, Device, Reading, Sensor
-from energy_callbacks.sensing.beat import next_reading_s
+from energy_callbacks.sensing.beat import until_reading_s
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
 from energy_callbacks.units import gibibytes
@@ -62,6 +62,7 @@ class HostEstimateSource:
         self._cpu: tuple[Channel, _CpuModel] | None = None
         self._ram: tuple[Channel, float] | None = None
         self._opened_s: float | None = None
+        self._read_s = clock.monotonic_s()
 
     @property
     def name(self) -> str:
@@ -71,8 +72,7 @@ class HostEstimateSource:
     @property
     def interval_s(self) -> float:
         """A beat holds 80 ticks of each CPU's 10 ms clock."""
-        now_s = self._clock.monotonic_s()
-        return next_reading_s(now_s) - now_s
+        return until_reading_s(self._read_s)
 
     def open(self) -> Sequence[Channel]:
         """Look the machine up in CodeCarbon's tables; no network, no file, no subprocess.
@@ -96,7 +96,7 @@ class HostEstimateSource:
         Raises:
             ReadingMissed: where the operating system did not say how busy it was.
         """
-        t_s = self._clock.monotonic_s()
+        t_s = self._read_s = self._clock.monotonic_s()
         found = [self._ram] if self._ram else []
         if self._cpu:
             channel, model = self._cpu

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from energy_callbacks.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.records import Channel, Device, Reading, Sensor
-from energy_callbacks.sensing.beat import BEAT_S, next_reading_s
+from energy_callbacks.sensing.beat import until_reading_s
 from energy_callbacks.sensing.clock import Clock
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class HostMemorySource:
         self._process: psutil.Process | None = None
         self._children: list[psutil.Process] = []
         self._list_s = -math.inf
+        self._read_s = clock.monotonic_s()
         self._channel = Channel(
             device=Device(
                 key="process", kind="process", scope=None, name="this process", notes=_NOTES
@@ -51,8 +52,7 @@ class HostMemorySource:
     @property
     def interval_s(self) -> float:
         """Each second beat."""
-        now_s = self._clock.monotonic_s()
-        return next_reading_s(now_s + BEAT_S) - now_s
+        return until_reading_s(self._read_s, beats=2)
 
     def open(self) -> Sequence[Channel]:
         """Find this process.
@@ -81,6 +81,7 @@ class HostMemorySource:
 
         if self._process is None:
             raise ReadingMissed("host memory is not open; call open() first")
+        self._read_s = self._clock.monotonic_s()
         try:
             rss_bytes = self._process.memory_info().rss
             now_s = self._clock.monotonic_s()

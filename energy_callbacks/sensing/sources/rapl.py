@@ -13,7 +13,7 @@ from pathlib import Path
 
 from energy_callbacks.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.records import Channel, Device, Reading, Sensor
-from energy_callbacks.sensing.beat import next_reading_s
+from energy_callbacks.sensing.beat import until_reading_s
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.units import joules_from_microjoules
 
@@ -97,6 +97,7 @@ class RaplSource:
         self._clock = clock
         self._root = root
         self._counters: list[tuple[Channel, _Counter]] = []
+        self._read_s = clock.monotonic_s()
 
     @property
     def name(self) -> str:
@@ -106,8 +107,7 @@ class RaplSource:
     @property
     def interval_s(self) -> float:
         """A beat holds 800 updates of the counter: its step is 0.1 % of a difference."""
-        now_s = self._clock.monotonic_s()
-        return next_reading_s(now_s) - now_s
+        return until_reading_s(self._read_s)
 
     def open(self) -> Sequence[Channel]:
         """Open each zone once and take its present value as zero.
@@ -132,6 +132,7 @@ class RaplSource:
         Raises:
             ReadingMissed: where no zone gave a value.
         """
+        self._read_s = self._clock.monotonic_s()
         readings: list[Reading] = []
         missed: list[str] = []
         for channel, counter in self._counters:

@@ -257,7 +257,7 @@ def test_reading_carries_its_time(tree, clock):
     """A reading stands for the moment between the clock before and after the file was read."""
     tree.add("0", "package-0", 1)
     source, _ = opened(tree, clock)
-    ticks = iter((200.0, 200.004))
+    ticks = iter((199.999, 200.0, 200.004))
     clock.monotonic_s = lambda: next(ticks)
     (reading,) = source.read()
     assert reading.t_s == pytest.approx(200.002)
