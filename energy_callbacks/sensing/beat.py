@@ -21,12 +21,12 @@ _EARLY_S: Final = 0.01
 
 def until_reading_s(start_s: float, beats: int = 1) -> float:
     """From the beginning of one reading to the beginning of the next, or of one some beats on."""
-    return next_reading_s(start_s) - start_s + (beats - 1) * BEAT_S
+    return next_reading_s(start_s, beats) - start_s
 
 
-def next_reading_s(now_s: float) -> float:
-    """When a sensor should be read next, by the monotonic clock."""
-    return next_multiple_s(now_s + LEAD_S, BEAT_S) - LEAD_S
+def next_reading_s(now_s: float, beats: int = 1) -> float:
+    """When a sensor should be read next, or so many beats on, by the monotonic clock."""
+    return next_multiple_s(now_s + LEAD_S, BEAT_S) - LEAD_S + (beats - 1) * BEAT_S
 
 
 def next_multiple_s(now_s: float, interval_s: float) -> float:

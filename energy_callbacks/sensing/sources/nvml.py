@@ -28,7 +28,7 @@ from energy_callbacks.sensing.sources.nvml_sensors import generation
 
 logger = logging.getLogger("energy_callbacks")
 
-_WAIT_S: Final = 0.5
+_WAIT_S: Final = 1.0
 _SHORTEST_S: Final = 0.0005
 # Gauges are asked each second beat.
 _SILENT_S: Final = 2.0

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from energy_callbacks.records import Channel, Kind, Quantity, Sensor
-from energy_callbacks.sensing.beat import BEAT_S
+from energy_callbacks.sensing.beat import next_reading_s
 from energy_callbacks.sensing.sources.nvml_readers import (
     Card,
     Polled,
@@ -15,10 +15,10 @@ from energy_callbacks.sensing.sources.nvml_readers import (
 )
 from energy_callbacks.units import hertz_from_megahertz, seconds_from_nanoseconds
 
-_INTERVAL_S: Final = 2.0 * BEAT_S
-_EARLY_S: Final = 0.5 * BEAT_S
+# On the beat, when the samples are read as well: the thread wakes for neither alone.
+_BEATS: Final = 2
 # A counter misses nothing; asking for these takes 1.6 ms of a core (H200, driver 580).
-_COUNTER_INTERVAL_S: Final = 10.0 * BEAT_S
+_COUNTER_BEATS: Final = 10
 # NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, _HW_THERM_SLOWDOWN, _HW_POWER_BRAKE_SLOWDOWN
 # of nvml.h, which nvidia-ml-py 12.560 has no names for.
 _SOFT_HEAT: Final = 269
@@ -31,12 +31,12 @@ def _gauge(
     value: Callable[[Card], float | None],
     name: str,
     kind: Kind = "gauge",
-    interval_s: float = _INTERVAL_S,
+    beats: int = _BEATS,
 ) -> Callable[[Card], Reader | None]:
     def make(card: Card) -> Reader | None:
         sensor = Sensor(name=name)
         channel = Channel(device=card.device, quantity=quantity, kind=kind, sensor=sensor)
-        return offered(Polled(card, channel, value, interval_s=interval_s, early_s=_EARLY_S))
+        return offered(Polled(card, channel, value, lambda now_s: next_reading_s(now_s, beats)))
 
     return make
 
@@ -90,7 +90,7 @@ def _throttled(card: Card) -> Reader | None:
         return seconds_from_nanoseconds(sum(values_ns.values()))
 
     name = "nvmlDeviceGetFieldValues PERF_POLICY_*"
-    return _gauge("throttled", throttled_s, name, "counter", _COUNTER_INTERVAL_S)(card)
+    return _gauge("throttled", throttled_s, name, "counter", _COUNTER_BEATS)(card)
 
 
 GAUGES: Final[tuple[Callable[[Card], Reader | None], ...]] = (

@@ -11,13 +11,14 @@ from functools import partial
 from typing import Any, Final
 
 from energy_callbacks.records import Channel, Quantity, Reading, Sensor
-from energy_callbacks.sensing.beat import BEAT_S
+from energy_callbacks.sensing.beat import BEAT_S, next_reading_s
+from energy_callbacks.sensing.clock import PUNCTUAL_S
 from energy_callbacks.sensing.sources.nvml_readers import Card, Reader, known
 
 # A sample costs 0.2 ms (H200, driver 580); the driver's own values are up to 100 ms old
 # (nvml.h, nvmlGpmSampleGet: samples should lie more than 100 ms apart).
-_INTERVAL_S: Final = 2.0 * BEAT_S
-_EARLY_S: Final = 0.5 * BEAT_S
+_BEATS: Final = 2
+_INTERVAL_S: Final = _BEATS * BEAT_S
 _METRICS: Final[dict[Quantity, str]] = {
     "sm_active": "SM_UTIL",
     "sm_occupancy": "SM_OCCUPANCY",
@@ -96,7 +97,7 @@ class _Samples:
 
     def taken(self, quantity: Quantity) -> tuple[float, float, float] | None:
         """Moment, its error and mean since the sample before, where it is new."""
-        if self.card.clock.monotonic_s() >= self._due_s - _EARLY_S:
+        if self.card.clock.monotonic_s() >= self._due_s - PUNCTUAL_S:
             t_s, t_error_s = self._take_sample()
             shares = self._shares()
             self._waiting = {key: (t_s, t_error_s, share) for key, share in shares.items()}
@@ -106,7 +107,7 @@ class _Samples:
         """Overwrite the older sample; one that fails is asked for again at its next turn."""
         card = self.card
         start_s = card.clock.monotonic_s()
-        self._due_s = start_s + _INTERVAL_S
+        self._due_s = next_reading_s(start_s, _BEATS)
         card.nvml.nvmlGpmSampleGet(card.handle, self._pair[0])
         self._pair.reverse()
         end_s = card.clock.monotonic_s()

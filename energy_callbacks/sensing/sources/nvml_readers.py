@@ -197,8 +197,14 @@ def _polled_power(
 ) -> Reader | None:
     channel = Channel(device=card.device, quantity="power", kind="gauge", sensor=sensor)
     is_quick = sensor.period_s is not None and sensor.period_s < _POLL_INTERVAL_S
-    interval_s = _QUICK_INTERVAL_S if is_quick else _POLL_INTERVAL_S
-    return offered(Polled(card, channel, power_w, interval_s=interval_s, swing=_SWING))
+    random = Random(0)  # noqa: S311 - no secret
+
+    def next_s(now_s: float) -> float:
+        """Intervals that differ, so that no load beats with them."""
+        interval_s = _QUICK_INTERVAL_S if is_quick else _POLL_INTERVAL_S
+        return now_s + interval_s * (1.0 + _SWING * (random.random() - 0.5))
+
+    return offered(Polled(card, channel, power_w, next_s))
 
 
 # --- energy
@@ -240,9 +246,7 @@ class Polled:
         card: whom to ask.
         channel: what its values are.
         value: asks; in SI, ``None`` where the driver says that there is none.
-        interval_s: asked so often.
-        early_s: asked up to so much earlier when the thread is awake anyway.
-        swing: intervals differ by this share, so that no load beats with them.
+        next_s: from a moment at which it was asked to the next.
     """
 
     def __init__(
@@ -250,18 +254,12 @@ class Polled:
         card: Card,
         channel: Channel,
         value: Callable[[Card], float | None],
-        *,
-        interval_s: float,
-        early_s: float = PUNCTUAL_S,
-        swing: float = 0.0,
+        next_s: Callable[[float], float],
     ) -> None:
         self.channel = channel
         self._card = card
         self._value = value
-        self._interval_s = interval_s
-        self._early_s = early_s
-        self._swing = swing
-        self._random = Random(0)  # noqa: S311 - no secret
+        self._next_s = next_s
         self.due_s = card.clock.monotonic_s()
 
     def value(self) -> float | None:
@@ -271,10 +269,9 @@ class Polled:
     def read(self, *, at_once: bool = False) -> list[Reading]:
         """One value, stamped in the middle of the call, where one is due."""
         start_s = self._card.clock.monotonic_s()
-        if start_s < self.due_s - self._early_s and not at_once:
+        if start_s < self.due_s - PUNCTUAL_S and not at_once:
             return []
-        swing = self._swing * (self._random.random() - 0.5)
-        self.due_s = start_s + self._interval_s * (1.0 + swing)
+        self.due_s = self._next_s(start_s)
         value = self.value()
         end_s = self._card.clock.monotonic_s()
         if value is None:

@@ -93,14 +93,15 @@ def test_values_that_wait_are_due_at_once(gpm: Gpm) -> None:
     bench = gpm.bench(h200())
     bench.open()
     readers = [r for r in bench.source._readers if r.channel.quantity in GPM]
-    bench.clock.sleep(1.6)
+    due_s = max(reader.due_s for reader in readers)
+    bench.clock.sleep(due_s - bench.clock.monotonic_s() + 1e-4)
     now_s = bench.clock.monotonic_s()
     assert all(reader.due_s <= now_s for reader in readers)
     for reader in readers:
         assert reader.due_s <= bench.clock.monotonic_s()
         assert len(reader.read()) == 1
         assert reader.read() == []
-    assert all(now_s + 1.6 <= reader.due_s < now_s + 1.61 for reader in readers)
+    assert all(reader.due_s == pytest.approx(now_s + 1.6, abs=0.01) for reader in readers)
 
 
 @pytest.mark.parametrize("preset", [presets.a100, presets.v100, presets.pascal])
