@@ -1,9 +1,12 @@
-"""CodeCarbon as a library: quiet, and on one of our threads at a time."""
+"""CodeCarbon as a library: quiet, on one of our threads at a time, and never hanging."""
 
 import logging
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+
+from energy_callbacks.sensing import bounded
 
 # Its modules import each other in circles: two threads that import it at once deadlock.
 _one_at_a_time = threading.RLock()
@@ -25,6 +28,28 @@ def quiet_codecarbon() -> Iterator[None]:
     with _one_at_a_time:
         logger.addFilter(is_of_another_thread)
         try:
+            if "codecarbon" not in sys.modules:
+                _import()
             yield
         finally:
             logger.removeFilter(is_of_another_thread)
+
+
+def _import() -> None:
+    """CodeCarbon starts NVML when it is imported, and would hang with a driver that does."""
+    import pynvml
+
+    start = pynvml.nvmlInit
+
+    def bounded_start() -> None:
+        try:
+            bounded.within(bounded.PATIENCE_S, start, "NVML")
+        except TimeoutError as error:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT) from error
+
+    pynvml.nvmlInit = bounded_start
+    try:
+        with suppress(ImportError):  # who needs it imports it again and says so
+            import codecarbon  # noqa: F401
+    finally:
+        pynvml.nvmlInit = start

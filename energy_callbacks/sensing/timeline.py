@@ -307,9 +307,12 @@ class Timeline:
     def gauges(self, key: str, start_s: float, end_s: float) -> dict[Quantity, Array]:
         """The same of all gauges and counters of a device that have any."""
         with self._lock:
-            series = self._tracks[key].series.items()
-            found = {quantity: one.between(start_s, end_s) for quantity, one in series}
-            return {quantity: values.copy() for quantity, values in found.items() if len(values)}
+            found: dict[Quantity, Array] = {}
+            for quantity, series in self._tracks[key].series.items():
+                values = series.between(start_s, end_s)
+                if len(values):
+                    found[quantity] = values.copy()
+            return found
 
     def keys_with(self, quantity: Quantity) -> tuple[str, ...]:
         """Devices of which a gauge or counter was ever read."""

@@ -30,3 +30,17 @@ def test_silence() -> None:
 
     assert 0.1 <= waited_s < 2.0
     assert thread.daemon
+
+
+def test_nobody_waits_twice_for_the_same_silence() -> None:
+    """While a call hangs the next of its name is given up at once; after it ended it is made."""
+    release = threading.Event()
+    with pytest.raises(TimeoutError):
+        within(0.1, release.wait, "twice")
+    with pytest.raises(TimeoutError, match="an earlier call has no answer yet"):
+        within(60.0, threading.get_ident, "twice")
+    release.set()
+    for thread in threading.enumerate():
+        if thread.name == "energy_callbacks twice":
+            thread.join()
+    assert within(5.0, threading.get_ident, "twice")

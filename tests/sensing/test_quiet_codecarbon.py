@@ -1,11 +1,16 @@
 """CodeCarbon's logger while it works for us."""
 
 import logging
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
+from tests.fake_nvml import Constant, Fault, Scenario, env, h200
 
 
 @pytest.fixture
@@ -37,3 +42,36 @@ def test_an_error_ends_the_quiet(heard):
     with pytest.raises(KeyError), quiet_codecarbon():
         raise KeyError
     assert logging.getLogger("codecarbon").filters == filters
+
+
+HANGING = """
+import time
+import pynvml
+from energy_callbacks.sensing import bounded
+from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
+
+bounded.PATIENCE_S = 0.1
+init, start_s = pynvml.nvmlInit, time.monotonic()
+with quiet_codecarbon():
+    from codecarbon.core import gpu_nvidia
+print(time.monotonic() - start_s, gpu_nvidia.PYNVML_AVAILABLE, pynvml.nvmlInit is init)
+"""
+
+
+@pytest.mark.parametrize(("hang_s", "available"), [(0.0, "True"), (60.0, "False")])
+def test_a_driver_that_hangs_does_not_hang_the_import(
+    tmp_path: Path, hang_s: float, available: str
+) -> None:
+    """CodeCarbon starts NVML when it is imported: it has its GPUs, or does without them."""
+    hang = Fault(group="init", kind="hang", start_s=0.0, value=hang_s)
+    scenario = Scenario(cards=(h200(Constant(100.0)),), faults=(hang,) if hang_s else ())
+    done = subprocess.run(
+        [sys.executable, "-c", HANGING],
+        env=os.environ | env(scenario.write(tmp_path / "scenario")),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    took_s, is_available, is_restored = done.stdout.split()
+    assert float(took_s) < 30.0
+    assert (is_available, is_restored) == (available, "True")

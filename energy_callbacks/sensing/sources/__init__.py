@@ -8,10 +8,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from energy_callbacks.config import Devices
 from energy_callbacks.errors import SourceUnavailable
+from energy_callbacks.sensing import bounded
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sources.protocol import Source
 
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from energy_callbacks.sensing.devices import GpuInfo
 
 logger = logging.getLogger("energy_callbacks")
-
-# Without the persistence daemon the driver wakes each card in one to three seconds (NVIDIA,
-# "Driver Persistence"); one that says nothing for longer than a few such cards take hangs.
-_INVENTORY_S: Final = 10.0
 
 POWERCAP_VARIABLE = "ENERGY_CALLBACKS_POWERCAP"
 """Where a container has mounted the host's powercap folder."""
@@ -132,13 +129,12 @@ def _chosen(
 
 def _cards() -> "tuple[GpuInfo, ...]":
     """All cards; a driver that hangs must not hang the start of the training, too."""
-    from energy_callbacks.sensing.bounded import within
     from energy_callbacks.sensing.sources.nvml import inventory
 
     try:
-        return within(_INVENTORY_S, inventory, "NVML inventory")
+        return bounded.within(bounded.PATIENCE_S, inventory, "NVML")
     except TimeoutError as error:
-        reason = f"the NVIDIA driver has not listed its GPUs within {_INVENTORY_S:g} s"
+        reason = f"the NVIDIA driver has not listed its GPUs within {bounded.PATIENCE_S:g} s"
         logger.warning("%s: it hangs", reason)
         raise SourceUnavailable(
             reason, "see whether 'nvidia-smi' answers; 'dmesg | grep -i nvrm' shows why not"

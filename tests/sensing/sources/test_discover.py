@@ -8,7 +8,7 @@ import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.errors import SourceUnavailable
-from energy_callbacks.sensing import cuda_driver, sources
+from energy_callbacks.sensing import bounded, cuda_driver
 from energy_callbacks.sensing.sources import POWERCAP_VARIABLE, Found, discover
 from energy_callbacks.sensing.sources.nvml import NvmlSource
 from energy_callbacks.testing import FakeClock
@@ -145,12 +145,12 @@ def test_run_on_the_cpu(play: Play) -> None:
 @pytest.fixture
 def hanging_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A driver that answers nothing for three seconds, and a patience of a tenth of one."""
-    monkeypatch.setattr(sources, "_INVENTORY_S", 0.1)
+    monkeypatch.setattr(bounded, "PATIENCE_S", 0.1)
     hang = Fault(group="init", kind="hang", start_s=0.0, value=3.0)
     nvml = FakeNvml(Scenario(cards=(H200,), faults=(hang,)), tmp_path, virtual=False)
     yield
     for thread in threading.enumerate():
-        if "NVML inventory" in thread.name:
+        if thread.name == "energy_callbacks NVML":
             thread.join()
     nvml.close()
 
