@@ -78,12 +78,16 @@ def test_the_command_says_that_it_was_cut_off(
     assert "cut" in json.dumps(warnings[:3])
 
 
-def test_at_no_moment_is_more_than_a_second_unwritten(fake_nvml, tmp_path: Path) -> None:
+@pytest.mark.parametrize("interval_s", [0.3, 0.5, 0.8, 1.0])
+def test_at_no_moment_is_more_than_a_second_unwritten(
+    fake_nvml, tmp_path: Path, interval_s: float
+) -> None:
     """Whenever it is killed: what the files hold by then reaches to within a second."""
     nvml = fake_nvml(Scenario(cards=(h200(Constant(POWER_W)),)))
     clock = CardClock(nvml.time)
     start_s = clock.monotonic_s()
-    meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path, devices=[0]), clock=clock).start()
+    config = EnergyConfig(report_dir=tmp_path, devices=[0], sample_interval_s=interval_s)
+    meter = EnergyMeter(config=config, clock=clock).start()
     clock.advance(3.0)
     for _ in range(60):
         clock.advance(0.137)

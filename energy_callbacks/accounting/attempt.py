@@ -19,7 +19,7 @@ from energy_callbacks.accounting.silences import Silences
 from energy_callbacks.calls import OngoingCall
 from energy_callbacks.config import EnergyConfig
 from energy_callbacks.records import Energy
-from energy_callbacks.sensing.beat import next_multiple_s
+from energy_callbacks.sensing.beat import BEAT_S, next_multiple_s
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.recording import RecordedSource
 from energy_callbacks.sensing.sampler import Notice, Sampler
@@ -220,13 +220,14 @@ class Attempt:
         self._periodic.wait(timeout_s)
 
     def _update(self) -> float:
-        """One turn of the journal's thread; returns the time until the next, on the beat."""
+        """One turn of the journal's thread; returns the time until the next."""
         start_s = self._clock.monotonic_s()
         if self._is_broken:
             self._writer.close()
         elif not self._is_over:
             self._keep_books()
-        return next_multiple_s(start_s, self._config.sample_interval_s) - start_s
+        wanted_s = next_multiple_s(start_s, self._config.sample_interval_s)
+        return min(wanted_s, next_multiple_s(start_s, BEAT_S)) - start_s
 
     def _keep_books(self) -> None:
         try:

@@ -289,13 +289,14 @@ class Recorder:
 
     def _write_so_far(self) -> None:
         """The whole energy up to a settled moment: what a killed run is known by."""
-        if self.settled_s - self._so_far_s >= _SO_FAR_S:
-            self._so_far_s = self.settled_s
+        end_s = min(self.settled_s, self._complete_s)
+        if end_s - self._so_far_s >= _SO_FAR_S:
+            self._so_far_s = end_s
             self._writer.write(
                 {
                     "type": "so_far",
-                    "t_s": self.settled_s - self._start_s,
-                    "energy": self._energies(self._start_s, self.settled_s),
+                    "t_s": end_s - self._start_s,
+                    "energy": self._energies(self._start_s, end_s),
                 }
             )
 

@@ -54,7 +54,7 @@ _SHARES: Final[tuple[Quantity, ...]] = (
     "tensor_active",
     "dram_active",
 )
-# Gauges are read about once a second; one that is older than this says nothing of now.
+# Gauges are read each 1.6 s, throttled time each 5 s; what is older says nothing of now.
 _STALE_S: Final = 10.0
 # So many rows tell how well the sensors resolve the steps.
 _ROWS: Final = 1000

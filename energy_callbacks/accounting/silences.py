@@ -10,7 +10,7 @@ from typing import Final
 from energy_callbacks.records import Quantity
 from energy_callbacks.sensing.timeline import Timeline
 
-# Longer than any quantity's own interval, which is eight seconds at most (throttled time).
+# Longer than any quantity's own interval, which is five seconds at most (throttled time).
 _SILENT_S: Final = 10.0
 # A sensor that comes and goes all night is told thrice; coverage and method tell the rest.
 _MOST_TOLD: Final = 3

@@ -81,7 +81,7 @@ class StepLog:
         ends: dates the steps by events of the device; ``None``: a step ends when it was queued.
 
     Attributes:
-        marked_s: when the newest step was marked.
+        marked_s: when the training thread was heard last.
     """
 
     def __init__(self, start_s: float, ends: "StepEnds | None" = None) -> None:
@@ -107,6 +107,7 @@ class StepLog:
     def mark_ready(self, t_s: float) -> None:
         """The data of a batch is there."""
         self._sees_waits = True
+        self.marked_s = max(self.marked_s, t_s)
         if self._done_s is not None:
             self._wait_s += max(t_s - self._done_s, 0.0)
             self._done_s = None
@@ -114,6 +115,7 @@ class StepLog:
     def mark_done(self, t_s: float) -> None:
         """A batch is done: from now on the loop waits for data."""
         self._done_s = t_s
+        self.marked_s = max(self.marked_s, t_s)
 
     def pause(self) -> None:
         """Another phase begins: what follows is no wait for data."""

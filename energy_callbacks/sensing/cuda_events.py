@@ -103,10 +103,14 @@ class CudaEvents:
 
     def record(self, event: Event) -> bool:
         """See ``Events``; not while the stream is captured, nor on another device's stream."""
-        # Asking is safe during a capture (cuStreamIsCapturing), recording would become part of it.
-        if self._is_capturing():
+        try:
+            # Asking is safe during a capture (cuStreamIsCapturing), recording would be part of it.
+            if self._is_capturing():
+                return False
+            stream = self._current_stream()
+        except RuntimeError:  # PyTorch raises here what an earlier launch has done, and will again
             return False
-        return bool(self._record(event, self._current_stream()) == _SUCCESS)
+        return bool(self._record(event, stream) == _SUCCESS)
 
     def _is_captured_for_the_driver(self) -> bool:
         status = ctypes.c_int()

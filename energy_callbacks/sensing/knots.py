@@ -15,10 +15,12 @@ from energy_callbacks.sensing.series import Array, Columns
 
 T, ENERGY, WALK, LOOSE, POINT, UNSEEN, METHOD, BEND, EDGE, INSIDE = range(10)
 WIDTH: Final = 10
+# Sums over days are off by so much of a window.
+_ROUNDING: Final = 1e-9
 # So many seconds are thinned out at a time.
 _COMPACT_S: Final = 20.0
 # The others run up over the whole attempt.
-_TYPES: Final = dict.fromkeys((POINT, UNSEEN, BEND, EDGE, INSIDE), np.float32) | {METHOD: np.int8}
+_TYPES: Final = dict.fromkeys((POINT, BEND, EDGE, INSIDE), np.float32) | {METHOD: np.int8}
 METHODS: Final[tuple[Method, ...]] = (
     "counter+samples",
     "counter+power",
@@ -143,7 +145,7 @@ class Knots:
         inside_s = min(max(end_s, first_s), last_s) - min(max(start_s, first_s), last_s)
         seen_s = inside_s - (end[UNSEEN] - start[UNSEEN])
         coverage = min(max(seen_s / (end_s - start_s), 0.0), 1.0)
-        if coverage <= 0.0:
+        if coverage < _ROUNDING:
             return Energy(energy_j=None)
         energy_j = end[ENERGY] - start[ENERGY]
         walk, loose = end[WALK] - start[WALK], end[LOOSE] - start[LOOSE]
@@ -154,7 +156,7 @@ class Knots:
             stderr_j=math.sqrt(max(variance, 0.0)),
             systematic_j=relative_error * abs(energy_j),
             method=self._method(start_s, end_s),
-            coverage=coverage if coverage < 1.0 - 1e-9 else 1.0,
+            coverage=coverage if coverage < 1.0 - _ROUNDING else 1.0,
         )
 
     def _method(self, start_s: float, end_s: float) -> Method:

@@ -150,6 +150,8 @@ class Shape:
         power by a known share. So driven power rises at a jump's interval and at the next, by
         shares that depend on where in the interval it was, and nowhere else.
         """
+        if self._rows and self._newest is not self._rows[-1]:
+            self._judge_newest()  # a hole came after it
         kept = math.exp(-row[SEEN] / self._response_s)
         driven_w = (high_w - kept * low_w) / (1.0 - kept)
         jump_w = driven_w - self._driven_w

@@ -13,7 +13,7 @@ from energy_callbacks.records import Channel, Device, Energy, Quantity, Reading
 from energy_callbacks.sensing.energy import EnergyCurve
 from energy_callbacks.sensing.series import Array, Series
 
-# A device that says nothing for longer does not speak; every source reads once a second or oftener.
+# A device that says nothing for longer does not speak; every source reads each 1.6 s or oftener.
 _PAUSE_S: Final = 2.0
 
 

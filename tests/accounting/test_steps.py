@@ -155,3 +155,13 @@ def test_ends_never_go_back() -> None:
     assert tally.t_s == pytest.approx(1005.0, abs=1e-3)
     assert tally.t_error_s is None
     assert log.host_marks == (1, 2)
+
+
+def test_marks_show_that_the_training_is_alive() -> None:
+    """Data that is ready, and a batch that is done, count as a step does."""
+    log = StepLog(0.0)
+    log.step(1.0, None, None)
+    log.mark_ready(2.0)
+    assert log.marked_s == 2.0
+    log.mark_done(3.0)
+    assert log.marked_s == 3.0

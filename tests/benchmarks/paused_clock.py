@@ -33,7 +33,7 @@ class PausableClock(SystemClock):
             due_s = time.monotonic()
             with lock:
                 late_s = time.monotonic() - due_s
-                return job() if late_s < _LATE_S else BEAT_S - late_s % BEAT_S
+                return job() if late_s < _LATE_S else (late_s // BEAT_S + 1.0) * BEAT_S
 
         return super().every(interval_s, turn, name)
 

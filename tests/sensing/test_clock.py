@@ -1,5 +1,6 @@
 """Jobs on the real clock's threads and on the fake one's virtual time."""
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -88,6 +89,30 @@ def test_a_late_run_does_not_delay_the_ones_after_it(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(clock_module, "threading", threads)
     assert SystemClock().every(1.0, job, name="test").wait(AT_MOST_S)
     assert runs == pytest.approx([0.0, 1.0, 2.0, 4.5, 5.5])
+
+
+def test_a_turn_that_is_late_brings_no_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that says when its next turn is, counted from the beginning of this one, has it then.
+
+    The thread wakes up to 0.3 s late; the job wants to run at whole seconds.
+    """
+    virtual, runs, late_s = VirtualTime(), [], iter((0.3, 0.05, 0.2, 0.0, 0.1))
+    wait = virtual.wait
+
+    def late_wait(duration_s: float) -> None:
+        wait(duration_s + next(late_s))
+
+    def job() -> float:
+        runs.append(virtual.now_s)
+        virtual.is_stopping = len(runs) == 5
+        return math.floor(virtual.now_s + 0.01) + 1.0 - virtual.now_s
+
+    monkeypatch.setattr(virtual, "wait", late_wait)
+    monkeypatch.setattr(clock_module, "time", virtual)
+    threads = SimpleNamespace(Event=lambda: virtual, Thread=threading.Thread)
+    monkeypatch.setattr(clock_module, "threading", threads)
+    assert SystemClock().every(9.0, job, name="test").wait(AT_MOST_S)
+    assert runs == pytest.approx([0.0, 1.3, 2.05, 3.2, 4.0, 5.1])
 
 
 def test_processor_time_of_a_job_is_known_once_it_has_ended() -> None:

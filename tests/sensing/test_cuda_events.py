@@ -195,3 +195,21 @@ def test_the_quick_way_to_the_current_stream(run: Run) -> None:
     """
 
     assert run(code).splitlines() == ["[1] True 1", "1 1"]
+
+
+def test_an_error_of_an_earlier_launch_is_left_to_the_training(run: Run) -> None:
+    """Where PyTorch raises such an error at our question, that step keeps its host mark."""
+    code = """
+    awake()
+    torch()
+
+    def failed():
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    sys.modules["torch"]._C._cuda_isCurrentStreamCapturing = failed
+    ends = StepEnds(SystemClock())
+    end = ends.mark(time.monotonic())
+    print(end.end_s == end.queued_s, ends.host_marks)
+    """
+
+    assert run(code) == "True 1"

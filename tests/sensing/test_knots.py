@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from energy_callbacks.sensing.knots import Knots
 from energy_callbacks.sensing.shape import AREA, EDGE, END, INSIDE, NOISE, SEEN, START, WIDTH
@@ -35,6 +37,22 @@ def test_outside_the_knots_nothing_was_seen() -> None:
     assert knots.energy(1.0, 2.0, 0.0).energy_j is None
     assert knots.energy(0.5, 1.5, 0.0).coverage == pytest.approx(0.5, rel=1e-12)
     assert Knots(keep_s=1.0).energy(0.0, 1.0, 0.0).energy_j is None
+
+
+@given(
+    start_s=st.floats(0.0, 1e5),
+    hole_s=st.floats(1.0, 1e4),
+    inside=st.tuples(st.floats(0.0, 0.5), st.floats(0.51, 1.0)),
+)
+def test_a_window_inside_a_hole_is_unknown(
+    start_s: float, hole_s: float, inside: tuple[float, float]
+) -> None:
+    """Wherever the hole lies, and however long it is: not 0 J, but nothing known."""
+    first_s, last_s = start_s + 0.3, start_s + 0.3 + hole_s
+    knots = knots_of((start_s, first_s, 100.0))
+    knots.append(knots.following(intervals((last_s, last_s + 0.7, 100.0)), 1.0, "power"))
+    low_s, high_s = (first_s + share * hole_s for share in inside)
+    assert knots.energy(low_s, min(high_s, last_s), 0.0).energy_j is None
 
 
 def test_a_hole_between_intervals_stays_unseen() -> None:

@@ -164,3 +164,14 @@ def test_a_gap_remembers_what_its_edges_suggest() -> None:
     """A counter that spans a gap of 4 s from 100 W to 300 W finds 800 J suggested there."""
     row = filled([(0.0, 100.0), (4.0, 300.0)], period_s=0.1).open()[0]
     assert (row[AREA], row[SEEN]) == (800.0, 0.0)
+
+
+def test_the_interval_before_a_hole_has_its_error() -> None:
+    """Readings that jump about, then none for a second: what came before is as unsure as before."""
+    times = [0.02 * number for number in range(20)]
+    times += [times[-1] + 1.0 + 0.02 * number for number in range(5)]
+    points = [(t_s, 200.0 + 300.0 * (number % 2)) for number, t_s in enumerate(times)]
+    shape = filled(points, period_s=0.02, response_s=0.015)
+    rows = shape.open()
+    whole = rows[rows[:, SEEN] > 0.0]
+    assert (whole[:, NOISE] > 0.0).all()

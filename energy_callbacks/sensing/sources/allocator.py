@@ -16,6 +16,7 @@ from typing import Final
 
 from energy_callbacks.errors import ReadingMissed
 from energy_callbacks.records import Channel, Device, Reading, Sensor
+from energy_callbacks.sensing.beat import until_reading_s
 from energy_callbacks.sensing.clock import Clock
 
 _DEVICE = Device(
@@ -45,6 +46,7 @@ class AllocatorSource:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._read_s = clock.monotonic_s()
 
     @property
     def name(self) -> str:
@@ -53,8 +55,8 @@ class AllocatorSource:
 
     @property
     def interval_s(self) -> float:
-        """The allocator keeps the peak itself, so a slow look loses none."""
-        return 2.0
+        """Each second beat: the allocator keeps the peak itself, so a slow look loses none."""
+        return until_reading_s(self._read_s, beats=2)
 
     def open(self) -> Sequence[Channel]:
         """Always succeeds: a framework may initialise its devices later."""
@@ -66,6 +68,7 @@ class AllocatorSource:
         Raises:
             ReadingMissed: where a framework's call failed.
         """
+        self._read_s = self._clock.monotonic_s()
         found = [device for ask in _FRAMEWORKS for device in _asked(ask)]
         if not found:
             return []

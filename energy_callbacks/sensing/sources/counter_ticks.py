@@ -106,7 +106,7 @@ class CounterTicks:
         self._read = read
         self._shortest_possible_s = shortest_s
         self._ticks = TickClock(shortest_s)
-        self._longest_call_s = self._mean_call_s = 0.0
+        self._longest_call_s = self._mean_call_s = self._late_s = 0.0
         self._newest: tuple[int, float] | None = None
         self._begun_s = self._checked_s = self.due_s = clock.monotonic_s()
         self._search: _Search | None = None
@@ -134,6 +134,8 @@ class CounterTicks:
 
     def _called(self) -> _Call | None:
         start_s = self._clock.monotonic_s()
+        # The latest of the last calls: a thread that waits for the interpreter is no clockwork.
+        self._late_s = max(start_s - self.due_s, 0.9 * self._late_s)
         try:
             value = self._read()
         except Exception:
@@ -185,7 +187,7 @@ class CounterTicks:
         """Catch a tick between two calls."""
         first_s, last_s = self._ticks.span(number)
         early = 0.5 + (number * _GOLDEN_SHARE) % 1.0
-        self.due_s = max(first_s - early * self._mean_call_s, now_s)
+        self.due_s = max(first_s - early * self._mean_call_s - self._late_s, now_s)
         end_s = max(last_s, self.due_s) + self._longest_call_s + _SLACK_S
         self._search = _Search(number=number, end_s=end_s, spacing_s=0.0)
 
@@ -227,6 +229,9 @@ class CounterTicks:
     def _searched(self, search: _Search, call: _Call) -> Tick | None:
         before, search.last = search.last, call
         search.calls += 1
+        is_first = before is None and search.number is not None
+        if is_first and call.start_s > self._ticks.span(search.number or 0)[0]:
+            return self._placed(call)  # woken too late to catch it: a single call then
         if before is not None and before.value != call.value:
             return self._caught(search, before.start_s, call)
         is_over = call.stop_s >= search.end_s or search.calls >= _MOST_CALLS

@@ -18,7 +18,7 @@ from energy_callbacks.units import hertz_from_megahertz, seconds_from_nanosecond
 # On the beat, when the samples are read as well: the thread wakes for neither alone.
 _BEATS: Final = 2
 # A counter misses nothing; asking for these takes 1.6 ms of a core (H200, driver 580).
-_COUNTER_BEATS: Final = 10
+_COUNTER_BEATS: Final = 6
 # NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, _HW_THERM_SLOWDOWN, _HW_POWER_BRAKE_SLOWDOWN
 # of nvml.h, which nvidia-ml-py 12.560 has no names for.
 _SOFT_HEAT: Final = 269

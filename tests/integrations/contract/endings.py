@@ -9,7 +9,7 @@ from energy_callbacks.errors import JournalError
 from tests.integrations.contract.lab import BATCH_SIZE, POWER_W, STEP_S, Bench, Plan
 from tests.integrations.reading import phases
 
-# A call that ends without a hook is noticed within half a second of the clock.
+# A call that ends without a hook is noticed within two seconds of the clock.
 LOOK_S = 0.5
 
 

@@ -280,7 +280,7 @@ def test_wall_clock_set_shifts_no_sample(play: Play, jump_s: float) -> None:
     times = bench.times_s("power")
     assert times == sorted(set(times))
     assert max(later - earlier for earlier, later in pairwise(times)) < 1.0
-    assert times[-1] == pytest.approx(bench.clock.monotonic_s(), abs=0.8)
+    assert times[-1] == pytest.approx(bench.clock.monotonic_s(), abs=0.85)
     after = [t_s for t_s in times if t_s > set_s + 0.6]
     assert len(after) == pytest.approx((after[-1] - after[0]) / 0.02, abs=2)
 
