@@ -305,7 +305,7 @@ def test_counter_readings_are_true_within_their_error(
 
 
 def test_counter_is_cheap_and_sharp(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On an H200 ticks are known to 7 ms each four seconds, for 0.3 % of a core at most."""
+    """On an H200 ticks are known to 9 ms each four seconds, for 0.3 % of a core at most."""
     bench = play(presets.h200(WAVE))
     spent_s = []
     ask = pynvml.nvmlDeviceGetTotalEnergyConsumption
@@ -324,7 +324,7 @@ def test_counter_is_cheap_and_sharp(play: Play, monkeypatch: pytest.MonkeyPatch)
     bench.run(240.0)
 
     errors_s = [reading.t_error_s for reading in bench.of("energy")]
-    assert max(errors_s) < 0.007
+    assert max(errors_s) < 0.009
     assert len(errors_s) >= 60
     assert sum(spent_s) / 240.0 < 0.003
 
