@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from energy_callbacks.errors import JournalError
+from energy_callbacks.sensing.beat import BEAT_S
 from tests.integrations.contract.lab import BATCH_SIZE, POWER_W, STEP_S, Bench, Plan
 from tests.integrations.reading import phases
 
 # A call that ends without a hook is noticed within two seconds of the clock.
-LOOK_S = 0.5
+LOOK_S = BEAT_S
 
 
 def raising(error: BaseException, at_batch: int) -> Callable[[int], None]:

@@ -156,7 +156,7 @@ def test_fit_after_an_evaluation_that_raised(name: str) -> None:
     clock.advance(60.0)
     fit(clock, ours, model=trained)
     first, second = ours.report.attempts
-    assert first.duration_s <= 0.5
+    assert first.duration_s <= 1.0
     assert (second.status, second.steps) == ("finished", 80)
     assert phases(ours.report)["train"] == pytest.approx(80 * STEP_S)
 

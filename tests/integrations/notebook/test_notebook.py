@@ -20,7 +20,7 @@ from tests.integrations.notebook.kernel import Session, boom
 session = Session({framework!r})
 """
 FIGURES = """
-time.sleep(2.0)
+time.sleep(5.0)
 report = session.callback.report
 by_name = {phase.name: phase for phase in report.phases}
 print(json.dumps({
@@ -75,7 +75,7 @@ def figures(outputs: list[Any]) -> dict[str, Any]:
 
 def assert_trained(found: dict[str, Any]) -> None:
     """The phase of training ends where the batches ended, and not where the user looked."""
-    assert found["train_s"] == pytest.approx(found["trained_s"], abs=0.8)
+    assert found["train_s"] == pytest.approx(found["trained_s"], abs=0.9)
     assert found["train_j"] == pytest.approx(POWER_W * found["train_s"], rel=0.01)
 
 
@@ -91,14 +91,14 @@ def test_an_exception_ends_the_measuring(cells: dict) -> None:
 
 @pytest.mark.framework
 def test_idle_time_between_cells_is_not_measured(cells: dict) -> None:
-    """Two seconds before the user looked are not in the total."""
+    """Five seconds before the user looked are not in the total, but for two at most."""
     found = figures(cells["after exception"])
-    assert found["all_j"] <= POWER_W * (found["trained_s"] + 1.5)
+    assert found["all_j"] <= POWER_W * (found["trained_s"] + 2.0)
 
 
 @pytest.mark.framework
 def test_no_thread_of_ours_is_left(cells: dict) -> None:
-    """Two seconds after the exception, after the fit and after Ctrl-C."""
+    """Five seconds after the exception, after the fit and after Ctrl-C."""
     for name in ("after exception", "after second fit", "after ctrl-c"):
         assert figures(cells[name])["threads"] == [], name
 
