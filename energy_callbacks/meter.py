@@ -256,7 +256,7 @@ class EnergyMeter:
             tokens: likewise.
         """
         if attempt := self._running():
-            attempt.recorder.steps.tell(attempt.now_s(), samples, tokens)
+            attempt.steps.tell(attempt.now_s(), samples, tokens)
 
     def mark(self, name: str, t_s: float | None = None) -> None:
         """Something happened.

@@ -3,7 +3,7 @@
 import math
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,6 +12,9 @@ import numpy as np
 from energy_callbacks.records import Channel, Device, Energy, Quantity, Reading
 from energy_callbacks.sensing.energy import EnergyCurve
 from energy_callbacks.sensing.series import Array, Series
+
+# How far the energy of one device reaches; ``None`` before it has spoken.
+_EndOf = Callable[[EnergyCurve], float | None]
 
 # A device that says nothing for longer does not speak; every source reads each 1.6 s or oftener.
 _PAUSE_S: Final = 2.0
@@ -69,8 +72,7 @@ class Timeline:
         self._pins: deque[float] = deque(maxlen=1000)
         self._expected = 0
         self._asked_s: float | None = None
-        self._settled_s: float | None = None
-        self._seen_s: float | None = None
+        self._reached: dict[_EndOf, float] = {}
 
     def expect(self, sources: int) -> None:
         """So many more sources are about to open: what they have seen is worth waiting for."""
@@ -212,13 +214,7 @@ class Timeline:
             The moment, which never goes back while it is known; ``None`` before the first and
             where no device has shown anything for ``patience_s``.
         """
-        with self._lock:
-            if self._is_waiting(now_s, patience_s):
-                return self._settled_s
-            ends = [_final_until(track.curve) for track in self._tracks.values()]
-            found_s = _slowest(ends, now_s - patience_s, self._settled_s)
-            self._settled_s = self._settled_s if found_s is None else found_s
-            return found_s
+        return self._reached_s(_final_until, now_s, patience_s)
 
     def seen_s(self, now_s: float, patience_s: float = 6.0) -> float | None:
         """The same of the moment up to which every device was seen.
@@ -226,13 +222,20 @@ class Timeline:
         What an energy counter has not confirmed yet may still change a little: on an H200 that is
         the energy of the last four seconds, by two thousandths.
         """
+        return self._reached_s(_seen_until, now_s, patience_s)
+
+    def _reached_s(self, end_of: _EndOf, now_s: float, patience_s: float) -> float | None:
+        """How far the slowest device has come that is still waited for."""
         with self._lock:
+            before_s = self._reached.get(end_of)
             if self._is_waiting(now_s, patience_s):
-                return self._seen_s
-            ends = [track.curve.newest_s for track in self._tracks.values() if track.curve]
-            found_s = _slowest(ends, now_s - patience_s, self._seen_s)
-            self._seen_s = self._seen_s if found_s is None else found_s
-            return found_s
+                return before_s
+            ends = [end_of(track.curve) for track in self._tracks.values() if track.curve]
+            alive = [end for end in ends if end is not None and now_s - end < patience_s]
+            if not alive:
+                return None
+            self._reached[end_of] = max(min(alive), before_s or -math.inf)
+            return self._reached[end_of]
 
     def complete_s(self, now_s: float, patience_s: float = 60.0) -> float | None:
         """The moment up to which the energy of every device that ever spoke is final.
@@ -335,16 +338,10 @@ class Timeline:
             }
 
 
-def _slowest(
-    ends_s: Iterable[float | None], since_s: float, before_s: float | None
-) -> float | None:
-    """The earliest of the ends after a moment, but never before the one that was known."""
-    alive = [end for end in ends_s if end is not None and end > since_s]
-    return max(min(alive), before_s or -math.inf) if alive else None
-
-
-def _final_until(curve: EnergyCurve | None) -> float | None:
+def _final_until(curve: EnergyCurve) -> float | None:
     """Where nothing is settled yet, all before the first moment that was seen is final."""
-    if curve is None:
-        return None
     return curve.settled_s if curve.settled_s is not None else curve.start_s
+
+
+def _seen_until(curve: EnergyCurve) -> float | None:
+    return curve.newest_s

@@ -71,16 +71,23 @@ class _Search:
     Attributes:
         number: of the tick that is awaited; ``None`` takes the next as number 0.
         end_s: given up then.
-        spacing_s: from call to call.
         is_next: whether it goes on from the tick before, so that no other can lie between.
     """
 
     number: int | None
     end_s: float
-    spacing_s: float
     is_next: bool = False
     last: _Call | None = None
     calls: int = 0
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether the clock tells about when the tick comes; else one waits for it."""
+        return self.number is not None and not self.is_next
+
+    def next_call_s(self, call: _Call) -> float:
+        """When to call again: at once where the tick is near."""
+        return call.stop_s if self.is_expected else max(call.start_s + _SPACING_S, call.stop_s)
 
 
 class CounterTicks:
@@ -143,7 +150,7 @@ class CounterTicks:
             raise
         stop_s = self._clock.monotonic_s()
         call_s = stop_s - start_s
-        # The slowest of the last calls: the first of a search must still see the old value.
+        # The slowest of the last calls: a search must not be given up while one is under way.
         self._longest_call_s = max(call_s, 0.9 * self._longest_call_s)
         self._mean_call_s += (call_s - self._mean_call_s) * (0.05 if self._mean_call_s else 1.0)
         return None if value is None else _Call(start_s, stop_s, value)
@@ -168,10 +175,8 @@ class CounterTicks:
             self._search_for(number + ahead, call.stop_s)
         else:
             end_s = call.stop_s + _SEARCH_S
-            self._search = _Search(
-                number=number + 1, end_s=end_s, spacing_s=_SPACING_S, is_next=True, last=call
-            )
-            self.due_s = max(call.start_s + _SPACING_S, call.stop_s)
+            self._search = _Search(number=number + 1, end_s=end_s, is_next=True, last=call)
+            self.due_s = self._search.next_call_s(call)
 
     @property
     def _shortest_s(self) -> float:
@@ -189,14 +194,14 @@ class CounterTicks:
         early = 0.5 + (number * _GOLDEN_SHARE) % 1.0
         self.due_s = max(first_s - early * self._mean_call_s - self._late_s, now_s)
         end_s = max(last_s, self.due_s) + self._longest_call_s + _SLACK_S
-        self._search = _Search(number=number, end_s=end_s, spacing_s=0.0)
+        self._search = _Search(number=number, end_s=end_s)
 
     def _begin_anew(self, start_s: float) -> None:
         """Nothing is known: catch whichever tick comes."""
         self._ticks = TickClock(self._shortest_possible_s)
         self._newest = None
         self.due_s = start_s
-        self._search = _Search(number=None, end_s=start_s + _SEARCH_S, spacing_s=_SPACING_S)
+        self._search = _Search(number=None, end_s=start_s + _SEARCH_S)
 
     def _miss(self, now_s: float) -> None:
         self._misses_in_a_row += 1
@@ -229,14 +234,14 @@ class CounterTicks:
     def _searched(self, search: _Search, call: _Call) -> Tick | None:
         before, search.last = search.last, call
         search.calls += 1
-        is_first = before is None and search.number is not None
+        is_first = before is None and search.is_expected
         if is_first and call.start_s > self._ticks.span(search.number or 0)[0]:
             return self._placed(call)  # woken too late to catch it: a single call then
         if before is not None and before.value != call.value:
             return self._caught(search, before.start_s, call)
         is_over = call.stop_s >= search.end_s or search.calls >= _MOST_CALLS
         if not is_over:
-            self.due_s = max(call.start_s + search.spacing_s, call.stop_s)
+            self.due_s = search.next_call_s(call)
         elif search.number is None:
             self._miss(call.stop_s)
         else:
@@ -249,8 +254,7 @@ class CounterTicks:
             self._begin_anew(call.stop_s)
             return _between(earliest_s, call.stop_s, call.value)
         number = search.number or 0
-        is_expected = search.number is not None and not search.is_next
-        if is_expected and call.stop_s >= self._ticks.span(number + 1)[0]:
+        if search.is_expected and call.stop_s >= self._ticks.span(number + 1)[0]:
             self._call_after(number + 1)  # perhaps it was the one after
             return None
         if search.number is None:

