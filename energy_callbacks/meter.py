@@ -4,7 +4,7 @@ import atexit
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -120,11 +120,19 @@ class EnergyMeter:
         """The run, over all its attempts; ``None`` before the first start."""
         return self._last.run_id if self._last else None
 
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint should hold, as JSON: the run, its folder and what it has used so far.
+
+        Empty before the first start. ``start(state=...)`` goes on from it.
+        """
+        last = self._mine()
+        return last.state() if last is not None else {}
+
     def start(
         self,
         run_folder: str | os.PathLike[str] | None = None,
         *,
-        run_id: str | None = None,
+        state: Mapping[str, Any] | None = None,
         process: Process | None = None,
         used_gpus: Sequence[int] | None = None,
         call: OngoingCall | None = None,
@@ -138,7 +146,8 @@ class EnergyMeter:
         Args:
             run_folder: where journal and report go, unless ``config`` names a folder;
                 ``None`` is ``./energy_runs/<stamp>``.
-            run_id: of the run that this attempt continues, else the last one's or a new one.
+            state: of the run that this attempt continues, from ``state()`` in its checkpoint;
+                without one this meter's last run goes on, or a new one begins.
             process: which process this is.
             used_gpus: ordinals of the GPUs that the framework uses; ``()`` for none, ``None``
                 where nobody knows.
@@ -162,7 +171,7 @@ class EnergyMeter:
             sources=sources,
             clock=self._clock,
             folder=folder,
-            run_id=run_id or self.run_id,
+            state=state if state and state.get("run_id") else self.state(),
             process=process,
             on_failure=self.abandon,
             call=call,

@@ -4,12 +4,12 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from energy_callbacks.accounting import journal
+from energy_callbacks.accounting import earlier, journal
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.accounting.launch import Process, launch_id
 from energy_callbacks.accounting.raw_readings import RawReadings
@@ -49,7 +49,8 @@ class Attempt:
         sources: sensors to read.
         clock: time and threads.
         folder: run folder.
-        run_id: of the run that this attempt continues, ``None`` for a new one.
+        state: of the meter, from a checkpoint of the run that this attempt continues; empty for a
+            new one.
         process: which process this is.
         on_failure: called on our own thread where the books cannot be kept any more.
         call: the user's call that trains; ``None`` where nobody knows.
@@ -63,7 +64,7 @@ class Attempt:
         sources: Sequence[Source],
         clock: Clock,
         folder: Path,
-        run_id: str | None,
+        state: Mapping[str, Any],
         process: Process,
         on_failure: Callable[[str], None],
         call: OngoingCall | None = None,
@@ -80,8 +81,9 @@ class Attempt:
         self._on_failure = on_failure
         self._host = os.uname().nodename
         self._number, self.run_id = journal.claim_attempt(
-            folder, self._host, process.rank, run_id, launch_id(process)
+            folder, self._host, process.rank, state.get("run_id"), launch_id(process)
         )
+        self.earlier = earlier.look(folder, self._number, self.run_id, process, state)
         path = journal.path_for(folder, self._number, self._host, process.rank)
         # Imports of CodeCarbon are over before a loader forks its workers: a lock that another
         # thread holds at a fork stays locked in the child. All this comes before the first moment.
@@ -106,6 +108,7 @@ class Attempt:
             self.timeline,
             self.recorder,
             self._start_s,
+            earlier=self.earlier,
             samples_scale=process.local_world_size,
             emissions_kg=emissions_kg,
         )
@@ -135,6 +138,11 @@ class Attempt:
     def rank(self) -> int:
         """Number of this process among all."""
         return self._process.rank
+
+    def state(self) -> Record:
+        """The run, its folder, and what it has used so far, for a checkpoint."""
+        used_j = dict(self.board.used_j)
+        return {"run_id": self.run_id, "folder": str(self.folder), "energy_j": used_j}
 
     def now_s(self) -> float:
         """What time it is; the training is seen to be alive at this moment."""
@@ -290,7 +298,13 @@ class Attempt:
             **asdict(self._process),
             "config": settings,
             "environment": surroundings,
+            **self._link(),
         }
+
+    def _link(self) -> Record:
+        """Where the run was before it came to this folder, and what it had used there."""
+        linked_j, folder = self.earlier.linked_j, self.earlier.folder
+        return {"before": {"folder": folder, "energy_j": dict(linked_j)}} if linked_j else {}
 
 
 def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:

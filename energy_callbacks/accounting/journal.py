@@ -147,6 +147,15 @@ def read(path: Path) -> Iterator[Record]:
         yield from records
 
 
+def header(path: Path) -> Record:
+    """The first line of a journal.
+
+    Raises:
+        JournalError: see ``read``.
+    """
+    return next(read(path))
+
+
 def _check_header(header: Record | None, path: Path) -> None:
     if header is None or header.get("format") != FORMAT:
         raise JournalError(
@@ -165,7 +174,7 @@ def newest_run_id(folder: Path) -> str | None:
     """The run whose journal was begun last below a folder; ``None`` where nobody can tell."""
     journals = find(folder)
     try:
-        return str(next(read(journals[-1]))["run_id"]) if journals else None
+        return str(header(journals[-1])["run_id"]) if journals else None
     except JournalError:
         return None
 

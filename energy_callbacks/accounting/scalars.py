@@ -2,12 +2,13 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from energy_callbacks.accounting import pooling
+from energy_callbacks.accounting.earlier import Earlier
 from energy_callbacks.accounting.energy_sums import interval_j, total
 from energy_callbacks.accounting.recorder import Recorder, mean_power_w
 from energy_callbacks.accounting.steps import Tally, difference
@@ -18,15 +19,15 @@ from energy_callbacks.units import gibibytes, grams, megahertz, watt_hours
 TAGS: Final = {
     "power/gpu_w": "mean power of the GPUs that this run uses, W",
     "power/host_w": "mean power of CPU and RAM, W",
-    "energy/gpu_wh": "energy of the GPUs since this start of the run, Wh",
-    "energy/host_wh": "energy of CPU and RAM since this start of the run, Wh",
-    "energy/total_wh": "energy of GPUs and host since this start of the run, Wh",
+    "energy/gpu_wh": "energy of the GPUs, over all attempts of the run, Wh",
+    "energy/host_wh": "energy of CPU and RAM, over all attempts of the run, Wh",
+    "energy/total_wh": "energy of GPUs and host, over all attempts of the run, Wh",
     "energy/measured_fraction": "share of the total that a sensor measured; the rest is estimated",
     "efficiency/gpu_j_per_step": "GPU energy of training per optimizer step, J",
     "efficiency/gpu_j_per_sample": "GPU energy of training per sample, J",
     "efficiency/gpu_j_per_token": "GPU energy of training per token, J",
     "efficiency/total_j_per_sample": "total energy of training per sample, J",
-    "emissions/total_g": "gCO2e since this start of the run; absent where the place is unknown",
+    "emissions/total_g": "gCO2e over all attempts of the run; absent where the place is unknown",
     "memory/device_used_gib": "memory in use on the GPUs, all processes, GiB",
     "memory/peak_allocated_gib": "highest memory in the framework's device allocator, GiB",
     "memory/host_rss_gib": "resident memory of this process and each worker, shared pages too, GiB",
@@ -89,8 +90,12 @@ class ScalarBoard:
         timeline: what is measured on this host.
         recorder: steps and phases of this process.
         start_s: monotonic time of the attempt's start.
+        earlier: what the attempts before this one have used; ``None`` for a new run.
         samples_scale: how many processes of this host consume as many samples as this one.
         emissions_kg: from energy to kg CO2e with its interval.
+
+    Attributes:
+        used_j: by scope, ``gpu`` and ``host``, over the whole run as far as has been seen.
     """
 
     def __init__(
@@ -99,12 +104,15 @@ class ScalarBoard:
         recorder: Recorder,
         start_s: float,
         *,
+        earlier: Earlier | None = None,
         samples_scale: float = 1.0,
         emissions_kg: EmissionsKg | None = None,
     ) -> None:
         self._timeline = timeline
         self._recorder = recorder
         self._start_s = start_s
+        self._earlier = earlier or Earlier()
+        self.used_j = dict(self._earlier.energy_j)
         self._from = (Tally(t_s=start_s), start_s)
         self._ready: Ready | None = None
         self._said: tuple[tuple[Tally, float], Tally, float] | None = None
@@ -184,11 +192,12 @@ class ScalarBoard:
         for scope in ("gpu", "host"):
             _put(values, f"power/{scope}_w", self._power_w(scope, start_s, end_s))
         so_far = {s: self._scope(s, [(self._start_s, end_s)]) for s in ("gpu", "host", "total")}
-        for scope, energy in so_far.items():
-            if energy.energy_j is not None:
-                values[f"energy/{scope}_wh"] = watt_hours(energy.energy_j)
         _put(values, "energy/measured_fraction", self._measured_fraction(so_far["total"], end_s))
-        self._put_emissions(values, so_far["total"])
+        of_run = {s: _with_earlier(energy, self._earlier.of(s)) for s, energy in so_far.items()}
+        known_j = {s: e.energy_j for s, e in of_run.items() if e.energy_j is not None}
+        values |= {f"energy/{scope}_wh": watt_hours(used_j) for scope, used_j in known_j.items()}
+        self.used_j |= {scope: used_j for scope, used_j in known_j.items() if scope != "total"}
+        self._put_emissions(values, of_run["total"])
         return values
 
     def _power_w(self, scope: str, start_s: float, end_s: float) -> float | None:
@@ -336,6 +345,15 @@ def expected_tags(*, gpu: bool, tokens: bool, waits: bool) -> tuple[str, ...]:
         for tag in tags
         for name in ((tag, f"{tag}_lo", f"{tag}_hi") if tag in INTERVALS else (tag,))
     )
+
+
+def _with_earlier(energy: Energy, earlier_j: float) -> Energy:
+    """The energy of a whole run, of whose earlier part only the joules are known."""
+    if not energy.energy_j or not earlier_j:
+        return energy
+    whole_j = earlier_j + energy.energy_j
+    systematic_j = energy.systematic_j * whole_j / energy.energy_j  # the sensors are the same
+    return replace(energy, energy_j=whole_j, systematic_j=systematic_j)
 
 
 def _of_training(values: Scalars) -> Scalars:

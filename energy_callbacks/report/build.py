@@ -44,6 +44,7 @@ def build(paths: Path | Sequence[Path], *, now_unix_s: float | None = None) -> E
     """
     readable, unreadable = _load_all(_journals([paths] if isinstance(paths, Path) else paths))
     processes, other_runs = newest_run(readable)
+    _add_earlier(processes)
     merged = merge(processes)
     attempts = tuple(_attempts(merged, time.time() if now_unix_s is None else now_unix_s))
     return _assemble(merged, attempts, other_runs, unreadable)
@@ -82,6 +83,28 @@ def _load_all(paths: Sequence[Path]) -> tuple[list[Process], list[str]]:
     if not readable:
         raise problems[0]
     return readable, [str(problem) for problem in problems]
+
+
+def _add_earlier(processes: list[Process]) -> None:
+    """Add the journals of the folders that a run was in before, back to where it began."""
+    known = {process.folder for process in processes}
+    for process in processes:  # grows while it is walked
+        link = process.before.get("folder")
+        folder = (process.folder / link).resolve() if link else process.folder
+        if folder in known:
+            continue
+        known.add(folder)
+        for path in journal.find(folder):
+            if _is_of(path, process.run_id):
+                processes.append(load(path))
+                processes[-1].folders_back = process.folders_back + 1
+
+
+def _is_of(path: Path, run_id: str) -> bool:
+    try:
+        return bool(journal.header(path)["run_id"] == run_id)
+    except JournalError:
+        return False
 
 
 def _assemble(

@@ -80,12 +80,14 @@ def newest_run(processes: Sequence[Process]) -> tuple[list[Process], int]:
 
 def merge(processes: Iterable[Process]) -> list[MergedAttempt]:
     """The attempts of one run, oldest first, each device owned once."""
-    by_number: dict[int, list[Process]] = {}
+    groups: dict[tuple[int, int], list[Process]] = {}
     for process in processes:
-        by_number.setdefault(process.attempt, []).append(process)
+        groups.setdefault((-process.folders_back, process.attempt), []).append(process)
     attempts: list[MergedAttempt] = []
     offset_s = 0.0
-    for number, group in sorted(by_number.items()):
+    is_moved = any(folders_back for folders_back, _ in groups)
+    for count, (place, group) in enumerate(sorted(groups.items()), start=1):
+        number = count if is_moved else place[1]
         ordered = tuple(sorted(group, key=lambda process: (process.rank, process.host)))
         attempt = MergedAttempt(
             number=number, offset_s=offset_s, processes=ordered, owned=tuple(_owned(ordered))

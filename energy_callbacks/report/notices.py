@@ -68,6 +68,21 @@ def _of_files(facts: Facts) -> Iterator[ReportWarning]:
             fix="give each run a folder of its own with report_dir=",
         )
 
+    yield from _of_lost_attempts(facts)
+
+
+def _of_lost_attempts(facts: Facts) -> Iterator[ReportWarning]:
+    """A run that went on from a checkpoint, without the journals of what came before it."""
+    first = facts.merged[0].processes
+    lost_j = sum(sum(process.before.get("energy_j", {}).values()) for process in first)
+    if lost_j:
+        yield ReportWarning(
+            code="earlier_attempts_lost",
+            message=f"This run went on from a checkpoint; the {words.energy(lost_j)} that it had "
+            "used before are not in this report, because their journals are not here.",
+            fix="keep the run folder of the first attempts where it was",
+        )
+
 
 def _of_attempts(facts: Facts) -> Iterator[ReportWarning]:
     for attempt in facts.attempts:

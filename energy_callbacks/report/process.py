@@ -28,6 +28,7 @@ class Process:
     """One journal.
 
     Attributes:
+        folders_back: how many run folders before the newest one this journal lies in.
         end_s: the last moment that any line speaks of.
         open_phase: the phase that the process was in when the journal ended.
         resumed_at_step: optimizer steps of earlier attempts that this one continues from.
@@ -37,6 +38,7 @@ class Process:
 
     path: Path
     header: Record
+    folders_back: int = 0
     end_s: float = 0.0
     open_phase: str = "idle"
     resumed_at_step: int | None = None
@@ -58,8 +60,18 @@ class Process:
 
     @property
     def attempt(self) -> int:
-        """Number of the process start."""
+        """Number of the process start, in its run folder."""
         return int(self.header["attempt"])
+
+    @property
+    def folder(self) -> Path:
+        """The run folder that it lies in."""
+        return self.path.parent.parent.parent
+
+    @property
+    def before(self) -> Record:
+        """What the run had used, and where, before it came to this folder; mostly empty."""
+        return self.header.get("before") or {}
 
     @property
     def host(self) -> str:

@@ -55,6 +55,7 @@ class EnergyHooks(TrainerCallback):
     ) -> None:
         self._meter = meter
         self._inputs = InputCounter(batch_size_fn, length_fn)
+        self._state_key = _STATE_KEY
         self._session: Session | None = None
         self._warned: set[str] = set()
 
@@ -114,7 +115,11 @@ class EnergyHooks(TrainerCallback):
     def _begin_training(self, session: Session, args: Any, state: Any, model: Any) -> None:
         session.siblings.take_first_place()
         session.begin_training(args, state, model)
-        state.stateful_callbacks[_STATE_KEY] = {"run_id": self._meter.run_id}
+        self._keep(state)
+
+    def _keep(self, state: Any) -> None:
+        """Into the next checkpoint: the Trainer writes it before it calls ``on_save``."""
+        state.stateful_callbacks[self._state_key] = self._meter.state()
 
     def _begin(
         self, phase: str, call: OngoingCall | None, args: Any, state: Any, model: Any
@@ -125,10 +130,10 @@ class EnergyHooks(TrainerCallback):
         elders = self._elders(callbacks)
         if self._stands_back(elders):
             return None
-        known = state.stateful_callbacks.get(_STATE_KEY) or {}
+        self._state_key = f"{_STATE_KEY} {self._meter.config.run_folder}" if elders else _STATE_KEY
         self._meter.start(
             loop.run_folder(args),
-            run_id=known.get("run_id"),
+            state=state.stateful_callbacks.get(self._state_key),
             process=loop.process(args, transformers.__version__),
             used_gpus=loop.used_gpus(args, model),
             call=call,
@@ -198,6 +203,7 @@ class EnergyHooks(TrainerCallback):
         """An optimizer step."""
         if (session := self._session) is not None:
             session.end_step(args, state, train_dataloader)
+            self._keep(state)
 
     @harmless
     def on_epoch_end(
@@ -265,6 +271,7 @@ class EnergyHooks(TrainerCallback):
         session = self._living()
         if session is not None and session.phase == "train":
             session.predicted(name)
+            self._keep(state)
         elif session is not None:
             self._end(session, state)
 

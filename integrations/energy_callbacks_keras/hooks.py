@@ -27,7 +27,7 @@ from energy_callbacks.accounting.scalars import expected_tags
 from energy_callbacks.calls import OngoingCall
 from energy_callbacks.guard import harmless
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_keras import devices
+from energy_callbacks_keras import checkpoints, devices
 from energy_callbacks_keras.counts import Data
 from energy_callbacks_keras.loop import StepCounter
 from energy_callbacks_keras.rows import Rows
@@ -89,14 +89,13 @@ class EnergyHooks(keras.callbacks.Callback):
         """Whether such a call is under way; one that raised has told nobody."""
         return self._owner is not None and (self._call is None or self._call.is_under_way())
 
-    def _start(self, *, is_resuming: bool = False) -> tuple[int, ...] | None:
-        """Start the meter; returns the GPUs in use."""
+    def _start(self, state: dict[str, Any] | None = None) -> tuple[int, ...] | None:
+        """Start the meter, perhaps with its state from a backup; returns the GPUs in use."""
         self._process = devices.process(self.model)
         used_gpus = devices.used_gpus(self.model)
-        folder = self._run_folder()
         self._meter.start(
-            folder,
-            run_id=journal.newest_run_id(folder) if is_resuming else None,
+            self._run_folder(),
+            state=state,
             process=self._process,
             used_gpus=used_gpus,
             call=self._call,
@@ -119,12 +118,20 @@ class EnergyHooks(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         """The first epoch starts the meter: only now it is known whether a run goes on."""
         if self._owner == "fit" and self._rows is None:
-            used_gpus = self._start(is_resuming=epoch > 0)
-            self._start_training(epoch, used_gpus)
+            state = self._state(epoch)
+            used_gpus = self._start(state)
+            self._start_training(used_gpus, is_resuming=bool(epoch or state))
         self._begin_epoch(epoch)
 
+    def _state(self, epoch: int) -> dict[str, Any]:
+        """Of the run that goes on: beside its backup, else the newest one in the run folder."""
+        state = checkpoints.kept(self._siblings.all) if self._siblings else {}
+        if epoch and not state:
+            return {"run_id": journal.newest_run_id(self._run_folder())}
+        return state
+
     @harmless
-    def _start_training(self, epoch: int, used_gpus: tuple[int, ...] | None) -> None:
+    def _start_training(self, used_gpus: tuple[int, ...] | None, *, is_resuming: bool) -> None:
         folder = self._meter.run_folder
         if not self._meter.is_running or folder is None or self._siblings is None:
             return
@@ -142,7 +149,7 @@ class EnergyHooks(keras.callbacks.Callback):
                 processes=self._process.world_size,
             )
         )
-        if epoch and done_before:
+        if is_resuming and done_before:
             self._meter.resumed(done_before)
 
     @harmless
@@ -152,7 +159,7 @@ class EnergyHooks(keras.callbacks.Callback):
         self._rows.begin_epoch(epoch)
         self._steps.begin_epoch()
         if self._siblings.lead():
-            self._siblings.draw_curtains()
+            self._siblings.draw_curtains(self._meter)
 
     @harmless
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
@@ -186,7 +193,10 @@ class EnergyHooks(keras.callbacks.Callback):
         self._meter.epoch(epoch)
         if self._process.rank == 0:
             self._rows.write_loss(logs)
-        return self._log()
+        scalars = self._log()
+        if self._process.rank == 0 and self._siblings is not None:
+            checkpoints.keep(self._siblings.all, self._meter.state())
+        return scalars
 
     @harmless
     def on_train_end(self, logs: Logs | None = None) -> None:

@@ -15,6 +15,8 @@ import keras
 
 from energy_callbacks.accounting.scalars import expected_tags
 from energy_callbacks.calls import list_holding
+from energy_callbacks.meter import EnergyMeter
+from energy_callbacks_keras.checkpoints import ears
 
 _OURS: Final = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
 _BLIND: Final = (keras.callbacks.TensorBoard, keras.callbacks.ProgbarLogger)
@@ -35,7 +37,7 @@ class Siblings:
     def __init__(self, member: keras.callbacks.Callback) -> None:
         self._member = member
         self.all: list[Any] = list_holding(member) or []
-        self._curtains: list[_Curtain] = []
+        self._curtains: list[keras.callbacks.Callback] = []
 
     @property
     def tensorboard(self) -> Any:
@@ -57,17 +59,20 @@ class Siblings:
                 return False
         return False
 
-    def draw_curtains(self) -> None:
-        """Hide our figures from those who must not see them. Only where ``lead`` was true."""
+    def draw_curtains(self, meter: EnergyMeter) -> None:
+        """Hide our figures from those who must not see them, and listen to those that save.
+
+        Only where ``lead`` was true.
+        """
         if self._curtains:
             return
         for one in tuple(self.all):
             hides = _hides_from(one)
-            if hides is not None:
-                before, behind = _pair(hides)
-                at = self.all.index(one)
-                self.all[at : at + 1] = [before, one, behind]
-                self._curtains += [before, behind]
+            for pair in (_pair(hides) if hides else (), ears(one, meter)):
+                if pair:
+                    at = self.all.index(one)
+                    self.all[at : at + 1] = [pair[0], one, pair[1]]
+                    self._curtains += pair
 
     def add_rear(self, act: Callable[[], None]) -> None:
         """Do something once all siblings have had the hook that is being called now."""

@@ -88,11 +88,11 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         return self._generate_state_key(report_dir=str(self._meter.config.report_dir))
 
     def state_dict(self) -> dict[str, Any]:
-        """What travels in the checkpoint: the run's id and the logger's step."""
-        run_id = self._meter.run_id or self._run_id
-        return {"run_id": run_id, "stepped_batches": self._steps.stepped_batches}
+        """What travels in the checkpoint: the run, its energy so far and the logger's step."""
+        state = self._meter.state() or self._state
+        return {**state, "stepped_batches": self._steps.stepped_batches}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue a run; nothing is added up here, the journals hold the figures."""
-        self._run_id = state_dict.get("run_id")
+        """Continue a run; also called in a fresh one, after a search for a batch size."""
+        self._state = state_dict
         self._steps.stepped_batches = int(state_dict.get("stepped_batches", 0))

@@ -10,6 +10,7 @@
       on_train_batch_end                  batch_done, step, scalars to the loggers
       on_validation_start / _end          phase validation
     on_train_epoch_end                    epoch, scalars
+    trainer.save_checkpoint               window checkpoint
     on_train_end                        phase train ends
     teardown | on_exception             meter.stop, last scalars, report
 
@@ -53,20 +54,23 @@ class EnergyHooks(Base):
         super().__init__()
         self._meter = meter
         self._steps = steps
+        self._saves = loop.SaveWatch(meter)
         self._log_every_n_steps = log_every_n_steps
-        self._run_id: str | None = None
+        self._state: dict[str, Any] = {}
 
     def _start(self, trainer: Any) -> None:
         # Every rank asks for the folder, whatever became of its meter: Lightning broadcasts it.
         folder = loop.run_folder(trainer)
         self._meter.start(
             folder,
-            run_id=self._run_id,
+            state=self._state,
             process=loop.process(trainer, version),
             used_gpus=loop.used_gpus(trainer),
         )
+        self._state = {}
 
     def _stop(self, trainer: Any, error: BaseException | None = None) -> None:
+        self._saves.end()
         if not self._meter.is_running:
             return
         self._meter.stop(error)
@@ -105,6 +109,7 @@ class EnergyHooks(Base):
         self._meter.leave("setup")
         self._meter.enter("train")
         self._steps.begin(trainer)
+        self._saves.begin(trainer)
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
         if trainer.world_size > 1:

@@ -62,6 +62,15 @@ class CountsContract:
         bench.fit(Plan(validation_samples=20, checkpoint_s=1.0, epochs=3), ours)
         assert ours.report.throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
 
+    def test_a_checkpoint_is_a_phase(self, bench: Bench) -> None:
+        """Half a second after each of 3 epochs is the phase checkpoint, not training."""
+        ours = bench.callback()
+        bench.fit(Plan(checkpoint_s=0.5, epochs=3), ours)
+        by_name = {phase.name: phase for phase in ours.report.phases}
+        assert by_name["checkpoint"].duration_s == pytest.approx(1.5, abs=1e-3)
+        assert by_name["checkpoint"].gpu.energy_j == pytest.approx(POWER_W * 1.5, rel=1e-3)
+        assert by_name["train"].duration_s == pytest.approx(120 * STEP_S, abs=1e-3)
+
     def test_evaluate_by_itself(self, bench: Bench) -> None:
         """Ten batches of validation, a finished report, no training."""
         ours = bench.callback()

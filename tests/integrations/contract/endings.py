@@ -117,6 +117,21 @@ class EndingsContract:
         assert (report.throughput.steps, report.throughput.replayed_steps) == (120, 20)
         assert report.throughput.samples == 140 * BATCH_SIZE
 
+    def test_totals_go_on_after_a_resume(self, bench: Bench) -> None:
+        """The curve of energy begins where the broken attempt ended, up to the report's total."""
+        first, second = bench.callback(), bench.callback()
+        broken = Plan(epochs=3, checkpoint_s=0.0, before_batch=raising(RuntimeError("boom"), 60))
+        with pytest.raises(RuntimeError, match="boom"):
+            bench.training(broken, first).fit()
+        bench.clock.advance(60.0)
+        used_wh = first.report.energy.gpu.energy_j / 3600
+        training = bench.training(Plan(epochs=3, checkpoint_s=0.0), second)
+        training.resume()
+        found = [wh for _, wh in training.rows()["energy/gpu_wh"]]
+        assert found == sorted(found)
+        assert found[-1] * 3600 == pytest.approx(second.report.energy.gpu.energy_j, rel=1e-6)
+        assert found[-1] == pytest.approx(used_wh + POWER_W * 80 * STEP_S / 3600, rel=1e-3)
+
     def test_a_checkpoint_without_us_resumes_with_us(self, bench: Bench) -> None:
         """The callback may be added later."""
         seen: list[int] = []

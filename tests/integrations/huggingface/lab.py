@@ -64,6 +64,7 @@ class HuggingFaceTraining:
 
     def __init__(self, folder: Path, clock: FakeClock, plan: Plan, callbacks: tuple) -> None:
         self._folder = folder
+        self._is_resumed = False
         self._clock = clock
         self._model = Model(clock, plan)
         validation = Data(clock, plan.validation_samples) if plan.validation_samples else None
@@ -95,6 +96,7 @@ class HuggingFaceTraining:
         self._trainer.train()
 
     def resume(self) -> None:
+        self._is_resumed = True
         self._model.batches = 0
         self._trainer.train(resume_from_checkpoint=True)
 
@@ -105,8 +107,9 @@ class HuggingFaceTraining:
         self._trainer.predict(Data(self._clock, 10 * BATCH_SIZE))
 
     def rows(self) -> Rows:
-        [folder] = boards(self._folder)
-        return untimed(scalars(folder))
+        *earlier, newest = sorted(boards(self._folder), key=lambda folder: folder.stat().st_mtime)
+        assert self._is_resumed or not earlier
+        return untimed(scalars(newest))
 
 
 def untimed(rows: Rows) -> Rows:

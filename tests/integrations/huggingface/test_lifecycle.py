@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import gc
+import json
 import pickle
 import threading
 import weakref
@@ -200,12 +201,16 @@ def test_restored_callback_states(tmp_path: Path) -> None:
 
 
 def test_our_state_in_a_checkpoint_is_small_and_known(tmp_path: Path) -> None:
-    """trainer_state.json holds the run's id under our own key, which names no class."""
+    """trainer_state.json holds run, folder and energy under our own key, which names no class."""
     clock = FakeClock()
     ours = callback(clock)
     trainer(tmp_path, TinyModel(clock), ours, save_strategy="epoch").train()
     state = TrainerState.load_from_json(str(tmp_path / "checkpoint-80" / "trainer_state.json"))
-    assert state.stateful_callbacks["energy_callbacks"] == {"run_id": ours.report.run.run_id}
+    kept = state.stateful_callbacks["energy_callbacks"]
+    assert (kept["run_id"], kept["folder"]) == (ours.report.run.run_id, str(tmp_path / "energy"))
+    used_j = ours.report.energy.gpu.energy_j
+    assert 0.8 * used_j < kept["energy_j"]["gpu"] <= used_j
+    assert len(json.dumps(kept)) < 500
 
 
 def test_a_trial_that_was_pruned_ends(tmp_path: Path) -> None:

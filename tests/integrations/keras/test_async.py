@@ -46,7 +46,7 @@ def test_curtains_keep_it_too() -> None:
     siblings = Siblings(ours)
     siblings.all = listed.callbacks
     assert siblings.lead()
-    siblings.draw_curtains()
+    siblings.draw_curtains(ours._meter)
     assert len(listed.callbacks) == 5
     again = CallbackList([one for one in listed.callbacks if one is not listed._progbar])
     assert [getattr(again, flag) for flag in FLAGS] == [True] * 3

@@ -64,7 +64,7 @@ class LightningTraining:
     def _trainer(self) -> pl.Trainer:
         pl.seed_everything(0, verbose=False)
         self.module.batches = 0
-        checkpoint = ModelCheckpoint(self.folder / "checkpoints", save_last=True)
+        checkpoint = ModelCheckpoint(self.folder / "checkpoints", save_last="link")
         saves = [] if self.plan.checkpoint_s is None else [checkpoint]
         logger = TensorBoardLogger(self.folder, name="tb", version=0) if self.plan.logs else False
         return pl.Trainer(

@@ -1,0 +1,84 @@
+"""Callbacks that save: the time they take, and our part of what a training is resumed from.
+
+Keras tells nobody that a checkpoint is written. A callback of ours before each one that saves and
+one behind it see how long it takes. What ``BackupAndRestore`` keeps is read and written by it
+alone, so our state is a file of its own in its folder, and goes when the folder goes.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import keras
+
+from energy_callbacks.meter import EnergyMeter
+
+_SAVERS: Final = (keras.callbacks.ModelCheckpoint, keras.callbacks.BackupAndRestore)
+_FILE: Final = "energy_callbacks.json"
+# What takes less has saved nothing: ``save_best_only``, or another ``save_freq``.
+_SHORTEST_S: Final = 1e-3
+
+
+class _Ear(keras.callbacks.Callback):
+    """Listens where a callback that saves begins, or where it has ended."""
+
+    def __init__(self, meter: EnergyMeter, before: "_Ear | None") -> None:
+        super().__init__()
+        self._meter = meter
+        self._before = before
+        self._heard_s = 0.0
+
+    def _listen(self) -> None:
+        self._heard_s = self._meter.now_s()
+        if self._before is not None and self._heard_s - self._before._heard_s > _SHORTEST_S:  # noqa: SLF001
+            self._meter.window("checkpoint", self._before._heard_s, self._heard_s)  # noqa: SLF001
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._listen()
+
+
+class _BatchEar(_Ear):
+    """For those that save in the middle of an epoch: they wait for each batch themselves."""
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        self._listen()
+
+
+def ears(sibling: Any, meter: EnergyMeter) -> tuple[keras.callbacks.Callback, ...]:
+    """What belongs before and behind a sibling; nothing where it saves nothing."""
+    if not isinstance(sibling, _SAVERS):
+        return ()
+    kind = _Ear if sibling.save_freq == "epoch" else _BatchEar
+    before = kind(meter, None)
+    return before, kind(meter, before)
+
+
+def kept(siblings: list[Any]) -> dict[str, Any]:
+    """Our state beside the backup that ``fit`` has gone on from; empty where there is none."""
+    path = _path(siblings)
+    if path is None or not path.with_name("training_metadata.json").exists():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def keep(siblings: list[Any], state: dict[str, Any]) -> None:
+    """Write our state beside the backup, whole or not at all."""
+    path = _path(siblings)
+    if path is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(state), encoding="utf-8")
+    draft.replace(path)
+
+
+def _path(siblings: list[Any]) -> Path | None:
+    """Our file in the folder of ``BackupAndRestore``, unless that lies in a bucket."""
+    for one in siblings:
+        if isinstance(one, keras.callbacks.BackupAndRestore) and "://" not in str(one.backup_dir):
+            return Path(one.backup_dir) / _FILE
+    return None

@@ -1,0 +1,167 @@
+"""Totals that go on after a restart, whatever became of the attempts before it."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.accounting import earlier, journal
+from energy_callbacks.accounting.launch import Process
+from energy_callbacks.records import Device
+from energy_callbacks.report import EnergyReport, build, words
+from energy_callbacks.testing import FakeClock, ScriptedSource
+
+POWER_W = 200.0
+ALONE = Process()
+MEMORY = Device(key="hbm0", kind="gpu", scope="gpu", name="part of the card", parent="gpu0")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """Virtual time."""
+    return FakeClock()
+
+
+def meter_in(folder: Path, clock: FakeClock, *, is_nested: bool = False) -> EnergyMeter:
+    """A card of 200 W; perhaps a part of it that has a sensor of its own."""
+    sources = [card(clock, POWER_W)]
+    if is_nested:
+        sources.append(card(clock, 50.0, device=MEMORY))
+    return EnergyMeter(config=EnergyConfig(report_dir=folder), sources=sources, clock=clock)
+
+
+def card(clock: FakeClock, power_w: float, **settings: Any) -> ScriptedSource:
+    """A device at constant power."""
+    return ScriptedSource(
+        clock, power_w=lambda _: power_w, energy_j=lambda t_s: power_w * t_s, **settings
+    )
+
+
+def trained(meter: EnergyMeter, clock: FakeClock, seconds: int, **start: Any) -> dict[str, Any]:
+    """Train for so long, and stop; the state is what a checkpoint at the end would hold."""
+    meter.start(**start)
+    with meter.phase("train"):
+        for _ in range(seconds):
+            clock.advance(1.0)
+            meter.step(samples=4)
+    state = meter.state()
+    meter.stop()
+    return state
+
+
+def gpu_j(found: EnergyReport | earlier.Earlier) -> float:
+    """Joules of the card."""
+    if isinstance(found, earlier.Earlier):
+        return found.of("gpu")
+    assert found.energy.gpu.energy_j is not None
+    return found.energy.gpu.energy_j
+
+
+def curve_j(meter: EnergyMeter) -> float:
+    """The newest value of the user's own curve."""
+    return meter.scalars()["energy/gpu_wh"] * 3600.0
+
+
+def look(folder: Path, state: dict[str, Any], number: int = 9, **process: int) -> earlier.Earlier:
+    """What was used before attempt ``number``."""
+    return earlier.look(folder, number, state["run_id"], Process(**process), state)
+
+
+def test_a_resume_in_another_folder_goes_on(tmp_path: Path, clock: FakeClock) -> None:
+    """Lightning logs a resumed training elsewhere: one curve, and all attempts in the report."""
+    state = trained(meter_in(tmp_path / "a", clock), clock, 20)
+    again = meter_in(tmp_path / "b", clock)
+    trained(again, clock, 5, state=state)
+    assert curve_j(again) == pytest.approx(25 * POWER_W)
+    report = again.report()
+    assert gpu_j(report) == pytest.approx(25 * POWER_W)
+    assert [(attempt.attempt, attempt.steps) for attempt in report.attempts] == [(1, 20), (2, 5)]
+    assert report.attempts[1].offset_s == pytest.approx(20.0)
+    assert not any("journals are not here" in one.message for one in report.warnings)
+
+
+def test_folders_are_followed_back_to_the_first(tmp_path: Path, clock: FakeClock) -> None:
+    """Three folders, two attempts in the second: each counts once, also where the tree moved."""
+    state = trained(meter_in(tmp_path / "runs" / "a", clock), clock, 20)
+    second = meter_in(tmp_path / "runs" / "b", clock)
+    trained(second, clock, 5, state=state)
+    state = trained(second, clock, 3)
+    third = meter_in(tmp_path / "runs" / "c", clock)
+    trained(third, clock, 2, state=state)
+    assert curve_j(third) == pytest.approx(30 * POWER_W)
+    (tmp_path / "runs").rename(tmp_path / "moved")
+    report = build(tmp_path / "moved" / "c")
+    assert [attempt.steps for attempt in report.attempts] == [20, 5, 3, 2]
+    assert gpu_j(report) == pytest.approx(30 * POWER_W)
+
+
+def test_what_came_after_the_checkpoint_was_used_too(tmp_path: Path, clock: FakeClock) -> None:
+    """A checkpoint after 20 s, a crash after 30 s: 30 s of energy are gone."""
+    meter = meter_in(tmp_path / "a", clock)
+    state = trained(meter, clock, 20)
+    trained(meter, clock, 10)
+    assert gpu_j(look(tmp_path / "b", state)) == pytest.approx(30 * POWER_W)
+
+
+def test_without_the_journals_the_checkpoint_tells(tmp_path: Path, clock: FakeClock) -> None:
+    """Copied to another machine: the curve goes on, and the report says what it lacks."""
+    state = trained(meter_in(tmp_path / "a", clock), clock, 20)
+    shutil.rmtree(tmp_path / "a")
+    again = meter_in(tmp_path / "b", clock)
+    trained(again, clock, 5, state=state)
+    assert curve_j(again) == pytest.approx(25 * POWER_W, abs=POWER_W)
+    report = again.report()
+    assert gpu_j(report) == pytest.approx(5 * POWER_W)
+    [warning] = [one for one in report.warnings if one.code == "earlier_attempts_lost"]
+    assert words.energy(state["energy_j"]["gpu"]) in warning.message
+
+
+def test_an_attempt_that_was_killed_counts(tmp_path: Path, clock: FakeClock) -> None:
+    """No totals, half a last line: its newest row counts."""
+    state = trained(meter_in(tmp_path, clock), clock, 20)
+    [path] = journal.find(tmp_path)
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    rows = [number for number, line in enumerate(lines) if '"series"' in line]
+    path.write_text("".join(lines[: rows[-1]]) + lines[rows[-1]][:40], encoding="utf-8")
+    assert gpu_j(look(tmp_path, state)) == pytest.approx(20 * POWER_W, abs=2 * POWER_W)
+    assert gpu_j(look(tmp_path, state)) == pytest.approx(gpu_j(build(tmp_path)))
+
+
+def test_other_runs_and_later_attempts_do_not_count(tmp_path: Path, clock: FakeClock) -> None:
+    """A folder may hold more than the attempts before this one."""
+    trained(meter_in(tmp_path, clock), clock, 20)
+    state = trained(meter_in(tmp_path, clock), clock, 5)
+    del state["energy_j"]
+    assert gpu_j(look(tmp_path, state, number=2)) == 0.0
+    assert gpu_j(look(tmp_path, state, number=3)) == pytest.approx(5 * POWER_W)
+
+
+def test_a_part_of_a_device_is_not_added_to_it(tmp_path: Path, clock: FakeClock) -> None:
+    """The card's energy contains that of its memory."""
+    state = trained(meter_in(tmp_path, clock, is_nested=True), clock, 20)
+    assert gpu_j(look(tmp_path, state)) == pytest.approx(20 * POWER_W)
+
+
+def test_each_host_counts_its_own(tmp_path: Path, clock: FakeClock) -> None:
+    """Two hosts of one rank each, then one: it answers for both."""
+    two = replace(ALONE, world_size=2)
+    state = trained(meter_in(tmp_path, clock), clock, 20, process=two)
+    trained(meter_in(tmp_path, clock), clock, 10, process=replace(two, rank=1), state=state)
+    assert gpu_j(look(tmp_path, state, rank=0, world_size=2)) == pytest.approx(20 * POWER_W)
+    assert gpu_j(look(tmp_path, state, rank=1, world_size=2)) == pytest.approx(10 * POWER_W)
+    assert gpu_j(look(tmp_path, state, rank=0, world_size=1)) == pytest.approx(30 * POWER_W)
+    second = look(tmp_path, state, rank=1, local_rank=1, world_size=2)
+    assert second == earlier.Earlier()
+
+
+def test_a_state_of_nothing_is_a_new_run(tmp_path: Path, clock: FakeClock) -> None:
+    """As before the first start, and from versions that kept the run's id alone."""
+    meter = meter_in(tmp_path / "a", clock)
+    assert meter.state() == {}
+    trained(meter, clock, 5, state={})
+    assert curve_j(meter) == pytest.approx(5 * POWER_W)
+    trained(meter_in(tmp_path / "b", clock), clock, 5, state={"run_id": "abc"})
+    assert build(tmp_path / "b").run.run_id == "abc"
