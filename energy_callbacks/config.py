@@ -33,6 +33,10 @@ class EnergyConfig:
         raw_readings: keep every reading on disk, beside the journal: about 120 MB a day for a GPU.
         step_events: whether CUDA events tell when the GPU finished each step, instead of when
             Python had queued it; PyTorch on NVIDIA GPUs only, about 10 us a step.
+        max_energy_wh: the training is asked to stop where GPUs and host have used so much, over
+            all attempts of the run; ``None`` for no limit.
+        max_emissions_g: likewise of gCO2e; the high end of the interval counts where the place is
+            not known.
         run_name: for people.
         tags: labels that appear in the report.
 
@@ -50,6 +54,8 @@ class EnergyConfig:
     sample_interval_s: float = 0.8
     raw_readings: bool = False
     step_events: bool = False
+    max_energy_wh: float | None = None
+    max_emissions_g: float | None = None
     run_name: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -64,11 +70,18 @@ class EnergyConfig:
         _check_number("pue", self.pue, low=1.0, high=10.0)
         if self.price_per_kwh is not None:
             _check_number("price_per_kwh", self.price_per_kwh, low=0.0, high=math.inf)
+        check_positive("max_energy_wh", self.max_energy_wh)
+        check_positive("max_emissions_g", self.max_emissions_g)
         if self.region is not None and self.country is None:
             raise ValueError(
                 f"region={self.region!r} needs a country; add country='USA' or country='CAN'"
             )
         _check_devices(self.devices)
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether the training is to be stopped somewhere."""
+        return self.max_energy_wh is not None or self.max_emissions_g is not None
 
     @property
     def run_folder(self) -> Path | None:
@@ -93,6 +106,22 @@ def check_log_every_n_steps(value: int | None) -> int | None:
             f"log_every_n_steps must be a whole number of at least 1, got {value!r}; "
             "leave it out to follow the trainer's own setting"
         )
+    return value
+
+
+def check_positive(name: str, value: float | None) -> float | None:
+    """``value`` itself, where it is ``None`` or a number above 0.
+
+    Raises:
+        TypeError: where it is no number.
+        ValueError: where it is not positive or not finite.
+    """
+    if value is None:
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number, got {value!r}; leave it out for none")
+    if not 0.0 < value < math.inf:
+        raise ValueError(f"{name} must be positive, got {value!r}; leave it out for none")
     return value
 
 

@@ -291,6 +291,28 @@ class EnergyMeter:
         except Exception:  # noqa: BLE001 - our bug must not become the training's
             give_up(self, "mark")
 
+    def is_over_budget(self, add: Callable[[float], float] | None = None) -> bool:
+        """Whether the run, over all its attempts, has used up what its settings allow.
+
+        Args:
+            add: sums a number over all processes of the training, all of which must then ask
+                after the same steps; ``None`` where there is one process.
+        """
+        if not self.config.has_budget or is_disabled():
+            return False
+        return bool(self._is_over_budget(add))
+
+    @harmless
+    def _is_over_budget(self, add: Callable[[float], float] | None) -> bool:
+        attempt = self._running()
+        share = attempt.budget_share() if attempt else 0.0
+        # A process that measures no more must still vote.
+        if (add(share) if add else share) < 1.0:
+            return False
+        if attempt:
+            attempt.note_over_budget()
+        return True
+
     @harmless
     def epoch(self, number: int) -> None:
         """An epoch of training ended now."""

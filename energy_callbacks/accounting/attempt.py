@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.accounting import earlier, journal
+from energy_callbacks.accounting.budget import Budget
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.accounting.launch import Process, launch_id
 from energy_callbacks.accounting.raw_readings import RawReadings
@@ -112,6 +113,12 @@ class Attempt:
             samples_scale=process.local_world_size,
             emissions_kg=emissions_kg,
         )
+        self._budget = Budget(
+            max_energy_wh=config.max_energy_wh,
+            max_emissions_g=config.max_emissions_g,
+            emissions_kg=emissions_kg,
+        )
+        self._is_over_budget = False
         self._raw: RawReadings | None = None
         if config.raw_readings:
             self._raw = RawReadings(path, self._start_s, unix_s)
@@ -143,6 +150,23 @@ class Attempt:
         """The run, its folder, and what it has used so far, for a checkpoint."""
         used_j = dict(self.board.used_j)
         return {"run_id": self.run_id, "folder": str(self.folder), "energy_j": used_j}
+
+    def budget_share(self) -> float:
+        """How much of its budget the run has used on this host; the first process answers."""
+        used = self.board.used
+        if used is None or self._process.local_rank:
+            return 0.0
+        return self._budget.share(used, self._clock.monotonic_s())
+
+    def note_over_budget(self) -> None:
+        """The budget is used up: into the journal and the log, once."""
+        if self._is_over_budget:
+            return
+        self._is_over_budget = True
+        message = f"the budget is used up ({self._budget}): training was asked to stop"
+        self.recorder.warn("budget_used_up", message, "a resumed run needs a larger budget")
+        if self.rank == 0:
+            logger.warning("%s", message)
 
     def now_s(self) -> float:
         """What time it is; the training is seen to be alive at this moment."""
@@ -281,6 +305,8 @@ class Attempt:
             "sample_interval_s": config.sample_interval_s,
             "raw_readings": config.raw_readings,
             "step_events": config.step_events,
+            "max_energy_wh": config.max_energy_wh,
+            "max_emissions_g": config.max_emissions_g,
             "devices": config.devices if is_word else list(config.devices),
         }
         return {

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.accounting import pooling
+from energy_callbacks.accounting.budget import Used
 from energy_callbacks.accounting.earlier import Earlier
 from energy_callbacks.accounting.energy_sums import interval_j, total
 from energy_callbacks.accounting.recorder import Recorder, mean_power_w
@@ -96,6 +97,7 @@ class ScalarBoard:
 
     Attributes:
         used_j: by scope, ``gpu`` and ``host``, over the whole run as far as has been seen.
+        used: the same of both together, with the power just before; ``None`` at the beginning.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class ScalarBoard:
         self._start_s = start_s
         self._earlier = earlier or Earlier()
         self.used_j = dict(self._earlier.energy_j)
+        self.used: Used | None = None
         self._from = (Tally(t_s=start_s), start_s)
         self._ready: Ready | None = None
         self._said: tuple[tuple[Tally, float], Tally, float] | None = None
@@ -197,6 +200,8 @@ class ScalarBoard:
         known_j = {s: e.energy_j for s, e in of_run.items() if e.energy_j is not None}
         values |= {f"energy/{scope}_wh": watt_hours(used_j) for scope, used_j in known_j.items()}
         self.used_j |= {scope: used_j for scope, used_j in known_j.items() if scope != "total"}
+        power_w = values.get("power/gpu_w", 0.0) + values.get("power/host_w", 0.0)
+        self.used = Used(energy=of_run["total"], power_w=power_w, seen_s=end_s)
         self._put_emissions(values, of_run["total"])
         return values
 

@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 import transformers
 from transformers import TrainerCallback
 
+from energy_callbacks.accounting.vote import Vote
 from energy_callbacks.calls import OngoingCall, list_holding
 from energy_callbacks.guard import harmless
 from energy_callbacks.meter import EnergyMeter
@@ -56,6 +57,7 @@ class EnergyHooks(TrainerCallback):
         self._meter = meter
         self._inputs = InputCounter(batch_size_fn, length_fn)
         self._state_key = _STATE_KEY
+        self._vote = Vote()
         self._session: Session | None = None
         self._warned: set[str] = set()
 
@@ -113,6 +115,7 @@ class EnergyHooks(TrainerCallback):
 
     @harmless
     def _begin_training(self, session: Session, args: Any, state: Any, model: Any) -> None:
+        self._vote = Vote()
         session.siblings.take_first_place()
         session.begin_training(args, state, model)
         self._keep(state)
@@ -204,6 +207,8 @@ class EnergyHooks(TrainerCallback):
         if (session := self._session) is not None:
             session.end_step(args, state, train_dataloader)
             self._keep(state)
+        if self._meter.is_over_budget(self._vote):
+            control.should_training_stop = True
 
     @harmless
     def on_epoch_end(

@@ -1,12 +1,11 @@
 """GpuEnergyCallback: its settings."""
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from energy_callbacks.callback import EnergyCallback
-from energy_callbacks.config import EnergyConfig
+from energy_callbacks.config import EnergyConfig, check_positive
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_keras.hooks import EnergyHooks
 from energy_callbacks_keras.loop import StepCounter
@@ -35,6 +34,8 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
             as in ``keras.callbacks.TensorBoard``.
         batch_size: samples of a batch, where Keras does not know it before the end of an epoch.
         tokens_per_sample: for figures per token, which are left out without it.
+        max_energy_wh: stop training gracefully where GPUs and host have used so much, Wh.
+        max_emissions_g: likewise, gCO2e.
         run_name: for people.
         tags: labels for the report.
         meter: a ready meter instead of the settings above.
@@ -61,6 +62,8 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         update_freq: Literal["epoch", "batch"] | int = "epoch",
         batch_size: int | None = None,
         tokens_per_sample: float | None = None,
+        max_energy_wh: float | None = None,
+        max_emissions_g: float | None = None,
         run_name: str | None = None,
         tags: Mapping[str, str] | None = None,
         meter: EnergyMeter | None = None,
@@ -74,12 +77,14 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
             devices=devices,
             sample_interval_s=sample_interval_s,
             step_events=step_events,
+            max_energy_wh=max_energy_wh,
+            max_emissions_g=max_emissions_g,
             run_name=run_name,
             tags=tags or {},
         )
         batches_to_a_row = _check_update_freq(update_freq)
-        _check_positive("batch_size", batch_size)
-        _check_positive("tokens_per_sample", tokens_per_sample)
+        check_positive("batch_size", batch_size)
+        check_positive("tokens_per_sample", tokens_per_sample)
         ready = EnergyMeter.from_settings(config, meter)
         super().__init__(ready, StepCounter(ready, batch_size, tokens_per_sample), batches_to_a_row)
 
@@ -94,12 +99,3 @@ def _check_update_freq(value: str | int) -> int | None:
             "leave it out for a row an epoch"
         )
     return value
-
-
-def _check_positive(name: str, value: float | None) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number, got {value!r}; leave it out if it is not known")
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name} must be positive, got {value!r}; leave it out if it is not known")

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import keras
+import numpy as np
 
 from energy_callbacks.accounting.launch import Process
 from energy_callbacks_keras.counts import asked
@@ -89,3 +90,28 @@ def _rank_of_tensorflow(model: Any) -> tuple[int, int]:
     tasks = [(kind, i) for kind in ("chief", "worker") for i in range(len(cluster.get(kind, ())))]
     task = (resolver.task_type, resolver.task_id)
     return (tasks.index(task), len(tasks)) if task in tasks else (0, 1)
+
+
+def check_budget(process: Process) -> None:
+    """Refuse a budget where processes could not agree on the epoch that is the last.
+
+    Raises:
+        ValueError: with several processes of TensorFlow or torch.
+    """
+    if process.world_size > 1 and keras.backend.backend() != "jax":
+        raise ValueError(
+            "max_energy_wh and max_emissions_g need one process, or Keras on JAX; got "
+            f"{process.world_size} processes of {keras.backend.backend()}: leave the budget out"
+        )
+
+
+def add(number: float) -> float:
+    """The sum over the processes of JAX, which all ask; the number itself where there is one."""
+    if keras.backend.backend() != "jax":
+        return number
+    import jax
+    from jax.experimental import multihost_utils
+
+    if jax.process_count() == 1:
+        return number
+    return float(multihost_utils.process_allgather(np.float32(number)).sum())

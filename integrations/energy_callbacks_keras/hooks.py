@@ -92,6 +92,8 @@ class EnergyHooks(keras.callbacks.Callback):
     def _start(self, state: dict[str, Any] | None = None) -> tuple[int, ...] | None:
         """Start the meter, perhaps with its state from a backup; returns the GPUs in use."""
         self._process = devices.process(self.model)
+        if self._meter.config.has_budget:
+            devices.check_budget(self._process)
         used_gpus = devices.used_gpus(self.model)
         self._meter.start(
             self._run_folder(),
@@ -170,6 +172,8 @@ class EnergyHooks(keras.callbacks.Callback):
         if self._rows.is_due:
             self._log()
         self._rows.begin_execution()
+        if self._process.world_size == 1 and self._meter.is_over_budget():
+            self._model.stop_training = True
 
     def _log(self) -> dict[str, float]:
         """Scalars of the newest span into TensorBoard, by the first process."""
@@ -191,6 +195,8 @@ class EnergyHooks(keras.callbacks.Callback):
             return {}
         self._steps.settle()
         self._meter.epoch(epoch)
+        if self._meter.is_over_budget(devices.add):
+            self._model.stop_training = True
         if self._process.rank == 0:
             self._rows.write_loss(logs)
         scalars = self._log()

@@ -31,6 +31,8 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         log_every_n_steps: ``None`` follows the trainer's own setting.
         batch_size_fn: samples of a batch; ``None`` reads the first dimension of its tensors.
         length_fn: tokens of a batch; without it figures per token are left out.
+        max_energy_wh: stop training gracefully where GPUs and host have used so much, Wh.
+        max_emissions_g: likewise, gCO2e.
         run_name: for people.
         tags: labels for the report.
         meter: a ready meter instead of the settings above.
@@ -57,6 +59,8 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         log_every_n_steps: int | None = None,
         batch_size_fn: Callable[[Any], int] | None = None,
         length_fn: Callable[[Any], int] | None = None,
+        max_energy_wh: float | None = None,
+        max_emissions_g: float | None = None,
         run_name: str | None = None,
         tags: Mapping[str, str] | None = None,
         meter: EnergyMeter | None = None,
@@ -70,6 +74,8 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
             devices=devices,
             sample_interval_s=sample_interval_s,
             step_events=step_events,
+            max_energy_wh=max_energy_wh,
+            max_emissions_g=max_emissions_g,
             run_name=run_name,
             tags=tags or {},
         )

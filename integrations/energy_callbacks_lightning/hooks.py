@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from energy_callbacks.accounting.scalars import TAGS
+from energy_callbacks.accounting.vote import Vote
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning import loop
 from energy_callbacks_lightning.bases import bases, version
@@ -55,6 +56,7 @@ class EnergyHooks(Base):
         self._meter = meter
         self._steps = steps
         self._saves = loop.SaveWatch(meter)
+        self._vote = Vote()
         self._log_every_n_steps = log_every_n_steps
         self._state: dict[str, Any] = {}
 
@@ -110,6 +112,7 @@ class EnergyHooks(Base):
         self._meter.enter("train")
         self._steps.begin(trainer)
         self._saves.begin(trainer)
+        self._vote = Vote()
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
         if trainer.world_size > 1:
@@ -147,6 +150,8 @@ class EnergyHooks(Base):
             self._meter.step(samples, tokens)
         if not steps:
             self._meter.mark("batch_done")
+        if steps and self._meter.is_over_budget(self._vote):
+            trainer.should_stop = True
         every = self._log_every_n_steps or trainer.log_every_n_steps
         is_due = every and self._steps.stepped_batches % every == 0
         if steps and (is_due or trainer.should_stop or trainer.fast_dev_run):

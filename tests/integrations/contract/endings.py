@@ -7,7 +7,7 @@ import pytest
 
 from energy_callbacks.errors import JournalError
 from energy_callbacks.sensing.beat import BEAT_S
-from tests.integrations.contract.lab import BATCH_SIZE, POWER_W, STEP_S, Bench, Plan
+from tests.integrations.contract.lab import BATCH_SIZE, HOST_W, POWER_W, STEP_S, Bench, Plan
 from tests.integrations.reading import phases
 
 # A call that ends without a hook is noticed within two seconds of the clock.
@@ -131,6 +131,15 @@ class EndingsContract:
         assert found == sorted(found)
         assert found[-1] * 3600 == pytest.approx(second.report.energy.gpu.energy_j, rel=1e-6)
         assert found[-1] == pytest.approx(used_wh + POWER_W * 80 * STEP_S / 3600, rel=1e-3)
+
+    def test_a_budget_ends_the_training(self, bench: Bench) -> None:
+        """230 W and room for 100 of 200 batches: it ends there, normally, and says why."""
+        ours = bench.callback(max_energy_wh=100 * STEP_S * (POWER_W + HOST_W) / 3600)
+        bench.fit(Plan(epochs=5), ours)
+        report = ours.report
+        assert 100 <= report.throughput.steps <= 102
+        assert report.run.status == "finished"
+        assert "budget_used_up" in [warning.code for warning in report.warnings]
 
     def test_a_checkpoint_without_us_resumes_with_us(self, bench: Bench) -> None:
         """The callback may be added later."""

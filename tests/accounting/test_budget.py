@@ -1,0 +1,127 @@
+"""A budget: what a run may use, over all its attempts."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.accounting.budget import Budget, Used
+from energy_callbacks.accounting.launch import Process
+from energy_callbacks.records import Energy
+from energy_callbacks.testing import FakeClock, ScriptedSource
+
+POWER_W = 360.0  # 0.1 Wh a second
+USED = Used(energy=Energy(energy_j=3600.0), power_w=POWER_W, seen_s=100.0)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """Virtual time."""
+    return FakeClock()
+
+
+def budget(max_energy_wh: float | None = None, max_emissions_g: float | None = None) -> Budget:
+    """At 1 kg a kWh, or 2 where the place is not known."""
+    return Budget(
+        max_energy_wh=max_energy_wh,
+        max_emissions_g=max_emissions_g,
+        emissions_kg=lambda energy: (None, 0.0, 2.0 * (energy.energy_j or 0.0) / 3.6e6),
+    )
+
+
+def meter(folder: Path, clock: FakeClock, **limits: float) -> EnergyMeter:
+    """A card of 0.1 Wh a second."""
+    source = ScriptedSource(clock, power_w=lambda _: POWER_W, energy_j=lambda t_s: POWER_W * t_s)
+    config = EnergyConfig(report_dir=folder, country="DEU", **limits)
+    return EnergyMeter(config=config, sources=[source], clock=clock)
+
+
+def steps_until_over(meter: EnergyMeter, clock: FakeClock, most: int = 200) -> int:
+    """Steps of a second each, until the budget is used up."""
+    with meter, meter.phase("train"):
+        for step in range(1, most + 1):
+            clock.advance(1.0)
+            meter.step(samples=1)
+            if meter.is_over_budget():
+                return step
+    return most + 1
+
+
+def test_what_was_not_seen_yet_goes_on_as_before() -> None:
+    """1 Wh was seen, and five seconds ago: 1.5 Wh by now; not for ever, without a sensor."""
+    assert budget(max_energy_wh=3.0).share(USED, 105.0) == pytest.approx(0.5)
+    assert budget(max_energy_wh=1.0).share(USED, 1e6) == pytest.approx(2.0)
+
+
+def test_the_tighter_limit_counts() -> None:
+    """1 Wh and at most 2 g: with an unknown place emissions are the most that they may be."""
+    assert budget(10.0, 4.0).share(USED, 100.0) == pytest.approx(0.5)
+    assert budget(1.0, 4.0).share(USED, 100.0) == pytest.approx(1.0)
+    assert budget().share(USED, 100.0) == 0.0
+
+
+@pytest.mark.parametrize("name", ["max_energy_wh", "max_emissions_g"])
+def test_a_limit_is_a_positive_number(name: str) -> None:
+    """Nothing, less than nothing and words are refused with the name and the value."""
+    for value in (0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match=rf"{name} must be positive, got {value}"):
+            EnergyConfig(**{name: value})
+    with pytest.raises(TypeError, match=f"{name} must be a number, got 'much'"):
+        EnergyConfig(**{name: "much"})
+
+
+def test_a_run_is_over_at_the_step_that_uses_it_up(
+    tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """2 Wh at 0.1 Wh a step: 20 steps, one line in the log, one warning in the report."""
+    measured = meter(tmp_path, clock, max_energy_wh=2.0)
+    assert steps_until_over(measured, clock) == 20
+    [line] = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert "the budget is used up (max_energy_wh=2): training was asked to stop" in line.message
+    assert [w.code for w in measured.report().warnings].count("budget_used_up") == 1
+
+
+def test_earlier_attempts_have_used_their_part(tmp_path: Path, clock: FakeClock) -> None:
+    """15 steps, a break, 5 more steps."""
+    with (first := meter(tmp_path / "a", clock)), first.phase("train"):
+        clock.advance(15.0)
+    again = meter(tmp_path / "a", clock, max_energy_wh=2.0)
+    again.start(state=first.state())
+    assert steps_until_over(again, clock) == 5
+
+
+def test_without_a_limit_nobody_is_asked(tmp_path: Path, clock: FakeClock) -> None:
+    """No vote where there is no budget: it would be a collective in each step."""
+
+    def add(share: float) -> float:
+        raise AssertionError(share)
+
+    with (measured := meter(tmp_path, clock)):
+        clock.advance(5.0)
+        assert not measured.is_over_budget(add)
+
+
+def test_processes_stop_together(tmp_path: Path, clock: FakeClock) -> None:
+    """What counts is the sum; a process that is not the first of its host has nothing to add."""
+    measured = meter(tmp_path, clock, max_energy_wh=2.0)
+    measured.start(process=Process(rank=1, local_rank=1, world_size=2))
+    clock.advance(100.0)
+    given: list[float] = []
+
+    def add(share: float) -> float:
+        given.append(share)
+        return 1.0
+
+    assert measured.is_over_budget(add)
+    assert given == [0.0]
+    measured.stop()
+
+
+def test_a_process_that_measures_no_more_still_votes(tmp_path: Path, clock: FakeClock) -> None:
+    """Else the others would wait for it for ever."""
+    measured = meter(tmp_path, clock, max_energy_wh=2.0)
+    measured.start()
+    measured.abandon("a bug")
+    assert measured.is_over_budget(lambda share: share + 1.5)
+    assert not measured.is_over_budget(lambda share: share + 0.5)
