@@ -152,7 +152,7 @@ class EnergyMeter:
             used_gpus: ordinals of the GPUs that the framework uses; ``()`` for none, ``None``
                 where nobody knows.
             call: the user's call that trains, for frameworks that have no hook for its failure.
-            say: told the report's summary where the attempt ends so.
+            say: told a forecast, and the report's summary where the attempt ends so.
 
         Raises:
             PermissionError: where the folder cannot be written.
@@ -314,10 +314,18 @@ class EnergyMeter:
         return True
 
     @harmless
+    def plan(self, steps: int) -> None:
+        """This attempt is to make so many optimizer steps: what a forecast is made for."""
+        if attempt := self._running():
+            attempt.forecaster.planned_steps = steps
+
+    @harmless
     def epoch(self, number: int) -> None:
         """An epoch of training ended now."""
         if attempt := self._running():
-            attempt.recorder.event("epoch", attempt.now_s(), epoch=number)
+            now_s = attempt.now_s()
+            attempt.recorder.event("epoch", now_s, epoch=number)
+            attempt.forecaster.end_epoch(now_s)
 
     @harmless
     def resumed(self, step: int) -> None:
@@ -365,7 +373,17 @@ class EnergyMeter:
         scalars = self.scalars()
         for output in self._outputs if scalars else ():
             output.write(scalars, step, self._clock.unix_s())
+        self._say_news()
         return scalars
+
+    @harmless
+    def _say_news(self) -> None:
+        """A forecast is told on the training thread, where a progress bar knows what to do."""
+        attempt = self._running()
+        if attempt is not None and attempt.forecaster.news is not None:
+            forecast, attempt.forecaster.news = attempt.forecaster.news, None
+            if attempt.rank == 0:
+                self._say(str(forecast))
 
     def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
         """Energy between two moments of ``time.monotonic()`` of the last attempt.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.accounting import earlier, journal
 from energy_callbacks.accounting.budget import Budget
+from energy_callbacks.accounting.forecast import Forecaster
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.accounting.launch import Process, launch_id
 from energy_callbacks.accounting.raw_readings import RawReadings
@@ -112,6 +113,13 @@ class Attempt:
             earlier=self.earlier,
             samples_scale=process.local_world_size,
             emissions_kg=emissions_kg,
+        )
+        self.forecaster = Forecaster(
+            self.recorder,
+            self.board,
+            self._start_s,
+            earlier_j=self.earlier.of("total"),
+            hosts=process.world_size / process.local_world_size,
         )
         self._budget = Budget(
             max_energy_wh=config.max_energy_wh,
@@ -265,6 +273,7 @@ class Attempt:
         try:
             self.recorder.update()
             self.board.update()
+            self.forecaster.update()
             if self._raw is not None:
                 self._raw.update()
             self._warn_of_hung()

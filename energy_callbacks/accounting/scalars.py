@@ -175,6 +175,21 @@ class ScalarBoard:
             values |= self._throughput(start, tally) | self._efficiency(start, tally)
         return values
 
+    def total_j(self, start_s: float, end_s: float) -> float | None:
+        """Joules of GPUs and host in a window that was seen."""
+        return self._scope("total", [(start_s, end_s)]).energy_j
+
+    def trained(self, before: Tally, now: Tally) -> tuple[float | None, float]:
+        """Joules of GPUs and host in the training between two tallies, and its seconds."""
+        spans = self._trained_s(before, now)
+        return self._scope("total", spans).energy_j, sum(end - start for start, end in spans)
+
+    def emissions_of(self, energy_j: float) -> tuple[float | None, float | None, float | None]:
+        """Emissions of joules in kg CO2e, with their interval; ``None`` where nothing is known."""
+        if self.emissions_kg is None:
+            return None, None, None
+        return self.emissions_kg(Energy(energy_j=energy_j, coverage=1.0))
+
     def _energy(self, key: str, start_s: float, end_s: float) -> Energy:
         """What the timeline says, asked once for all figures that it is in."""
         window = (key, start_s, end_s)

@@ -4,6 +4,7 @@ import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from energy_callbacks.report.merge import MergedAttempt, merge, newest_run
 from energy_callbacks.report.parts import (
     Attempt,
     Figure,
+    Forecast,
     MeasuringCost,
     Run,
     Status,
@@ -143,6 +145,7 @@ def _assemble(
         measured_fraction=figures.measured_fraction(whole),
         emissions=facts.emissions,
         cost=facts.cost,
+        forecast=_forecast(merged),
         efficiency=figures.efficiencies(by_phase, done),
         throughput=facts.throughput,
         memory=memory(merged),
@@ -231,6 +234,15 @@ def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[UnavailableSensor, ..
         for line in process.unavailable
     )
     return tuple(dict.fromkeys(found))
+
+
+def _forecast(merged: Sequence[MergedAttempt]) -> Forecast | None:
+    """The newest one, by the process that leads."""
+    found = [a.lead.forecast for a in merged if a.lead.forecast is not None]
+    if not found:
+        return None
+    names = {one.name for one in fields(Forecast)}
+    return Forecast(**{name: value for name, value in found[-1].items() if name in names})
 
 
 def _measuring(merged: Iterable[MergedAttempt], duration_s: float) -> MeasuringCost:

@@ -34,6 +34,7 @@ def cards(report: EnergyReport) -> tuple[Card, ...]:
         *_energies(report),
         _emissions(report),
         *_cost(report),
+        *_forecast(report),
         *_efficiency(report),
         *_speed(report),
         *_memory(report),
@@ -94,6 +95,18 @@ def _cost(report: EnergyReport) -> Iterator[Card]:
             label="Cost of electricity",
             value=words.money(report.cost),
             detail=f"at {report.cost.price_per_kwh:g} per kWh",
+        )
+
+
+def _forecast(report: EnergyReport) -> Iterator[Card]:
+    """What the run was to use, beside what it has used."""
+    found = report.forecast
+    if found is not None:
+        foreseen = Figure(energy_j=found.energy_j, systematic_j=found.energy_error_j)
+        yield Card(
+            label=f"Forecast after {found.after}",
+            value=words.energy_with_error(foreseen),
+            detail=f"in {words.duration(found.duration_s)}, for {found.planned_steps} steps",
         )
 
 

@@ -102,6 +102,32 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What the whole run was said to use when it had just begun; errors are of 95 % intervals.
+
+    Attributes:
+        after: what had been seen of the training by then, in words.
+        steps: optimizer steps that the newest attempt had made by then.
+        planned_steps: that it was to make.
+        energy_j: of GPUs and host, over all attempts.
+        energy_error_j: without the sensors' systematic error, which the outcome has too.
+        duration_s: of the newest attempt.
+        emissions_kg: ``None`` where the place is not known, then only the interval stands.
+    """
+
+    after: str
+    steps: int
+    planned_steps: int
+    energy_j: float
+    energy_error_j: float
+    duration_s: float
+    duration_error_s: float
+    emissions_kg: float | None
+    emissions_low_kg: float | None
+    emissions_high_kg: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scopes:
     """The same question for the GPUs, for CPU and RAM, and for both together."""
 

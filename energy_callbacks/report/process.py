@@ -32,6 +32,7 @@ class Process:
         end_s: the last moment that any line speaks of.
         open_phase: the phase that the process was in when the journal ended.
         resumed_at_step: optimizer steps of earlier attempts that this one continues from.
+        forecast: the newest one.
         so_far: energy by device key, at the last moment whose quality was written down.
         totals: the last line, ``None`` where the attempt was cut off or still runs.
     """
@@ -50,6 +51,7 @@ class Process:
     spans: list[TimedEnergy] = field(default_factory=list)
     windows: list[TimedEnergy] = field(default_factory=list)
     steps: list[Record] = field(default_factory=list)
+    forecast: Record | None = None
     so_far: Record = field(default_factory=dict)
     totals: Record | None = None
 
@@ -172,6 +174,8 @@ def _take_event(process: Process, record: Record) -> None:
         process.open_phase = record["phase"]
     elif kind == "resume":
         process.resumed_at_step = record["step"]
+    elif kind == "forecast":
+        process.forecast = record
 
 
 def _settle(earlier: list[Record], line: Record) -> None:

@@ -18,6 +18,7 @@ from energy_callbacks.report.parts import (
     DeviceUse,
     Efficiencies,
     Emissions,
+    Forecast,
     MeasuringCost,
     Memory,
     Phase,
@@ -43,6 +44,7 @@ class EnergyReport:
 
     Attributes:
         tool_version: of this package when it measured.
+        forecast: the newest one; ``None`` where the run was too short or its length not known.
         measured_fraction: share of the total energy that sensors measured.
         timeline: phases in time, for the charts.
         method_notes: each assumption behind the numbers, one sentence each.
@@ -57,6 +59,7 @@ class EnergyReport:
     measured_fraction: float | None
     emissions: Emissions | None
     cost: Cost | None
+    forecast: Forecast | None = None
     efficiency: Efficiencies
     throughput: Throughput
     memory: Memory

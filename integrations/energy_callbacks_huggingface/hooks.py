@@ -118,6 +118,7 @@ class EnergyHooks(TrainerCallback):
         self._vote = Vote()
         session.siblings.take_first_place()
         session.begin_training(args, state, model)
+        self._meter.plan(state.max_steps - state.global_step)
         self._keep(state)
 
     def _keep(self, state: Any) -> None:

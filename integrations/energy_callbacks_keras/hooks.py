@@ -60,6 +60,7 @@ class EnergyHooks(keras.callbacks.Callback):
         self._siblings: Siblings | None = None
         self._process = Process()
         self._rows: Rows | None = None
+        self._first_epoch = 0
         self._steps.begin(Data())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -122,6 +123,7 @@ class EnergyHooks(keras.callbacks.Callback):
         if self._owner == "fit" and self._rows is None:
             state = self._state(epoch)
             used_gpus = self._start(state)
+            self._first_epoch = epoch
             self._start_training(used_gpus, is_resuming=bool(epoch or state))
         self._begin_epoch(epoch)
 
@@ -194,6 +196,9 @@ class EnergyHooks(keras.callbacks.Callback):
         if self._rows is None or not self._meter.is_running:
             return {}
         self._steps.settle()
+        epochs = (self.params or {}).get("epochs")
+        if epoch == self._first_epoch and isinstance(epochs, int):
+            self._meter.plan(self._steps.done * (epochs - epoch))
         self._meter.epoch(epoch)
         if self._meter.is_over_budget(devices.add):
             self._model.stop_training = True

@@ -52,6 +52,11 @@ class StepCounter:
         self._marked = self._anchor = self._micro = 0
         return self._start_iterations
 
+    @property
+    def done(self) -> int:
+        """Optimizer steps since ``fit`` began, as far as they were noticed."""
+        return self._marked
+
     def begin_epoch(self) -> None:
         """Batches are counted from 0 again."""
         self._begun = self._done = 0

@@ -68,6 +68,7 @@ class EnergyHooks(Base):
             state=self._state,
             process=loop.process(trainer, version),
             used_gpus=loop.used_gpus(trainer),
+            say=loop.say,
         )
         self._state = {}
 
@@ -113,6 +114,8 @@ class EnergyHooks(Base):
         self._steps.begin(trainer)
         self._saves.begin(trainer)
         self._vote = Vote()
+        if (steps := loop.planned_steps(trainer)) is not None:
+            self._meter.plan(steps)
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
         if trainer.world_size > 1:

@@ -6,6 +6,7 @@ manual optimisation.
 """
 
 import functools
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -128,6 +129,14 @@ class SaveWatch:
         if self._trainer is not None:
             vars(self._trainer).pop("save_checkpoint", None)
         self._trainer = None
+
+
+def planned_steps(trainer: Any) -> int | None:
+    """Optimizer steps that ``fit`` is going to make; ``None`` where nobody can tell."""
+    if not trainer.lightning_module.automatic_optimization:
+        return None  # Lightning estimates one step a batch
+    planned = trainer.estimated_stepping_batches
+    return int(planned) - trainer.global_step if 0 < planned < math.inf else None
 
 
 def run_folder(trainer: Any) -> Path:

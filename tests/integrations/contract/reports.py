@@ -43,6 +43,16 @@ class ReportsContract:
         assert sorted(ours._meter.run_folder.glob("energy_report.*")) == written
         assert {path.suffix for path in written} == {".html", ".json", ".txt"}
 
+    def test_a_forecast_is_made(self, bench: Bench) -> None:
+        """After some epochs of 4 s the report knows what ten of them use, and says it once."""
+        ours = bench.callback()
+        bench.fit(Plan(epochs=10, validation_samples=20), ours)
+        found = ours.report.forecast
+        assert found.planned_steps == 400
+        assert found.after.endswith("epochs")
+        assert found.energy_j == pytest.approx(ours.report.energy.total.energy_j, rel=0.02)
+        assert found.duration_s == pytest.approx(ours.report.run.duration_s, rel=0.02)
+
     def test_the_run_folder_is_beside_the_logs(self, bench: Bench) -> None:
         """It is called energy and lies in the user's own folder."""
         ours = bench.callback()
