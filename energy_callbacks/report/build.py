@@ -13,6 +13,7 @@ from energy_callbacks.accounting.journal import Record
 from energy_callbacks.errors import JournalError
 from energy_callbacks.report import curves, figures, footprint, notices
 from energy_callbacks.report.devices import device_table, memory
+from energy_callbacks.report.imbalance import imbalances
 from energy_callbacks.report.merge import MergedAttempt, merge, newest_run
 from energy_callbacks.report.parts import (
     Attempt,
@@ -23,6 +24,7 @@ from energy_callbacks.report.parts import (
     UnavailableSensor,
 )
 from energy_callbacks.report.process import Process, load
+from energy_callbacks.report.ranks import rank_table
 from energy_callbacks.report.schema import EnergyReport
 
 # A journal is flushed at least each second; one that is silent for this long has ended.
@@ -95,6 +97,7 @@ def _assemble(
     scopes = figures.scopes(whole)
     phases = figures.phase_table(merged, by_phase)
     done = figures.work(merged)
+    ranks = rank_table(merged)
     header = merged[-1].lead.header
     config = header.get("config") or {}
     facts = notices.Facts(
@@ -132,6 +135,8 @@ def _assemble(
         method_notes=notices.method_notes(facts),
         timeline=curves.timeline(merged),
         series=curves.series(merged),
+        ranks=ranks,
+        imbalances=imbalances(merged, ranks),
     )
 
 
@@ -168,12 +173,16 @@ def _status(process: Process, now_unix_s: float) -> Status:
 
 
 def _is_gone(process: Process) -> bool:
-    """Whether the process ran on this machine and is there no more."""
+    """Whether the process ran on this machine and is there no more, or waits to be reaped."""
     import psutil
 
     pid = process.header.get("pid")
-    is_local = process.host == os.uname().nodename
-    return is_local and isinstance(pid, int) and not psutil.pid_exists(pid)
+    if process.host != os.uname().nodename or not isinstance(pid, int):
+        return False
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _run(merged: Sequence[MergedAttempt], attempts: Sequence[Attempt], duration_s: float) -> Run:

@@ -3,7 +3,8 @@
 * Journals of one run only: a folder may hold older runs, the newest wins.
 * Attempts follow each other; the pauses between them are left out of every time axis.
 * A physical device is its host and UUID (its host and key where it has none). However many ranks
-  of an attempt wrote it down, the lowest rank that knows its energy owns it.
+  of an attempt wrote it down, the lowest rank that knows its energy owns it, unless it died and
+  another went on.
 * A device whose parent is there too is listed and not added: the parent's energy contains it.
 """
 
@@ -17,6 +18,10 @@ from energy_callbacks.accounting.energy_sums import UNKNOWN, total
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.records import Energy
 from energy_callbacks.report.process import Process, energies
+
+# A rank that was killed is silent since the row before: its neighbours end within moments, unless
+# they wait for it until a time limit.
+_LAST_LINES_S = 5.0
 
 
 class Identity(NamedTuple):
@@ -52,7 +57,7 @@ class MergedAttempt:
 
     Attributes:
         offset_s: where it begins on the time axis of the run.
-        processes: by rank; the first leads (phases and steps are told in its time).
+        processes: by rank; one leads (phases and steps are told in its time).
     """
 
     number: int
@@ -62,8 +67,8 @@ class MergedAttempt:
 
     @property
     def lead(self) -> Process:
-        """The process of the lowest rank."""
-        return self.processes[0]
+        """The process of the lowest rank that did not die long before the others."""
+        return max(self.processes, key=lambda one: _outlives(one, self.processes[0]))
 
     def start_of(self, process: Process) -> float:
         """Where the zero of a process lies on the time axis of the run."""
@@ -115,7 +120,7 @@ def _claim(process: Process, key: str, record: Record) -> Owned:
         key=key,
         owner=process,
         record=record,
-        energy=_energy_of(process, key),
+        energy=energy_of(process, key),
         counted_in=record["device"]["parent"],
     )
 
@@ -133,7 +138,15 @@ def _notes(lines: Sequence[Record]) -> tuple[str, ...]:
 
 
 def _knows_more(candidate: Owned, present: Owned) -> bool:
-    return present.energy.energy_j is None and candidate.energy.energy_j is not None
+    if candidate.energy.energy_j is None:
+        return False
+    return present.energy.energy_j is None or _outlives(candidate.owner, present.owner)
+
+
+def _outlives(one: Process, other: Process) -> bool:
+    """Whether a process went on, for longer than any last line takes, after another had died."""
+    after_s = one.unix_s + one.end_s - other.unix_s - other.end_s
+    return other.totals is None and after_s > _LAST_LINES_S
 
 
 def _without_parent(device: Owned, others: Iterable[Owned]) -> Owned:
@@ -147,7 +160,7 @@ def _without_parent(device: Owned, others: Iterable[Owned]) -> Owned:
     return device if has_parent else replace(device, counted_in=None)
 
 
-def _energy_of(process: Process, key: str) -> Energy:
+def energy_of(process: Process, key: str) -> Energy:
     """Energy of a device over an attempt: its totals, else as far as its lines go."""
     stated = energies(process.totals["energy"]).get(key) if process.totals else None
     if stated is not None and stated.energy_j is not None:

@@ -18,9 +18,11 @@ from energy_callbacks.report.parts import (
     DeviceUse,
     Efficiencies,
     Emissions,
+    Imbalance,
     MeasuringCost,
     Memory,
     Phase,
+    RankUse,
     ReportWarning,
     Run,
     Scopes,
@@ -45,6 +47,8 @@ class EnergyReport:
         tool_version: of this package when it measured.
         measured_fraction: share of the total energy that sensors measured.
         timeline: phases in time, for the charts.
+        ranks: what each rank did, where an attempt has several; empty otherwise.
+        imbalances: ranks that stand out from the others.
         method_notes: each assumption behind the numbers, one sentence each.
     """
 
@@ -69,6 +73,8 @@ class EnergyReport:
     method_notes: tuple[str, ...]
     timeline: tuple[Span, ...]
     series: tuple[Series, ...]
+    ranks: tuple[RankUse, ...] = ()
+    imbalances: tuple[Imbalance, ...] = ()
 
     def __str__(self) -> str:
         """The report as a terminal shows it."""
