@@ -1,7 +1,6 @@
 """Journals in, an ``EnergyReport`` out: the only way to a report."""
 
 import math
-import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -169,20 +168,7 @@ def _status(process: Process, now_unix_s: float) -> Status:
         status: Status = process.totals["status"]
         return status
     silent_s = now_unix_s - (process.unix_s + process.end_s)
-    return "running" if silent_s < _SILENT_S and not _is_gone(process) else "cut off"
-
-
-def _is_gone(process: Process) -> bool:
-    """Whether the process ran on this machine and is there no more, or waits to be reaped."""
-    import psutil
-
-    pid = process.header.get("pid")
-    if process.host != os.uname().nodename or not isinstance(pid, int):
-        return False
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
+    return "running" if silent_s < _SILENT_S and not journal.is_gone(process.header) else "cut off"
 
 
 def _run(merged: Sequence[MergedAttempt], attempts: Sequence[Attempt], duration_s: float) -> Run:
