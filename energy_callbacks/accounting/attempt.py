@@ -291,6 +291,7 @@ class Attempt:
             "host": self._host,
             "pid": os.getpid(),
             "ppid": os.getppid(),
+            "launch": launch_id(self._process),
             "unix_s": unix_s,
             "run_name": config.run_name,
             "tags": dict(config.tags),

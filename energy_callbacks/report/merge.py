@@ -1,6 +1,7 @@
 """Which journals belong together, and which process speaks for which physical device.
 
-* Journals of one run only: a folder may hold older runs, the newest wins.
+* Journals of one run only: a folder may hold older runs, the newest wins. Hosts of one launch that
+  share no folder have named one run each: these are one.
 * Attempts follow each other; the pauses between them are left out of every time axis.
 * A physical device is its host and UUID (its host and key where it has none). However many ranks
   of an attempt wrote it down, the lowest rank that knows its energy owns it, unless it died and
@@ -19,6 +20,9 @@ from energy_callbacks.accounting.journal import Record
 from energy_callbacks.records import Energy
 from energy_callbacks.report.process import Process, energies
 
+# Hosts of one launch begin when the slowest is ready, minutes later at most; the address and port
+# that name a launch may serve again for the next one.
+_LAUNCH_S = 300.0
 # A rank that was killed is silent since the row before: its neighbours end within moments, unless
 # they wait for it until a time limit.
 _LAST_LINES_S = 5.0
@@ -78,9 +82,25 @@ class MergedAttempt:
 
 def newest_run(processes: Sequence[Process]) -> tuple[list[Process], int]:
     """The journals of the run that began last, and how many other runs there are."""
-    newest = max(processes, key=lambda process: process.unix_s).run_id
-    others = {process.run_id for process in processes} - {newest}
-    return [process for process in processes if process.run_id == newest], len(others)
+    newest = max(processes, key=lambda process: process.unix_s)
+    launched = [newest, *(one for one in processes if _is_one_launch(one, newest))]
+    run_id = min(launched, key=lambda process: process.rank).run_id
+    run = [process for process in processes if process.run_id == run_id]
+    others = [process for process in processes if process.run_id != run_id]
+    beside = []
+    for one in others:
+        partner = next((other for other in run if _is_one_launch(one, other)), None)
+        if partner is not None:
+            beside.append(replace(one, header=one.header | {"attempt": partner.attempt}))
+    known = {process.run_id for process in beside}
+    return run + beside, len({process.run_id for process in others} - known)
+
+
+def _is_one_launch(one: Process, other: Process) -> bool:
+    """Whether two hosts that share no folder have begun the same thing: each named its own run."""
+    launch = one.header.get("launch")
+    is_same = launch is not None and launch == other.header.get("launch")
+    return is_same and one.host != other.host and abs(one.unix_s - other.unix_s) < _LAUNCH_S
 
 
 def merge(processes: Iterable[Process]) -> list[MergedAttempt]:

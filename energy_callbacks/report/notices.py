@@ -121,7 +121,7 @@ def _of_missing_ranks(attempt: MergedAttempt) -> Iterator[ReportWarning]:
             code="rank_missing",
             message=f"{named} of {count} left no journal in attempt {attempt.number}; the energy "
             "of their devices is in no figure.",
-            fix="let all hosts write to one folder that they share, by report_dir=",
+            fix="share one report_dir= between all hosts, or copy the attempts/ of each into one",
         )
 
 

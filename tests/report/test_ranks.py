@@ -211,3 +211,32 @@ def test_a_dead_rank_that_nobody_has_reaped_is_cut_off(tmp_path: Path) -> None:
     report = build(tmp_path)
     child.wait()
     assert report.run.status == "cut off"
+
+
+def test_hosts_that_share_no_folder_are_one_run(tmp_path: Path) -> None:
+    """Copied together, journals of one launch are one attempt, whatever run each host named."""
+    first = replace(FIRST, launch="2 node1 29500", attempt=2)
+    other = replace(
+        FIRST, launch="2 node1 29500", run_id="run-b", host="node2", rank=1, unix_s=first.unix_s + 9
+    )
+    long_ago = replace(other, run_id="run-c", attempt=3, unix_s=first.unix_s - 3600.0)
+    before = replace(FIRST, unix_s=first.unix_s - 600.0)
+    report = report_of(tmp_path, before, first, other, long_ago)
+    assert [(one.attempt, one.host, one.rank) for one in report.attempts] == [
+        (1, "node1", 0),
+        (2, "node1", 0),
+        (2, "node2", 1),
+    ]
+    assert report.run.run_id == "run-a"
+    assert report.energy.gpu.energy_j == pytest.approx(6 * 30_000.0)
+    codes = [one.code for one in report.warnings]
+    assert codes.count("rank_missing") == 1  # of the first attempt
+    assert codes.count("other_runs") == 1
+
+
+def test_ranks_of_one_host_that_name_two_runs_are_two_runs(tmp_path: Path) -> None:
+    """A port that served an earlier training says nothing."""
+    first = replace(FIRST, launch="2 node1 29500", run_id="run-z", unix_s=FIRST.unix_s - 60.0)
+    second = replace(FIRST, launch="2 node1 29500", attempt=2)
+    report = report_of(tmp_path, first, second)
+    assert [one.attempt for one in report.attempts] == [2]

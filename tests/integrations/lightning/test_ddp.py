@@ -94,7 +94,7 @@ def test_ranks_that_are_children_write_journals(tmp_path: Path, strategy: str) -
     for name in ("version_0", "version_1"):
         (tmp_path / "lightning_logs" / name).mkdir(parents=True)
     finished(start(tmp_path, "--strategy", strategy, "--beside-the-logs"))
-    assert_both_ranks_finished(load(tmp_path / "seen_by_the_parent" / "energy_report.json"))
+    assert_both_ranks_finished(load(tmp_path / "seen_by_the_parent.json"))
     (journals,) = tmp_path.glob("lightning_logs/*/energy/attempts/*")
     assert len(list(journals.glob("*.jsonl"))) == 2
 
