@@ -58,23 +58,24 @@ def imbalances(
 
 def _of_attempt(attempt: MergedAttempt, rows: Sequence[RankUse]) -> Iterator[Imbalance]:
     wait, samples, power = data_wait(attempt.processes), _samples(rows), _power(rows)
-    if wait is not None and wait.size >= _MATTERS * rows[wait.place].train_s:
+    common_s = 0.0 if wait is None else _common_s(rows, wait.place)
+    if wait is not None and wait.size >= _MATTERS * common_s:
         yield _imbalance(
             "data_wait",
             wait,
             rows,
             f"waited {words.duration(wait.value)} for data, "
-            f"{words.percent(wait.value / rows[wait.place].train_s)} of its training; the median "
-            f"of the others is {words.duration(wait.median)}. Where all take each step together "
-            "the others wait for it",
+            f"{words.percent(wait.value / common_s)} of its training; the median of the others "
+            f"is {words.duration(wait.median)}. Where all take each step together the others "
+            "wait for it",
         )
     if samples is not None:
         yield _imbalance(
             "samples_per_step",
             samples,
             rows,
-            f"worked on {words.significant(samples.value)} samples a step; the median of the "
-            f"others is {words.significant(samples.median)}. Where all take each step together "
+            f"worked on {words.grouped(samples.value)} samples a step; the median of the "
+            f"others is {words.grouped(samples.median)}. Where all take each step together "
             "those with fewer wait for those with more",
         )
     if power is not None:
@@ -88,6 +89,11 @@ def _of_attempt(attempt: MergedAttempt, rows: Sequence[RankUse]) -> Iterator[Imb
         )
 
 
+def _common_s(rows: Sequence[RankUse], place: int) -> float:
+    """Training time of a rank, over the steps that all ranks have done."""
+    return rows[place].train_s * min(row.steps for row in rows) / rows[place].steps
+
+
 def _imbalance(quantity: Quantity, gap: _Gap, rows: Sequence[RankUse], says: str) -> Imbalance:
     row = rows[gap.place]
     return Imbalance(
@@ -98,7 +104,7 @@ def _imbalance(quantity: Quantity, gap: _Gap, rows: Sequence[RankUse], says: str
         value=gap.value,
         median=gap.median,
         error=gap.error,
-        message=f"Rank {row.rank} (host {row.host}) {says}.",
+        message=f"Rank {row.rank} (attempt {row.attempt}, host {row.host}) {says}.",
     )
 
 

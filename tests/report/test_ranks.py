@@ -92,9 +92,19 @@ def test_the_rank_that_waits_for_data_is_named(tmp_path: Path) -> None:
     assert standing_out(report) == [("data_wait", 1)]
     (found,) = report.imbalances
     assert (found.value, found.median) == (pytest.approx(18.0), pytest.approx(6.0))
-    said = "Rank 1 (host node1) waited 18.0 s for data, 30.0 % of its training; the median"
+    said = (
+        "Rank 1 (attempt 1, host node1) waited 18.0 s for data, 30.0 % of its training; the median"
+    )
     for text in (" ".join(render(report).split()), render_html(report)):
         assert said in text
+
+
+def test_waits_are_compared_over_the_steps_that_all_have_done(tmp_path: Path) -> None:
+    """The other rank died half-way: 9 s in 30 s, not in the minute that this one trained."""
+    report = report_of(tmp_path, replace(FIRST, wait_s=0.03), replace(SECOND, cut_off_at_s=30.0))
+    (found,) = report.imbalances
+    assert (found.rank, found.value, found.median) == (0, pytest.approx(9.0), pytest.approx(3.0))
+    assert "30.0 % of its training" in found.message
 
 
 def test_a_difference_that_changes_nothing_is_not_told(tmp_path: Path) -> None:
