@@ -92,7 +92,12 @@ class EnergyConfig:
 
 def is_disabled() -> bool:
     """Whether ``ENERGY_CALLBACKS_DISABLED`` switches everything off."""
-    return os.environ.get(DISABLED_VARIABLE, "").strip().lower() not in ("", "0", "false", "no")
+    return is_on(DISABLED_VARIABLE)
+
+
+def is_on(variable: str) -> bool:
+    """Whether an environment variable is set, and not to ``0``, ``false`` or ``no``."""
+    return os.environ.get(variable, "").strip().lower() not in ("", "0", "false", "no")
 
 
 def check_log_every_n_steps(value: int | None) -> int | None:

@@ -36,7 +36,7 @@ def test_blocks_run(page: Path, tmp_path: Path) -> None:
     if missing or ("keras" in needed and not BACKENDS):
         pytest.skip(f"not installed: {missing or 'a backend of Keras'}")
     environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "integrations"))),
         "CUDA_VISIBLE_DEVICES": "",
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",

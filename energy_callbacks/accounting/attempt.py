@@ -239,14 +239,20 @@ class Attempt:
         self.board.update(is_final=True)
 
     def wait_for_ranks(self, timeout_s: float) -> None:
-        """Wait until the other processes of this attempt have ended too, as far as files show."""
+        """Wait until the other processes of this attempt have ended too, as far as files show.
+
+        Where one has died somebody may be about to kill this one, as Lightning's launcher is.
+        """
         if self._process.world_size == 1:
             return  # its own last line may be missing where the disk is full
         folder = journal.path_for(self.folder, self._number, self._host, 0).parent
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
-            ended = [journal.has_ended(path) for path in folder.glob("*.jsonl")]
-            if len(ended) >= self._process.world_size and all(ended):
+            journals = list(folder.glob("*.jsonl"))
+            going_on = [path for path in journals if not journal.has_ended(path)]
+            if len(journals) >= self._process.world_size and all(
+                map(journal.has_lost_its_writer, going_on)
+            ):
                 return
             time.sleep(0.05)
 
@@ -327,6 +333,8 @@ class Attempt:
             "attempt": self._number,
             "host": self._host,
             "pid": os.getpid(),
+            "ppid": os.getppid(),
+            "launch": launch_id(self._process),
             "unix_s": unix_s,
             "run_name": config.run_name,
             "tags": dict(config.tags),

@@ -247,6 +247,27 @@ def has_ended(path: Path) -> bool:
     return bool(lines) and b'"type":"totals"' in lines[-1]
 
 
+def has_lost_its_writer(path: Path) -> bool:
+    """Whether a journal will not grow any more: its process is gone, as far as this host knows."""
+    try:
+        return is_gone(next(read(path)))
+    except JournalError:
+        return False
+
+
+def is_gone(header: Record) -> bool:
+    """Whether the process of a journal ran on this host and is there no more, or is a zombie."""
+    import psutil
+
+    pid = header.get("pid")
+    if header.get("host") != os.uname().nodename or not isinstance(pid, int):
+        return False
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
 def path_for(folder: Path, attempt: int, host: str, rank: int) -> Path:
     """Where the journal of one process belongs; unsafe characters of the host become ``_``."""
     safe_host = re.sub(r"[^A-Za-z0-9._-]", "_", host) or "host"

@@ -1,7 +1,6 @@
 """Journals in, an ``EnergyReport`` out: the only way to a report."""
 
 import math
-import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
@@ -14,6 +13,7 @@ from energy_callbacks.accounting.journal import Record
 from energy_callbacks.errors import JournalError
 from energy_callbacks.report import curves, figures, footprint, notices
 from energy_callbacks.report.devices import device_table, memory
+from energy_callbacks.report.imbalance import imbalances
 from energy_callbacks.report.merge import MergedAttempt, merge, newest_run
 from energy_callbacks.report.parts import (
     Attempt,
@@ -25,6 +25,7 @@ from energy_callbacks.report.parts import (
     UnavailableSensor,
 )
 from energy_callbacks.report.process import Process, load
+from energy_callbacks.report.ranks import rank_table
 from energy_callbacks.report.schema import EnergyReport
 
 # A journal is flushed at least each second; one that is silent for this long has ended.
@@ -120,6 +121,7 @@ def _assemble(
     scopes = figures.scopes(whole)
     phases = figures.phase_table(merged, by_phase)
     done = figures.work(merged)
+    ranks = rank_table(merged)
     header = merged[-1].lead.header
     config = header.get("config") or {}
     facts = notices.Facts(
@@ -158,6 +160,8 @@ def _assemble(
         method_notes=notices.method_notes(facts),
         timeline=curves.timeline(merged),
         series=curves.series(merged),
+        ranks=ranks,
+        imbalances=imbalances(merged, ranks),
     )
 
 
@@ -190,16 +194,7 @@ def _status(process: Process, now_unix_s: float) -> Status:
         status: Status = process.totals["status"]
         return status
     silent_s = now_unix_s - (process.unix_s + process.end_s)
-    return "running" if silent_s < _SILENT_S and not _is_gone(process) else "cut off"
-
-
-def _is_gone(process: Process) -> bool:
-    """Whether the process ran on this machine and is there no more."""
-    import psutil
-
-    pid = process.header.get("pid")
-    is_local = process.host == os.uname().nodename
-    return is_local and isinstance(pid, int) and not psutil.pid_exists(pid)
+    return "running" if silent_s < _SILENT_S and not journal.is_gone(process.header) else "cut off"
 
 
 def _run(merged: Sequence[MergedAttempt], attempts: Sequence[Attempt], duration_s: float) -> Run:

@@ -180,13 +180,13 @@ def work(attempts: Sequence[MergedAttempt]) -> Work:
     return Work(
         executed_steps=sum(line["steps"] for line in lead_lines),
         replayed_steps=_replayed_steps(attempts),
-        samples=_sum_if_known(line["samples"] for line in all_lines),
-        tokens=_sum_if_known(line["tokens"] for line in all_lines),
-        data_wait_s=_sum_if_known(line["data_wait_s"] for line in lead_lines),
+        samples=sum_if_known(line["samples"] for line in all_lines),
+        tokens=sum_if_known(line["tokens"] for line in all_lines),
+        data_wait_s=sum_if_known(line["data_wait_s"] for line in lead_lines),
     )
 
 
-def _sum_if_known(values: Iterable[float | None]) -> float | None:
+def sum_if_known(values: Iterable[float | None]) -> float | None:
     """The sum, or ``None`` where one part is not known or there is no part."""
     listed = list(values)
     known = [value for value in listed if value is not None]

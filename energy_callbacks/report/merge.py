@@ -1,9 +1,11 @@
 """Which journals belong together, and which process speaks for which physical device.
 
-* Journals of one run only: a folder may hold older runs, the newest wins.
+* Journals of one run only: a folder may hold older runs, the newest wins. Hosts of one launch that
+  share no folder have named one run each: these are one.
 * Attempts follow each other; the pauses between them are left out of every time axis.
 * A physical device is its host and UUID (its host and key where it has none). However many ranks
-  of an attempt wrote it down, the lowest rank that knows its energy owns it.
+  of an attempt wrote it down, the lowest rank that knows its energy owns it, unless it died and
+  another went on.
 * A device whose parent is there too is listed and not added: the parent's energy contains it.
 """
 
@@ -17,6 +19,13 @@ from energy_callbacks.accounting.energy_sums import UNKNOWN, total
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.records import Energy
 from energy_callbacks.report.process import Process, energies
+
+# Hosts of one launch begin when the slowest is ready, minutes later at most; the address and port
+# that name a launch may serve again for the next one.
+_LAUNCH_S = 300.0
+# A rank that was killed is silent since the row before: its neighbours end within moments, unless
+# they wait for it until a time limit.
+_LAST_LINES_S = 5.0
 
 
 class Identity(NamedTuple):
@@ -52,7 +61,7 @@ class MergedAttempt:
 
     Attributes:
         offset_s: where it begins on the time axis of the run.
-        processes: by rank; the first leads (phases and steps are told in its time).
+        processes: by rank; one leads (phases and steps are told in its time).
     """
 
     number: int
@@ -62,8 +71,8 @@ class MergedAttempt:
 
     @property
     def lead(self) -> Process:
-        """The process of the lowest rank."""
-        return self.processes[0]
+        """The process of the lowest rank that did not die long before the others."""
+        return max(self.processes, key=lambda one: _outlives(one, self.processes[0]))
 
     def start_of(self, process: Process) -> float:
         """Where the zero of a process lies on the time axis of the run."""
@@ -73,9 +82,25 @@ class MergedAttempt:
 
 def newest_run(processes: Sequence[Process]) -> tuple[list[Process], int]:
     """The journals of the run that began last, and how many other runs there are."""
-    newest = max(processes, key=lambda process: process.unix_s).run_id
-    others = {process.run_id for process in processes} - {newest}
-    return [process for process in processes if process.run_id == newest], len(others)
+    newest = max(processes, key=lambda process: process.unix_s)
+    launched = [newest, *(one for one in processes if _is_one_launch(one, newest))]
+    run_id = min(launched, key=lambda process: process.rank).run_id
+    run = [process for process in processes if process.run_id == run_id]
+    others = [process for process in processes if process.run_id != run_id]
+    beside = []
+    for one in others:
+        partner = next((other for other in run if _is_one_launch(one, other)), None)
+        if partner is not None:
+            beside.append(replace(one, header=one.header | {"attempt": partner.attempt}))
+    known = {process.run_id for process in beside}
+    return run + beside, len({process.run_id for process in others} - known)
+
+
+def _is_one_launch(one: Process, other: Process) -> bool:
+    """Whether two hosts that share no folder have begun the same thing: each named its own run."""
+    launch = one.header.get("launch")
+    is_same = launch is not None and launch == other.header.get("launch")
+    return is_same and one.host != other.host and abs(one.unix_s - other.unix_s) < _LAUNCH_S
 
 
 def merge(processes: Iterable[Process]) -> list[MergedAttempt]:
@@ -117,7 +142,7 @@ def _claim(process: Process, key: str, record: Record) -> Owned:
         key=key,
         owner=process,
         record=record,
-        energy=_energy_of(process, key),
+        energy=energy_of(process, key),
         counted_in=record["device"]["parent"],
     )
 
@@ -135,7 +160,15 @@ def _notes(lines: Sequence[Record]) -> tuple[str, ...]:
 
 
 def _knows_more(candidate: Owned, present: Owned) -> bool:
-    return present.energy.energy_j is None and candidate.energy.energy_j is not None
+    if candidate.energy.energy_j is None:
+        return False
+    return present.energy.energy_j is None or _outlives(candidate.owner, present.owner)
+
+
+def _outlives(one: Process, other: Process) -> bool:
+    """Whether a process went on, for longer than any last line takes, after another had died."""
+    after_s = one.unix_s + one.end_s - other.unix_s - other.end_s
+    return other.totals is None and after_s > _LAST_LINES_S
 
 
 def _without_parent(device: Owned, others: Iterable[Owned]) -> Owned:
@@ -149,7 +182,7 @@ def _without_parent(device: Owned, others: Iterable[Owned]) -> Owned:
     return device if has_parent else replace(device, counted_in=None)
 
 
-def _energy_of(process: Process, key: str) -> Energy:
+def energy_of(process: Process, key: str) -> Energy:
     """Energy of a device over an attempt: its totals, else as far as its lines go."""
     stated = energies(process.totals["energy"]).get(key) if process.totals else None
     if stated is not None and stated.energy_j is not None:

@@ -85,14 +85,11 @@ def _of_lost_attempts(facts: Facts) -> Iterator[ReportWarning]:
 
 
 def _of_attempts(facts: Facts) -> Iterator[ReportWarning]:
+    ranks = {attempt.number: _rank_count(attempt) for attempt in facts.merged}
     for attempt in facts.attempts:
         who = f"Attempt {attempt.attempt} (host {attempt.host}, rank {attempt.rank})"
         if attempt.status == "cut off":
-            yield ReportWarning(
-                code="cut_off",
-                message=f"{who} was cut off after {words.duration(attempt.duration_s)}; "
-                "its last second may be missing.",
-            )
+            yield _cut_off(attempt, who, ranks[attempt.attempt])
         elif attempt.status == "running":
             yield ReportWarning(
                 code="running", message=f"{who} is still running; these are its figures so far."
@@ -103,6 +100,43 @@ def _of_attempts(facts: Facts) -> Iterator[ReportWarning]:
             message=f"{facts.throughput.replayed_steps} steps were done twice, because an attempt "
             "resumed from an older checkpoint; their energy is in the total.",
             fix="save checkpoints more often",
+        )
+
+    for merged in facts.merged:
+        yield from _of_missing_ranks(merged)
+
+
+def _rank_count(attempt: MergedAttempt) -> int:
+    return max(int(process.header.get("world_size") or 1) for process in attempt.processes)
+
+
+def _cut_off(attempt: Attempt, who: str, ranks: int) -> ReportWarning:
+    after = words.duration(attempt.duration_s)
+    if ranks == 1:
+        said = f"{who} was cut off after {after}"
+    else:
+        said = (
+            f"Rank {attempt.rank} of {ranks} (attempt {attempt.attempt}, host {attempt.host}) "
+            f"ended without a word after {after}"
+        )
+    return ReportWarning(code="cut_off", message=f"{said}; its last second may be missing.")
+
+
+def _of_missing_ranks(attempt: MergedAttempt) -> Iterator[ReportWarning]:
+    """Ranks of which nothing is known: they never began, or wrote elsewhere."""
+    count = _rank_count(attempt)
+    missing = sorted(set(range(count)) - {process.rank for process in attempt.processes})
+    if missing:
+        named = (
+            f"Rank {words.listed(missing)}"
+            if len(missing) == 1
+            else f"Ranks {words.listed(missing)}"
+        )
+        yield ReportWarning(
+            code="rank_missing",
+            message=f"{named} of {count} left no journal in attempt {attempt.number}; the energy "
+            "of their devices is in no figure.",
+            fix="share one report_dir= between all hosts, or copy the attempts/ of each into one",
         )
 
 
@@ -250,7 +284,7 @@ def _notes_of_scopes(facts: Facts) -> Iterator[str]:
     if any(len(attempt.processes) > 1 for attempt in facts.merged):
         yield (
             "Each physical device is counted once, from the journal of the lowest rank that knows "
-            "its energy."
+            "its energy, or of one that went on after that one had died."
         )
 
 
@@ -280,6 +314,12 @@ def _notes_of_work(facts: Facts) -> Iterator[str]:
         )
     if facts.throughput.steps and any(len(attempt.processes) > 1 for attempt in facts.merged):
         yield "Steps are those of the lowest rank; samples and tokens are of all ranks together."
+        yield (
+            "Of a slow rank, journals show its waits for data, the samples of its steps and the "
+            "power of its cards; how long ranks wait for each other is in no figure. A rank stands "
+            "out where 95 % intervals tell it from the median of the others, in waits and samples "
+            "by at least 1 %."
+        )
     yield (
         "Memory of a GPU is what all processes use on the card; host memory is that of the "
         "largest rank with its workers, pages that they share counted more than once."

@@ -128,6 +128,56 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankUse:
+    """One rank of an attempt that has several.
+
+    Attributes:
+        gpus: keys of the cards that it trains on.
+        shares_gpus: whether another rank trains on one of them too.
+        steps: optimizer steps executed.
+        train_s: time in the phase ``train``.
+        data_wait_s: of it, the time in which it waited for its next batch.
+        gpu: energy of ``gpus`` in the phase ``train``, as this rank read it; ranks that share a
+            card have both read it, so these do not add up.
+        gpu_power_w: the same over the time that was seen.
+    """
+
+    attempt: int
+    host: str
+    rank: int
+    gpus: tuple[str, ...]
+    shares_gpus: bool
+    steps: int
+    samples: int | None
+    train_s: float
+    data_wait_s: float | None
+    gpu: Figure
+    gpu_power_w: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imbalance:
+    """A rank that stands out from the others, beyond chance and errors.
+
+    Attributes:
+        quantity: what it stands out in: s, samples, or W.
+        value: of this rank; of waits, over the steps that all ranks have done.
+        median: of the others.
+        error: half-width of the 95 % interval of the difference; 0 where things were counted.
+        message: the same in words.
+    """
+
+    attempt: int
+    host: str
+    rank: int
+    quantity: Literal["data_wait", "samples_per_step", "gpu_power"]
+    value: float
+    median: float
+    error: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scopes:
     """The same question for the GPUs, for CPU and RAM, and for both together."""
 

@@ -19,9 +19,11 @@ from energy_callbacks.report.parts import (
     Efficiencies,
     Emissions,
     Forecast,
+    Imbalance,
     MeasuringCost,
     Memory,
     Phase,
+    RankUse,
     ReportWarning,
     Run,
     Scopes,
@@ -47,6 +49,8 @@ class EnergyReport:
         forecast: the newest one; ``None`` where the run was too short or its length not known.
         measured_fraction: share of the total energy that sensors measured.
         timeline: phases in time, for the charts.
+        ranks: what each rank did, where an attempt has several; empty otherwise.
+        imbalances: ranks that stand out from the others.
         method_notes: each assumption behind the numbers, one sentence each.
     """
 
@@ -72,6 +76,8 @@ class EnergyReport:
     method_notes: tuple[str, ...]
     timeline: tuple[Span, ...]
     series: tuple[Series, ...]
+    ranks: tuple[RankUse, ...] = ()
+    imbalances: tuple[Imbalance, ...] = ()
 
     def __str__(self) -> str:
         """The report as a terminal shows it."""

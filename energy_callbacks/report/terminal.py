@@ -65,6 +65,9 @@ def _blocks(report: EnergyReport) -> "Iterator[RenderableType]":
     for note in text.device_notes(report):
         yield Text(words.one_line(note), style="dim")
     yield from _table("Attempts", text.ATTEMPT_HEAD, text.attempt_rows(report))
+    yield from _table("Ranks", text.RANK_HEAD, text.rank_rows(report))
+    for one in report.imbalances:
+        yield Text(words.one_line(one.message))
 
 
 def _headline(shown: Sequence[Card]) -> "Table":

@@ -13,6 +13,7 @@ from energy_callbacks.report.parts import (
     DeviceUse,
     Figure,
     Phase,
+    RankUse,
     ReportWarning,
 )
 from energy_callbacks.report.schema import EnergyReport
@@ -95,6 +96,7 @@ def render(report: EnergyReport, width: int = 80) -> str:
         _section("Devices", _devices(report, width), width),
         _section("Measured and estimated by", _sensors(report, width), width),
         _section("Attempts", _table(ATTEMPT_HEAD, attempt_rows(report), width), width),
+        _section("Ranks", _ranks(report, width), width),
         _section("How to read this", _notes(report, width), width),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -137,6 +139,7 @@ PHASE_HEAD = ("phase", "time", "gpu", "host", "total", "±", "share")
 RATIO_HEAD = ("per", "energy", "95 % interval", "steps")
 ACTIVITY_HEAD = ("phase", "SM active", "SM occupancy", "tensor active", "DRAM active")
 DEVICE_HEAD = ("device", "energy", "±", "mean", "peak", "memory", "origin")
+RANK_HEAD = ("rank", "cards", "steps", "samples", "training", "data wait", "gpu", "mean")
 ATTEMPT_HEAD = ("attempt", "host", "rank", "status", "time", "steps", "energy", "±")
 
 
@@ -243,6 +246,32 @@ def attempt_rows(report: EnergyReport) -> list[tuple[str, ...]]:
         )
         for one in report.attempts
     ]
+
+
+def rank_rows(report: EnergyReport) -> list[tuple[str, ...]]:
+    """The cells of the table of ranks; none where no attempt has several."""
+    several = len({one.attempt for one in report.ranks}) > 1
+    return [_rank_row(one, with_attempt=several) for one in report.ranks]
+
+
+def _rank_row(one: RankUse, *, with_attempt: bool) -> tuple[str, ...]:
+    place = f"{one.rank} {one.host}"
+    return (
+        f"{one.attempt}: {place}" if with_attempt else place,
+        words.cards(one),
+        words.grouped(one.steps),
+        _or_dash(one.samples, words.grouped),
+        words.duration(one.train_s),
+        _or_dash(one.data_wait_s, words.duration),
+        _short_energy(one.gpu),
+        _or_dash(one.gpu_power_w, words.power),
+    )
+
+
+def _ranks(report: EnergyReport, width: int) -> Iterator[str]:
+    yield from _table(RANK_HEAD, rank_rows(report), width)
+    for one in report.imbalances:
+        yield from _wrapped(one.message, width, indent="  ")
 
 
 def _sensors(report: EnergyReport, width: int) -> list[str]:

@@ -11,6 +11,7 @@ from energy_callbacks.report.parts import (
     Emissions,
     Figure,
     Phase,
+    RankUse,
     Ratio,
 )
 from energy_callbacks.units import BYTES_PER_GIBIBYTE, BYTES_PER_MEBIBYTE, JOULES_PER_WATT_HOUR
@@ -144,6 +145,12 @@ def _digits(found: Ratio) -> int:
     return min(max(1 + round(math.log10(found.value_j / error_j)), 2), 4)
 
 
+def cards(rank: RankUse) -> str:
+    """The cards of a rank, and whether they are its alone."""
+    names = ", ".join(rank.gpus)
+    return f"{names} (shared)" if rank.shares_gpus else names or "-"
+
+
 def mass(mass_kg: float) -> str:
     """Kilograms of CO2 equivalents.
 
@@ -249,6 +256,21 @@ def duration(duration_s: float | None) -> str:
     if hours < 24:
         return f"{hours} h {minutes:02d} min"
     return f"{hours // 24} d {hours % 24:02d} h"
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Whole numbers in order, runs of them as from and to.
+
+    >>> listed([1, 2, 3, 5])
+    '1-3, 5'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def one_line(text: str) -> str:

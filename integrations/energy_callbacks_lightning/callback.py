@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from energy_callbacks.callback import EnergyCallback
 from energy_callbacks.config import EnergyConfig, check_function, check_log_every_n_steps
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_lightning import loop
+from energy_callbacks_lightning import children, loop
 from energy_callbacks_lightning.hooks import EnergyHooks
+
+if TYPE_CHECKING:
+    from energy_callbacks.report.schema import EnergyReport
 
 
 class GpuEnergyCallback(EnergyCallback, EnergyHooks):
@@ -87,6 +90,18 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
             ),
             check_log_every_n_steps(log_every_n_steps),
         )
+
+    @property
+    def report(self) -> "EnergyReport":
+        """The energy report so far, at any time; of the ranks, where they were children."""
+        config = self._meter.config
+        ran_here = self._meter.run_folder is not None
+        folder = None if ran_here else children.run_folder(self, config.run_folder)
+        if folder is None:
+            return super().report
+        from energy_callbacks.report import build
+
+        return build(folder)
 
     @property
     def state_key(self) -> str:

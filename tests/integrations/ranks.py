@@ -1,6 +1,18 @@
 """What holds of every training with two ranks on one host, from the report of its first rank."""
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from energy_callbacks.report.schema import EnergyReport
+from tests.fake_nvml import Constant, Scenario, h200
+from tests.fake_nvml.library import env
+
+# W, of the card with this index.
+POWERS_W = (300.0, 200.0)
 
 
 def assert_both_ranks_finished(report: EnergyReport) -> None:
@@ -9,6 +21,10 @@ def assert_both_ranks_finished(report: EnergyReport) -> None:
     assert {(a.rank, a.status) for a in report.attempts} == {(0, "finished"), (1, "finished")}
     assert report.throughput.samples == 800
     assert report.throughput.steps == 100
+    assert [(rank.rank, rank.steps, rank.samples) for rank in report.ranks] == [
+        (0, 100, 400),
+        (1, 100, 400),
+    ]
 
 
 def assert_host_counted_once(report: EnergyReport) -> None:
@@ -17,3 +33,54 @@ def assert_host_counted_once(report: EnergyReport) -> None:
     assert metered
     assert len(metered) == len(set(metered))
     assert report.energy.host.energy_j is not None
+
+
+def fake_cards(folder: Path) -> dict[str, str]:
+    """The environment of processes that see cards of known powers, in real time."""
+    scenario = Scenario(cards=tuple(h200(Constant(power_w)) for power_w in POWERS_W))
+    folder.mkdir(parents=True, exist_ok=True)
+    return env(scenario.write(folder / "cards.txt"))
+
+
+def cards_of(kind: str | None, local_rank: int) -> Mapping[str, Any]:
+    """The setting of a rank on a CPU, as on GPUs: the first one reads the cards of all."""
+    if kind is None:
+        return {}
+    two = [0, 1] if local_rank == 0 else [1]
+    return {"devices": [0] if kind == "shared" else two}
+
+
+def assert_each_card_counted_once(report: EnergyReport, cards: str) -> None:
+    """The total is the sum of the physical cards, each its watts times the time of its owner."""
+    powers_w = POWERS_W[:1] if cards == "shared" else POWERS_W
+    found = {device.key: device for device in report.devices if device.kind == "gpu"}
+    assert list(found) == [f"gpu{index}" for index in range(len(powers_w))]
+    duration_s = next(one.duration_s for one in report.attempts if one.rank == 0)
+    for device, power_w in zip(found.values(), powers_w, strict=True):
+        assert device.energy.coverage > 0.95
+        truth_j = power_w * duration_s * device.energy.coverage
+        assert device.energy.energy_j == pytest.approx(truth_j, abs=device.energy.error_j)
+    by_device_j = sum(device.energy.energy_j or 0.0 for device in found.values())
+    assert report.energy.gpu.energy_j == pytest.approx(by_device_j, rel=1e-9)
+    by_rank_j = sum(attempt.energy.energy_j or 0.0 for attempt in report.attempts)
+    assert report.energy.total.energy_j == pytest.approx(by_rank_j, rel=1e-9)
+    own = [("gpu0",), ("gpu0",)] if cards == "shared" else [("gpu0",), ("gpu1",)]
+    assert [rank.gpus for rank in report.ranks] == own
+    assert [rank.shares_gpus for rank in report.ranks] == [cards == "shared"] * 2
+
+
+def assert_the_second_rank_died(report: EnergyReport) -> None:
+    """Its journal is in the report, which says that nobody heard of it again."""
+    dead = report.attempts[1]
+    assert (dead.rank, dead.status) == (1, "cut off")
+    assert 0 < dead.steps <= 60
+    (said,) = (one.message for one in report.warnings if "Rank 1 of 2" in one.message)
+    assert "ended without a word after" in said
+    assert [rank.gpus for rank in report.ranks] == [("gpu0",), ("gpu1",)]
+    assert report.ranks[1].gpu.energy_j is not None
+
+
+def pretend_host(name: str) -> None:
+    """From here on this process runs on a machine of this name."""
+    real = os.uname()
+    os.uname = lambda: os.uname_result((real[0], name, *real[2:]))  # type: ignore[assignment]

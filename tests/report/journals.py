@@ -82,6 +82,7 @@ class Attempt:
     host: str = "node1"
     rank: int = 0
     world_size: int = 1
+    launch: str | None = None
     unix_s: float = 1_790_000_000.0
     run_name: str | None = "resnet"
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -153,6 +154,7 @@ def _header(attempt: Attempt) -> dict[str, Any]:
         "rank": attempt.rank,
         "local_rank": attempt.rank,
         "world_size": attempt.world_size,
+        "launch": attempt.launch,
         "pid": 4242,
         "unix_s": attempt.unix_s,
         "run_name": attempt.run_name,

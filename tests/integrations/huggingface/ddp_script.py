@@ -1,6 +1,8 @@
 """Run by ``test_ddp.py`` under torchrun: two processes on the CPU, the second slower at the end."""
 
-import sys
+import argparse
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,9 @@ import torch
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from energy_callbacks.huggingface import GpuEnergyCallback
+from tests.integrations.ranks import cards_of
+
+DEATH_STEP = 60
 
 
 class Model(torch.nn.Module):
@@ -29,12 +34,31 @@ class SlowAtTheEnd(TrainerCallback):
             time.sleep(1.0 * args.process_index)
 
 
+class Death(TrainerCallback):
+    """One rank is killed in the middle of a training with slower steps."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        time.sleep(0.04)
+        if args.process_index == self.rank and state.global_step == DEATH_STEP:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--cards", choices=("two", "shared"))
+    parser.add_argument("--dying-rank", type=int)
+    asked = parser.parse_args()
+    ours = GpuEnergyCallback(**cards_of(asked.cards, int(os.environ["LOCAL_RANK"])))
+    deaths = [] if asked.dying_rank is None else [Death(asked.dying_rank)]
     rows = torch.randn(800, 4)
     trainer = Trainer(
         model=Model(),
         args=TrainingArguments(
-            output_dir=sys.argv[1],
+            output_dir=str(asked.folder),
             use_cpu=True,
             ddp_backend="gloo",
             num_train_epochs=1,
@@ -47,10 +71,10 @@ if __name__ == "__main__":
             dataloader_pin_memory=False,
         ),
         train_dataset=[{"input_ids": row, "labels": row[:1]} for row in rows],
-        callbacks=[SlowAtTheEnd(), GpuEnergyCallback()],
+        callbacks=[SlowAtTheEnd(), *deaths, ours],
     )
     metrics = trainer.train().metrics
-    ours = [tag for tag in metrics if "/" in tag]
-    (Path(sys.argv[1]) / f"tags-{trainer.args.process_index}.txt").write_text("\n".join(ours))
+    tags = [tag for tag in metrics if "/" in tag]
+    (asked.folder / f"tags-{trainer.args.process_index}.txt").write_text("\n".join(tags))
     # Else the process ends with an abort (transformers 5.23, torch 2.13, gloo).
     torch.distributed.destroy_process_group()

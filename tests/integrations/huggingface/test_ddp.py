@@ -9,27 +9,39 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from energy_callbacks.report import load
+from energy_callbacks.report import build, load
 from tests.integrations.huggingface.training import boards
-from tests.integrations.ranks import assert_both_ranks_finished, assert_host_counted_once
+from tests.integrations.ranks import (
+    assert_both_ranks_finished,
+    assert_each_card_counted_once,
+    assert_host_counted_once,
+    assert_the_second_rank_died,
+    fake_cards,
+)
 from tests.integrations.reading import scalars
 
 SCRIPT = Path(__file__).with_name("ddp_script.py")
 ROOT = Path(__file__).parents[3]
 
 
+def train(folder: Path, *options: str, variables: dict[str, str] | None = None) -> int:
+    """A training with two processes under torchrun; returns its exit status."""
+    path = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
+    ended = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+         str(SCRIPT), str(folder), *options],
+        check=False,
+        timeout=300,
+        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"} | (variables or {}),
+    )  # fmt: skip
+    return ended.returncode
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a training with two processes."""
     folder = tmp_path_factory.mktemp("ddp")
-    path = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
-    subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
-         str(SCRIPT), str(folder)],
-        check=True,
-        timeout=300,
-        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    assert train(folder) == 0
     return folder
 
 
@@ -62,3 +74,19 @@ def test_the_tags_agree_with_the_report(trained: Path) -> None:
     rows = scalars(trained / "energy")["efficiency/total_j_per_sample"]
     assert report.efficiency.total.j_per_sample is not None
     assert rows[-2][1] == pytest.approx(report.efficiency.total.j_per_sample.value_j, rel=0.5)
+
+
+@pytest.mark.parametrize("cards", ["two", "shared"])
+def test_the_total_is_the_sum_of_the_physical_cards(tmp_path: Path, cards: str) -> None:
+    """Both ranks read the second card, or the only one: its joules count once."""
+    assert train(tmp_path, "--cards", cards, variables=fake_cards(tmp_path)) == 0
+    report = load(tmp_path / "energy" / "energy_report.json")
+    assert_both_ranks_finished(report)
+    assert_each_card_counted_once(report, cards)
+
+
+def test_a_rank_that_dies_leaves_its_journal(tmp_path: Path) -> None:
+    """The second rank is killed (-9) in the middle: the report has both, and names the dead one."""
+    cards = ("--cards", "two")
+    assert train(tmp_path, "--dying-rank", "1", *cards, variables=fake_cards(tmp_path)) != 0
+    assert_the_second_rank_died(build(tmp_path / "energy"))

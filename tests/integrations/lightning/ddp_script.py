@@ -1,6 +1,8 @@
 """Run by ``test_ddp.py``: two processes on the CPU, the second of them slower at the end."""
 
-import sys
+import argparse
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -10,15 +12,22 @@ from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader, TensorDataset
 
 from energy_callbacks.lightning import GpuEnergyCallback
+from energy_callbacks.report import save
+from tests.integrations.ranks import cards_of, pretend_host
+
+DEATH_BATCH = 60
 
 
 class Module(pl.LightningModule):
-    def __init__(self) -> None:
+    def __init__(self, dying_rank: int | None) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(4, 1)
+        self.dying_rank = dying_rank
 
     def training_step(self, batch: list, batch_idx: int) -> torch.Tensor:
-        time.sleep(0.02)
+        time.sleep(0.02 if self.dying_rank is None else 0.06)
+        if self.trainer.global_rank == self.dying_rank and batch_idx == DEATH_BATCH:
+            os.kill(os.getpid(), signal.SIGKILL)
         loss = self.layer(batch[0]).square().mean()
         self.log("train_loss", loss)
         return loss
@@ -30,11 +39,34 @@ class Module(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
 
-if __name__ == "__main__":
-    root = Path(sys.argv[1])
+def main() -> None:
+    """Train as the command line says."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--strategy", default="ddp")
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--cards", choices=("two", "shared"))
+    parser.add_argument("--dying-rank", type=int)
+    parser.add_argument("--beside-the-logs", action="store_true")
+    asked = parser.parse_args()
+    if asked.nodes > 1:
+        pretend_host(f"node{os.environ['NODE_RANK']}")
+    folder = None if asked.beside_the_logs else asked.folder / "energy"
+    callback = GpuEnergyCallback(
+        report_dir=folder, **cards_of(asked.cards, int(os.environ.get("LOCAL_RANK", "0")))
+    )
     trainer = pl.Trainer(
-        accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, log_every_n_steps=10,
-        enable_progress_bar=False, default_root_dir=root, logger=CSVLogger(root, version=0),
-        callbacks=[GpuEnergyCallback(report_dir=root / "energy")],
+        accelerator="cpu", devices=2 // asked.nodes, num_nodes=asked.nodes,
+        strategy=asked.strategy, max_epochs=1, log_every_n_steps=10, enable_progress_bar=False,
+        default_root_dir=asked.folder,
+        logger=CSVLogger(asked.folder, version=None if asked.beside_the_logs else 0),
+        enable_checkpointing=False, callbacks=[callback],
     )  # fmt: skip
-    trainer.fit(Module(), DataLoader(TensorDataset(torch.randn(800, 4)), batch_size=4))
+    data = TensorDataset(torch.randn(800, 4))
+    trainer.fit(Module(asked.dying_rank), DataLoader(data, batch_size=4))
+    if asked.strategy != "ddp":  # the process that the user has started, whose ranks are gone
+        save(callback.report, asked.folder / "seen_by_the_parent")
+
+
+if __name__ == "__main__":
+    main()

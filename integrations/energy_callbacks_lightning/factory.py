@@ -1,0 +1,25 @@
+"""What Lightning's entry point calls for every new Trainer: ours, where the environment asks.
+
+Off it is unless ``ENERGY_CALLBACKS_LIGHTNING=1``, and then it imports nothing.
+"""
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from energy_callbacks_lightning.callback import GpuEnergyCallback
+
+VARIABLE = "ENERGY_CALLBACKS_LIGHTNING"
+
+
+def callbacks() -> "list[GpuEnergyCallback]":
+    """The callbacks to add to a Trainer: one of ours or none."""
+    if not os.environ.get(VARIABLE):
+        return []
+    from energy_callbacks.config import is_disabled, is_on
+
+    if is_disabled() or not is_on(VARIABLE):
+        return []
+    from energy_callbacks_lightning.automatic import AutomaticCallback
+
+    return [AutomaticCallback()]

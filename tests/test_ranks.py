@@ -1,0 +1,77 @@
+"""The first rank waits for the others before it writes the report, but not for the dead."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.accounting import journal
+from energy_callbacks.accounting.launch import Process
+from energy_callbacks.testing import FakeClock, ScriptedSource
+
+PATIENCE_S = 5.0
+
+
+@pytest.fixture
+def first_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnergyMeter:
+    """The first of two ranks, which has ended."""
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    clock = FakeClock()
+    source = ScriptedSource(clock, power_w=lambda _: 200.0)
+    meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[source], clock=clock)
+    meter.start(process=Process(world_size=2))
+    clock.advance(2.0)
+    meter.stop()
+    return meter
+
+
+def second_rank(meter: EnergyMeter, pid: int, *, has_ended: bool = False) -> None:
+    """The other rank's journal, as the process with this number has left it."""
+    host = os.uname().nodename
+    writer = journal.JournalWriter(journal.path_for(meter.run_folder, 1, host, 1))
+    form = {"type": "header", "format": journal.FORMAT, "version": journal.VERSION}
+    who = {"run_id": meter.run_id, "attempt": 1, "host": host, "rank": 1, "pid": pid}
+    writer.write(form | who | {"unix_s": time.time()})
+    if has_ended:
+        writer.write({"type": "totals", "t_s": 2.0, "status": "finished", "energy": {}})
+    writer.close()
+
+
+def waited_s(meter: EnergyMeter, patience_s: float = PATIENCE_S) -> float:
+    """How long the first rank waits."""
+    start_s = time.monotonic()
+    meter._last.wait_for_ranks(patience_s)
+    return time.monotonic() - start_s
+
+
+def test_a_rank_that_goes_on_is_waited_for(first_rank: EnergyMeter) -> None:
+    """It may write its last line any moment."""
+    second_rank(first_rank, os.getpid())
+    assert waited_s(first_rank, 0.3) >= 0.3
+
+
+def test_a_rank_that_has_no_journal_yet_is_waited_for(first_rank: EnergyMeter) -> None:
+    """It may begin any moment."""
+    assert waited_s(first_rank, 0.3) >= 0.3
+
+
+def test_a_rank_that_has_ended_is_not_waited_for(first_rank: EnergyMeter) -> None:
+    """All last lines are there."""
+    second_rank(first_rank, os.getpid(), has_ended=True)
+    assert waited_s(first_rank) < PATIENCE_S / 2
+
+
+@pytest.mark.parametrize("is_reaped", [True, False])
+def test_a_dead_rank_is_not_waited_for(first_rank: EnergyMeter, *, is_reaped: bool) -> None:
+    """Lightning kills all ranks some seconds after one has died: the report must be there then."""
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    time.sleep(0.0 if is_reaped else 1.0)
+    if is_reaped:
+        child.wait()
+    second_rank(first_rank, child.pid)
+    assert waited_s(first_rank) < PATIENCE_S / 2
+    child.wait()
