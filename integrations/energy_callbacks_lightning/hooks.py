@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from energy_callbacks.accounting.scalars import TAGS
+from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_lightning import loop
+from energy_callbacks_lightning import board, loop
 from energy_callbacks_lightning.bases import bases, version
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class EnergyHooks(Base):
         self._steps = steps
         self._log_every_n_steps = log_every_n_steps
         self._run_id: str | None = None
+        self._dashboard = Dashboard(meter)
 
     def _start(self, trainer: Any) -> None:
         # Every rank asks for the folder, whatever became of its meter: Lightning broadcasts it.
@@ -75,6 +77,7 @@ class EnergyHooks(Base):
             summary = self._meter.save_report()
             if summary:
                 loop.say(summary)
+                self._dashboard.end(board.metrics(trainer), self._steps.logger_step)
 
     def _log(self, trainer: Any) -> None:
         """Scalars of the newest span into the user's own loggers, at the step of the loss."""
@@ -86,6 +89,7 @@ class EnergyHooks(Base):
         if trainer.is_global_zero:
             for logger in trainer.loggers:
                 logger.log_metrics(scalars, step=self._steps.logger_step)
+            self._dashboard.row(scalars, self._steps.logger_step)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Everything until the first batch is setup."""
@@ -105,6 +109,7 @@ class EnergyHooks(Base):
         self._meter.leave("setup")
         self._meter.enter("train")
         self._steps.begin(trainer)
+        self._dashboard = board.dashboard(self._meter, trainer)
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
         if trainer.world_size > 1:

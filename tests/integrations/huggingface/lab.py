@@ -104,9 +104,12 @@ class HuggingFaceTraining:
     def predict(self) -> None:
         self._trainer.predict(Data(self._clock, 10 * BATCH_SIZE))
 
-    def rows(self) -> Rows:
+    def run_folder(self) -> Path:
         [folder] = boards(self._folder)
-        return untimed(scalars(folder))
+        return folder
+
+    def rows(self) -> Rows:
+        return untimed(scalars(self.run_folder()))
 
 
 def untimed(rows: Rows) -> Rows:
