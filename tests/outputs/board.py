@@ -52,7 +52,7 @@ class TensorBoardView:
     def matches(self, run: str, pattern: str) -> list[str]:
         """Tags of scalars that a line of a chart shows."""
         plugin = CustomScalarsPlugin(self._context)
-        return sorted(plugin.scalars_impl(self._ctx, run, pattern, "")["payload"])
+        return sorted(plugin.scalars_impl(self._ctx, run, pattern, "")["tag_to_events"])
 
     def _hparams(self) -> backend_context.Context:
         return backend_context.Context(self._context)

@@ -81,6 +81,22 @@ class BoardContract:
         files = [len(list(one.rglob("*tfevents*"))) for one in (without, run)]
         assert files == [1, 1]
 
+    def test_a_second_fit_changes_no_chart(self, bench: Bench) -> None:
+        """Layout and hyperparameters stand there once; the report of both attempts is added."""
+        ours = bench.callback()
+        training = bench.fit(Plan(), ours)
+        run = training.run_folder()
+        before = TensorBoardView(run.parent)
+        training.fit()
+        after = TensorBoardView(run.parent)
+        assert after.charts() == before.charts()
+        content = b"".join(path.read_bytes() for path in run.glob("*tfevents*"))
+        assert content.count(b"custom_scalars__config__") == 1
+        assert content.count(b"_hparams_/session_start_info") == 1
+        assert len(after.texts(run.name, "energy_report")) == 2
+        last = values(after.sessions()[run.name])
+        assert last["final/total_wh"] * 3600 == pytest.approx(ours.report.energy.total.energy_j)
+
     def test_a_failing_layout_leaves_the_rows(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
