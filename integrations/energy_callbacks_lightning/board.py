@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from energy_callbacks.dashboard import Dashboard, Facts
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.outputs.summary_writer import WriterBoard
@@ -38,4 +40,4 @@ def _facts(trainer: Any) -> Facts:
 def metrics(trainer: Any) -> dict[str, float]:
     """The last values of what the model has logged; single numbers only."""
     logged = trainer.callback_metrics.items()
-    return {name: float(value) for name, value in logged if value.numel() == 1}
+    return {k: float(v) for k, v in logged if isinstance(v, torch.Tensor) and v.numel() == 1}
