@@ -28,6 +28,10 @@ logger = logging.getLogger("energy_callbacks")
 
 Facts = Mapping[str, hparams.Value | None]
 _OURS = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
+# TensorBoard 2.21 shows the first five metrics until a reader asks for more.
+_FIRST = ("final/total_wh", "final/total_j_per_sample", "final/emissions_g")
+# A card of the page Images is some 300 points wide.
+_PICTURE_IN = 4.2
 
 
 class Dashboard:
@@ -102,17 +106,19 @@ class Dashboard:
         if folder is None:
             return
         report = load(folder / "energy_report.json")
-        last = _last_figures(report) | {
+        users = {
             f"final/{name}": value
             for name, value in metrics.items()
             if name not in _OURS and math.isfinite(value)
         }
+        last = users | _last_figures(report)
+        columns = sorted(last, key=lambda tag: (tag not in _FIRST, tag not in users))
         now_s = time.time()
         for board in self._boards:
             for summary in (summaries.scalars(last), *_pages(report)):
                 board.add(summary, step)
             if board in self._compared:
-                board.add(hparams.experiment(self._facts, last, now_s), step)
+                board.add(hparams.experiment(self._facts, columns, now_s), step)
                 is_success = report.run.status == "finished"
                 board.add(hparams.session_end(now_s, is_success=is_success), step)
             board.flush()
@@ -147,6 +153,6 @@ def _pages(report: EnergyReport) -> Iterator[object]:
     from energy_callbacks.report import plots, text
 
     yield summaries.verbatim("energy_report", text.render(report))
-    figure = plots.power_by_phase(report)
+    figure = plots.power_by_phase(report, width_in=_PICTURE_IN)
     if figure is not None:
         yield summaries.image("energy_report/mean_power_of_each_phase", plots.figure_png(figure))

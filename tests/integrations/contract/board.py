@@ -28,7 +28,7 @@ class BoardContract:
             tag = pattern.strip("^$")
             if not tag.startswith(gauges):
                 assert tag in tags
-                assert board.matches(run.name, pattern) == [tag]
+                assert tag in board.matches(run.name, pattern)
         assert any(tag.startswith("emissions/") for found in charts.values() for tag in found)
 
     def test_trainings_can_be_compared_by_energy(self, bench: Bench) -> None:
