@@ -15,6 +15,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 from energy_callbacks.accounting.scalars import expected_tags
 from energy_callbacks.meter import EnergyMeter
@@ -25,6 +26,16 @@ from energy_callbacks.report import EnergyReport, load
 from energy_callbacks.units import grams, watt_hours
 
 logger = logging.getLogger("energy_callbacks")
+
+FINAL: Final = {
+    "final/total_wh": "energy of GPUs and host, Wh",
+    "final/emissions_g": "gCO2e; absent where the place is unknown",
+    "final/gpu_j_per_sample": "GPU energy of training per sample, J",
+    "final/gpu_j_per_token": "GPU energy of training per token, J",
+    "final/total_j_per_sample": "total energy of training per sample, J",
+    "final/total_j_per_token": "total energy of training per token, J",
+}
+"""Figures of the report by which trainings are compared."""
 
 Facts = Mapping[str, hparams.Value | None]
 _OURS = frozenset(expected_tags(gpu=True, tokens=True, waits=True))

@@ -9,7 +9,7 @@ import pytest
 from tensorboard.plugins.hparams import api_pb2
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.dashboard import Dashboard
+from energy_callbacks.dashboard import FINAL, Dashboard
 from energy_callbacks.outputs.summary_writer import WriterBoard
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks.testing import FakeClock
@@ -20,14 +20,16 @@ from tests.outputs.board import TensorBoardView, parameters, values
 class Loop:
     """A training of 20 steps of 0.1 s, with a row each five and pages in a run."""
 
-    def __init__(self, folder: Path, board: Any, *, facts: Any = dict) -> None:
+    def __init__(self, folder: Path, board: Any, *, facts: Any = dict, **settings: Any) -> None:
         clock = FakeClock()
         sources = [constant(clock, POWER_W, "gpu"), constant(clock, HOST_W, "host")]
         self.clock = clock
         self.meter = EnergyMeter(
-            sources=sources, clock=clock, config=EnergyConfig(report_dir=folder / "energy")
+            sources=sources,
+            clock=clock,
+            config=EnergyConfig(report_dir=folder / "energy", **settings),
         )
-        self.board = board
+        self.tokens = 100 if settings else None
         self.dashboard = Dashboard(self.meter, lambda: [board], facts)
 
     def train(self, error: Exception | None = None, **metrics: float) -> None:
@@ -36,7 +38,7 @@ class Loop:
         self.meter.enter("train")
         for step in range(20):
             self.clock.advance(0.1)
-            self.meter.step(samples=4)
+            self.meter.step(samples=4, tokens=self.tokens)
             if step % 5 == 4:
                 self.dashboard.row(self.meter.scalars(), step)
         self.meter.stop(error)
@@ -63,6 +65,13 @@ def test_a_loop_has_its_pages(tmp_path: Path) -> None:
         },
         rel=1e-6,
     )
+
+
+def test_every_final_figure_is_one_of_the_reference(tmp_path: Path) -> None:
+    """With a place and tokens all of them are there."""
+    loop = Loop(tmp_path, TensorBoardOutput(tmp_path / "run"), country="DEU")
+    loop.train()
+    assert set(values(TensorBoardView(tmp_path).sessions()["run"])) == set(FINAL)
 
 
 def test_a_training_that_failed_is_a_failed_session(tmp_path: Path) -> None:

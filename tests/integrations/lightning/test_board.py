@@ -7,9 +7,16 @@ import pytest
 pytest.importorskip("lightning")
 
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from tensorboard.plugins.hparams import api_pb2
 
 from energy_callbacks.testing import FakeClock
-from tests.integrations.lightning.training import TinyModule, callback, loader, trainer
+from tests.integrations.lightning.training import (
+    FailingModule,
+    TinyModule,
+    callback,
+    loader,
+    trainer,
+)
 from tests.outputs.board import TensorBoardView, parameters, values
 
 
@@ -61,3 +68,15 @@ def test_the_last_values_of_the_model_are_metrics(tmp_path: Path) -> None:
     fit(tmp_path, TinyModule(FakeClock()))
     found = values(TensorBoardView(tmp_path / "tb").sessions()["version_0"])
     assert {"final/val_loss", "final/train_loss", "final/total_wh"} <= set(found)
+
+
+def test_a_training_that_raised_is_a_failed_session(tmp_path: Path) -> None:
+    """With its joules, and its report as text."""
+    with pytest.raises(RuntimeError, match="out of memory"):
+        fit(tmp_path, FailingModule(FakeClock(), RuntimeError("out of memory")))
+    view = TensorBoardView(tmp_path / "tb")
+    group = view.sessions()["version_0"]
+    assert [session.status for session in group.sessions] == [api_pb2.STATUS_FAILURE]
+    assert values(group)["final/total_wh"] > 0.0
+    [text] = view.texts("version_0", "energy_report")
+    assert "out of memory" in text
