@@ -56,12 +56,12 @@ def _facts(args: Any, state: Any) -> Facts:
 
 
 def metrics(state: Any) -> dict[str, float]:
-    """The last losses, and what evaluations found."""
+    """The mean loss of the training, and what the last evaluation found."""
     rows = itertools.chain.from_iterable(row.items() for row in state.log_history)
     return {
         name: float(value)
         for name, value in rows
-        if name.startswith(("loss", "train_loss", "eval_"))
+        if name.startswith(("train_loss", "eval_"))
         and not name.endswith(("_runtime", "_per_second"))
         and isinstance(value, int | float)
     }
