@@ -9,6 +9,7 @@ from pathlib import Path
 
 from energy_callbacks.accounting.scalars import INTERVALS, TAGS
 from energy_callbacks.cli import build_parser
+from energy_callbacks.dashboard import FINAL
 
 FOLDER = Path(__file__).parent / "reference"
 
@@ -33,15 +34,24 @@ With several processes the figures are those of the first host: all its GPUs, an
 
 {intervals} have `_lo` and `_hi` beside them: the ends of the 95 % interval, from 1.96 standard errors and the systematic bound of the sensor or model.
 `emissions/total_g` itself is absent where nobody said which place the machine stands at; its interval is there all the same.
+
+At the end of a training these stand once, at the last step; what is not known is absent.
+They cover the whole run, over all its attempts, unlike the last rows of the tags above; see [TensorBoard](../tensorboard.md).
+
+| tag | meaning |
+|---|---|
+{final}
+| `final/<name>` | the last value of your own metric `<name>` |
 """
 
 
 def metrics() -> str:
     """The contract for names and units."""
     rows = "\n".join(f"| `{tag}` | {meaning} |" for tag, meaning in TAGS.items())
+    final = "\n".join(f"| `{tag}` | {meaning} |" for tag, meaning in FINAL.items())
     named = [f"`{tag}`" for tag in INTERVALS]
     intervals = ", ".join(named[:-1]) + " and " + named[-1]
-    return METRICS.format(rows=rows, intervals=intervals)
+    return METRICS.format(rows=rows, intervals=intervals, final=final)
 
 
 def cli() -> str:

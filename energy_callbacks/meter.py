@@ -21,7 +21,7 @@ from energy_callbacks.errors import JournalError
 from energy_callbacks.guard import give_up, harmless
 from energy_callbacks.outputs.careful import CarefulOutput
 from energy_callbacks.outputs.protocol import Output
-from energy_callbacks.records import Energy
+from energy_callbacks.records import Device, Energy
 from energy_callbacks.sensing.clock import Clock, SystemClock
 from energy_callbacks.sensing.sources.protocol import Source
 
@@ -119,6 +119,11 @@ class EnergyMeter:
     def run_id(self) -> str | None:
         """The run, over all its attempts; ``None`` before the first start."""
         return self._last.run_id if self._last else None
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """What is measured on this host, once its sensors have opened."""
+        return self._last.timeline.devices if self._last else ()
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint should hold, as JSON: the run, its folder and what it has used so far.

@@ -1,7 +1,7 @@
 """The seam for outputs: where figures go while training."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Output(Protocol):
@@ -19,4 +19,31 @@ class Output(Protocol):
 
     def close(self) -> None:
         """Flush and release; safe to call twice."""
+        ...
+
+
+class Board(Protocol):
+    """A run directory of TensorBoard that somebody is writing; it takes whole summaries."""
+
+    @property
+    def folder(self) -> str:
+        """The run directory, perhaps in a bucket."""
+        ...
+
+    @property
+    def prefix(self) -> str:
+        """What is put before each of our tags."""
+        ...
+
+    def add(self, summary: Any, step: int) -> None:
+        """Append one.
+
+        Args:
+            summary: a ``Summary`` of ``tensorboard.compat.proto``.
+            step: the training's own step.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Put on disk what was appended until now."""
         ...

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from energy_callbacks.outputs import summaries
+
 _serial = iter(range(2**62))
 
 
@@ -27,21 +29,36 @@ class TensorBoardOutput:
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
         """Append one event with all scalars of a step."""
-        if not scalars:
-            return
+        if scalars:
+            self._append(summaries.scalars(scalars), step, unix_s)
+
+    @property
+    def folder(self) -> str:
+        """The run directory."""
+        return str(self._log_dir)
+
+    @property
+    def prefix(self) -> str:
+        """Tags stand as they are."""
+        return ""
+
+    def add(self, summary: Any, step: int) -> None:
+        """Append a summary of any kind."""
+        self._append(summary, step, time.time())
+
+    def _append(self, summary: Any, step: int, unix_s: float) -> None:
         from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
-        from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
-        values = [
-            Summary.Value(tag=tag, simple_value=value) for tag, value in sorted(scalars.items())
-        ]
-        self._append(Event(wall_time=unix_s, step=step, summary=Summary(value=values)))
-
-    def _append(self, event: Any) -> None:
         if self._writer is None:
             self._writer = self._open()
+        event = Event(wall_time=unix_s, step=step, summary=summary)
         self._writer.write(event.SerializeToString())
-        self._writer.flush()
+        self.flush()
+
+    def flush(self) -> None:
+        """Put on disk what was appended until now."""
+        if self._writer is not None:
+            self._writer.flush()
 
     def _open(self) -> Any:
         from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]

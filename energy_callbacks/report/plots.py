@@ -7,7 +7,7 @@ estimated is hatched, so that it differs without colour too.
 import io
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -203,32 +203,70 @@ def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
     shown = [phase for phase in report.phases if phase.total.energy_j]
     if not shown:
         return None
+    with _bars(shown, "energy (Wh)", width_in) as (canvas, axes):
+        ends = _draw_scopes(axes, shown, lambda _, figure: watt_hours(figure.energy_j or 0.0))
+        errors = [watt_hours(phase.total.error_j) for phase in shown]
+        axes.errorbar(
+            ends, range(len(shown)), xerr=errors, fmt="none", ecolor=INK, lw=1.0, capsize=2.5
+        )
+        ends = [watt_hours((p.total.energy_j or 0.0) + p.total.error_j) for p in shown]
+        _label_bars(axes, ends, [words.share(phase) for phase in shown])
+    return canvas
+
+
+def power_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
+    """A bar for each phase: mean power of gpu and host over the time that was seen.
+
+    Args:
+        report: what to draw.
+        width_in: of the figure, in inches.
+
+    Returns:
+        The figure; ``None`` where no phase was long enough for its sensors.
+    """
+    shown = [phase for phase in report.phases if phase.total.energy_j and phase.total.is_resolved]
+    if not shown:
+        return None
+    with _bars(shown, "mean power (W)", width_in) as (canvas, axes):
+        ends = _draw_scopes(axes, shown, _mean_power_w)
+        _label_bars(axes, ends, [words.power(power_w) for power_w in ends])
+    return canvas
+
+
+def _mean_power_w(phase: Phase, figure: Figure) -> float:
+    seen_s = phase.duration_s * figure.coverage
+    return figure.energy_j / seen_s if figure.energy_j and seen_s else 0.0
+
+
+@contextmanager
+def _bars(shown: Sequence[Phase], label: str, width_in: float) -> "Iterator[tuple[Canvas, Axes]]":
+    """A figure for a bar a phase, which is drawn in between."""
     from matplotlib.figure import Figure as Canvas
 
     with _style():
-        height_in = 0.75 + 0.36 * len(shown)
-        canvas = Canvas(figsize=(width_in, height_in), layout="constrained")
+        canvas = Canvas(figsize=(width_in, 0.75 + 0.36 * len(shown)), layout="constrained")
         axes = canvas.subplots()
-        _draw_bars(axes, shown)
-        _label_bars(axes, shown)
-        axes.set_xlabel("energy (Wh)")
+        yield canvas, axes
+        axes.set_xlabel(label)
         axes.set_yticks(range(len(shown)), [_label(phase.name) for phase in shown])
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0.0)
         axes.margins(y=0.02)
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1)
-    return canvas
 
 
-def _draw_bars(axes: "Axes", shown: Sequence[Phase]) -> None:
+def _draw_scopes(
+    axes: "Axes", shown: Sequence[Phase], value: Callable[[Phase, Figure], float]
+) -> list[float]:
+    """What gpu and host have of each bar, and where the bars end."""
     left = [0.0] * len(shown)
     for scope, colour in (("gpu", BLUES[0]), ("host", ORANGES[0])):
         found: list[Figure] = [getattr(phase, scope) for phase in shown]
         origins = {figure.origin for figure in found} - {None}
         if not origins:
             continue
-        width = [watt_hours(figure.energy_j or 0.0) for figure in found]
+        width = [value(phase, figure) for phase, figure in zip(shown, found, strict=True)]
         label = f"{scope}, {'mixed' if len(origins) > 1 else next(iter(origins))}"
         hatch = None if origins == {"measured"} else "////"
         axes.barh(
@@ -236,25 +274,16 @@ def _draw_bars(axes: "Axes", shown: Sequence[Phase]) -> None:
             hatch=hatch, label=label,
         )  # fmt: skip
         left = [a + b for a, b in zip(left, width, strict=True)]
-    errors = [watt_hours(phase.total.error_j) for phase in shown]
-    axes.errorbar(left, range(len(shown)), xerr=errors, fmt="none", ecolor=INK, lw=1.0, capsize=2.5)
+    return left
 
 
-def _label_bars(axes: "Axes", shown: Sequence[Phase]) -> None:
-    """The share of the total behind each bar."""
-    widest = 0.0
-    for row, phase in enumerate(shown):
-        end = watt_hours((phase.total.energy_j or 0.0) + phase.total.error_j)
-        widest = max(widest, end)
+def _label_bars(axes: "Axes", ends: Sequence[float], labels: Sequence[str]) -> None:
+    """A few words behind each bar."""
+    for row, (end, label) in enumerate(zip(ends, labels, strict=True)):
         axes.annotate(
-            words.share(phase),
-            (end, row),
-            (6, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8.5,
+            label, (end, row), (6, 0), textcoords="offset points", va="center", fontsize=8.5
         )
-    axes.set_xlim(0.0, widest * 1.12)
+    axes.set_xlim(0.0, max(ends) * 1.12)
 
 
 def _label(name: str, length: int = _LONG_LABEL) -> str:
@@ -262,6 +291,14 @@ def _label(name: str, length: int = _LONG_LABEL) -> str:
     # A leading underscore would tell matplotlib to leave the entry out of the legend.
     clean = re.sub(r" +", " ", words.one_line(name)).strip().lstrip("_") or "unnamed"
     return clean if len(clean) <= length else clean[: length - 1] + "…"
+
+
+def figure_png(fig: "Canvas") -> bytes:
+    """A figure as PNG on paper, for viewers that show pictures only."""
+    buffer = io.BytesIO()
+    with _style():
+        fig.savefig(buffer, format="png", facecolor=PAPER)
+    return buffer.getvalue()
 
 
 def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:

@@ -242,7 +242,7 @@ class EnergyHooks(TrainerCallback):
         if state.is_world_process_zero:
             # The last row stands beside means of the whole training, and is what ``train`` returns.
             in_logs = self._meter.totals() if loop.is_final_row(logs) else scalars
-            session.siblings.write(logs, scalars, in_logs, state)
+            session.write(logs, scalars, in_logs, state)
         session.see()
 
     def on_prediction_step(

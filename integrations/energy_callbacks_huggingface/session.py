@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from energy_callbacks.accounting.scalars import Scalars
 from energy_callbacks.calls import OngoingCall
+from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_huggingface import loop
+from energy_callbacks_huggingface import board, loop
 from energy_callbacks_huggingface.batches import InputCounter
 from energy_callbacks_huggingface.siblings import Siblings
 
@@ -34,6 +36,7 @@ class Session:
         self.siblings = siblings
         self.inputs = inputs
         self.summary: str | None = None
+        self._dashboard = Dashboard(meter)
         self._tokens: loop.TokenCounter | None = None
         self._micro_batches = 0
         self._predicts_since_s: float | None = None
@@ -57,6 +60,7 @@ class Session:
         """The training loop begins, or begins anew."""
         self._tokens = loop.TokenCounter(state)
         self._predicts_since_s = None
+        self._dashboard = board.dashboard(self._meter, self.siblings.runs(), args, state)
         self.inputs.attach(model, args.n_gpu)
         self.see()
 
@@ -131,6 +135,13 @@ class Session:
         self._meter.mark("batch_done")
         self._settled_s = self._seen_s
         self._predicts_since_s = None
+
+    def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
+        """Hand a row around, with figures of ours; with the last one goes the report."""
+        self.siblings.write(logs, scalars, in_logs, state)
+        self._dashboard.row(scalars, state.global_step)
+        if self.summary:
+            self._dashboard.end(board.metrics(state), state.global_step)
 
     def stop(self) -> None:
         """Nothing more is measured; totals are exact from here on."""

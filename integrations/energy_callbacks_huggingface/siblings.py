@@ -11,7 +11,7 @@ ours takes the first place and adds its figures there. TensorBoard would show th
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,10 @@ from transformers.integrations.integration_utils import (
 
 from energy_callbacks.accounting.scalars import Scalars
 from energy_callbacks.outputs.careful import CarefulOutput
+from energy_callbacks.outputs.protocol import Board
+from energy_callbacks.outputs.summary_writer import WriterBoard
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
+from energy_callbacks_huggingface.board import BoardOutput
 
 # What a line of the console still holds, with four digits as HF prints its own.
 _CONSOLE = frozenset(
@@ -126,12 +129,16 @@ class Siblings:
         self._ours = ours
         self._callbacks = callbacks
         self._row = Row()
-        boards = [one for one in callbacks if isinstance(one, TensorBoardCallback)]
-        self._boards = [CarefulOutput(BoardOutput(board), _NO_BOARD) for board in boards]
+        self._users = [one for one in callbacks if isinstance(one, TensorBoardCallback)]
+        self._boards = [CarefulOutput(BoardOutput(board), _NO_BOARD) for board in self._users]
         self._writes = folder is not None
-        self._own: CarefulOutput | None = None
-        if folder is not None and not boards:
-            self._own = CarefulOutput(TensorBoardOutput(folder), _NO_FILE)
+        self._file = TensorBoardOutput(folder) if folder is not None and not self._users else None
+        self._own = CarefulOutput(self._file, _NO_FILE) if self._file else None
+
+    def runs(self) -> Iterator[Board]:
+        """The runs of TensorBoard that rows go into, as far as they are open."""
+        yield from (WriterBoard(one.tb_writer) for one in self._users if one.tb_writer)
+        yield from () if self._file is None else (self._file,)
 
     @property
     def has_codecarbon(self) -> bool:
@@ -199,25 +206,3 @@ class Siblings:
         own, self._own = self._own, None
         if own is not None:
             own.close()
-
-
-class BoardOutput:
-    """Exact tags in the run of the user's TensorBoard callback, through its own writer.
-
-    Args:
-        board: the callback; it opens and closes the writer.
-    """
-
-    def __init__(self, board: TensorBoardCallback) -> None:
-        self._board = board
-
-    def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
-        """All scalars of a step; none where the writer is closed already."""
-        writer: Any = self._board.tb_writer
-        if writer is None:
-            return
-        for tag, value in scalars.items():
-            writer.add_scalar(tag, value, step)
-
-    def close(self) -> None:
-        """The writer is the user's."""

@@ -143,16 +143,17 @@ class EnergyHooks(keras.callbacks.Callback):
             gpu=bool(used_gpus), tokens=self._steps.tokens_per_sample is not None, waits=False
         )
         is_alone = self._process.world_size == 1
-        self._rows = Rows(self._siblings, folder, tags if is_alone else (), self._batches_to_a_row)
-        self._meter.enter("train")
-        done_before = self._steps.begin(
-            Data(
-                model=self.model,
-                call=self._call,
-                steps=(self.params or {}).get("steps"),
-                processes=self._process.world_size,
-            )
+        data = Data(
+            model=self.model,
+            call=self._call,
+            steps=(self.params or {}).get("steps"),
+            processes=self._process.world_size,
         )
+        logged = tags if is_alone else ()
+        every = self._batches_to_a_row
+        self._rows = Rows(self._siblings, folder, logged, every, meter=self._meter, data=data)
+        self._meter.enter("train")
+        done_before = self._steps.begin(data)
         if is_resuming and done_before:
             self._meter.resumed(done_before)
 
@@ -234,6 +235,8 @@ class EnergyHooks(keras.callbacks.Callback):
         summary = self._meter.save_report() if self._process.rank == 0 else None
         if summary:
             self._say(summary)
+            if self._rows is not None:
+                self._rows.end()
 
     def _say(self, summary: str) -> None:
         """As Keras' own progress speaks, and as quiet as that with ``verbose=0``."""

@@ -5,9 +5,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from energy_callbacks.dashboard import Dashboard
+from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.outputs.careful import CarefulOutput
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
-from energy_callbacks_keras.siblings import Logs, SiblingOutput, Siblings
+from energy_callbacks_keras.board import SiblingOutput, facts
+from energy_callbacks_keras.counts import Data
+from energy_callbacks_keras.siblings import Logs, Siblings
 
 _NO_FILE = "no more energy in TensorBoard: writing failed"
 
@@ -21,20 +25,31 @@ class Rows:
         tags: keys in ``logs``, NaN while unknown; empty where several processes train, which see
             different figures and would decide differently on them.
         batches_to_a_row: ``None`` for a row an epoch.
+        meter: measures.
+        data: of the call.
     """
 
     def __init__(
-        self, siblings: Siblings, folder: Path, tags: tuple[str, ...], batches_to_a_row: int | None
+        self,
+        siblings: Siblings,
+        folder: Path,
+        tags: tuple[str, ...],
+        batches_to_a_row: int | None,
+        *,
+        meter: EnergyMeter,
+        data: Data,
     ) -> None:
         board = siblings.tensorboard
         self._is_our_file = board is None
-        output = TensorBoardOutput(folder) if board is None else SiblingOutput(board)
-        self._output = CarefulOutput(output, _NO_FILE)
+        run = TensorBoardOutput(folder) if board is None else SiblingOutput(board)
+        self._output = CarefulOutput(run, _NO_FILE)
+        self._dashboard = Dashboard(meter, lambda: [run], lambda: facts(data))
         self._tags = tags
         self._batches_to_a_row = batches_to_a_row
         self._executions = 0
         self._epoch = 0
         self._written: int | None = None
+        self._losses: dict[str, float] = {}
 
     @property
     def step(self) -> int:
@@ -60,10 +75,12 @@ class Rows:
         self._written = self.step
         if scalars:
             self._output.write(scalars, self.step, time.time())
+            self._dashboard.row(scalars, self.step)
 
     def write_loss(self, logs: Logs | None) -> None:
         """Keras' own rows of an epoch, where nobody else writes them."""
-        losses = {f"epoch_{k}": v for k, v in (logs or {}).items() if isinstance(v, float)}
+        self._losses = {k: v for k, v in (logs or {}).items() if isinstance(v, float)}
+        losses = {f"epoch_{k}": v for k, v in self._losses.items()}
         if self._is_our_file and losses:
             self._output.write(losses, self._epoch, time.time())
 
@@ -71,6 +88,10 @@ class Rows:
         """Into the ``logs`` of an epoch, for all callbacks behind us."""
         if logs is not None and self._tags:
             logs.update(dict.fromkeys(self._tags, math.nan) | dict(scalars))
+
+    def end(self) -> None:
+        """The report is saved."""
+        self._dashboard.end(self._losses, self.step)
 
     def close(self) -> None:
         """The file of ours ends; the user's writer stays open."""

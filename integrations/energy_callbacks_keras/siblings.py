@@ -8,7 +8,7 @@ and behind such a sibling hide it.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import keras
@@ -139,26 +139,3 @@ class _Rear(keras.callbacks.Callback):
 
     def on_predict_end(self, logs: Logs | None = None) -> None:
         self._act()
-
-
-class SiblingOutput:
-    """Exact tags in the run of the user's TensorBoard callback, through its own writer.
-
-    Args:
-        tensorboard: the callback; it opens and closes the writer.
-    """
-
-    def __init__(self, tensorboard: Any) -> None:
-        self._tensorboard = tensorboard
-
-    def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
-        """All scalars of a step, as tensors, as Keras itself writes them."""
-        summary = self._tensorboard.summary
-        writer = self._tensorboard._train_writer  # noqa: SLF001 - two would disturb the live view
-        # With update_freq=n TensorBoard has pushed a condition that drops all other steps.
-        with summary.record_if(True), writer.as_default():
-            for tag, value in sorted(scalars.items()):
-                summary.scalar(tag, value, step=step)
-
-    def close(self) -> None:
-        """The writer is the user's."""

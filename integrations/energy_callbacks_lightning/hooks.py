@@ -25,8 +25,9 @@ import torch
 
 from energy_callbacks.accounting.scalars import TAGS
 from energy_callbacks.accounting.vote import Vote
+from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_lightning import loop
+from energy_callbacks_lightning import board, loop
 from energy_callbacks_lightning.bases import bases, version
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class EnergyHooks(Base):
         self._vote = Vote()
         self._log_every_n_steps = log_every_n_steps
         self._state: dict[str, Any] = {}
+        self._dashboard = Dashboard(meter)
 
     def _start(self, trainer: Any) -> None:
         # Every rank asks for the folder, whatever became of its meter: Lightning broadcasts it.
@@ -82,6 +84,7 @@ class EnergyHooks(Base):
             summary = self._meter.save_report()
             if summary:
                 loop.say(summary)
+                self._dashboard.end(board.metrics(trainer), self._steps.logger_step)
 
     def _log(self, trainer: Any) -> None:
         """Scalars of the newest span into the user's own loggers, at the step of the loss."""
@@ -93,6 +96,7 @@ class EnergyHooks(Base):
         if trainer.is_global_zero:
             for logger in trainer.loggers:
                 logger.log_metrics(scalars, step=self._steps.logger_step)
+            self._dashboard.row(scalars, self._steps.logger_step)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Everything until the first batch is setup."""
@@ -116,6 +120,7 @@ class EnergyHooks(Base):
         self._vote = Vote()
         if (steps := loop.planned_steps(trainer)) is not None:
             self._meter.plan(steps)
+        self._dashboard = board.dashboard(self._meter, trainer)
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
         if trainer.world_size > 1:

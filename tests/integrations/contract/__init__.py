@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integrations.contract.board import BoardContract
 from tests.integrations.contract.counts import CountsContract
 from tests.integrations.contract.endings import EndingsContract
 from tests.integrations.contract.harmless import HarmlessContract
@@ -21,7 +22,14 @@ from tests.integrations.contract.reasons import REASONS
 from tests.integrations.contract.reports import ReportsContract
 from tests.integrations.contract.rows import RowsContract
 
-PARTS = (RowsContract, CountsContract, EndingsContract, HarmlessContract, ReportsContract)
+PARTS = (
+    RowsContract,
+    BoardContract,
+    CountsContract,
+    EndingsContract,
+    HarmlessContract,
+    ReportsContract,
+)
 
 
 class Contract(*PARTS):

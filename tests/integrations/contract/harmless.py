@@ -59,6 +59,8 @@ class HarmlessContract:
         training = bench.fit(Plan(validation_samples=20), ours, folder="off")
         assert training.rows() == without
         assert not list((bench.folder / "off").rglob("energy*"))
+        content = b"".join(path.read_bytes() for path in training.run_folder().glob("*tfevents*"))
+        assert b"energy" not in content
 
     def test_two_callbacks_measure_side_by_side(self, bench: Bench) -> None:
         """Two folders, two right reports, an undisturbed training."""

@@ -69,6 +69,9 @@ class Training(Protocol):
     def predict(self) -> None:
         """Ten batches of prediction, by themselves."""
 
+    def run_folder(self) -> Path:
+        """The run directory of TensorBoard that holds the training loss."""
+
     def rows(self) -> Rows:
         """What stands in the user's event files, tag to (step, value).
 

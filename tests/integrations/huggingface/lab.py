@@ -106,10 +106,13 @@ class HuggingFaceTraining:
     def predict(self) -> None:
         self._trainer.predict(Data(self._clock, 10 * BATCH_SIZE))
 
-    def rows(self) -> Rows:
+    def run_folder(self) -> Path:
         *earlier, newest = sorted(boards(self._folder), key=lambda folder: folder.stat().st_mtime)
         assert self._is_resumed or not earlier
-        return untimed(scalars(newest))
+        return newest
+
+    def rows(self) -> Rows:
+        return untimed(scalars(self.run_folder()))
 
 
 def untimed(rows: Rows) -> Rows:

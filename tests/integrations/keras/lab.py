@@ -80,11 +80,14 @@ class KerasTraining:
         callbacks = [*self.callbacks, Tick(self.clock)]
         return {"batch_size": BATCH_SIZE, "callbacks": callbacks, "verbose": 0}
 
+    def run_folder(self) -> Path:
+        return self.folder / "tb" / "train"
+
     def rows(self) -> Rows:
         validation = (
             scalars(self.folder / "tb" / "validation") if self.plan.validation_samples else {}
         )
-        return scalars(self.folder / "tb" / "train") | {
+        return scalars(self.run_folder()) | {
             f"validation/{tag}": found for tag, found in validation.items()
         }
 

@@ -103,8 +103,11 @@ class LightningTraining:
     def predict(self) -> None:
         self._trainer().predict(self.module, self._loader(10 * BATCH_SIZE))
 
+    def run_folder(self) -> Path:
+        return self.folder / "tb" / "version_0"
+
     def rows(self) -> Rows:
-        return scalars(self.folder / "tb" / "version_0")
+        return scalars(self.run_folder())
 
 
 class LightningLab:

@@ -1,0 +1,108 @@
+"""The layout of TensorBoard's page "Custom Scalars": one chart a question, bands where we know.
+
+A chart with an interval needs exact tags: value, lower end, upper end. Lines are given as regular
+expressions, which TensorBoard matches from the start of a tag.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+from energy_callbacks.accounting.scalars import INTERVALS, expected_tags
+from energy_callbacks.outputs.summaries import data
+
+# Category to charts, chart to tags; a chart of one tag that has an interval is drawn with a band.
+_CHARTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "Energy": {
+        "power (W)": ("power/gpu_w", "power/host_w"),
+        "energy so far (Wh)": ("energy/total_wh", "energy/gpu_wh", "energy/host_wh"),
+        "emissions so far (g CO2e), 95 % interval": ("emissions/total_g",),
+    },
+    "Energy for the work": {
+        "total energy of a sample (J), 95 % interval": ("efficiency/total_j_per_sample",),
+        "GPU energy of a sample (J), 95 % interval": ("efficiency/gpu_j_per_sample",),
+        "GPU energy of a token (J), 95 % interval": ("efficiency/gpu_j_per_token",),
+        "GPU energy of a step (J), 95 % interval": ("efficiency/gpu_j_per_step",),
+    },
+    "Throughput and memory": {
+        "samples per second": ("throughput/samples_per_s",),
+        "tokens per second": ("throughput/tokens_per_s",),
+        "share of time waiting for data": ("throughput/data_wait_fraction",),
+        "memory (GiB)": (
+            "memory/device_used_gib",
+            "memory/peak_allocated_gib",
+            "memory/host_rss_gib",
+        ),
+    },
+    "GPU": {
+        "activity (share)": (
+            "gpu/utilisation",
+            "gpu/sm_active",
+            "gpu/sm_occupancy",
+            "gpu/tensor_active",
+            "gpu/dram_active",
+            "gpu/throttled_fraction",
+        ),
+        "temperature (degree Celsius)": ("gpu/temperature_c",),
+        "clock (MHz)": ("gpu/sm_clock_mhz",),
+    },
+}
+
+
+def tags_of(row: Mapping[str, float]) -> tuple[str, ...]:
+    """The tags that a training can have, judged by a row of it that has figures per step.
+
+    Gauges, which are read less often, may be missing in that row.
+    """
+    found = expected_tags(
+        gpu="efficiency/gpu_j_per_step" in row,
+        tokens="throughput/tokens_per_s" in row,
+        waits="throughput/data_wait_fraction" in row,
+    )
+    doubtful = ("emissions/", "throughput/samples", "efficiency/")
+    return tuple(tag for tag in found if tag in row or not tag.startswith(doubtful))
+
+
+def layout(tags: Collection[str], *, prefix: str = "") -> Any:
+    """The layout as a summary that TensorBoard's plugin reads.
+
+    Args:
+        tags: that the training can have; a chart without any is left out.
+        prefix: what the user's logger puts before each tag.
+    """
+    from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
+    from tensorboard.compat.proto.tensor_pb2 import TensorProto  # pyright: ignore[reportAttributeAccessIssue]
+    from tensorboard.compat.proto.types_pb2 import DT_STRING  # pyright: ignore[reportAttributeAccessIssue]
+    from tensorboard.plugins.custom_scalar import layout_pb2, metadata
+
+    categories = [
+        layout_pb2.Category(title=title, chart=found)
+        for title, charts in _CHARTS.items()
+        if (found := list(_charts(charts, tags, prefix)))
+    ]
+    content = layout_pb2.Layout(category=categories).SerializeToString()
+    return Summary(
+        value=[
+            Summary.Value(
+                tag=metadata.CONFIG_SUMMARY_TAG,
+                metadata=data(metadata.PLUGIN_NAME),
+                tensor=TensorProto(dtype=DT_STRING, string_val=[content]),
+            )
+        ]
+    )
+
+
+def _charts(
+    charts: dict[str, tuple[str, ...]], tags: Collection[str], prefix: str
+) -> Iterator[Any]:
+    from tensorboard.plugins.custom_scalar import layout_pb2 as pb
+
+    for title, wanted in charts.items():
+        known = [tag for tag in wanted if tag in tags]
+        if wanted[0] in INTERVALS and known:
+            value, lower, upper = (f"{prefix}{wanted[0]}{end}" for end in ("", "_lo", "_hi"))
+            series = pb.MarginChartContent.Series(value=value, lower=lower, upper=upper)
+            yield pb.Chart(title=title, margin=pb.MarginChartContent(series=[series]))
+        elif known:
+            patterns = [f"^{re.escape(prefix + tag)}$" for tag in known]
+            yield pb.Chart(title=title, multiline=pb.MultilineChartContent(tag=patterns))

@@ -1,0 +1,115 @@
+"""The contract: what TensorBoard shows of a training beside its curves."""
+
+import re
+
+import pytest
+from tensorboard.plugins.hparams import api_pb2
+
+from tests.integrations.contract.lab import BATCH_SIZE, Bench, Plan
+from tests.outputs.board import TensorBoardView, parameters, values
+
+
+class BoardContract:
+    """TensorBoard's pages beside the curves, in the user's own run."""
+
+    def test_custom_scalars_show_what_the_training_has(self, bench: Bench) -> None:
+        """TensorBoard lists our charts; each line of them, and each band, has its rows."""
+        training = bench.fit(Plan(), bench.callback(country="DEU"))
+        run = training.run_folder()
+        board = TensorBoardView(run.parent)
+        charts = board.charts()
+        sample = "efficiency/gpu_j_per_sample"
+        assert [sample, f"{sample}_lo", f"{sample}_hi"] in charts.values()
+        assert ["^power/gpu_w$", "^power/host_w$"] in charts.values()
+        assert "token" not in " ".join(charts)
+        tags = set(training.rows())
+        gauges = ("memory/", "gpu/")  # which of them there are depends on the sensors
+        for pattern in (one for found in charts.values() for one in found):
+            tag = pattern.strip("^$")
+            if not tag.startswith(gauges):
+                assert tag in tags
+                assert tag in board.matches(run.name, pattern)
+        assert any(tag.startswith("emissions/") for found in charts.values() for tag in found)
+
+    def test_trainings_can_be_compared_by_energy(self, bench: Bench) -> None:
+        """HParams lists two trainings by batch size, accumulation, device; Wh, J a sample, loss."""
+        reports, losses = {}, {}
+        for name, accumulate in (("one", 1), ("two", 4)):
+            ours = bench.callback(country="DEU")
+            training = bench.fit(Plan(accumulate=accumulate), ours, folder=name)
+            run = training.run_folder()
+            reports[str(run.relative_to(bench.folder))] = (ours.report, accumulate)
+            losses[run] = training.rows()
+        board = TensorBoardView(bench.folder)
+        groups = board.sessions()
+        assert set(groups) == set(reports)
+        for run, (report, accumulate) in reports.items():
+            facts = parameters(groups[run])
+            assert facts["batch_size"] == BATCH_SIZE
+            assert facts["accumulation"] == accumulate
+            assert facts["world_size"] == 1
+            assert facts["device"] == "scripted gpu"
+            assert facts["framework"].startswith(bench.lab.framework)
+            assert "32" in facts["precision"]
+            assert set(facts) == set(board.hparams())
+            found = values(groups[run])
+            assert set(found) == set(board.metrics())
+            assert found["final/total_wh"] * 3600 == pytest.approx(report.energy.total.energy_j)
+            assert found["final/total_j_per_sample"] == pytest.approx(
+                report.efficiency.total.j_per_sample.value_j
+            )
+            assert found["final/emissions_g"] == pytest.approx(report.emissions.kg * 1000)
+            assert any("loss" in tag for tag in found)
+            [session] = groups[run].sessions
+            assert session.status == api_pb2.STATUS_SUCCESS
+
+    def test_the_report_stands_in_tensorboard(self, bench: Bench) -> None:
+        """The text report as it is, once, and the mean power of each phase as a picture."""
+        ours = bench.callback()
+        run = bench.fit(Plan(validation_samples=20), ours).run_folder()
+        board = TensorBoardView(run.parent)
+        [text] = board.texts(run.name, "energy_report")
+        expected = (ours._meter.run_folder / "energy_report.txt").read_text(encoding="utf-8")
+        assert re.sub("^ {4}", "", text, flags=re.MULTILINE) == expected.rstrip("\n")
+        [picture] = board.images(run.name)["energy_report/mean_power_of_each_phase"]
+        assert picture.startswith(b"\x89PNG")
+
+    def test_all_of_it_is_in_one_event_file(self, bench: Bench) -> None:
+        """A second writer in the user's run would disturb the live view."""
+        without = bench.fit(Plan(), folder="without").run_folder()
+        run = bench.fit(Plan(), bench.callback(), folder="with").run_folder()
+        files = [len(list(one.rglob("*tfevents*"))) for one in (without, run)]
+        assert files == [1, 1]
+
+    def test_a_second_fit_changes_no_chart(self, bench: Bench) -> None:
+        """Layout and hyperparameters stand there once; the report of both attempts is added."""
+        ours = bench.callback()
+        training = bench.fit(Plan(), ours)
+        run = training.run_folder()
+        before = TensorBoardView(run.parent)
+        training.fit()
+        after = TensorBoardView(run.parent)
+        assert after.charts() == before.charts()
+        content = b"".join(path.read_bytes() for path in run.glob("*tfevents*"))
+        assert content.count(b"custom_scalars__config__") == 1
+        assert content.count(b"_hparams_/session_start_info") == 1
+        assert len(after.texts(run.name, "energy_report")) == 2
+        last = values(after.sessions()[run.name])
+        assert last["final/total_wh"] * 3600 == pytest.approx(ours.report.energy.total.energy_j)
+
+    def test_a_failing_layout_leaves_the_rows(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """One warning; our rows go on to the end, and so does measuring."""
+
+        def broken(*_: object, **__: object) -> None:
+            raise RuntimeError("our bug")
+
+        monkeypatch.setattr("energy_callbacks.dashboard.layout", broken)
+        ours = bench.callback()
+        rows = bench.fit(Plan(), ours).rows()
+        said = [one for one in caplog.records if "no layout" in one.message]
+        assert len(said) == 1
+        total_j = ours.report.energy.total.energy_j
+        assert rows["energy/total_wh"][-1][1] * 3600 == pytest.approx(total_j, rel=1e-6)
+        assert ours.report.run.status == "finished"

@@ -1,0 +1,147 @@
+"""The pages of TensorBoard beside the curves, for a training in virtual time."""
+
+import copy
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tensorboard.plugins.hparams import api_pb2
+
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.dashboard import FINAL, Dashboard
+from energy_callbacks.outputs.summary_writer import WriterBoard
+from energy_callbacks.outputs.tensorboard import TensorBoardOutput
+from energy_callbacks.testing import FakeClock
+from tests.integrations.contract.lab import HOST_W, POWER_W, constant
+from tests.outputs.board import TensorBoardView, parameters, values
+
+
+class Loop:
+    """A training of 20 steps of 0.1 s, with a row each five and pages in a run."""
+
+    def __init__(self, folder: Path, board: Any, *, facts: Any = dict, **settings: Any) -> None:
+        clock = FakeClock()
+        sources = [constant(clock, POWER_W, "gpu"), constant(clock, HOST_W, "host")]
+        self.clock = clock
+        self.meter = EnergyMeter(
+            sources=sources,
+            clock=clock,
+            config=EnergyConfig(report_dir=folder / "energy", **settings),
+        )
+        self.tokens = 100 if settings else None
+        self.dashboard = Dashboard(self.meter, lambda: [board], facts)
+
+    def train(self, error: Exception | None = None, **metrics: float) -> None:
+        """From start to report."""
+        self.meter.start()
+        self.meter.enter("train")
+        for step in range(20):
+            self.clock.advance(0.1)
+            self.meter.step(samples=4, tokens=self.tokens)
+            if step % 5 == 4:
+                self.dashboard.row(self.meter.scalars(), step)
+        self.meter.stop(error)
+        self.dashboard.row(self.meter.scalars(), 19)
+        self.meter.save_report()
+        self.dashboard.end(metrics, 19)
+
+
+def test_a_loop_has_its_pages(tmp_path: Path) -> None:
+    """Charts, a session with what is known of it, the last value of the user's metric."""
+    facts = {"batch_size": 4, "precision": None}
+    Loop(tmp_path, TensorBoardOutput(tmp_path / "run"), facts=lambda: facts).train(val_loss=0.5)
+    view = TensorBoardView(tmp_path)
+    assert ["^power/gpu_w$", "^power/host_w$"] in view.charts().values()
+    group = view.sessions()["run"]
+    assert parameters(group) == {"batch_size": 4, "device": "scripted gpu"}
+    joules = (POWER_W + HOST_W) * 2.0
+    assert values(group) == pytest.approx(
+        {
+            "final/total_wh": joules / 3600,
+            "final/gpu_j_per_sample": POWER_W * 0.1 / 4,
+            "final/total_j_per_sample": joules / 80,
+            "final/val_loss": 0.5,
+        },
+        rel=1e-6,
+    )
+
+
+def test_every_final_figure_is_one_of_the_reference(tmp_path: Path) -> None:
+    """With a place and tokens all of them are there."""
+    loop = Loop(tmp_path, TensorBoardOutput(tmp_path / "run"), country="DEU")
+    loop.train()
+    assert set(values(TensorBoardView(tmp_path).sessions()["run"])) == set(FINAL)
+
+
+def test_a_training_that_failed_is_a_failed_session(tmp_path: Path) -> None:
+    """Its energy is there all the same."""
+    Loop(tmp_path, TensorBoardOutput(tmp_path / "run")).train(RuntimeError("out of memory"))
+    group = TensorBoardView(tmp_path).sessions()["run"]
+    assert [session.status for session in group.sessions] == [api_pb2.STATUS_FAILURE]
+    assert values(group)["final/total_wh"] > 0.0
+
+
+def test_figures_of_ours_and_what_is_no_number_are_no_metrics_of_the_user(tmp_path: Path) -> None:
+    """Lightning keeps our figures among the user's, and NaN before the first one."""
+    loop = Loop(tmp_path, TensorBoardOutput(tmp_path / "run"))
+    loop.train(**{"energy/gpu_wh": 1.0, "loss": float("nan"), "accuracy": 0.9})
+    found = values(TensorBoardView(tmp_path).sessions()["run"])
+    assert [tag for tag in found if "gpu_wh" in tag or "loss" in tag] == []
+    assert found["final/accuracy"] == pytest.approx(0.9)
+
+
+def test_what_the_user_has_written_stays(tmp_path: Path) -> None:
+    """A layout and hyperparameters of theirs in the same run: ours are left out, not the report."""
+    torch_writer = pytest.importorskip("torch.utils.tensorboard")
+    writer = torch_writer.SummaryWriter(tmp_path / "run")
+    writer.add_custom_scalars({"mine": {"loss": ["Multiline", ["loss"]]}})
+    writer.add_hparams({"lr": 0.1}, {"accuracy": 0.9}, run_name=str(tmp_path / "run"))
+    Loop(tmp_path, WriterBoard(writer)).train()
+    writer.close()
+    view = TensorBoardView(tmp_path)
+    assert view.charts() == {"loss": ["loss"]}
+    assert view.hparams() == ["lr"]
+    assert view.metrics() == ["accuracy"]
+    assert len(view.texts("run", "energy_report")) == 1
+
+
+def test_an_evaluation_has_no_pages(tmp_path: Path) -> None:
+    """Without a step there is nothing to chart, and no file is made."""
+    loop = Loop(tmp_path, TensorBoardOutput(tmp_path / "run"))
+    loop.meter.start()
+    loop.meter.enter("validation")
+    loop.clock.advance(2.0)
+    loop.meter.stop()
+    loop.dashboard.row(loop.meter.scalars(), 0)
+    loop.meter.save_report()
+    loop.dashboard.end({}, 0)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_breaks_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A full disk: nothing is raised, and measuring goes on."""
+
+    class Full(TensorBoardOutput):
+        def add(self, summary: Any, step: int) -> None:
+            raise OSError("no space left on device")
+
+    with caplog.at_level(logging.WARNING):
+        loop = Loop(tmp_path, Full(tmp_path / "run"))
+        loop.train()
+    assert [record.getMessage() for record in caplog.records] == [
+        "no layout, hyperparameters or report in TensorBoard"
+    ]
+    assert loop.meter.report().run.status == "finished"
+
+
+def test_a_copy_is_in_no_training(tmp_path: Path) -> None:
+    """Callbacks are copied and pickled while they train; a writer cannot be."""
+    loop = Loop(tmp_path, TensorBoardOutput(tmp_path / "run"))
+    loop.train()
+    twin = copy.deepcopy(loop.dashboard)
+    content = min((tmp_path / "run").glob("*tfevents*")).read_bytes()
+    twin.row({"efficiency/gpu_j_per_sample": 1.0}, 20)
+    twin.end({}, 20)
+    [path] = (tmp_path / "run").glob("*tfevents*")
+    assert path.read_bytes() == content
