@@ -15,13 +15,21 @@ import pytest
 
 from tests.integrations.contract.counts import CountsContract
 from tests.integrations.contract.endings import EndingsContract
+from tests.integrations.contract.faults import FaultsContract
 from tests.integrations.contract.harmless import HarmlessContract
 from tests.integrations.contract.lab import Bench, Lab
 from tests.integrations.contract.reasons import REASONS
 from tests.integrations.contract.reports import ReportsContract
 from tests.integrations.contract.rows import RowsContract
 
-PARTS = (RowsContract, CountsContract, EndingsContract, HarmlessContract, ReportsContract)
+PARTS = (
+    RowsContract,
+    CountsContract,
+    EndingsContract,
+    HarmlessContract,
+    FaultsContract,
+    ReportsContract,
+)
 
 
 class Contract(*PARTS):

@@ -69,6 +69,9 @@ class Training(Protocol):
     def predict(self) -> None:
         """Ten batches of prediction, by themselves."""
 
+    def weights(self) -> list[bytes]:
+        """All parameters of the model, to the bit."""
+
     def rows(self) -> Rows:
         """What stands in the user's event files, tag to (step, value).
 

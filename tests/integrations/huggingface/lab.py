@@ -104,6 +104,9 @@ class HuggingFaceTraining:
     def predict(self) -> None:
         self._trainer.predict(Data(self._clock, 10 * BATCH_SIZE))
 
+    def weights(self) -> list[bytes]:
+        return [one.numpy().tobytes() for one in self._model.state_dict().values()]
+
     def rows(self) -> Rows:
         [folder] = boards(self._folder)
         return untimed(scalars(folder))

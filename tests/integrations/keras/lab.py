@@ -80,6 +80,9 @@ class KerasTraining:
         callbacks = [*self.callbacks, Tick(self.clock)]
         return {"batch_size": BATCH_SIZE, "callbacks": callbacks, "verbose": 0}
 
+    def weights(self) -> list[bytes]:
+        return [one.tobytes() for one in self.model.get_weights()]
+
     def rows(self) -> Rows:
         validation = (
             scalars(self.folder / "tb" / "validation") if self.plan.validation_samples else {}

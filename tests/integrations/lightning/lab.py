@@ -103,6 +103,9 @@ class LightningTraining:
     def predict(self) -> None:
         self._trainer().predict(self.module, self._loader(10 * BATCH_SIZE))
 
+    def weights(self) -> list[bytes]:
+        return [one.numpy().tobytes() for one in self.module.state_dict().values()]
+
     def rows(self) -> Rows:
         return scalars(self.folder / "tb" / "version_0")
 
