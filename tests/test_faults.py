@@ -146,7 +146,7 @@ def test_wall_clock_is_set(fake_nvml: Play, tmp_path: Path, jump_s: float) -> No
     """Two seconds forward or back: energies are as before, but for a gap of the buffer's length."""
     clock, load = clock_to_set(fake_nvml)
     run = trained(tmp_path, clock, load, lambda: clock.set_wall_clock(jump_s))
-    assert_clock_was_set(run)
+    assert_clock_was_set(run, jump_s)
     assert_as_without_us(run)
 
 
@@ -176,6 +176,7 @@ def test_rapl_wraps(tmp_path: Path) -> None:
     powercap.wrap()
     run = trained_on_rapl(tmp_path / "run", powercap, lambda _: None)
     assert_host_is_right(run)
+    assert run.says("began anew at the end of its range 1 time;")
     assert_as_without_us(run)
 
 
