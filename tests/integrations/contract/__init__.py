@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integrations.contract.beside import BesideContract
 from tests.integrations.contract.counts import CountsContract
 from tests.integrations.contract.endings import EndingsContract
 from tests.integrations.contract.faults import FaultsContract
@@ -27,6 +28,7 @@ PARTS = (
     CountsContract,
     EndingsContract,
     HarmlessContract,
+    BesideContract,
     FaultsContract,
     ReportsContract,
 )
