@@ -139,9 +139,12 @@ class HuggingFaceTraining:
         return [one.numpy().tobytes() for one in self._model.state_dict().values()]
 
     def metrics(self) -> dict[str, Any]:
-        return {"log_history": [untimed(row) for row in self._trainer.state.log_history]} | untimed(
-            self._metrics
-        )
+        history = {
+            f"{number} {key}": value
+            for number, row in enumerate(self._trainer.state.log_history)
+            for key, value in row.items()
+        }
+        return untimed(history | self._metrics)
 
     def steps(self) -> int:
         return self._trainer.state.global_step
@@ -184,7 +187,11 @@ class HuggingFaceLab:
         Stock(
             name="EarlyStoppingCallback",
             make=lambda _: EarlyStoppingCallback(1, 100.0),
-            settings={"load_best_model_at_end": True, "metric_for_best_model": "loss"},
+            settings={
+                "load_best_model_at_end": True,
+                "metric_for_best_model": "loss",
+                "save_strategy": "epoch",
+            },
         ),
         Stock(name="ProgressCallback", make=lambda _: ProgressCallback()),
         Stock(name="ProgressCallback by setting", settings={"disable_tqdm": False}),

@@ -148,7 +148,7 @@ def csv_logger(folder: Path) -> callbacks.CSVLogger:
 def stream(sizes: tuple[int, ...]) -> Iterator[Any]:
     """Batches of these sizes, one after the other."""
     ends = np.cumsum(sizes)[:-1]
-    return zip(*(np.split(column, ends) for column in data(sum(sizes))), strict=True)
+    yield from zip(*(np.split(column, ends) for column in data(sum(sizes))), strict=True)
 
 
 class KerasLab:
@@ -184,7 +184,6 @@ class KerasLab:
             name="BackupAndRestore",
             make=lambda f: callbacks.BackupAndRestore(f, delete_checkpoint=False),
         ),
-        Stock(name="SwapEMAWeights", make=lambda _: callbacks.SwapEMAWeights(True)),
         Stock(name="ProgbarLogger", settings={"verbose": 1}),
     )
 
