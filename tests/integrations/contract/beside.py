@@ -59,12 +59,13 @@ class BesideContract:
 
     def test_loader_workers_may_fork(self, bench: Bench) -> None:
         """Two processes load the data while our threads run in real time: the same training."""
-        plan = Plan(workers=2, validation_samples=20)
+        # Where its second epoch begins, Keras with processes of its own leaves to chance.
+        plan = Plan(epochs=1, workers=2, validation_samples=20)
         without = bench.fit(plan, folder="without")
         ours = bench.lab.callback()
         _assert_same(bench.fit(plan, ours, folder="with"), without)
         assert ours.report.run.status == "finished"
-        assert ours.report.throughput.samples == 80 * BATCH_SIZE
+        assert ours.report.throughput.samples == 40 * BATCH_SIZE
 
     def test_a_stream_of_unequal_batches(self, bench: Bench) -> None:
         """A generator without length, of batches from 1 to 8 samples: each of them counts."""
