@@ -18,6 +18,7 @@ from energy_callbacks.accounting.raw_readings import RawReadings
 from energy_callbacks.accounting.recorder import Recorder
 from energy_callbacks.accounting.scalars import EmissionsKg, ScalarBoard
 from energy_callbacks.accounting.silences import Silences
+from energy_callbacks.accounting.wall_clock import WallClock
 from energy_callbacks.calls import OngoingCall
 from energy_callbacks.config import EnergyConfig
 from energy_callbacks.records import Energy
@@ -134,6 +135,7 @@ class Attempt:
         self._sampler = Sampler(sources, self.timeline, clock, self.recorder.note)
         self._known_hung: set[str] = set()
         self._silences = Silences(self.timeline, self._start_s)
+        self._wall_clock = WallClock(clock, self._start_s)
         self._is_broken = False
         self._sampler.start()
         self._periodic = clock.every(
@@ -285,6 +287,8 @@ class Attempt:
             self._warn_of_hung()
             for message in self._silences.news():
                 self.recorder.warn("quantity_silent", message)
+            for message in self._wall_clock.news():
+                self.recorder.warn("wall_clock_set", message)
             self._look_after_call()
         except Exception:  # noqa: BLE001 - our bug must not become the training's
             self._is_broken = True

@@ -161,6 +161,10 @@ class Recorder:
                     "fix": notice.fix,
                 }
             )
+        elif notice.kind == "remark":
+            self._lines.append(
+                {"type": "remark", "t_s": t_s, "source": notice.source, "message": notice.message}
+            )
         else:
             self.warn(f"source_{notice.kind}", f"{notice.source}: {notice.message}")
 
@@ -191,6 +195,11 @@ class Recorder:
                 "counter_disagrees",
                 f"{key}: in {count} stretches the energy counter and the power readings told "
                 "different stories; the power readings stand there",
+            )
+        for key, count in self._timeline.impossible().items():
+            self.warn(
+                "impossible_power",
+                f"{key}: power readings that no device can draw were left out: {count}",
             )
         self.steps.close()
         self._warn_of_host_marks()

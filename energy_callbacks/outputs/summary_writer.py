@@ -27,7 +27,9 @@ class WriterBoard:
     def add(self, summary: Any, step: int) -> None:
         """Append one. tensorboardX has classes of its own for the same bytes."""
         if type(self._writer).__module__.partition(".")[0] == "tensorboardX":
-            from tensorboardX.proto.summary_pb2 import Summary
+            from tensorboardX.proto.summary_pb2 import (  # pyright: ignore[reportMissingImports]
+                Summary,
+            )
 
             summary = Summary.FromString(summary.SerializeToString())
         self._file_writer.add_summary(summary, step)

@@ -247,6 +247,7 @@ def method_notes(facts: Facts) -> tuple[str, ...]:
         *_notes_of_time(facts),
         *_notes_of_work(facts),
         *_notes_of_views(facts),
+        *_notes_of_sensors(facts),
     )
 
 
@@ -346,3 +347,10 @@ def _notes_of_views(facts: Facts) -> Iterator[str]:
             f"The price is the energy times the PUE times {facts.cost.price_per_kwh:g} for each "
             "kWh, in the currency of price_per_kwh."
         )
+
+
+def _notes_of_sensors(facts: Facts) -> Iterator[str]:
+    for attempt in facts.merged:
+        for process in attempt.processes:
+            for remark in process.remarks:
+                yield f"{remark['source']}: {remark['message']}."

@@ -46,6 +46,7 @@ class Process:
     devices: dict[str, Record] = field(default_factory=dict)
     unavailable: list[Record] = field(default_factory=list)
     warnings: list[Record] = field(default_factory=list)
+    remarks: list[Record] = field(default_factory=list)
     rows: RowLog = field(default_factory=RowLog)
     columns: dict[str, Columns] = field(default_factory=dict)
     spans: list[TimedEnergy] = field(default_factory=list)
@@ -204,6 +205,7 @@ _TAKERS: dict[str, Callable[[Process, Record], None]] = {
     "event": _take_event,
     "unavailable": lambda process, record: process.unavailable.append(record),
     "warning": lambda process, record: process.warnings.append(record),
+    "remark": lambda process, record: process.remarks.append(record),
     "so_far": _take_so_far,
     "totals": _take_totals,
 }

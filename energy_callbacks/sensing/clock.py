@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 PUNCTUAL_S: Final = 0.0005
 """A thread that wakes by so much too early has not come in vain."""
+_LOOKS: Final = 3
 
 
 class Periodic(Protocol):
@@ -52,6 +53,16 @@ class Clock(Protocol):
         the next. It must not raise.
         """
         ...
+
+
+def looked_at(clock: Clock) -> tuple[float, float]:
+    """Now, and how far wall time is ahead of it; the tightest of a few looks at both clocks."""
+    looks = []
+    for _ in range(_LOOKS):
+        before_s, unix_s, after_s = clock.monotonic_s(), clock.unix_s(), clock.monotonic_s()
+        looks.append((after_s - before_s, after_s, unix_s - (before_s + after_s) / 2.0))
+    _, now_s, offset_s = min(looks)
+    return now_s, offset_s
 
 
 class SystemClock:

@@ -124,6 +124,11 @@ class EnergyCurve:
         self._read_up()
         return self._disagreements
 
+    @property
+    def impossible(self) -> int:
+        """Power readings that no device can draw."""
+        return self._shape.impossible if self._shape is not None else 0
+
     def energy(self, start_s: float, end_s: float) -> Energy:
         """Energy between two moments; they must differ."""
         self._read_up()

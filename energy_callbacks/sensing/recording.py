@@ -12,7 +12,7 @@ from typing import Any, Final
 from energy_callbacks import json_lines
 from energy_callbacks.errors import JournalError
 from energy_callbacks.records import Channel, Device, Reading, Sensor
-from energy_callbacks.sensing.sources.protocol import Source, last_read
+from energy_callbacks.sensing.sources.protocol import Source, last_read, remarks
 
 FORMAT: Final = "energy_callbacks.readings"
 VERSION: Final = 1
@@ -51,6 +51,10 @@ class RecordedSource:
     def finish(self) -> Sequence[Reading]:
         """See ``FinishingSource``."""
         return self._kept(last_read(self._source))
+
+    def remarks(self) -> Sequence[str]:
+        """See ``RemarkingSource``."""
+        return remarks(self._source)
 
     def _kept(self, readings: Sequence[Reading]) -> Sequence[Reading]:
         self._keep(readings)

@@ -11,20 +11,22 @@ from typing import Literal
 from energy_callbacks.errors import SourceError, SourceLost, SourceUnavailable
 from energy_callbacks.records import Channel
 from energy_callbacks.sensing.clock import Clock, Periodic
-from energy_callbacks.sensing.sources.protocol import Source, last_read
+from energy_callbacks.sensing.sources.protocol import Source, last_read, remarks
 from energy_callbacks.sensing.timeline import Timeline
 
 logger = logging.getLogger("energy_callbacks")
 
 _LONGEST_BACK_OFF_S = 10.0
 
+NoticeKind = Literal["opened", "unavailable", "missed", "lost", "remark"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something that happened to a source: it opened, is unavailable, missed, or is lost."""
+    """Something that happened to a source: opened, unavailable, missed, lost, or a remark."""
 
     source: str
-    kind: Literal["opened", "unavailable", "missed", "lost"]
+    kind: NoticeKind
     t_s: float
     message: str = ""
     fix: str = ""
@@ -181,6 +183,8 @@ class Sampler:
     def _close(self, worker: _Worker) -> None:
         worker.is_over = True
         try:
+            for remark in remarks(worker.source):
+                self._notify(worker, "remark", remark)
             worker.source.close()
         except BaseException as error:  # noqa: BLE001 - see _turn
             logger.debug("closing %s failed: %s", worker.source.name, error)
@@ -188,7 +192,7 @@ class Sampler:
     def _notify(
         self,
         worker: _Worker,
-        kind: Literal["opened", "unavailable", "missed", "lost"],
+        kind: NoticeKind,
         message: str = "",
         fix: str = "",
         channels: tuple[Channel, ...] = (),

@@ -85,6 +85,7 @@ class Shape:
         self._window: deque[tuple[float, float]] = deque()
         self._driven_w = self._jump_w = self._tail = 0.0
         self._newest: Row | None = None
+        self.impossible = 0
         self.window_s = sensor.window_s or 0.0
         self.resolution_s = max(self.window_s, sensor.period_s or 0.0)
         self.is_sparse = 0.0 < self.window_s < (sensor.period_s or 0.0)
@@ -103,7 +104,9 @@ class Shape:
         """Take in one reading; one that does not lie after the last, or cannot be, is ignored."""
         t_s -= self._lag_s
         before = self._last
-        if abs(power_w) > MOST_POWER_W or (before is not None and t_s <= before[0]):
+        is_possible = abs(power_w) <= MOST_POWER_W
+        self.impossible += not is_possible
+        if not is_possible or (before is not None and t_s <= before[0]):
             return
         self._last = (t_s, power_w)
         self._roughness.add(power_w)

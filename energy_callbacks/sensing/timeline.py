@@ -328,6 +328,15 @@ class Timeline:
             series = self._tracks[key].series.get(quantity)
             return series.latest(after_s) if series else None
 
+    def impossible(self) -> dict[str, int]:
+        """How many power readings of a device none can draw, where there were any."""
+        with self._lock:
+            return {
+                key: track.curve.impossible
+                for key, track in self._tracks.items()
+                if track.curve is not None and track.curve.impossible
+            }
+
     def disagreements(self) -> dict[str, int]:
         """How often counter and readings of a device told different stories, where ever."""
         with self._lock:

@@ -237,7 +237,7 @@ class EnergyHooks(TrainerCallback):
         if loop.is_final_row(logs):
             session.stop()  # TensorBoard closes its writer before our on_train_end
             # Now: reading the best checkpoint, which comes next, may fail.
-            session.summary = self._save_report(state)
+            session.summary = self._save_report(state) or ""
         scalars = self._meter.log(state.global_step) if loop.is_training_row(logs) else {}
         if state.is_world_process_zero:
             # The last row stands beside means of the whole training, and is what ``train`` returns.
@@ -297,7 +297,7 @@ class EnergyHooks(TrainerCallback):
         self._session = None
         session.stop()
         session.close()
-        summary = session.summary or self._save_report(state)
+        summary = self._save_report(state) if session.summary is None else session.summary
         if summary:
             loop.say(summary)
 

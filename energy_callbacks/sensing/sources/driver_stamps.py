@@ -6,9 +6,10 @@ where only one of the two makes sense.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
-from energy_callbacks.sensing.clock import Clock
+from energy_callbacks.sensing.clock import Clock, looked_at
 from energy_callbacks.units import seconds_from_microseconds
 
 # A time server slews by at most 0.5 ms a second (adjtimex(2): 500 ppm); what is more is a jump.
@@ -16,7 +17,6 @@ _JUMP_S: Final = 0.010
 # A stamp lies in the future by no more than its own jitter (H200: spacing of 6 to 48 ms around
 # 20 ms, newest sample 3 to 16 ms old).
 _FUTURE_S: Final = 0.010
-_LOOKS: Final = 3
 
 
 class DriverStamps:
@@ -24,13 +24,17 @@ class DriverStamps:
 
     Args:
         clock: both clocks.
+
+    Attributes:
+        untidy: drains in which a sample came twice or out of order.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._offset_s = _looked_at(clock)[1]
+        self._offset_s = looked_at(clock)[1]
         self._seen_us: frozenset[int] = frozenset()
         self._last_s = float("-inf")
+        self.untidy = 0
 
     def new(self, samples: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
         """The samples that were in no earlier drain, in strictly rising time.
@@ -45,7 +49,9 @@ class DriverStamps:
         Returns:
             (monotonic time in s, value).
         """
-        now_s, offset_s = _looked_at(self._clock)
+        now_s, offset_s = looked_at(self._clock)
+        stamps = [stamp for stamp, _ in samples]
+        self.untidy += any(after <= before for before, after in pairwise(stamps))
         is_jump = abs(offset_s - self._offset_s) > _JUMP_S
         offsets_s = (self._offset_s, offset_s) if is_jump else (offset_s,)
         fresh = {stamp: value for stamp, value in samples if stamp not in self._seen_us}
@@ -69,13 +75,3 @@ class DriverStamps:
             if self._last_s < unix_s - offset_s <= now_s + _FUTURE_S
         ]
         return possible[0] if len(possible) == 1 else None
-
-
-def _looked_at(clock: Clock) -> tuple[float, float]:
-    """Now, and how far wall time is ahead of it; the tightest of a few looks at both clocks."""
-    looks = []
-    for _ in range(_LOOKS):
-        before_s, unix_s, after_s = clock.monotonic_s(), clock.unix_s(), clock.monotonic_s()
-        looks.append((after_s - before_s, after_s, unix_s - (before_s + after_s) / 2.0))
-    _, now_s, offset_s = min(looks)
-    return now_s, offset_s

@@ -20,6 +20,7 @@ from energy_callbacks.sensing.sources.nvml_gpm import activity, permission_note
 from energy_callbacks.sensing.sources.nvml_readers import (
     Card,
     Reader,
+    SampledPower,
     counter,
     power,
     tried,
@@ -102,6 +103,15 @@ class NvmlSource:
     def finish(self) -> Sequence[Reading]:
         """See ``FinishingSource``: the samples since the last drain."""
         return self._read(at_once=True)
+
+    def remarks(self) -> Sequence[str]:
+        """See ``RemarkingSource``."""
+        return [
+            "power samples came twice or out of order, seen in "
+            f"{reader.untidy} looks at the driver's buffer; each counts once, where it belongs"
+            for reader in self._readers
+            if isinstance(reader, SampledPower) and reader.untidy
+        ]
 
     def _read(self, *, at_once: bool) -> Sequence[Reading]:
         """What is new of each quantity; one that fails does not take the others with it.

@@ -107,12 +107,12 @@ def tried(card: Card, make: Callable[[Card], Reader | None]) -> Reader | None:
 
 def power(card: Card) -> Reader | None:
     """Power, W: the driver's samples, else an instant reading, else the common one."""
-    makers = (_SampledPower.found_on, _polled_instant, _polled_usage)
+    makers = (SampledPower.found_on, _polled_instant, _polled_usage)
     found = (tried(card, make) for make in makers)
     return next((reader for reader in found if reader is not None), None)
 
 
-class _SampledPower:
+class SampledPower:
     """Power from the driver's buffer of samples: nothing is lost between two drains."""
 
     def __init__(self, card: Card, period_s: float | None) -> None:
@@ -123,7 +123,7 @@ class _SampledPower:
         self.due_s = card.clock.monotonic_s()
 
     @classmethod
-    def found_on(cls, card: Card) -> "_SampledPower | None":
+    def found_on(cls, card: Card) -> "SampledPower | None":
         """The reader, where the card keeps a buffer that fills."""
         samples = _samples(card)
         if not samples:
@@ -131,7 +131,13 @@ class _SampledPower:
             samples = _samples(card)
         return cls(card, _median_spacing_s(samples)) if samples else None
 
+    @property
+    def untidy(self) -> int:
+        """See ``DriverStamps``."""
+        return self._stamps.untidy
+
     def read(self, *, at_once: bool = False) -> list[Reading]:
+        """See ``Reader``."""
         now_s = self._card.clock.monotonic_s()
         if now_s < self.due_s - PUNCTUAL_S and not at_once:
             return []

@@ -55,6 +55,20 @@ class FinishingSource(Source, Protocol):
         ...
 
 
+@runtime_checkable
+class RemarkingSource(Source, Protocol):
+    """A source that mends what its sensor does amiss, and says so."""
+
+    def remarks(self) -> Sequence[str]:
+        """What was mended since ``open``: no figure is wrong by it."""
+        ...
+
+
+def remarks(source: Source) -> Sequence[str]:
+    """What the source has mended, before it is closed."""
+    return source.remarks() if isinstance(source, RemarkingSource) else ()
+
+
 def last_read(source: Source) -> Sequence[Reading]:
     """Everything up to now, before the source is closed; raises as ``Source.read`` does."""
     return source.finish() if isinstance(source, FinishingSource) else source.read()

@@ -144,6 +144,16 @@ class RaplSource:
             raise ReadingMissed("; ".join(missed) or "RAPL is not open; call open() first")
         return readings
 
+    def remarks(self) -> Sequence[str]:
+        """See ``RemarkingSource``."""
+        return [
+            f"{channel.device.name} began anew at the end of its range {counter.wraps} "
+            f"{'time' if counter.wraps == 1 else 'times'}; "
+            "nothing is lost by it"
+            for channel, counter in self._counters
+            if counter.wraps
+        ]
+
     def _reading(self, channel: Channel, counter: "_Counter") -> Reading:
         before_s = self._clock.monotonic_s()
         raw_uj = counter.raw_uj()
@@ -171,6 +181,7 @@ class _Counter:
         self._path = zone.folder / "energy_uj"
         self._range_uj = _number(zone.folder / "max_energy_range_uj")
         self._total_uj = 0
+        self.wraps = 0
         self._t_s = t_s
         self._file = os.open(self._path, os.O_RDONLY)
         try:
@@ -194,7 +205,8 @@ class _Counter:
                 counting goes on from the new value.
         """
         difference_uj = self._difference_uj(raw_uj, t_s - self._t_s)
-        self._raw_uj, self._t_s = raw_uj, t_s
+        before_uj, self._raw_uj, self._t_s = self._raw_uj, raw_uj, t_s
+        self.wraps += raw_uj < before_uj and difference_uj is not None
         if difference_uj is None:
             raise ReadingMissed(f"{self._path} went backwards by no wrap; this difference is lost")
         self._total_uj += difference_uj

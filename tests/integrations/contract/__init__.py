@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.integrations.contract.beside import BesideContract
 from tests.integrations.contract.board import BoardContract
 from tests.integrations.contract.counts import CountsContract
 from tests.integrations.contract.endings import EndingsContract
+from tests.integrations.contract.faults import FaultsContract
 from tests.integrations.contract.harmless import HarmlessContract
 from tests.integrations.contract.lab import Bench, Lab
 from tests.integrations.contract.reasons import REASONS
@@ -28,6 +30,8 @@ PARTS = (
     CountsContract,
     EndingsContract,
     HarmlessContract,
+    BesideContract,
+    FaultsContract,
     ReportsContract,
 )
 

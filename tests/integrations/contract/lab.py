@@ -1,8 +1,8 @@
 """What a framework's lab can do: a real training in virtual time, in words of no framework."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -35,6 +35,9 @@ class Plan:
         checkpoint_s: how long a checkpoint after each epoch takes; ``None`` for no checkpoints.
         log_every: optimizer steps, where the framework logs by steps.
         logs: whether the user logs into TensorBoard.
+        workers: processes that load the data of training; 0 for none.
+        stream: sizes of the batches of a generator without length, which is then the data.
+        settings: of the framework itself, in its own words.
         before_batch: called before each batch of training, numbered from 0 in each call of fit.
     """
 
@@ -46,6 +49,9 @@ class Plan:
     checkpoint_s: float | None = None
     log_every: int = 5
     logs: bool = True
+    workers: int = 0
+    stream: tuple[int, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
     before_batch: Callable[[int], None] = nothing
 
     @property
@@ -72,12 +78,43 @@ class Training(Protocol):
     def run_folder(self) -> Path:
         """The run directory of TensorBoard that holds the training loss."""
 
+    def weights(self) -> list[bytes]:
+        """All parameters of the model, to the bit."""
+
+    def metrics(self) -> dict[str, Any]:
+        """What the framework hands back after ``fit``, but for what depends on real time."""
+
+    def steps(self) -> int:
+        """Optimizer steps of the last ``fit``, as the framework counts them."""
+
+    def checkpoint(self) -> dict[str, Any]:
+        """All values of all files of the newest checkpoint, by their places in it."""
+
     def rows(self) -> Rows:
         """What stands in the user's event files, tag to (step, value).
 
         A tag of another run than that of the training loss has the run's name before it.
         What depends on real time is left out.
         """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stock:
+    """A callback that comes with a framework.
+
+    Attributes:
+        name: of its class.
+        make: with a folder of its own.
+        settings: what it needs of the framework.
+    """
+
+    name: str
+    make: Callable[[Path], Any] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def made(self, folder: Path) -> list[Any]:
+        """A new one, where it is handed in and no setting."""
+        return [] if self.make is None else [self.make(folder)]
 
 
 class Lab(Protocol):
@@ -90,6 +127,7 @@ class Lab(Protocol):
         loss_tags: tags of the training loss in the user's event file.
         unseen_batches: that ``evaluate`` and ``predict`` by themselves have done before their
             first hook.
+        stock: callbacks that come with it.
     """
 
     name: ClassVar[str]
@@ -97,6 +135,7 @@ class Lab(Protocol):
     callback: ClassVar[type]
     loss_tags: ClassVar[tuple[str, ...]]
     unseen_batches: ClassVar[int]
+    stock: ClassVar[tuple[Stock, ...]]
 
     def training(self, folder: Path, clock: FakeClock, plan: Plan, *callbacks: Any) -> Training:
         """A training that keeps its files in a folder; a second one there may resume the first."""

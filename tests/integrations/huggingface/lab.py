@@ -1,15 +1,25 @@
 """Hugging Face's lab: the contract's trainings in a real ``Trainer``."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import Dataset
-from transformers import Trainer, TrainingArguments
+from safetensors.torch import load_file
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+from transformers import (
+    EarlyStoppingCallback,
+    PrinterCallback,
+    ProgressCallback,
+    Trainer,
+    TrainingArguments,
+)
+from transformers.integrations import TensorBoardCallback
 
 from energy_callbacks.huggingface import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
-from tests.integrations.contract.lab import BATCH_SIZE, STEP_S, Plan, Rows
+from tests.integrations.contract.lab import BATCH_SIZE, STEP_S, Plan, Rows, Stock
+from tests.integrations.contract.leaves import leaves, of_json
 from tests.integrations.huggingface.training import boards
 from tests.integrations.reading import scalars
 from tests.integrations.slow_rows import SlowRows
@@ -58,6 +68,23 @@ class SlowToSave(Trainer):
         self.model.clock.advance(self.model.plan.checkpoint_s or 0.0)
         super().save_model(*args, **kwargs)
 
+    def get_train_dataloader(self) -> DataLoader:
+        """A stream makes its own batches."""
+        if isinstance(self.train_dataset, Stream):
+            return DataLoader(self.train_dataset, batch_size=None)
+        return super().get_train_dataloader()
+
+
+class Stream(IterableDataset):
+    """Batches of these sizes, one after the other."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        self._sizes = sizes
+
+    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        rows = torch.randn(sum(self._sizes), 4, generator=torch.Generator().manual_seed(0))
+        return ({"input_ids": one, "labels": one[:, :1]} for one in rows.split(list(self._sizes)))
+
 
 class HuggingFaceTraining:
     """One trainer, as a user makes it once."""
@@ -67,33 +94,37 @@ class HuggingFaceTraining:
         self._is_resumed = False
         self._clock = clock
         self._model = Model(clock, plan)
+        train = Data(clock, plan.samples, plan.load_s)
         validation = Data(clock, plan.validation_samples) if plan.validation_samples else None
-        arguments = TrainingArguments(
-            output_dir=str(folder),
-            use_cpu=True,
-            num_train_epochs=plan.epochs,
-            per_device_train_batch_size=BATCH_SIZE,
-            per_device_eval_batch_size=BATCH_SIZE,
-            gradient_accumulation_steps=plan.accumulate,
-            eval_strategy="epoch" if validation else "no",
-            save_strategy="no" if plan.checkpoint_s is None else "epoch",
-            logging_steps=plan.log_every,
-            report_to=["tensorboard"] if plan.logs else [],
-            disable_tqdm=True,
-            dataloader_pin_memory=False,
-            seed=0,
-        )
+        defaults: dict[str, Any] = {
+            "output_dir": str(folder),
+            "use_cpu": True,
+            "num_train_epochs": plan.epochs,
+            "max_steps": len(plan.stream) or -1,
+            "per_device_train_batch_size": BATCH_SIZE,
+            "per_device_eval_batch_size": BATCH_SIZE,
+            "gradient_accumulation_steps": plan.accumulate,
+            "eval_strategy": "epoch" if validation else "no",
+            "save_strategy": "no" if plan.checkpoint_s is None else "epoch",
+            "logging_steps": plan.log_every,
+            "report_to": ["tensorboard"] if plan.logs else [],
+            "disable_tqdm": True,
+            "dataloader_pin_memory": False,
+            "dataloader_num_workers": plan.workers,
+            "seed": 0,
+        }
+        arguments = TrainingArguments(**defaults | plan.settings)
         self._trainer = SlowToSave(
             model=self._model,
             args=arguments,
-            train_dataset=Data(clock, plan.samples, plan.load_s),
+            train_dataset=Stream(plan.stream) if plan.stream else train,
             eval_dataset=validation,
             callbacks=list(callbacks),
         )
 
     def fit(self) -> None:
         self._model.batches = 0
-        self._trainer.train()
+        self._metrics = self._trainer.train().metrics
 
     def resume(self) -> None:
         self._is_resumed = True
@@ -111,11 +142,42 @@ class HuggingFaceTraining:
         assert self._is_resumed or not earlier
         return newest
 
+    def weights(self) -> list[bytes]:
+        return [one.numpy().tobytes() for one in self._model.state_dict().values()]
+
+    def metrics(self) -> dict[str, Any]:
+        history = {
+            f"{number} {key}": value
+            for number, row in enumerate(self._trainer.state.log_history)
+            for key, value in row.items()
+        }
+        return untimed(history | self._metrics)
+
+    def steps(self) -> int:
+        return self._trainer.state.global_step
+
+    def checkpoint(self) -> dict[str, Any]:
+        [*_, last] = sorted(self._folder.glob("checkpoint-*"), key=lambda one: one.stat().st_mtime)
+        files = {path.name: self._values(path) for path in sorted(last.iterdir())}
+        return {
+            place: value
+            for place, value in leaves(files, self._folder)
+            if not place.endswith(("runtime", "_per_second"))
+        }
+
+    def _values(self, path: Path) -> Any:
+        if path.suffix == ".json":
+            return of_json(path)
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        found = torch.load(path, weights_only=False)
+        return found.to_dict() if isinstance(found, TrainingArguments) else found
+
     def rows(self) -> Rows:
         return untimed(scalars(self.run_folder()))
 
 
-def untimed(rows: Rows) -> Rows:
+def untimed(rows: dict[str, Any]) -> dict[str, Any]:
     """Rows without those that HF measures in real time."""
     return {
         tag: found for tag, found in rows.items() if not tag.endswith(("runtime", "_per_second"))
@@ -127,6 +189,26 @@ class HuggingFaceLab:
 
     name = framework = "huggingface"
     unseen_batches = 1
+    stock = (
+        Stock(
+            name="EarlyStoppingCallback",
+            make=lambda _: EarlyStoppingCallback(1, 100.0),
+            settings={
+                "load_best_model_at_end": True,
+                "metric_for_best_model": "loss",
+                "save_strategy": "epoch",
+            },
+        ),
+        Stock(name="ProgressCallback", make=lambda _: ProgressCallback()),
+        Stock(name="ProgressCallback by setting", settings={"disable_tqdm": False}),
+        Stock(name="PrinterCallback", make=lambda _: PrinterCallback()),
+        Stock(
+            name="TensorBoardCallback",
+            make=lambda _: TensorBoardCallback(),
+            settings={"report_to": []},
+        ),
+        Stock(name="report_to a word", settings={"report_to": "tensorboard"}),
+    )
     callback = GpuEnergyCallback
     loss_tags = ("train/loss", "train/train_loss")
 

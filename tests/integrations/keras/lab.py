@@ -1,14 +1,19 @@
 """Keras' lab: the contract's trainings in a real ``fit``, on the backend of the process."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import keras
+import numpy as np
+from keras import callbacks
 
 from energy_callbacks.keras import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
-from tests.integrations.contract.lab import BATCH_SIZE, Plan, Rows
+from tests.integrations.contract.lab import BATCH_SIZE, Plan, Rows, Stock
+from tests.integrations.contract.leaves import leaves, of_json
 from tests.integrations.keras.training import BACKEND, Tick, data, model
 from tests.integrations.reading import scalars
 
@@ -29,11 +34,11 @@ class SlowSave(keras.callbacks.BackupAndRestore):
 class KerasTraining:
     """One model; each call has the same callbacks."""
 
-    def __init__(self, folder: Path, clock: FakeClock, plan: Plan, callbacks: tuple) -> None:
+    def __init__(self, folder: Path, clock: FakeClock, plan: Plan, ours: tuple) -> None:
         self.folder = folder
         self.clock = clock
         self.plan = plan
-        self.callbacks = callbacks
+        self.callbacks = ours
         self._model = self._new_model()
 
     def _new_model(self) -> keras.Model:
@@ -58,17 +63,23 @@ class KerasTraining:
 
     def resume(self) -> None:
         plan = self.plan
-        callbacks = [*self.callbacks, Tick(self.clock, plan.before_batch)]
+        used = [*self.callbacks, Tick(self.clock, plan.before_batch)]
         if plan.checkpoint_s is not None:
-            callbacks.append(SlowSave(self._backup, self.clock, plan.checkpoint_s))
+            used.append(SlowSave(self._backup, self.clock, plan.checkpoint_s))
         if plan.logs:
-            callbacks.append(keras.callbacks.TensorBoard(self.folder / "tb", write_graph=False))
-        x, y = data(plan.samples)
+            used.append(keras.callbacks.TensorBoard(self.folder / "tb", write_graph=False))
+        fed: dict[str, Any] = {"shuffle": not plan.workers, "batch_size": BATCH_SIZE}
+        fed["x"], fed["y"] = data(plan.samples)
+        if plan.workers:
+            fed = {"x": Batches(plan.samples, plan.workers), "shuffle": False}
+        elif plan.stream:
+            fed = {"x": stream(plan.stream)}
         validation = data(plan.validation_samples) if plan.validation_samples else None
-        self.model.fit(
-            x, y, batch_size=BATCH_SIZE, epochs=plan.epochs, validation_data=validation,
-            callbacks=callbacks, verbose=0,
-        )  # fmt: skip
+        defaults: dict[str, Any] = {"epochs": plan.epochs, "verbose": 0}
+        found = self.model.fit(
+            validation_data=validation, callbacks=used, **defaults | fed | plan.settings
+        )
+        self._history = found.history
 
     def evaluate(self) -> None:
         self.model.evaluate(*data(10 * BATCH_SIZE), **self._alone())
@@ -77,8 +88,27 @@ class KerasTraining:
         self.model.predict(data(10 * BATCH_SIZE)[0], **self._alone())
 
     def _alone(self) -> dict[str, Any]:
-        callbacks = [*self.callbacks, Tick(self.clock)]
-        return {"batch_size": BATCH_SIZE, "callbacks": callbacks, "verbose": 0}
+        used = [*self.callbacks, Tick(self.clock)]
+        return {"batch_size": BATCH_SIZE, "callbacks": used, "verbose": 0}
+
+    def weights(self) -> list[bytes]:
+        return [one.tobytes() for one in self.model.get_weights()]
+
+    def metrics(self) -> dict[str, Any]:
+        return self._history
+
+    def steps(self) -> int:
+        return int(self.model.optimizer.iterations)
+
+    def checkpoint(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for path in sorted(self._backup.rglob("*")):
+            if path.suffix == ".json":
+                found[path.name] = of_json(path)
+            elif path.suffix == ".h5":
+                with h5py.File(path) as file:
+                    file.visititems(lambda name, one: found.update({name: _array(one)}))
+        return dict(leaves(found, self.folder))
 
     def run_folder(self) -> Path:
         return self.folder / "tb" / "train"
@@ -92,6 +122,38 @@ class KerasTraining:
         }
 
 
+def _array(one: Any) -> Any:
+    """A data set of an HDF5 file as an array; a group has none."""
+    return one[()] if isinstance(one, h5py.Dataset) else None
+
+
+class Batches(keras.utils.PyDataset):
+    """Batches that processes of their own load."""
+
+    def __init__(self, samples: int, workers: int) -> None:
+        super().__init__(workers=workers, use_multiprocessing=True)
+        self.rows = data(samples)
+
+    def __len__(self) -> int:
+        return len(self.rows[0]) // BATCH_SIZE
+
+    def __getitem__(self, index: int) -> Any:
+        batch = slice(index * BATCH_SIZE, (index + 1) * BATCH_SIZE)
+        return tuple(column[batch] for column in self.rows)
+
+
+def csv_logger(folder: Path) -> callbacks.CSVLogger:
+    """It makes no folder."""
+    folder.mkdir()
+    return callbacks.CSVLogger(folder / "log.csv")
+
+
+def stream(sizes: tuple[int, ...]) -> Iterator[Any]:
+    """Batches of these sizes, one after the other."""
+    ends = np.cumsum(sizes)[:-1]
+    yield from zip(*(np.split(column, ends) for column in data(sum(sizes))), strict=True)
+
+
 class KerasLab:
     """See ``tests/integrations/contract/lab.py``."""
 
@@ -100,6 +162,33 @@ class KerasLab:
     callback = GpuEnergyCallback
     loss_tags = ("epoch_loss",)
     unseen_batches = 0
+    stock = (
+        Stock(
+            name="ModelCheckpoint",
+            make=lambda f: callbacks.ModelCheckpoint(f / "best.keras", save_best_only=True),
+        ),
+        Stock(name="EarlyStopping", make=lambda _: callbacks.EarlyStopping("val_loss", 100.0)),
+        Stock(name="TerminateOnNaN", make=lambda _: callbacks.TerminateOnNaN()),
+        Stock(name="CSVLogger", make=csv_logger),
+        Stock(name="TensorBoard", make=lambda f: callbacks.TensorBoard(f, update_freq=5)),
+        Stock(
+            name="ReduceLROnPlateau",
+            make=lambda _: callbacks.ReduceLROnPlateau("loss", patience=1, min_delta=100.0),
+        ),
+        Stock(
+            name="LearningRateScheduler",
+            make=lambda _: callbacks.LearningRateScheduler(lambda epoch: 0.01 / (epoch + 1)),
+        ),
+        Stock(
+            name="LambdaCallback",
+            make=lambda _: callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: print(logs)),
+        ),
+        Stock(
+            name="BackupAndRestore",
+            make=lambda f: callbacks.BackupAndRestore(f, delete_checkpoint=False),
+        ),
+        Stock(name="ProgbarLogger", settings={"verbose": 1}),
+    )
 
     def training(
         self, folder: Path, clock: FakeClock, plan: Plan, *callbacks: Any

@@ -1,17 +1,35 @@
 """Lightning's lab: the contract's trainings in a real ``Trainer``."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch import callbacks
+from lightning.pytorch.callbacks import (
+    DeviceStatsMonitor,
+    EarlyStopping,
+    GradientAccumulationScheduler,
+    LambdaCallback,
+    LearningRateFinder,
+    LearningRateMonitor,
+    ModelCheckpoint,
+    ModelPruning,
+    ModelSummary,
+    RichProgressBar,
+    StochasticWeightAveraging,
+    ThroughputMonitor,
+    Timer,
+    TQDMProgressBar,
+)
 from lightning.pytorch.loggers import TensorBoardLogger
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
-from tests.integrations.contract.lab import BATCH_SIZE, STEP_S, Plan, Rows
+from tests.integrations.contract.lab import BATCH_SIZE, STEP_S, Plan, Rows, Stock
+from tests.integrations.contract.leaves import leaves
 from tests.integrations.reading import scalars
 from tests.integrations.slow_rows import SlowRows
 
@@ -26,6 +44,7 @@ class Module(pl.LightningModule):
         self.clock = clock
         self.plan = plan
         self.batches = 0
+        self.lr = 0.1
 
     def _loss(self, batch: torch.Tensor) -> torch.Tensor:
         self.clock.advance(STEP_S)
@@ -48,17 +67,35 @@ class Module(pl.LightningModule):
         self.clock.advance(self.plan.checkpoint_s or 0.0)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.1)
+        return torch.optim.SGD(self.parameters(), lr=self.lr)
+
+
+class Stream(IterableDataset):
+    """Batches of these sizes, one after the other."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        self._sizes = sizes
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        rows = torch.randn(sum(self._sizes), 4, generator=torch.Generator().manual_seed(0))
+        return iter(rows.split(list(self._sizes)))
+
+
+def newer() -> Iterator[Stock]:
+    """Callbacks that Lightning 2.4 has not got."""
+    if hasattr(callbacks, "WeightAveraging"):
+        yield Stock(name="WeightAveraging", make=lambda _: callbacks.WeightAveraging())
+        yield Stock(name="EMAWeightAveraging", make=lambda _: callbacks.EMAWeightAveraging())
 
 
 class LightningTraining:
     """One module; each call has a ``Trainer`` of its own with the same callbacks."""
 
-    def __init__(self, folder: Path, clock: FakeClock, plan: Plan, callbacks: tuple) -> None:
+    def __init__(self, folder: Path, clock: FakeClock, plan: Plan, ours: tuple) -> None:
         self.folder = folder
         self.clock = clock
         self.plan = plan
-        self.callbacks = callbacks
+        self.callbacks = ours
         self.module = Module(clock, plan)
 
     def _trainer(self) -> pl.Trainer:
@@ -67,26 +104,31 @@ class LightningTraining:
         checkpoint = ModelCheckpoint(self.folder / "checkpoints", save_last="link")
         saves = [] if self.plan.checkpoint_s is None else [checkpoint]
         logger = TensorBoardLogger(self.folder, name="tb", version=0) if self.plan.logs else False
-        return pl.Trainer(
-            accelerator="cpu",
-            max_epochs=self.plan.epochs,
-            accumulate_grad_batches=self.plan.accumulate,
-            limit_val_batches=1.0,
-            num_sanity_val_steps=0,
-            log_every_n_steps=self.plan.log_every,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            enable_checkpointing=bool(saves),
-            default_root_dir=self.folder,
-            logger=logger,
-            callbacks=[*self.callbacks, *saves],
-        )
+        defaults: dict[str, Any] = {
+            "accelerator": "cpu",
+            "max_epochs": self.plan.epochs,
+            "accumulate_grad_batches": self.plan.accumulate,
+            "limit_val_batches": 1.0,
+            "num_sanity_val_steps": 0,
+            "log_every_n_steps": self.plan.log_every,
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+            "enable_checkpointing": bool(saves),
+            "default_root_dir": self.folder,
+            "logger": logger,
+            "callbacks": [*self.callbacks, *saves],
+        }
+        self.trainer = pl.Trainer(**defaults | self.plan.settings)
+        return self.trainer
 
-    def _loader(self, samples: int, load_s: float = 0.0) -> DataLoader:
-        return DataLoader(SlowRows(self.clock, samples, load_s), batch_size=BATCH_SIZE)
+    def _loader(self, samples: int, load_s: float = 0.0, workers: int = 0) -> DataLoader:
+        rows = SlowRows(self.clock, samples, load_s)
+        return DataLoader(rows, batch_size=BATCH_SIZE, num_workers=workers)
 
     def _fit(self, checkpoint: Path | None) -> None:
-        train = self._loader(self.plan.samples, self.plan.load_s)
+        train = self._loader(self.plan.samples, self.plan.load_s, self.plan.workers)
+        if self.plan.stream:
+            train = DataLoader(Stream(self.plan.stream), batch_size=None)
         samples = self.plan.validation_samples
         validation = self._loader(samples) if samples else None
         self._trainer().fit(self.module, train, validation, ckpt_path=checkpoint)
@@ -106,8 +148,31 @@ class LightningTraining:
     def run_folder(self) -> Path:
         return self.folder / "tb" / "version_0"
 
+    def weights(self) -> list[bytes]:
+        return [one.numpy().tobytes() for one in self.module.state_dict().values()]
+
+    def metrics(self) -> dict[str, Any]:
+        found = self.trainer.callback_metrics | self.trainer.logged_metrics
+        return {tag: float(one) for tag, one in found.items() if not is_timed(tag)}
+
+    def steps(self) -> int:
+        return self.trainer.global_step
+
+    def checkpoint(self) -> dict[str, Any]:
+        last = self.folder / "checkpoints" / "last.ckpt"
+        return dict(leaves(torch.load(last, weights_only=False), self.folder))
+
     def rows(self) -> Rows:
-        return scalars(self.run_folder())
+        found = scalars(self.run_folder())
+        return {
+            tag: [(step, 0.0) for step, _ in rows] if is_timed(tag) else rows
+            for tag, rows in found.items()
+        }
+
+
+def is_timed(tag: str) -> bool:
+    """Whether a tag's values depend on real time: of them only the steps are compared."""
+    return tag.startswith(("DeviceStatsMonitor", "train/", "validate/"))
 
 
 class LightningLab:
@@ -115,6 +180,44 @@ class LightningLab:
 
     name = framework = "lightning"
     unseen_batches = 0
+    stock = (
+        Stock(name="ModelCheckpoint", make=lambda f: ModelCheckpoint(f, monitor="val_loss")),
+        Stock(name="EarlyStopping", make=lambda _: EarlyStopping("val_loss", 100.0, patience=1)),
+        Stock(name="LearningRateMonitor", make=lambda _: LearningRateMonitor()),
+        Stock(name="DeviceStatsMonitor", make=lambda _: DeviceStatsMonitor(cpu_stats=True)),
+        Stock(name="Timer", make=lambda _: Timer(duration="00:00:01:00")),
+        Stock(
+            name="GradientAccumulationScheduler",
+            make=lambda _: GradientAccumulationScheduler({1: 3}),
+        ),
+        Stock(
+            name="StochasticWeightAveraging",
+            make=lambda _: StochasticWeightAveraging(0.05, swa_epoch_start=1),
+        ),
+        Stock(name="ThroughputMonitor", make=lambda _: ThroughputMonitor(batch_size_fn=len)),
+        Stock(
+            name="TQDMProgressBar",
+            make=lambda _: TQDMProgressBar(),
+            settings={"enable_progress_bar": True},
+        ),
+        Stock(
+            name="RichProgressBar",
+            make=lambda _: RichProgressBar(),
+            settings={"enable_progress_bar": True},
+        ),
+        Stock(
+            name="ModelSummary",
+            make=lambda _: ModelSummary(),
+            settings={"enable_model_summary": True},
+        ),
+        Stock(
+            name="LearningRateFinder",
+            make=lambda _: LearningRateFinder(num_training_steps=5, attr_name="lr"),
+        ),
+        Stock(name="ModelPruning", make=lambda _: ModelPruning("l1_unstructured", amount=0.5)),
+        Stock(name="LambdaCallback", make=lambda _: LambdaCallback(on_train_start=print)),
+        *newer(),
+    )
     callback = GpuEnergyCallback
     loss_tags = ("train_loss_step", "train_loss_epoch")
 

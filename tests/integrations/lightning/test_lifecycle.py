@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("lightning")
 
 import torch
+from lightning.pytorch.callbacks import BatchSizeFinder
 from lightning.pytorch.tuner import Tuner
 
 from energy_callbacks.lightning import GpuEnergyCallback
@@ -155,6 +156,39 @@ def test_tuner_runs_beside_us(tmp_path: Path) -> None:
     Tuner(lightning).lr_find(module, loader(), num_training=5)
     lightning.fit(module, loader())
     assert ours.report.throughput.steps == 40
+
+
+class Sized(TinyModule):
+    """Makes its own loader of the size that a finder wants."""
+
+    batch_size = 2
+
+    def train_dataloader(self) -> torch.utils.data.DataLoader:
+        return torch.utils.data.DataLoader(loader().dataset, batch_size=self.batch_size)
+
+    val_dataloader = train_dataloader
+
+
+@pytest.mark.parametrize("way", ["in the list, before", "in the list, after", "of the tuner"])
+def test_a_batch_size_finder_finds_the_same_beside_us(tmp_path: Path, way: str) -> None:
+    """It finds the size that it finds without us; the fit after its trials is measured whole."""
+
+    def found(root: Path, *ours: object) -> tuple[int, int]:
+        module = Sized(FakeClock() if not ours else clock)
+        finder = BatchSizeFinder(steps_per_trial=1, max_trials=3)
+        listed = [*ours, finder] if way.endswith("after") else [finder, *ours]
+        lightning = trainer(root, *(ours if "tuner" in way else listed), max_epochs=1)
+        if "tuner" in way:
+            Tuner(lightning).scale_batch_size(module, steps_per_trial=1, max_trials=3)
+        lightning.fit(module)
+        return module.batch_size, lightning.global_step
+
+    clock = FakeClock()
+    without = found(tmp_path / "without")
+    ours = callback(clock)
+    assert found(tmp_path / "with", ours) == without
+    assert ours.report.throughput.steps == without[1]
+    assert ours.report.throughput.samples == 40 * BATCH_SIZE
 
 
 def test_pickles_and_copies(tmp_path: Path) -> None:

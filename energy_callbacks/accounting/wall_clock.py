@@ -1,0 +1,44 @@
+"""The wall clock that is set in the middle of a run, told with its moment.
+
+Windows go by the monotonic clock, so that no joule is counted twice. Samples that a driver stamps
+by the wall clock leave a gap where it jumps (``sensing/sources/driver_stamps.py``).
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from energy_callbacks.sensing.clock import Clock, looked_at
+
+# ntpd steps the clock from an offset of 0.128 s on and slews it below (ntpd(8), "-x").
+_JUMP_S: Final = 0.1
+# A clock that is set all night is told thrice.
+_MOST_TOLD: Final = 3
+
+
+class WallClock:
+    """Watches how far wall time is ahead of monotonic time.
+
+    Args:
+        clock: both.
+        start_s: monotonic time of the attempt's start.
+    """
+
+    def __init__(self, clock: Clock, start_s: float) -> None:
+        self._clock = clock
+        self._start_s = start_s
+        self._ahead_s = looked_at(clock)[1]
+        self._told = 0
+
+    def news(self) -> Iterator[str]:
+        """A sentence where the wall clock was set since the last call."""
+        now_s, ahead_s = looked_at(self._clock)
+        jump_s, self._ahead_s = ahead_s - self._ahead_s, ahead_s
+        if abs(jump_s) < _JUMP_S or self._told == _MOST_TOLD:
+            return
+        self._told += 1
+        way = "forward" if jump_s > 0.0 else "back"
+        yield (
+            f"the wall clock was set {way} by {abs(jump_s):.1f} s, or the machine slept, "
+            f"{now_s - self._start_s:.0f} s after the start: power samples that are stamped by it "
+            "may leave a gap there"
+        )

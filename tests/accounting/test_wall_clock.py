@@ -1,0 +1,40 @@
+"""A wall clock that is set is told, one that is slewed is not."""
+
+import pytest
+
+from energy_callbacks.accounting.wall_clock import WallClock
+from energy_callbacks.testing import FakeClock
+
+
+@pytest.mark.parametrize(("jump_s", "words"), [(2.0, "forward by 2.0 s"), (-0.5, "back by 0.5 s")])
+def test_a_jump_is_told_once_with_its_moment(jump_s: float, words: str) -> None:
+    """30 s after the start, and not again."""
+    clock = FakeClock()
+    watch = WallClock(clock, clock.monotonic_s())
+    clock.advance(30.0)
+    clock.set_wall_clock(jump_s)
+    [message] = watch.news()
+    assert words in message
+    assert "30 s after the start" in message
+    assert list(watch.news()) == []
+
+
+def test_slewing_is_no_jump() -> None:
+    """A time server takes half a second back within an hour."""
+    clock = FakeClock()
+    watch = WallClock(clock, clock.monotonic_s())
+    for _ in range(3600):
+        clock.advance(1.0)
+        clock.set_wall_clock(-0.5 / 3600)
+        assert list(watch.news()) == []
+
+
+def test_a_clock_that_jumps_all_night_is_told_thrice() -> None:
+    """The report stays readable."""
+    clock = FakeClock()
+    watch = WallClock(clock, clock.monotonic_s())
+    told = 0
+    for _ in range(10):
+        clock.set_wall_clock(1.0)
+        told += len(list(watch.news()))
+    assert told == 3

@@ -1,0 +1,408 @@
+"""Each fault that a sensor, a driver or a disk can have: what it is, and what must be seen of it.
+
+They begin in the middle of a training of 90 s on virtual time: a plain loop in ``test_faults.py``,
+one of each framework in ``integrations/contract/faults.py``.
+"""
+
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from energy_callbacks import EnergyMeter
+from energy_callbacks.accounting import carbon
+from energy_callbacks.records import Energy
+from energy_callbacks.report import EnergyReport
+from energy_callbacks.report.parts import DeviceUse
+from energy_callbacks.testing import FakeClock
+from tests.fake_nvml import (
+    Card,
+    FakeNvml,
+    Fault,
+    Scenario,
+    Signal,
+    Square,
+    Staircase,
+    a100,
+    h200,
+)
+from tests.fake_nvml.library import load_library, reset_pynvml
+from tests.fake_nvml.scenario import FaultKind, Group
+from tests.test_fake_card import CardClock
+
+Play = Callable[..., FakeNvml]
+
+FAULT_S = 30.0
+END_S = 90.0
+LOAD = Staircase(low_w=100.0, high_w=600.0, step_s=0.3, seed=5)
+EPOCH_UNIX_S = 1.7e9
+# From the start of the scenario; opening takes a moment, and a last second may be provisional.
+BEFORE = (10.0, 28.0)
+ACROSS = (25.0, 60.0)
+AFTER = (62.0, 86.0)
+GAIN = 0.01
+NOT_SUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
+UNKNOWN = pynvml.NVML_ERROR_UNKNOWN
+LOST = pynvml.NVML_ERROR_GPU_IS_LOST
+
+
+def fault(
+    kind: FaultKind,
+    group: Group | str = "*",
+    *,
+    value: float = 0.0,
+    for_s: float = math.inf,
+) -> Fault:
+    """A fault that begins in the middle of the training."""
+    end_s = FAULT_S + for_s
+    return Fault(group=group, kind=kind, start_s=FAULT_S, end_s=end_s, value=value)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A fault of one card, and what must be seen of it.
+
+    Attributes:
+        gap_s: seconds from the fault on in which nothing may be known; 0 where the figures go on.
+        says: words of the report that name it; ``""`` where it cannot be told from no fault.
+        wrong: what is known to be wrong under it.
+    """
+
+    name: str
+    fault: Fault
+    cards: tuple[Callable[..., Card], ...] = (h200, a100)
+    gap_s: float = 0.0
+    says: str = ""
+    wrong: str = ""
+
+
+SAMPLED = (h200,)
+CASES = (
+    Case(
+        name="counter not supported any more",
+        fault=fault("error", "counter", value=NOT_SUPPORTED),
+        says="gpu0: no energy since ",
+    ),
+    Case(
+        name="samples not supported any more",
+        fault=fault("error", "samples", value=NOT_SUPPORTED),
+        cards=SAMPLED,
+        says="gpu0: no power since ",
+    ),
+    Case(
+        name="memory not supported any more",
+        fault=fault("error", "memory", value=NOT_SUPPORTED),
+        says="gpu0: no memory used since ",
+    ),
+    Case(
+        name="nothing supported for a while",
+        fault=fault("error", value=NOT_SUPPORTED, for_s=15.0),
+        gap_s=30.0,
+        says="missed",
+    ),
+    Case(
+        name="unknown error of the counter",
+        fault=fault("error", "counter", value=UNKNOWN, for_s=15.0),
+        says="gpu0: no energy since ",
+    ),
+    Case(
+        name="unknown error of everything",
+        fault=fault("error", value=UNKNOWN, for_s=4.0),
+        gap_s=20.0,
+        says="missed",
+    ),
+    Case(name="card lost", fault=fault("error", value=LOST), gap_s=math.inf, says="is gone"),
+    Case(
+        name="call hangs 30 s",
+        fault=fault("hang", value=30.0, for_s=0.5),
+        gap_s=32.0,
+        says="was seen for",
+    ),
+    Case(name="counter reset to 0", fault=fault("reset", "counter"), says="told different stories"),
+    Case(
+        name="counter frozen",
+        fault=fault("freeze", "counter", for_s=15.0),
+        says="gpu0: no energy since ",
+    ),
+    Case(
+        name="samples frozen",
+        fault=fault("freeze", "samples", for_s=15.0),
+        cards=SAMPLED,
+        says="gpu0: no power since ",
+    ),
+    Case(
+        name="counter a megajoule ahead",
+        fault=fault("add_j", "counter", value=1e6),
+        says="told different stories",
+    ),
+    Case(
+        name="driver unloaded",
+        fault=fault("error", value=pynvml.NVML_ERROR_DRIVER_NOT_LOADED),
+        gap_s=math.inf,
+        says="is gone",
+    ),
+    Case(
+        name="power spike of 10 MW",
+        fault=fault("spike_w", value=1e7, for_s=0.3),
+        says="gpu0: power readings that no device can draw were left out",
+    ),
+    # The whole buffer is asked for each time: that samples come again is the rule.
+    Case(name="stale samples", fault=fault("stale", "samples", for_s=15.0), cards=SAMPLED),
+    Case(
+        name="samples twice",
+        fault=fault("duplicate", "samples", for_s=15.0),
+        cards=SAMPLED,
+        says="power samples came twice or out of order",
+    ),
+    Case(
+        name="samples out of order",
+        fault=fault("unordered", "samples", for_s=15.0),
+        cards=SAMPLED,
+        says="power samples came twice or out of order",
+    ),
+)
+
+
+@dataclass(kw_only=True)
+class Run:
+    """A training that has ended, and what the card did in it.
+
+    Attributes:
+        meter: ours.
+        load: power of the card, or of the CPU, since ``zero_s``.
+        zero_s: monotonic time at which it begins.
+        report: of the run folder.
+    """
+
+    meter: EnergyMeter
+    load: Signal
+    zero_s: float
+    report: EnergyReport
+
+    @property
+    def cards(self) -> list[DeviceUse]:
+        """GPUs in the report."""
+        return [device for device in self.report.devices if device.scope == "gpu"]
+
+    def energy(self, window: tuple[float, float], scope: str = "gpu") -> Energy:
+        """Of the card, between two moments of the scenario."""
+        start_s, end_s = (moment_s + self.zero_s for moment_s in window)
+        return self.meter.energy(start_s, end_s, scope)
+
+    def truth_j(self, window: tuple[float, float]) -> float:
+        """What the card really used."""
+        return self.load.energy_j(*window)
+
+    def says(self, words: str) -> bool:
+        """Whether a warning or a note of the report holds these words."""
+        told = [warning.message for warning in self.report.warnings]
+        return any(words in sentence for sentence in (*told, *self.report.method_notes))
+
+
+def clock_of(play: Play, *cards: Card, faults: Sequence[Fault] = ()) -> CardClock:
+    """Time of a machine with these cards."""
+    scenario = Scenario(cards=cards, faults=tuple(faults), epoch_unix_s=EPOCH_UNIX_S)
+    return CardClock(play(scenario).time)
+
+
+def assert_right_or_gap(run: Run, window: tuple[float, float], *, may_miss: bool) -> None:
+    """The truth lies in the stated interval, or it is said how much was not seen."""
+    found, truth_j = run.energy(window), run.truth_j(window)
+    if may_miss and found.coverage < 0.999:
+        assert (found.energy_j or 0.0) <= truth_j + found.error_j
+        return
+    assert found.energy_j is not None
+    assert found.coverage == pytest.approx(1.0, abs=1e-3)
+    # The library's sensors have no error of gain, which most of a stated interval is for.
+    assert abs(found.energy_j - truth_j) <= 1.96 * found.stderr_j + GAIN * truth_j, (found, truth_j)
+
+
+def assert_total(run: Run, *, may_miss: bool) -> None:
+    """The report's total is the truth of the whole run, less what was not seen; so is its peak."""
+    total, (device,) = run.report.energy.gpu, run.cards
+    truth_j = run.truth_j((0.0, run.report.run.duration_s))
+    assert total.energy_j is not None
+    unseen_j = (1.0 - total.coverage) * run.report.run.duration_s * LOAD.high_w
+    assert total.energy_j <= truth_j + total.error_j
+    assert total.energy_j >= truth_j - total.error_j - unseen_j
+    assert may_miss or total.coverage > 0.99
+    assert device.peak_power_w is not None
+    assert device.peak_power_w < 1.2 * LOAD.high_w
+
+
+def assert_case(run: Run, case: Case) -> None:
+    """Figures before, across and after a fault are right, or its gap is shown and named."""
+    assert_right_or_gap(run, BEFORE, may_miss=False)
+    assert_right_or_gap(run, ACROSS, may_miss=case.gap_s > 0.0)
+    assert_right_or_gap(run, AFTER, may_miss=case.gap_s > AFTER[0] - FAULT_S)
+    assert_total(run, may_miss=case.gap_s > 0.0)
+    assert run.says(case.says), run.report.warnings
+
+
+# --- the wall clock
+
+
+class SetClock(CardClock):
+    """The driver stamps its samples by a wall clock that is set; monotonic time goes on."""
+
+    jumps_s = 0.0
+
+    @property
+    def _now_s(self) -> float:
+        return self._time.monotonic_s() - self.jumps_s
+
+    @_now_s.setter
+    def _now_s(self, now_s: float) -> None:
+        self._time.advance(max(now_s - self._now_s, 0.0))
+
+    def set_wall_clock(self, jump_s: float) -> None:
+        super().set_wall_clock(jump_s)
+        self._time.advance(jump_s)
+        self.jumps_s += jump_s
+
+
+def clock_to_set(play: Play) -> tuple[SetClock, Signal]:
+    """Time of a machine whose wall clock will be set, and what its card does.
+
+    The library plays its signal by the wall clock, so the load repeats in those two seconds and
+    the card has no counter, which would jump with it.
+    """
+    load = Square(low_w=100.0, high_w=600.0, period_s=0.5)
+    card = h200(load)
+    card = replace(card, sensor=replace(card.sensor, counter_period_s=None))
+    return SetClock(clock_of(play, card)._time), load
+
+
+def assert_clock_was_set(run: Run, jump_s: float) -> None:
+    """Energies are as before, but for a gap of the buffer's length."""
+    assert_right_or_gap(run, BEFORE, may_miss=False)
+    assert_right_or_gap(run, ACROSS, may_miss=True)
+    assert run.energy(ACROSS).coverage > 1.0 - 3.0 / (ACROSS[1] - ACROSS[0])
+    assert_right_or_gap(run, AFTER, may_miss=False)
+    assert run.says(f"the wall clock was set {'forward' if jump_s > 0.0 else 'back'} by 2.0 s")
+
+
+# --- RAPL
+
+
+@dataclass(kw_only=True)
+class Powercap:
+    """One CPU package whose counter file follows the load."""
+
+    root: Path
+    range_uj: int = 262_143_328_850
+    start_uj: int = 0
+    is_readable: bool = True
+
+    def play(self, clock: FakeClock) -> None:
+        """Keep the file up to date from now on."""
+        zero_s = clock.monotonic_s()
+        zone = self.root / "intel-rapl:0"
+        zone.mkdir(parents=True)
+        (zone / "name").write_text("package-0")
+        (zone / "max_energy_range_uj").write_text(str(self.range_uj))
+
+        def write() -> None:
+            energy_uj = round(1e6 * LOAD.energy_j(0.0, clock.monotonic_s() - zero_s))
+            raw_uj = (self.start_uj + energy_uj) % self.range_uj
+            # A file that is opened each time takes most of such a test.
+            os.pwrite(file, (str(raw_uj) if self.is_readable else "").ljust(20).encode(), 0)
+
+        file = os.open(zone / "energy_uj", os.O_RDWR | os.O_CREAT)
+        write()
+        clock.every(0.05, write, "powercap")
+
+    def hide(self, clock: FakeClock, for_s: float) -> None:
+        """Nobody may read the file from now on, for so long."""
+        self.is_readable = False
+        back_s = clock.monotonic_s() + for_s
+
+        def show() -> None:
+            self.is_readable |= clock.monotonic_s() >= back_s
+
+        clock.every(0.5, show, "back")
+
+    def wrap(self) -> None:
+        """It will begin anew at its range when the fault is due."""
+        self.start_uj = self.range_uj - round(1e6 * LOAD.energy_j(0.0, FAULT_S))
+
+
+def assert_host_is_right(run: Run) -> None:
+    """Every window of the host is fully seen and right."""
+    for window in (BEFORE, ACROSS, AFTER):
+        found = run.energy(window, "host")
+        assert found.energy_j is not None
+        assert found.coverage == pytest.approx(1.0, abs=1e-3)
+        assert abs(found.energy_j - LOAD.energy_j(*window)) <= found.error_j
+        assert found.energy_j == pytest.approx(LOAD.energy_j(*window), rel=0.01)
+
+
+# --- no driver
+
+
+def without_driver(play: Play, *, is_installed: bool) -> FakeClock:
+    """Time of a machine whose driver is not loaded, or that has no NVML at all."""
+    code = float(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+    unloaded = Fault(group="init", kind="error", start_s=0.0, value=code)
+    clock = clock_of(play, h200(LOAD), faults=[unloaded])
+    if is_installed:
+        return clock
+    reset_pynvml()
+    load_library().fakeNvmlUnload()
+    return FakeClock()
+
+
+# --- CodeCarbon
+
+
+def break_codecarbon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on no part of CodeCarbon can be imported, and nothing is remembered of it."""
+    for name in [*sys.modules, "codecarbon"]:
+        if name.partition(".")[0] == "codecarbon":
+            monkeypatch.setitem(sys.modules, name, None)
+    for function in vars(carbon).values():
+        if hasattr(function, "cache_clear"):
+            function.cache_clear()
+
+
+# --- the disk
+
+
+def journal_of(folder: Path) -> int:
+    """The file descriptor of the open journal in a run folder."""
+    (path,) = folder.rglob("*.jsonl")
+    numbers = (int(link.name) for link in Path("/proc/self/fd").iterdir() if link.exists())
+    return next(number for number in numbers if os.path.samestat(os.fstat(number), path.stat()))
+
+
+def fill_disk(folder: Path, clock: FakeClock, for_s: float) -> None:
+    """From now on the journal below a folder has no room, for so long."""
+    number = journal_of(folder)
+    disk, full = os.dup(number), os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, number)
+    os.close(full)
+    back_s = clock.monotonic_s() + for_s
+
+    def make_room() -> None:
+        if clock.monotonic_s() >= back_s:
+            os.dup2(disk, number)
+
+    clock.every(0.5, make_room, "room")
+
+
+def assert_disk_was_full(run: Run, for_s: float) -> None:
+    """The report says what it has not got, and what it has is right."""
+    found, duration_s = run.report.energy.gpu, run.report.run.duration_s
+    assert found.energy_j is not None
+    if math.isfinite(for_s):
+        assert_total(run, may_miss=False)
+        assert run.says("lines of the journal could not be written")
+        return
+    assert run.says("was cut off")
+    assert duration_s == pytest.approx(FAULT_S, abs=2.0)
+    assert abs(found.energy_j - run.truth_j((0.0, duration_s))) <= found.error_j + LOAD.high_w

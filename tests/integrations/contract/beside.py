@@ -1,0 +1,90 @@
+"""The contract: other callbacks, workers, streams and checkpoints are as they are without us."""
+
+import pytest
+
+from tests.integrations.contract.lab import (
+    BATCH_SIZE,
+    POWER_W,
+    STEP_S,
+    Bench,
+    Plan,
+    Stock,
+    Training,
+)
+
+SMALL = Plan(samples=80, validation_samples=20, checkpoint_s=0.0)
+SIZES = (1, 4, 2, 7, 4, 3, 8, 5, 1, 6)
+
+
+class BesideContract:
+    """What else takes part in a training works as without us."""
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Each framework has callbacks of its own."""
+        if "stock" in metafunc.fixturenames:
+            found = metafunc.cls.lab.stock
+            metafunc.parametrize("stock", found, ids=[one.name for one in found])
+
+    def test_every_stock_callback_before_and_after_ours(self, bench: Bench, stock: Stock) -> None:
+        """The framework's own callbacks: same rows, same metrics, same weights, same steps."""
+        plan = Plan(samples=40, validation_samples=8, settings=stock.settings)
+        without = bench.training(plan, *stock.made(bench.folder / "0"), folder="without")
+        without.fit()
+        before, after = bench.callback(), bench.callback()
+        orders = {
+            "before": (before, *stock.made(bench.folder / "1")),
+            "after": (*stock.made(bench.folder / "2"), after),
+        }
+        for name, callbacks in orders.items():
+            _assert_same(bench.fit(plan, *callbacks, folder=name), without)
+        for ours in (before, after):
+            assert ours.report.run.status == "finished"
+            assert ours.report.throughput.steps == without.steps()
+
+    def test_checkpoints_are_the_same_but_for_our_key(self, bench: Bench) -> None:
+        """Every value of every file is as without us, to the bit; new are our key and our rows."""
+        without = bench.fit(SMALL, folder="without")
+        with_us = bench.fit(SMALL, bench.callback(), folder="with")
+        wanted, found = without.checkpoint(), with_us.checkpoint()
+        assert len(wanted) > 5
+        assert {place: found.get(place) for place in wanted} == wanted
+        ours = tuple(with_us.rows().keys() - without.rows().keys())
+        new = [place for place in found.keys() - wanted.keys() if not place.endswith(ours)]
+        assert [place for place in new if "energy" not in place.lower()] == []
+
+    def test_metrics_are_the_same_but_for_our_keys(self, bench: Bench) -> None:
+        """What the framework hands back after a training."""
+        without = bench.fit(SMALL, folder="without")
+        _assert_same(bench.fit(SMALL, bench.callback(), folder="with"), without)
+
+    def test_loader_workers_may_fork(self, bench: Bench) -> None:
+        """Two processes load the data while our threads run in real time: the same training."""
+        # Where its second epoch begins, Keras with processes of its own leaves to chance.
+        plan = Plan(epochs=1, workers=2, validation_samples=20)
+        without = bench.fit(plan, folder="without")
+        ours = bench.lab.callback()
+        _assert_same(bench.fit(plan, ours, folder="with"), without)
+        assert ours.report.run.status == "finished"
+        assert ours.report.throughput.samples == 40 * BATCH_SIZE
+
+    def test_a_stream_of_unequal_batches(self, bench: Bench) -> None:
+        """A generator without length, of batches from 1 to 8 samples: each of them counts."""
+        plan = Plan(epochs=1, stream=SIZES)
+        without = bench.fit(plan, folder="without")
+        ours = bench.callback()
+        _assert_same(bench.fit(plan, ours, folder="with"), without)
+        throughput = ours.report.throughput
+        # The optimizer of Keras on TensorFlow counts a last step that finds no data.
+        assert throughput.steps == without.steps()
+        assert throughput.samples == sum(SIZES)
+        per_sample_j = POWER_W * STEP_S * len(SIZES) / sum(SIZES)
+        found_j = ours.report.efficiency.gpu.j_per_sample.value_j
+        assert found_j == pytest.approx(per_sample_j, rel=1e-6)
+
+
+def _assert_same(found: Training, without: Training) -> None:
+    for said in ("rows", "metrics"):
+        mine, wanted = getattr(found, said)(), getattr(without, said)()
+        assert wanted
+        assert {key: mine.get(key) for key in wanted} == wanted, said
+    assert found.weights() == without.weights()

@@ -1,0 +1,256 @@
+"""The contract: each fault of ``tests/faults.py``, begun in the middle of a real training.
+
+The training is one of 91 s on virtual time, as long as the plain loop of ``tests/test_faults.py``.
+It ends normally, its rows and its weights are to the bit those of the training without us, and the
+report names the fault.
+"""
+
+import math
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.records import Reading
+from energy_callbacks.sensing.clock import SystemClock
+from energy_callbacks.sensing.sources.rapl import RaplSource
+from energy_callbacks.testing import FakeClock, ScriptedSource
+from tests import faults
+from tests.fake_nvml import Signal, h200
+from tests.faults import ACROSS, AFTER, BEFORE, CASES, FAULT_S, LOAD, Case, Play, Powercap
+from tests.integrations.contract.lab import BATCH_SIZE, POWER_W, STEP_S, Bench, Plan, Training
+
+EVERY_CASE = [pytest.param(case, id=case.name) for case in CASES if h200 in case.cards]
+BATCH_S = 0.5
+PLAN = Plan(samples=90 * BATCH_SIZE, validation_samples=20)
+
+
+class FaultyTraining:
+    """A training with our callback in which something goes wrong after 30 s.
+
+    Args:
+        bench: the framework and its folder.
+        clock: time; it may belong to a card.
+        load: power of what is measured.
+        meter: settings of ours.
+    """
+
+    def __init__(self, bench: Bench, clock: FakeClock, load: Signal = LOAD, **meter: Any) -> None:
+        self.clock = clock
+        self._load = load
+        self._zero_s = clock.monotonic_s()
+        config = EnergyConfig(country="DEU", report_dir=bench.folder / "energy", devices="all")
+        self.folder = config.report_dir
+        self.ours = bench.lab.callback(meter=EnergyMeter(config=config, clock=clock, **meter))
+        self._bench = Bench(bench.lab, bench.folder, clock)
+
+    def fit(self, middle: Callable[[], object] = lambda: None) -> Training:
+        """Train to the end."""
+        due = [middle]
+
+        def before_batch(batch: int) -> None:
+            self.clock.advance(BATCH_S - STEP_S)
+            if due and self.clock.monotonic_s() - self._zero_s > FAULT_S:
+                due.pop()()
+
+        return self._bench.fit(replace(PLAN, before_batch=before_batch), self.ours)
+
+    def run(self) -> faults.Run:
+        """What was seen of it."""
+        ours = self.ours
+        return faults.Run(
+            meter=ours._meter, load=self._load, zero_s=self._zero_s, report=ours.report
+        )
+
+
+class HangingSource(ScriptedSource):
+    """A sensor whose calls do not come back from one moment on, until they are let go."""
+
+    hangs = False
+
+    def __init__(self, clock: Any) -> None:
+        super().__init__(clock, power_w=lambda t_s: POWER_W, interval_s=0.02)
+        self.let_go = threading.Event()
+
+    def read(self) -> list[Reading]:
+        """See ``ScriptedSource``."""
+        if self.hangs:
+            self.let_go.wait(30.0)
+        return list(super().read())
+
+
+class FaultsContract:
+    """Faults of cards, drivers, clocks, counters and disks in the middle of a training."""
+
+    @pytest.fixture(autouse=True)
+    def _every_card(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def without_us(cls, tmp_path_factory: pytest.TempPathFactory) -> Training:
+        """The same training, which knows nothing of us."""
+        bench = Bench(cls.lab, tmp_path_factory.mktemp("without"))
+        return bench.fit(PLAN)
+
+    @pytest.mark.parametrize("case", EVERY_CASE)
+    def test_a_fault_of_a_card_harms_no_step_and_is_named(
+        self, bench: Bench, fake_nvml: Play, without_us: Training, case: Case
+    ) -> None:
+        """Errors, resets, leaps, silence, spikes: rows as without us, joules right or a gap."""
+        clock = faults.clock_of(fake_nvml, h200(LOAD), faults=[case.fault])
+        faulty = FaultyTraining(bench, clock)
+        _assert_same(faulty.fit(), without_us)
+        run = faulty.run()
+        faults.assert_case(run, case)
+        _assert_all_counted(run)
+
+    def test_a_driver_that_hangs_holds_up_no_batch(self, bench: Bench) -> None:
+        """In real time: all batches are done while a call waits, and the report names it."""
+        source = HangingSource(SystemClock())
+        began_s: list[float] = []
+
+        def before_batch(batch: int) -> None:
+            time.sleep(0.005)
+            source.hangs = batch >= 40
+            began_s.append(time.monotonic())
+
+        ours = bench.lab.callback(meter=EnergyMeter(sources=[source]))
+        try:
+            training = bench.training(Plan(before_batch=before_batch), ours)
+            training.fit()
+        finally:
+            source.let_go.set()
+        ended_s = time.monotonic()
+        without = bench.fit(Plan(), folder="without")
+        _assert_same(training, without)
+        assert max(after - before for before, after in pairwise(began_s)) < 2.0
+        assert ended_s - began_s[-1] < 8.0
+        assert ours.report.run.status == "finished"
+        assert ours.report.throughput.steps == 80
+        assert _says(ours.report, "scripted did not answer")
+
+    @pytest.mark.parametrize("jump_s", [2.0, -2.0])
+    def test_the_wall_clock_may_be_set(
+        self, bench: Bench, fake_nvml: Play, without_us: Training, jump_s: float
+    ) -> None:
+        """Two seconds forward or back: no joule counted twice, a gap of two seconds at most."""
+        clock, load = faults.clock_to_set(fake_nvml)
+        faulty = FaultyTraining(bench, clock, load)
+        _assert_same(faulty.fit(lambda: clock.set_wall_clock(jump_s)), without_us)
+        run = faulty.run()
+        faults.assert_clock_was_set(run, jump_s)
+        _assert_all_counted(run)
+
+    def test_rapl_may_be_unreadable_for_a_while(self, bench: Bench, without_us: Training) -> None:
+        """Its counter has lost nothing when it is back after 15 s, and that is said."""
+        clock, powercap = FakeClock(), Powercap(root=bench.folder / "powercap")
+        powercap.play(clock)
+        faulty = FaultyTraining(bench, clock, sources=[RaplSource(clock, powercap.root)])
+        _assert_same(faulty.fit(lambda: powercap.hide(clock, 15.0)), without_us)
+        run = faulty.run()
+        faults.assert_host_is_right(run)
+        assert run.says("RAPL: ReadingMissed")
+        _assert_all_counted(run)
+
+    def test_rapl_may_wrap(self, bench: Bench, without_us: Training) -> None:
+        """Its counter begins anew at its range, as it does every hour: nothing is lost."""
+        clock, powercap = FakeClock(), Powercap(root=bench.folder / "powercap")
+        powercap.wrap()
+        powercap.play(clock)
+        faulty = FaultyTraining(bench, clock, sources=[RaplSource(clock, powercap.root)])
+        _assert_same(faulty.fit(), without_us)
+        run = faulty.run()
+        faults.assert_host_is_right(run)
+        assert run.says("began anew at the end of its range")
+        _assert_all_counted(run)
+
+    @pytest.mark.parametrize(
+        ("is_installed", "says"),
+        [(True, "is installed, but not loaded"), (False, "no NVIDIA driver")],
+        ids=["driver not loaded", "no NVML"],
+    )
+    def test_no_driver_at_the_start(
+        self, bench: Bench, fake_nvml: Play, without_us: Training, is_installed: bool, says: str
+    ) -> None:
+        """Not loaded, or not there at all: the energy of the GPU is unknown, and why is said."""
+        faulty = FaultyTraining(bench, faults.without_driver(fake_nvml, is_installed=is_installed))
+        _assert_same(faulty.fit(), without_us)
+        run = faulty.run()
+        assert run.report.energy.gpu.energy_j is None
+        assert run.says(says)
+        _assert_all_counted(run)
+
+    @pytest.mark.parametrize("begins", ["at the start", "in the middle"])
+    def test_codecarbon_may_raise(
+        self,
+        bench: Bench,
+        fake_nvml: Play,
+        without_us: Training,
+        monkeypatch: pytest.MonkeyPatch,
+        begins: str,
+    ) -> None:
+        """No emissions then, which is said; the joules are right."""
+        faulty = FaultyTraining(bench, faults.clock_of(fake_nvml, h200(LOAD)))
+        if begins == "at the start":
+            faults.break_codecarbon(monkeypatch)
+        _assert_same(faulty.fit(lambda: faults.break_codecarbon(monkeypatch)), without_us)
+        run = faulty.run()
+        for window in (BEFORE, ACROSS, AFTER):
+            faults.assert_right_or_gap(run, window, may_miss=False)
+        assert run.report.emissions is None
+        assert run.says("Emissions could not be found")
+        _assert_all_counted(run)
+
+    @pytest.mark.parametrize("for_s", [15.0, math.inf], ids=["for a while", "to the end"])
+    def test_the_disk_may_be_full(
+        self, bench: Bench, fake_nvml: Play, without_us: Training, for_s: float
+    ) -> None:
+        """What cannot be written is lost; figures go on, and the report says what it lacks."""
+        clock = faults.clock_of(fake_nvml, h200(LOAD))
+        faulty = FaultyTraining(bench, clock)
+        fill = lambda: faults.fill_disk(faulty.folder, clock, for_s)  # noqa: E731
+        _assert_same(faulty.fit(fill), without_us)
+        run = faulty.run()
+        for window in (BEFORE, ACROSS, AFTER):
+            faults.assert_right_or_gap(run, window, may_miss=False)
+        faults.assert_disk_was_full(run, for_s)
+
+    def test_the_report_folder_may_be_deleted(
+        self,
+        bench: Bench,
+        fake_nvml: Play,
+        without_us: Training,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """Figures go on to the end, and one warning says that no report is left."""
+        faulty = FaultyTraining(bench, faults.clock_of(fake_nvml, h200(LOAD)))
+        training = faulty.fit(lambda: shutil.rmtree(faulty.folder))
+        _assert_same(training, without_us)
+        assert caplog.text.count("no energy report in") == 1
+        last_j = training.rows()["energy/gpu_wh"][-1][1] * 3600.0
+        assert last_j == pytest.approx(LOAD.energy_j(0.0, faulty.clock.monotonic_s()), rel=0.05)
+
+
+def _assert_same(training: Training, without_us: Training) -> None:
+    """All rows of the training without us are there, and the weights are equal, to the bit."""
+    found, wanted = training.rows(), without_us.rows()
+    assert wanted
+    assert {tag: found[tag] for tag in wanted} == wanted
+    assert training.weights() == without_us.weights()
+
+
+def _assert_all_counted(run: faults.Run) -> None:
+    """It has ended normally, and no step is missing in the books."""
+    assert run.report.run.status == "finished"
+    assert run.report.throughput.steps == PLAN.batches
+
+
+def _says(report: Any, words: str) -> bool:
+    return any(words in warning.message for warning in report.warnings)
