@@ -1,5 +1,6 @@
 """The only collective of ours: what all processes have used, so that all stop at the same step."""
 
+import sys
 from typing import Any
 
 
@@ -17,9 +18,10 @@ class Vote:
 
     def __call__(self, number: float) -> float:
         """The sum of the last call; this process' own number where it is alone."""
-        import torch
-        import torch.distributed as ranks
-
+        torch = sys.modules.get("torch")
+        if torch is None:
+            return number
+        ranks = torch.distributed
         if not (ranks.is_available() and ranks.is_initialized()):
             return number
         if self._group is None:

@@ -27,6 +27,17 @@ def assert_both_ranks_finished(report: EnergyReport) -> None:
     ]
 
 
+def assert_both_ranks_stopped_early(report: EnergyReport) -> None:
+    """A budget of 0.3 Wh has ended a training of 100 steps, normally and at one step."""
+    assert {attempt.status for attempt in report.attempts} == {"finished"}
+    [steps] = {attempt.steps for attempt in report.attempts}
+    assert 10 < steps < 80
+    assert "budget_used_up" in [warning.code for warning in report.warnings]
+    # Loading of modules takes time after the start, and ends of trainings too.
+    assert report.energy.total.energy_j is not None
+    assert report.energy.total.energy_j > 0.3 * 3600.0
+
+
 def assert_host_counted_once(report: EnergyReport) -> None:
     """Only the first rank speaks for CPU and RAM."""
     metered = [device.key for device in report.devices if device.scope == "host"]

@@ -19,12 +19,13 @@ DEATH_STEP = 60
 class Model(torch.nn.Module):
     main_input_name = "input_ids"
 
-    def __init__(self) -> None:
+    def __init__(self, step_s: float) -> None:
         super().__init__()
+        self.step_s = step_s
         self.layer = torch.nn.Linear(4, 1)
 
     def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
-        time.sleep(0.02)
+        time.sleep(self.step_s)
         return {"loss": self.layer(input_ids).square().mean()}
 
 
@@ -35,13 +36,12 @@ class SlowAtTheEnd(TrainerCallback):
 
 
 class Death(TrainerCallback):
-    """One rank is killed in the middle of a training with slower steps."""
+    """One rank is killed in the middle."""
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        time.sleep(0.04)
         if args.process_index == self.rank and state.global_step == DEATH_STEP:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -51,12 +51,17 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("--cards", choices=("two", "shared"))
     parser.add_argument("--dying-rank", type=int)
+    parser.add_argument("--step-s", type=float, default=0.02)
+    parser.add_argument("--max-energy-wh", type=float)
     asked = parser.parse_args()
-    ours = GpuEnergyCallback(**cards_of(asked.cards, int(os.environ["LOCAL_RANK"])))
+    ours = GpuEnergyCallback(
+        max_energy_wh=asked.max_energy_wh,
+        **cards_of(asked.cards, int(os.environ["LOCAL_RANK"])),
+    )
     deaths = [] if asked.dying_rank is None else [Death(asked.dying_rank)]
     rows = torch.randn(800, 4)
     trainer = Trainer(
-        model=Model(),
+        model=Model(asked.step_s),
         args=TrainingArguments(
             output_dir=str(asked.folder),
             use_cpu=True,

@@ -13,6 +13,7 @@ from energy_callbacks.report import build, load
 from tests.integrations.huggingface.training import boards
 from tests.integrations.ranks import (
     assert_both_ranks_finished,
+    assert_both_ranks_stopped_early,
     assert_each_card_counted_once,
     assert_host_counted_once,
     assert_the_second_rank_died,
@@ -87,6 +88,13 @@ def test_the_total_is_the_sum_of_the_physical_cards(tmp_path: Path, cards: str) 
 
 def test_a_rank_that_dies_leaves_its_journal(tmp_path: Path) -> None:
     """The second rank is killed (-9) in the middle: the report has both, and names the dead one."""
-    cards = ("--cards", "two")
-    assert train(tmp_path, "--dying-rank", "1", *cards, variables=fake_cards(tmp_path)) != 0
+    options = ("--dying-rank", "1", "--step-s", "0.06", "--cards", "two")
+    assert train(tmp_path, *options, variables=fake_cards(tmp_path)) != 0
     assert_the_second_rank_died(build(tmp_path / "energy"))
+
+
+def test_a_budget_ends_both_ranks_at_one_step(tmp_path: Path) -> None:
+    """Cards of 500 W and room for two of six seconds: both ranks vote, and end together."""
+    options = ("--max-energy-wh", "0.3", "--step-s", "0.06", "--cards", "two")
+    assert train(tmp_path, *options, variables=fake_cards(tmp_path)) == 0
+    assert_both_ranks_stopped_early(load(tmp_path / "energy" / "energy_report.json"))

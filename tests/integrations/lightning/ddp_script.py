@@ -19,13 +19,14 @@ DEATH_BATCH = 60
 
 
 class Module(pl.LightningModule):
-    def __init__(self, dying_rank: int | None) -> None:
+    def __init__(self, dying_rank: int | None, step_s: float) -> None:
         super().__init__()
+        self.step_s = step_s
         self.layer = torch.nn.Linear(4, 1)
         self.dying_rank = dying_rank
 
     def training_step(self, batch: list, batch_idx: int) -> torch.Tensor:
-        time.sleep(0.02 if self.dying_rank is None else 0.06)
+        time.sleep(self.step_s)
         if self.trainer.global_rank == self.dying_rank and batch_idx == DEATH_BATCH:
             os.kill(os.getpid(), signal.SIGKILL)
         loss = self.layer(batch[0]).square().mean()
@@ -47,13 +48,17 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--cards", choices=("two", "shared"))
     parser.add_argument("--dying-rank", type=int)
+    parser.add_argument("--step-s", type=float, default=0.02)
+    parser.add_argument("--max-energy-wh", type=float)
     parser.add_argument("--beside-the-logs", action="store_true")
     asked = parser.parse_args()
     if asked.nodes > 1:
         pretend_host(f"node{os.environ['NODE_RANK']}")
     folder = None if asked.beside_the_logs else asked.folder / "energy"
     callback = GpuEnergyCallback(
-        report_dir=folder, **cards_of(asked.cards, int(os.environ.get("LOCAL_RANK", "0")))
+        report_dir=folder,
+        max_energy_wh=asked.max_energy_wh,
+        **cards_of(asked.cards, int(os.environ.get("LOCAL_RANK", "0"))),
     )
     trainer = pl.Trainer(
         accelerator="cpu", devices=2 // asked.nodes, num_nodes=asked.nodes,
@@ -63,7 +68,7 @@ def main() -> None:
         enable_checkpointing=False, callbacks=[callback],
     )  # fmt: skip
     data = TensorDataset(torch.randn(800, 4))
-    trainer.fit(Module(asked.dying_rank), DataLoader(data, batch_size=4))
+    trainer.fit(Module(asked.dying_rank, asked.step_s), DataLoader(data, batch_size=4))
     if asked.strategy != "ddp":  # the process that the user has started, whose ranks are gone
         save(callback.report, asked.folder / "seen_by_the_parent")
 
