@@ -24,8 +24,9 @@ from energy_callbacks.sensing.timeline import Timeline
 if TYPE_CHECKING:
     from energy_callbacks.sensing.step_ends import StepEnds
 
-# Steps are pooled over about a second: longer than any sensor's period, short enough for curves.
-_POOL_S = 1.0
+# Steps are pooled over each beat, because what was not written is lost with a killed process, but
+# not over less than this, because windows of some periods of a sensor tell nothing.
+_POOL_S = 0.5
 # How long nothing at all may be seen before steps are counted without energy.
 _PATIENCE_S = 6.0
 # How often the energy so far is written with its quality: for runs that are cut off.

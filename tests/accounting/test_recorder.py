@@ -78,7 +78,7 @@ def test_steps_touch_and_count_everything_once(trained: Books) -> None:
     assert sum(pool["samples"] for pool in pools) == 120 * 8
     assert sum(pool["tokens"] for pool in pools) == 120 * 512
     assert [pool["last_step"] for pool in pools] == list(np.cumsum([p["steps"] for p in pools]))
-    assert all(pool["end_s"] - pool["start_s"] >= 1.0 for pool in pools[:-1])
+    assert all(pool["end_s"] - pool["start_s"] >= 0.5 for pool in pools[:-1])
     assert all(pool["data_wait_s"] is None for pool in pools)
 
 
@@ -336,7 +336,7 @@ def test_an_unavailable_source_does_not_hold_up_the_books(tmp_path: Path, clock:
         clock.advance(0.1)
         books.step()
     clock.advance(0.5)
-    assert books.of("steps")[0]["steps"] >= 10
+    assert sum(line["steps"] for line in books.of("steps")) >= 10
 
 
 def test_the_totals_say_how_it_ended(tmp_path: Path, clock: FakeClock) -> None:

@@ -181,7 +181,11 @@ class LightningLab:
     name = framework = "lightning"
     unseen_batches = 0
     stock = (
-        Stock(name="ModelCheckpoint", make=lambda f: ModelCheckpoint(f, monitor="val_loss")),
+        Stock(
+            name="ModelCheckpoint",
+            make=lambda f: ModelCheckpoint(f, monitor="val_loss"),
+            settings={"enable_checkpointing": True},
+        ),
         Stock(name="EarlyStopping", make=lambda _: EarlyStopping("val_loss", 100.0, patience=1)),
         Stock(name="LearningRateMonitor", make=lambda _: LearningRateMonitor()),
         Stock(name="DeviceStatsMonitor", make=lambda _: DeviceStatsMonitor(cpu_stats=True)),

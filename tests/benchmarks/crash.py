@@ -1,0 +1,233 @@
+"""kill -9 at random moments of a real Lightning training, then resume: what is lost, what counts.
+
+``python -m tests.benchmarks.crash [--quick] [--json FILE]``: each trial trains on the CPU beside a
+fake card of 300 W (a library with NVML's interface, in real time), with a checkpoint each 25 steps;
+the process is killed at a random moment and the training resumed from the newest checkpoint, in a
+new log folder, as Lightning makes one. Exits with 1 where in any trial
+
+* more than a second of the card's energy before the kill is missing in the report;
+* the curve of energy does not go on from there to the total of the report, of both attempts;
+* a step is counted twice, or one that was repeated is not called so, or one is missing that was
+  not among the last second's;
+* a line of a journal other than the last cannot be read.
+"""
+
+import argparse
+import csv
+import json
+import logging
+import os
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
+from torch.utils.data import DataLoader, TensorDataset
+
+from energy_callbacks.accounting import journal
+from energy_callbacks.lightning import GpuEnergyCallback
+from energy_callbacks.report import EnergyReport, build
+from tests.fake_nvml import Constant, FakeNvml, Scenario, h200
+
+TRIALS, QUICK_TRIALS = 20, 3
+POWER_W = 300.0
+STEPS, STEP_S = 500, 0.01
+SAVED_EACH = 25
+MOST_LOST_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What a kill has cost, and whether all is right after the resume.
+
+    Attributes:
+        killed_s: after the start of the first attempt.
+        lost_s: energy that is missing in the report of the killed run, in seconds of the card.
+        lost_steps: steps of it that are missing.
+        replayed_steps: steps that the second attempt has repeated.
+        is_continued: whether the curve goes on to the report's total, which is the sum of both.
+        is_counted_once: whether the run has its steps but for those lost, and the rest is called
+            repeated.
+        is_readable: whether all journals can be read, but for a last line that was cut off.
+    """
+
+    killed_s: float
+    lost_s: float
+    lost_steps: int
+    replayed_steps: int
+    is_continued: bool
+    is_counted_once: bool
+    is_readable: bool
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it meets every bar."""
+        is_right = self.is_continued and self.is_counted_once and self.is_readable
+        return is_right and self.lost_s <= MOST_LOST_S
+
+
+class Module(pl.LightningModule):
+    """A small model whose steps take 10 ms and are noted in a file as they end."""
+
+    def __init__(self, done: Path) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+        self.done = done
+
+    def training_step(self, batch: list[torch.Tensor], batch_idx: int) -> torch.Tensor:
+        time.sleep(STEP_S)
+        return self.layer(batch[0]).square().mean()
+
+    def on_train_batch_end(self, *_: object) -> None:
+        with self.done.open("a") as file:
+            file.write(".")
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+def main() -> int:
+    """All trials, a table, and whether all bars are met."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_TRIALS} kills")
+    parser.add_argument("--json", type=Path, help="write the figures to FILE")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    logging.disable(logging.WARNING)  # Lightning's own lines, twice a trial
+    warnings.simplefilter("ignore")
+    dice = random.Random(arguments.seed)
+    trials = []
+    print("killed after  lost energy  lost steps  repeated  continued  counted once  readable")
+    for _ in range(QUICK_TRIALS if arguments.quick else TRIALS):
+        with tempfile.TemporaryDirectory() as folder:
+            trials.append(tried(Path(folder), dice.uniform(0.3, STEPS * STEP_S)))
+        print(row(trials[-1]), flush=True)
+    lost_s = [trial.lost_s for trial in trials]
+    print(f"lost: {statistics.median(lost_s):.2f} s at the median, {max(lost_s):.2f} s at most")
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(trial) for trial in trials], indent=1))
+    return 0 if all(trial.is_good for trial in trials) else 1
+
+
+def row(trial: Trial) -> str:
+    """A line of the table."""
+    is_right = (trial.is_continued, trial.is_counted_once, trial.is_readable)
+    words = "  ".join(f"{'yes' if one else 'NO':>9}" for one in is_right)
+    return (
+        f"{trial.killed_s:10.2f} s  {trial.lost_s:9.2f} s  {trial.lost_steps:10}"
+        f"  {trial.replayed_steps:8}  {words}"
+    )
+
+
+def tried(folder: Path, after_s: float) -> Trial:
+    """Train, kill after so long in the loop, look; resume, look again."""
+    done = folder / "done"
+    child = forked(folder, done, resumes=False)
+    while not done.exists():
+        time.sleep(0.001)
+    time.sleep(after_s)
+    os.kill(child, signal.SIGKILL)
+    killed_unix_s = time.time()
+    os.waitpid(child, 0)
+    executed = len(done.read_text())
+    [killed_folder] = folder.glob("logs/version_0/energy")
+    killed = build(killed_folder)
+    [first] = killed.attempts
+    truth_j = POWER_W * (killed_unix_s - first.started_unix_s)
+    last = folder / "checkpoints" / "last.ckpt"
+    saved = torch.load(last, weights_only=False)["global_step"] if last.exists() else 0
+    resumed_folder = folder / "logs" / "version_1" / "energy"
+    os.waitpid(forked(folder, done, resumes=True), 0)
+    report = build(resumed_folder)
+    is_readable = all(map(reads, [*journal.find(killed_folder), *journal.find(resumed_folder)]))
+    return Trial(
+        killed_s=killed_unix_s - first.started_unix_s,
+        lost_s=(truth_j - (killed.energy.gpu.energy_j or 0.0)) / POWER_W,
+        lost_steps=executed - first.steps,
+        replayed_steps=report.throughput.replayed_steps,
+        is_continued=goes_on(folder, killed, report),
+        is_counted_once=counts_once(report, saved),
+        is_readable=is_readable,
+    )
+
+
+def counts_once(report: EnergyReport, saved: int) -> bool:
+    """Each planned step once but for those lost by the kill; what was done twice was repeated."""
+    done, (first, second) = report.throughput, report.attempts
+    lost = max(saved - first.steps, 0)
+    return (
+        second.steps == STEPS - saved
+        and done.replayed_steps == max(first.steps - saved, 0)
+        and done.steps == STEPS - lost
+    )
+
+
+def goes_on(folder: Path, killed: EnergyReport, report: EnergyReport) -> bool:
+    """The curve of the second attempt: from the first one's energy to the total of both."""
+    with (folder / "logs" / "version_1" / "metrics.csv").open() as file:
+        found = [line["energy/gpu_wh"] for line in csv.DictReader(file)]
+    curve_j = [3600.0 * float(wh) for wh in found if wh]
+    before_j, total_j = killed.energy.gpu.energy_j or 0.0, report.energy.gpu.energy_j or 0.0
+    by_attempt_j = sum(attempt.energy.energy_j or 0.0 for attempt in report.attempts)
+    return (
+        len(report.attempts) == 2
+        and report.run.run_id == killed.run.run_id
+        and report.run.status == "finished"
+        and curve_j == sorted(curve_j)
+        and curve_j[0] > before_j
+        and abs(curve_j[-1] / total_j - 1.0) < 1e-6
+        and abs(by_attempt_j / (report.energy.total.energy_j or 0.0) - 1.0) < 1e-9
+    )
+
+
+def reads(path: Path) -> bool:
+    """Whether every line is JSON but for a last one without an end."""
+    *lines, last = path.read_text(encoding="utf-8").split("\n")
+    try:
+        for line in lines:
+            json.loads(line)
+    except ValueError:
+        return False
+    return not last or len(lines) > 0
+
+
+def forked(folder: Path, done: Path, *, resumes: bool) -> int:
+    """A child that trains, with all imports done; its number."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        train(folder, done, resumes=resumes)
+    finally:
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def train(folder: Path, done: Path, *, resumes: bool) -> None:
+    """The training, from the newest checkpoint where it resumes."""
+    FakeNvml(Scenario(cards=(h200(Constant(POWER_W)),)), folder, virtual=False)
+    saves = ModelCheckpoint(
+        folder / "checkpoints", every_n_train_steps=SAVED_EACH, save_top_k=1, save_last="link"
+    )
+    trainer = pl.Trainer(
+        accelerator="cpu", max_steps=STEPS, max_epochs=-1, log_every_n_steps=10,
+        enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
+        logger=CSVLogger(folder, name="logs", flush_logs_every_n_steps=10),
+        callbacks=[GpuEnergyCallback(devices=[0]), saves],
+    )  # fmt: skip
+    last = folder / "checkpoints" / "last.ckpt"
+    data = DataLoader(TensorDataset(torch.randn(STEPS * 4, 4)), batch_size=4)
+    trainer.fit(Module(done), data, ckpt_path=last if resumes and last.exists() else None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
