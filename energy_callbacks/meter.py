@@ -81,6 +81,7 @@ class EnergyMeter:
         self._outputs = tuple(CarefulOutput(output) for output in outputs)
         self._attempt: Attempt | None = None
         self._is_broken = False
+        self._cannot_vote = False
         self._last: Attempt | None = None
         self._generation: int | None = None
         self._say: Callable[[str], None] = logger.info
@@ -184,7 +185,7 @@ class EnergyMeter:
         )
         attempt.note_unavailable(missing)
         self._attempt = self._last = attempt
-        self._is_broken = False
+        self._is_broken = self._cannot_vote = False
         self._generation = forks.generation
         self._say = say
         atexit.register(self._end_at_exit)
@@ -303,20 +304,28 @@ class EnergyMeter:
             add: sums a number over all processes of the training, all of which must then ask
                 after the same steps; ``None`` where there is one process.
         """
-        if not self.config.has_budget or is_disabled():
+        if not self.config.has_budget or is_disabled() or self._cannot_vote:
             return False
-        return bool(self._is_over_budget(add))
+        share = self._budget_share() or 0.0  # a process that measures no more must still vote
+        try:
+            is_over = (add(share) if add else share) >= 1.0
+        except Exception:  # noqa: BLE001 - the training will meet the broken network by itself
+            self._cannot_vote = True
+            give_up(self, "is_over_budget")
+            return False
+        if is_over:
+            self._note_over_budget()
+        return is_over
 
     @harmless
-    def _is_over_budget(self, add: Callable[[float], float] | None) -> bool:
+    def _budget_share(self) -> float:
         attempt = self._running()
-        share = attempt.budget_share() if attempt else 0.0
-        # A process that measures no more must still vote.
-        if (add(share) if add else share) < 1.0:
-            return False
-        if attempt:
+        return attempt.budget_share() if attempt else 0.0
+
+    @harmless
+    def _note_over_budget(self) -> None:
+        if attempt := self._running():
             attempt.note_over_budget()
-        return True
 
     @harmless
     def plan(self, steps: int) -> None:

@@ -86,7 +86,7 @@ class Attempt:
         self._number, self.run_id = journal.claim_attempt(
             folder, self._host, process.rank, state.get("run_id"), launch_id(process)
         )
-        self.earlier = earlier.look(folder, self._number, self.run_id, process, state)
+        self.earlier = _earlier(folder, self._number, self.run_id, process, state)
         path = journal.path_for(folder, self._number, self._host, process.rank)
         # Imports of CodeCarbon are over before a loader forks its workers: a lock that another
         # thread holds at a fork stays locked in the child. All this comes before the first moment.
@@ -359,6 +359,17 @@ def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
         return "finished", None
     status = "failed" if isinstance(error, Exception) else "interrupted"
     return status, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _earlier(
+    folder: Path, number: int, run_id: str, process: Process, state: Mapping[str, Any]
+) -> earlier.Earlier:
+    """What was used before; nothing where files or checkpoint cannot be understood."""
+    try:
+        return earlier.look(folder, number, run_id, process, state)
+    except Exception as error:  # noqa: BLE001 - a curve that begins at 0 harms nobody
+        logger.warning("what earlier attempts have used cannot be read: %r", error)
+        return earlier.Earlier()
 
 
 def _place(config: EnergyConfig) -> "tuple[Place, str]":

@@ -10,20 +10,25 @@ class Vote:
     A call hands in a number and returns the sum of those that were handed in at the call before:
     by then it has arrived. The sum goes over the hosts' network (gloo), so that no device is
     synchronised. All processes must call it after the same steps.
+
+    Args:
+        world_size: how many there are; several that PyTorch cannot connect get 0 as their sum,
+            because each of them alone would stop at a step of its own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, world_size: int = 1) -> None:
+        self._world_size = world_size
         self._group: Any = None
         self._under_way: tuple[Any, Any] | None = None
 
     def __call__(self, number: float) -> float:
         """The sum of the last call; this process' own number where it is alone."""
+        if self._world_size == 1:
+            return number
         torch = sys.modules.get("torch")
-        if torch is None:
-            return number
-        ranks = torch.distributed
-        if not (ranks.is_available() and ranks.is_initialized()):
-            return number
+        ranks = torch.distributed if torch else None
+        if torch is None or ranks is None or not (ranks.is_available() and ranks.is_initialized()):
+            return 0.0
         if self._group is None:
             self._group = ranks.new_group(backend="gloo")
         before = self._under_way
@@ -37,4 +42,4 @@ class Vote:
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy is in no training."""
-        return {"_group": None, "_under_way": None}
+        return self.__dict__ | {"_group": None, "_under_way": None}

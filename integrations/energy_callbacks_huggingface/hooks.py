@@ -115,7 +115,7 @@ class EnergyHooks(TrainerCallback):
 
     @harmless
     def _begin_training(self, session: Session, args: Any, state: Any, model: Any) -> None:
-        self._vote = Vote()
+        self._vote = Vote(args.world_size)
         session.siblings.take_first_place()
         session.begin_training(args, state, model)
         self._meter.plan(state.max_steps - state.global_step)
@@ -200,16 +200,19 @@ class EnergyHooks(TrainerCallback):
         if (session := self._session) is not None:
             session.end_micro_batch()
 
-    @harmless
     def on_step_end(
         self, /, args: Any, state: Any, control: Any, train_dataloader: Any = None, **kwargs: Any
     ) -> None:
         """An optimizer step."""
-        if (session := self._session) is not None:
-            session.end_step(args, state, train_dataloader)
-            self._keep(state)
+        self._end_step(args, state, train_dataloader)
         if self._meter.is_over_budget(self._vote):
             control.should_training_stop = True
+
+    @harmless
+    def _end_step(self, args: Any, state: Any, loader: Any) -> None:
+        if (session := self._session) is not None:
+            session.end_step(args, state, loader)
+            self._keep(state)
 
     @harmless
     def on_epoch_end(

@@ -189,6 +189,8 @@ class EnergyHooks(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         """The device has done all of the epoch; what is added to ``logs`` reaches all others."""
+        if self._owner == "fit" and self._meter.is_over_budget(devices.add):
+            self._model.stop_training = True
         if self._rows is not None:
             self._rows.offer(logs, self._end_epoch(epoch, logs) or {})
 
@@ -201,8 +203,6 @@ class EnergyHooks(keras.callbacks.Callback):
         if epoch == self._first_epoch and isinstance(epochs, int):
             self._meter.plan(self._steps.done * (epochs - epoch))
         self._meter.epoch(epoch)
-        if self._meter.is_over_budget(devices.add):
-            self._model.stop_training = True
         if self._process.rank == 0:
             self._rows.write_loss(logs)
         scalars = self._log()

@@ -117,7 +117,7 @@ class EnergyHooks(Base):
         self._meter.enter("train")
         self._steps.begin(trainer)
         self._saves.begin(trainer)
-        self._vote = Vote()
+        self._vote = Vote(trainer.world_size)
         if (steps := loop.planned_steps(trainer)) is not None:
             self._meter.plan(steps)
         self._dashboard = board.dashboard(self._meter, trainer)

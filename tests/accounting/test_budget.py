@@ -8,6 +8,7 @@ import pytest
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.budget import Budget, Used
 from energy_callbacks.accounting.launch import Process
+from energy_callbacks.accounting.vote import Vote
 from energy_callbacks.records import Energy
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
@@ -125,3 +126,38 @@ def test_a_process_that_measures_no_more_still_votes(tmp_path: Path, clock: Fake
     measured.abandon("a bug")
     assert measured.is_over_budget(lambda share: share + 1.5)
     assert not measured.is_over_budget(lambda share: share + 0.5)
+
+
+def test_a_vote_that_fails_is_not_asked_again(
+    tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broken network ends measuring with one warning, not one a step."""
+
+    def add(share: float) -> float:
+        raise RuntimeError("connection closed by peer")
+
+    measured = meter(tmp_path, clock, max_energy_wh=2.0)
+    measured.start()
+    assert not measured.is_over_budget(add)
+    assert not measured.is_over_budget(add)
+    assert sum(record.levelno == logging.WARNING for record in caplog.records) == 1
+
+
+def test_a_bug_of_ours_still_votes(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The share of a process that fails is 0; the others must not wait for it."""
+    measured = meter(tmp_path, clock, max_energy_wh=2.0)
+    measured.start()
+    monkeypatch.setattr(Budget, "share", lambda *_: 1 / 0)
+    clock.advance(5.0)
+    given: list[float] = []
+    measured.is_over_budget(lambda share: given.append(share) or 0.0)
+    measured.is_over_budget(lambda share: given.append(share) or 0.0)
+    assert given == [0.0, 0.0]
+
+
+def test_processes_that_cannot_vote_do_not_stop() -> None:
+    """Each would stop at a step of its own; one process decides by itself."""
+    assert Vote(world_size=2)(5.0) == 0.0
+    assert Vote()(0.5) == 0.5
