@@ -144,3 +144,11 @@ def test_public_names_show_the_path_that_users_type() -> None:
         value = getattr(energy_callbacks, name)
         assert getattr(sys.modules[value.__module__], name) is value
         assert value.__doc__
+
+
+def test_adapters_stay_thin() -> None:
+    """Events in, nothing else: what a framework does not need belongs into the core."""
+    modules = [path for name in PACKAGES[1:] for path in (ROOT / name).glob("*.py")]
+    assert len(modules) > 15
+    lengths = {path.name: len(path.read_text().splitlines()) for path in modules}
+    assert [name for name, length in lengths.items() if length >= 200] == []

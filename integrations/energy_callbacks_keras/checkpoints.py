@@ -6,12 +6,15 @@ alone, so our state is a file of its own in its folder, and goes when the folder
 """
 
 import json
+import logging
 from pathlib import Path
 from typing import Any, Final
 
 import keras
 
 from energy_callbacks.meter import EnergyMeter
+
+logger = logging.getLogger("energy_callbacks")
 
 _SAVERS: Final = (keras.callbacks.ModelCheckpoint, keras.callbacks.BackupAndRestore)
 _FILE: Final = "energy_callbacks.json"
@@ -70,10 +73,13 @@ def keep(siblings: list[Any], state: dict[str, Any]) -> None:
     path = _path(siblings)
     if path is None:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".draft")
-    draft.write_text(json.dumps(state), encoding="utf-8")
-    draft.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(state), encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:  # a full disk: the backup itself will hardly fare better
+        logger.warning("the energy so far cannot be kept beside the backup: %s", error)
 
 
 def _path(siblings: list[Any]) -> Path | None:

@@ -28,3 +28,5 @@ class AutomaticCallback(GpuEnergyCallback):
         self._is_alone = not any(isinstance(one, GpuEnergyCallback) for one in others)
         if not self._is_alone:
             trainer.callbacks = others  # a new list: Lightning walks over the old one
+            return
+        super().setup(trainer, pl_module, stage)

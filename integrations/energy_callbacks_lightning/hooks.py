@@ -2,6 +2,7 @@
 
 ::
 
+    setup                               phase tuning, where a search comes first
     on_fit_start                        meter.start, phase setup
     on_sanity_check_start / _end          phase sanity_check
     on_train_start                      phase train
@@ -18,27 +19,18 @@
 ``teardown``. No hook synchronises the device or reads a sensor.
 """
 
-import math
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from energy_callbacks.accounting.scalars import TAGS
 from energy_callbacks.accounting.vote import Vote
 from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_lightning import board, loop
+from energy_callbacks_lightning import board, loop, monitors
 from energy_callbacks_lightning.bases import bases, version
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback as Base
 else:
     Base = type("Base", bases, {})
-
-# Present from the first step on, as NaN until something was seen, so that a checkpoint callback
-# that monitors them finds its key.
-_MONITORED = ("efficiency/total_j_per_sample",)
-_MONITORED_ON_GPU = ("efficiency/gpu_j_per_step", "efficiency/gpu_j_per_sample")
 
 
 class EnergyHooks(Base):
@@ -91,16 +83,22 @@ class EnergyHooks(Base):
         scalars = self._meter.log(self._steps.logger_step)
         if not scalars:
             return
-        if trainer.world_size == 1:  # ranks that see different figures would decide differently
-            trainer.callback_metrics.update({t: torch.tensor(v) for t, v in scalars.items()})
+        monitors.offer(trainer, scalars)
         if trainer.is_global_zero:
             for logger in trainer.loggers:
                 logger.log_metrics(scalars, step=self._steps.logger_step)
             self._dashboard.row(scalars, self._steps.logger_step)
 
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """A search for a batch size or a learning rate comes before ``on_fit_start``."""
+        if loop.is_searching(trainer):
+            self._start(trainer)
+            self._meter.enter("tuning")
+
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Everything until the first batch is setup."""
         self._start(trainer)
+        self._meter.leave("tuning")
         self._meter.enter("setup")
 
     def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
@@ -123,21 +121,7 @@ class EnergyHooks(Base):
         self._dashboard = board.dashboard(self._meter, trainer)
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
-        if trainer.world_size > 1:
-            self._warn_of_monitors(trainer)
-        expected = _MONITORED + (_MONITORED_ON_GPU if loop.used_gpus(trainer) else ())
-        for tag in expected if trainer.world_size == 1 else ():
-            trainer.callback_metrics.setdefault(tag, torch.tensor(math.nan))
-
-    def _warn_of_monitors(self, trainer: Any) -> None:
-        """Ranks see different joules, and would decide differently on them."""
-        for other in trainer.callbacks:
-            monitored = getattr(other, "monitor", None)
-            if monitored in TAGS:
-                loop.warn(
-                    f"{type(other).__name__} monitors {monitored!r}, which is not offered to "
-                    "callbacks where several processes train; monitor a metric of the model"
-                )
+        monitors.begin(trainer)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """The loader's iterator is made next: from here on the loop waits for its first batch."""

@@ -131,6 +131,16 @@ class SaveWatch:
         self._trainer = None
 
 
+def is_searching(trainer: Any) -> bool:
+    """Whether ``fit`` is going to look for a batch size or a learning rate first.
+
+    Not where it resumes: the checkpoint, which says what run it is, is read after ``setup``.
+    """
+    kinds = {kind.__name__ for one in trainer.callbacks for kind in type(one).__mro__}
+    is_there = bool(kinds & {"BatchSizeFinder", "LearningRateFinder"})  # of either package
+    return is_there and trainer.state.fn == "fit" and not trainer.ckpt_path
+
+
 def planned_steps(trainer: Any) -> int | None:
     """Optimizer steps that ``fit`` is going to make; ``None`` where nobody can tell."""
     if not trainer.lightning_module.automatic_optimization:

@@ -189,6 +189,12 @@ def test_a_batch_size_finder_finds_the_same_beside_us(tmp_path: Path, way: str) 
     assert found(tmp_path / "with", ours) == without
     assert ours.report.throughput.steps == without[1]
     assert ours.report.throughput.samples == 40 * BATCH_SIZE
+    by_name = {phase.name: phase for phase in ours.report.phases}
+    assert by_name["tuning"].duration_s > 0.0
+    assert by_name["tuning"].gpu.energy_j == pytest.approx(
+        POWER_W * by_name["tuning"].duration_s, rel=1e-3
+    )
+    assert by_name["train"].duration_s == pytest.approx(without[1] * STEP_S, rel=1e-3)
 
 
 def test_pickles_and_copies(tmp_path: Path) -> None:
