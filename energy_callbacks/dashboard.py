@@ -78,16 +78,16 @@ class Dashboard:
             self._is_due = False
             self._carefully(lambda: self._begin(scalars, step))
 
-    def end(self, metrics: Mapping[str, float], step: int) -> None:
+    def end(self, metrics: Callable[[], Mapping[str, float]], step: int) -> None:
         """The training has ended, and its report is saved.
 
         Args:
-            metrics: the last values of the user's own; ours in it are left out.
+            metrics: gives the last values of the user's own; ours in it are left out.
             step: of the last row.
         """
         if self._boards and self._is_open:
             self._is_open = False
-            self._carefully(lambda: self._end(metrics, step))
+            self._carefully(lambda: self._end(metrics(), step))
 
     def _carefully(self, act: Callable[[], None]) -> None:
         try:

@@ -15,6 +15,7 @@ from energy_callbacks.accounting.attempt import Attempt
 from energy_callbacks.accounting.energy_sums import total
 from energy_callbacks.accounting.launch import Process, default_folder
 from energy_callbacks.accounting.scalars import Scalars
+from energy_callbacks.accounting.vote import Vote
 from energy_callbacks.calls import OngoingCall, keep_interrupt
 from energy_callbacks.config import EnergyConfig, is_disabled
 from energy_callbacks.errors import JournalError
@@ -82,6 +83,7 @@ class EnergyMeter:
         self._attempt: Attempt | None = None
         self._is_broken = False
         self._cannot_vote = False
+        self._vote = Vote()
         self._last: Attempt | None = None
         self._generation: int | None = None
         self._say: Callable[[str], None] = logger.info
@@ -153,7 +155,8 @@ class EnergyMeter:
             run_folder: where journal and report go, unless ``config`` names a folder;
                 ``None`` is ``./energy_runs/<stamp>``.
             state: of the run that this attempt continues, from ``state()`` in its checkpoint;
-                without one this meter's last run goes on, or a new one begins.
+                without one this meter's last run goes on if it is in the same folder, else a new
+                one begins.
             process: which process this is.
             used_gpus: ordinals of the GPUs that the framework uses; ``()`` for none, ``None``
                 where nobody knows.
@@ -177,7 +180,7 @@ class EnergyMeter:
             sources=sources,
             clock=self._clock,
             folder=folder,
-            state=state if state and state.get("run_id") else self.state(),
+            state=state if state and state.get("run_id") else self._state_in(folder),
             process=process,
             on_failure=self.abandon,
             call=call,
@@ -186,10 +189,15 @@ class EnergyMeter:
         attempt.note_unavailable(missing)
         self._attempt = self._last = attempt
         self._is_broken = self._cannot_vote = False
+        self._vote.begin(process.world_size)
         self._generation = forks.generation
         self._say = say
         atexit.register(self._end_at_exit)
         return self
+
+    def _state_in(self, folder: Path) -> dict[str, Any]:
+        """Of this meter's last run, unless that was in another folder: then a new one begins."""
+        return self.state() if self.run_folder == folder else {}
 
     def _find_sources(
         self, process: Process, used_gpus: Sequence[int] | None
@@ -300,18 +308,19 @@ class EnergyMeter:
     def is_over_budget(self, add: Callable[[float], float] | None = None) -> bool:
         """Whether the run, over all its attempts, has used up what its settings allow.
 
+        Where several processes train, all of them must ask after the same steps.
+
         Args:
-            add: sums a number over all processes of the training, all of which must then ask
-                after the same steps; ``None`` where there is one process.
+            add: sums a number over all processes; ``None`` leaves that to PyTorch.
         """
         if not self.config.has_budget or is_disabled() or self._cannot_vote:
             return False
         share = self._budget_share() or 0.0  # a process that measures no more must still vote
         try:
-            is_over = (add(share) if add else share) >= 1.0
-        except Exception:  # noqa: BLE001 - the training will meet the broken network by itself
+            is_over = (add or self._vote)(share) >= 1.0
+        except Exception as error:  # noqa: BLE001 - a training must not end on account of its budget
             self._cannot_vote = True
-            give_up(self, "is_over_budget")
+            logger.warning("the budget cannot be kept, training goes on without: %s", error)
             return False
         if is_over:
             self._note_over_budget()
@@ -346,6 +355,7 @@ class EnergyMeter:
         """Training goes on from a checkpoint that was written after so many optimizer steps."""
         if attempt := self._running():
             attempt.recorder.event("resume", attempt.now_s(), step=step)
+            attempt.forecaster.resume()
 
     @harmless
     def window(self, name: str, start_s: float, end_s: float) -> None:
@@ -390,12 +400,14 @@ class EnergyMeter:
         self._say_news()
         return scalars
 
-    @harmless
     def _say_news(self) -> None:
         """A forecast is told on the training thread, where a progress bar knows what to do."""
         attempt = self._running()
-        if attempt is not None and attempt.forecaster.news is not None:
-            forecast, attempt.forecaster.news = attempt.forecaster.news, None
+        forecast = attempt.forecaster.news if attempt else None
+        if attempt is None or forecast is None:
+            return
+        attempt.forecaster.news = None
+        with contextlib.suppress(Exception):  # as where the standard output is closed
             if attempt.rank == 0:
                 self._say(str(forecast))
 

@@ -18,18 +18,18 @@ class Used:
     """What one process has seen of a run.
 
     Attributes:
-        energy: over all attempts, up to ``seen_s``.
+        energy_j: over all attempts, up to ``seen_s``.
         power_w: mean power just before.
         seen_s: by ``time.monotonic()``.
     """
 
-    energy: Energy
+    energy_j: float
     power_w: float
     seen_s: float
 
-    def energy_j(self, now_s: float) -> float:
+    def by(self, now_s: float) -> float:
         """Joules up to now: sensors lag behind by about a second."""
-        return (self.energy.energy_j or 0.0) + self.power_w * min(now_s - self.seen_s, _REACH_S)
+        return self.energy_j + self.power_w * min(now_s - self.seen_s, _REACH_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Budget:
 
         Where the place is not known, emissions are taken from the high end of their interval.
         """
-        energy_j = used.energy_j(now_s)
+        energy_j = used.by(now_s)
         shares = [0.0]
         if self.max_energy_wh is not None:
             shares.append(watt_hours(energy_j) / self.max_energy_wh)

@@ -70,7 +70,7 @@ def look(
     found = _sum([*(_used_j(head) for head in there), _linked_j(there)])
     # A journal tells of what came after its checkpoint too; some may have been deleted.
     used_j = {key: max(stated.get(key, 0.0), found.get(key, 0.0)) for key in {*stated, *found}}
-    link = os.path.relpath(before, folder) if there else None
+    link = os.path.relpath(Path(before).resolve(), folder.resolve()) if there else None
     return Earlier(energy_j=used_j, folder=link, linked_j=used_j)
 
 
@@ -89,8 +89,10 @@ def _heads(folder: Path, run_id: str, process: Process) -> list[_Head]:
         except (JournalError, OSError):
             continue
         rank = record.get("rank", 0)
-        is_mine = rank == process.rank or (process.rank == 0 and rank >= process.world_size)
-        if record["run_id"] == run_id and not record.get("local_rank") and is_mine:
+        # The first of all answers for those that are the first of no host any more.
+        is_gone = rank >= process.world_size or rank % process.local_world_size != 0
+        is_mine = rank == process.rank or (process.rank == 0 and is_gone)
+        if record.get("run_id") == run_id and not record.get("local_rank") and is_mine:
             found.append(_Head(path, record))
     return found
 

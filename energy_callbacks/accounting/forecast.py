@@ -26,6 +26,7 @@ _PARTS: Final = 10
 # Student's t for 95 % of nine parts, and of their mean: eight degrees of freedom.
 _T95: Final = 2.306
 _EARLY_SHARE: Final = 0.1
+_LONGEST_S: Final = 10 * 365.25 * 86_400.0
 # Enough to cut parts from; of more every second one is forgotten.
 _MOST_TALLIES: Final = 2000
 
@@ -92,14 +93,22 @@ class Forecaster:
         self._hosts = hosts
         self._tallies: list[Tally] = []
         self._epochs = 0
+        self._is_rest = False
         self._epoch_end_s: float | None = None
         self._is_early_made = False
         self._is_over = False
         self.planned_steps: int | None = None
         self.news: Forecast | None = None
 
+    def resume(self) -> None:
+        """Training goes on from a checkpoint, perhaps in the middle of an epoch."""
+        self._is_rest = True
+
     def end_epoch(self, t_s: float) -> None:
-        """An epoch of training ended; the first one long enough counts."""
+        """An epoch of training ended; the first whole one that is long enough counts."""
+        if self._is_rest:
+            self._is_rest, self._tallies = False, []
+            return
         if self._epoch_end_s is None:
             self._epochs += 1
             self._epoch_end_s = t_s if len(self._tallies) > _PARTS else None
@@ -177,7 +186,9 @@ class Forecaster:
         energies_j = [energy_j for energy_j, _ in found if energy_j is not None]
         newest = self._tallies[-1]
         used_j = self._board.total_j(self._start_s, newest.t_s)
-        if len(energies_j) < len(parts) or used_j is None or not all(steps):
+        # Nobody plans so long: "no limit" was said with a large number.
+        is_endless = (newest.t_s - self._start_s) * planned > _LONGEST_S * newest.steps
+        if is_endless or len(energies_j) < len(parts) or used_j is None or not all(steps):
             return None
         left = planned - newest.steps
         step_j, share_j = _mean(energies_j, steps)

@@ -216,7 +216,8 @@ class ScalarBoard:
         values |= {f"energy/{scope}_wh": watt_hours(used_j) for scope, used_j in known_j.items()}
         self.used_j |= {scope: used_j for scope, used_j in known_j.items() if scope != "total"}
         power_w = values.get("power/gpu_w", 0.0) + values.get("power/host_w", 0.0)
-        self.used = Used(energy=of_run["total"], power_w=power_w, seen_s=end_s)
+        used_j = known_j.get("total", self._earlier.of("total"))
+        self.used = Used(energy_j=used_j, power_w=power_w, seen_s=end_s)
         self._put_emissions(values, of_run["total"])
         return values
 
@@ -369,11 +370,11 @@ def expected_tags(*, gpu: bool, tokens: bool, waits: bool) -> tuple[str, ...]:
 
 def _with_earlier(energy: Energy, earlier_j: float) -> Energy:
     """The energy of a whole run, of whose earlier part only the joules are known."""
-    if not energy.energy_j or not earlier_j:
+    if energy.energy_j is None or not earlier_j:
         return energy
     whole_j = earlier_j + energy.energy_j
-    systematic_j = energy.systematic_j * whole_j / energy.energy_j  # the sensors are the same
-    return replace(energy, energy_j=whole_j, systematic_j=systematic_j)
+    scale = whole_j / energy.energy_j if energy.energy_j else 1.0  # the sensors are the same
+    return replace(energy, energy_j=whole_j, systematic_j=energy.systematic_j * scale)
 
 
 def _of_training(values: Scalars) -> Scalars:

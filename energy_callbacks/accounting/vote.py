@@ -1,38 +1,52 @@
 """The only collective of ours: what all processes have used, so that all stop at the same step."""
 
 import sys
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
+
+# Longer than a checkpoint takes that one process writes while the others go on, shorter than the
+# ten minutes after which NCCL gives up a training.
+_PATIENCE: Final = timedelta(minutes=5)
 
 
 class Vote:
-    """Adds up a number over the processes of a PyTorch training, without waiting for anybody.
+    """Adds up a number over the processes of a PyTorch training.
 
     A call hands in a number and returns the sum of those that were handed in at the call before:
-    by then it has arrived. The sum goes over the hosts' network (gloo), so that no device is
-    synchronised. All processes must call it after the same steps.
-
-    Args:
-        world_size: how many there are; several that PyTorch cannot connect get 0 as their sum,
-            because each of them alone would stop at a step of its own.
+    by then it has arrived. The first call makes a group of its own, as all processes must at once;
+    the sum goes over the hosts' network (gloo), so that no device is synchronised. All processes
+    must call it after the same steps.
     """
 
-    def __init__(self, world_size: int = 1) -> None:
-        self._world_size = world_size
+    def __init__(self) -> None:
+        self._world_size = 1
         self._group: Any = None
+        self._whole: Any = None
         self._under_way: tuple[Any, Any] | None = None
 
+    def begin(self, world_size: int) -> None:
+        """A training of so many processes begins."""
+        self._world_size = world_size
+        self._under_way = None
+
     def __call__(self, number: float) -> float:
-        """The sum of the last call; this process' own number where it is alone."""
+        """The sum of the last call; this process' own number where it is alone.
+
+        Raises:
+            RuntimeError: where PyTorch does not connect the processes, or they do not reach each
+                other.
+        """
         if self._world_size == 1:
             return number
         torch = sys.modules.get("torch")
         ranks = torch.distributed if torch else None
         if torch is None or ranks is None or not (ranks.is_available() and ranks.is_initialized()):
-            return 0.0
-        if self._group is None:
-            self._group = ranks.new_group(backend="gloo")
+            raise RuntimeError("PyTorch does not connect the processes of this training")
+        if self._group is None or self._whole is not ranks.group.WORLD:
+            self._whole = ranks.group.WORLD
+            self._group = ranks.new_group(backend="gloo", timeout=_PATIENCE)
         before = self._under_way
-        mine = torch.tensor(number, dtype=torch.float64)
+        mine = torch.tensor(number, dtype=torch.float64, device="cpu")
         self._under_way = mine, ranks.all_reduce(mine, group=self._group, async_op=True)
         if before is None:
             return 0.0
@@ -42,4 +56,4 @@ class Vote:
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy is in no training."""
-        return self.__dict__ | {"_group": None, "_under_way": None}
+        return {"_world_size": 1, "_group": None, "_whole": None, "_under_way": None}

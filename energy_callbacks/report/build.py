@@ -98,16 +98,18 @@ def _add_earlier(processes: list[Process]) -> None:
             continue
         known.add(folder)
         for path in journal.find(folder):
-            if _is_of(path, process.run_id):
-                processes.append(load(path))
-                processes[-1].folders_back = process.folders_back + 1
+            earlier = _load_of(path, process.run_id)
+            if earlier is not None:
+                earlier.folders_back = process.folders_back + 1
+                processes.append(earlier)
 
 
-def _is_of(path: Path, run_id: str) -> bool:
+def _load_of(path: Path, run_id: str) -> Process | None:
+    """A journal, if it is of a run and can be read: the present folder must not suffer by it."""
     try:
-        return bool(journal.header(path)["run_id"] == run_id)
-    except JournalError:
-        return False
+        return load(path) if journal.header(path).get("run_id") == run_id else None
+    except (JournalError, OSError):
+        return None
 
 
 def _assemble(

@@ -59,7 +59,7 @@ def imbalances(
 def _of_attempt(attempt: MergedAttempt, rows: Sequence[RankUse]) -> Iterator[Imbalance]:
     wait, samples, power = data_wait(attempt.processes), _samples(rows), _power(rows)
     common_s = 0.0 if wait is None else _common_s(rows, wait.place)
-    if wait is not None and wait.size >= _MATTERS * common_s:
+    if wait is not None and common_s > 0.0 and wait.size >= _MATTERS * common_s:
         yield _imbalance(
             "data_wait",
             wait,

@@ -26,7 +26,7 @@ def _rows(attempt: MergedAttempt) -> Iterator[RankUse]:
         own = {one.rank: _own(one, hosts) for one in hosts}
         mine = own.pop(process.rank)
         is_shared = any(mine.keys() & cards.keys() for cards in own.values())
-        yield _row(process, tuple(mine.values()), is_shared=is_shared)
+        yield _row(attempt.number, process, tuple(mine.values()), is_shared=is_shared)
 
 
 def _own(process: Process, hosts: Iterable[Process]) -> _Cards:
@@ -45,12 +45,12 @@ def _read(process: Process) -> _Cards:
     return {line["uuid"] or key: key for key, line in lines.items() if line["kind"] == "gpu"}
 
 
-def _row(process: Process, gpus: tuple[str, ...], *, is_shared: bool) -> RankUse:
+def _row(attempt: int, process: Process, gpus: tuple[str, ...], *, is_shared: bool) -> RankUse:
     samples = sum_if_known(line["samples"] for line in process.steps)
     train_s = phases.durations_s(process).get("train", 0.0)
     gpu = _while_training(process, gpus)
     return RankUse(
-        attempt=process.attempt,
+        attempt=attempt,
         host=process.host,
         rank=process.rank,
         gpus=gpus,

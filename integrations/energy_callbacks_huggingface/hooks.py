@@ -24,7 +24,6 @@ or reads a sensor.
 import math
 from typing import Any
 
-from energy_callbacks.accounting.vote import Vote
 from energy_callbacks.calls import OngoingCall, list_holding
 from energy_callbacks.guard import harmless
 from energy_callbacks_huggingface import loop
@@ -58,7 +57,6 @@ class EnergyHooks(EnergySessions):
 
     @harmless
     def _begin_training(self, session: Session, args: Any, state: Any, model: Any) -> None:
-        self._vote = Vote(args.world_size)
         session.siblings.take_first_place()
         session.begin_training(args, state, model)
         self._meter.plan(state.max_steps - state.global_step)
@@ -95,8 +93,9 @@ class EnergyHooks(EnergySessions):
     ) -> None:
         """An optimizer step."""
         self._end_step(args, state, train_dataloader)
-        if self._meter.is_over_budget(self._vote):
+        if self._meter.is_over_budget():
             control.should_training_stop = True
+            control.should_save |= args.save_strategy != "no"
 
     @harmless
     def _end_step(self, args: Any, state: Any, loader: Any) -> None:

@@ -141,7 +141,7 @@ class Session:
         self.siblings.write(logs, scalars, in_logs, state)
         self._dashboard.row(scalars, state.global_step)
         if self.summary:
-            self._dashboard.end(board.metrics(state), state.global_step)
+            self._dashboard.end(lambda: board.metrics(state), state.global_step)
 
     def stop(self) -> None:
         """Nothing more is measured; totals are exact from here on."""

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 import transformers
 from transformers import TrainerCallback
 
-from energy_callbacks.accounting.vote import Vote
 from energy_callbacks.calls import OngoingCall, list_holding
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_huggingface import loop
@@ -34,7 +33,6 @@ class EnergySessions(TrainerCallback):
         self._meter = meter
         self._inputs = InputCounter(batch_size_fn, length_fn)
         self._state_key = STATE_KEY
-        self._vote = Vote()
         self._session: Session | None = None
         self._warned: set[str] = set()
 

@@ -91,7 +91,7 @@ class Rows:
 
     def end(self) -> None:
         """The report is saved."""
-        self._dashboard.end(self._losses, self.step)
+        self._dashboard.end(lambda: self._losses, self.step)
 
     def close(self) -> None:
         """The file of ours ends; the user's writer stays open."""

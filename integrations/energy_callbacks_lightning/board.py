@@ -38,6 +38,12 @@ def _facts(trainer: Any) -> Facts:
 
 
 def metrics(trainer: Any) -> dict[str, float]:
-    """The last values of what the model has logged; single numbers only."""
+    """The last values of what the model has logged; single numbers only.
+
+    Where several ranks train, asking for them may compute a metric over all ranks, and this is
+    asked in the first one alone: none.
+    """
+    if trainer.world_size > 1:
+        return {}
     logged = trainer.callback_metrics.items()
     return {k: float(v) for k, v in logged if isinstance(v, torch.Tensor) and v.numel() == 1}

@@ -21,11 +21,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from energy_callbacks.accounting.vote import Vote
 from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning import board, loop, monitors
 from energy_callbacks_lightning.bases import bases, version
+from energy_callbacks_lightning.saves import SaveWatch
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback as Base
@@ -48,8 +48,7 @@ class EnergyHooks(Base):
         super().__init__()
         self._meter = meter
         self._steps = steps
-        self._saves = loop.SaveWatch(meter)
-        self._vote = Vote()
+        self._saves = SaveWatch(meter)
         self._log_every_n_steps = log_every_n_steps
         self._state: dict[str, Any] = {}
         self._dashboard = Dashboard(meter)
@@ -76,7 +75,7 @@ class EnergyHooks(Base):
             summary = self._meter.save_report()
             if summary:
                 loop.say(summary)
-                self._dashboard.end(board.metrics(trainer), self._steps.logger_step)
+                self._dashboard.end(lambda: board.metrics(trainer), self._steps.logger_step)
 
     def _log(self, trainer: Any) -> None:
         """Scalars of the newest span into the user's own loggers, at the step of the loss."""
@@ -115,7 +114,6 @@ class EnergyHooks(Base):
         self._meter.enter("train")
         self._steps.begin(trainer)
         self._saves.begin(trainer)
-        self._vote = Vote(trainer.world_size)
         if (steps := loop.planned_steps(trainer)) is not None:
             self._meter.plan(steps)
         self._dashboard = board.dashboard(self._meter, trainer)
@@ -142,7 +140,7 @@ class EnergyHooks(Base):
             self._meter.step(samples, tokens)
         if not steps:
             self._meter.mark("batch_done")
-        if steps and self._meter.is_over_budget(self._vote):
+        if steps and self._meter.is_over_budget():
             trainer.should_stop = True
         every = self._log_every_n_steps or trainer.log_every_n_steps
         is_due = every and self._steps.stepped_batches % every == 0

@@ -5,7 +5,6 @@ Lightning's own x-axis is the number of batches that ended in an optimizer step,
 manual optimisation.
 """
 
-import functools
 import math
 import os
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from lightning_utilities.core.apply_func import apply_to_collection
 from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 
 from energy_callbacks.accounting.launch import Process
-from energy_callbacks.meter import EnergyMeter
 
 Counter = Callable[[Any], int]
 
@@ -95,40 +93,6 @@ def _first_dimension(batch: Any) -> int:
     if len(sizes) != 1:
         raise ValueError(f"its tensors have the first dimensions {sorted(sizes)}")
     return sizes.pop()
-
-
-class SaveWatch:
-    """Names the time that checkpoints take: Lightning tells that one begins, not that it is over.
-
-    Args:
-        meter: is told.
-    """
-
-    def __init__(self, meter: EnergyMeter) -> None:
-        self._meter = meter
-        self._trainer: Any = None
-
-    def begin(self, trainer: Any) -> None:
-        """From now on every ``trainer.save_checkpoint`` is timed."""
-        save = trainer.save_checkpoint
-
-        @functools.wraps(save)
-        def timed(*args: Any, **kwargs: Any) -> None:
-            start_s = self._meter.now_s()
-            try:
-                save(*args, **kwargs)
-            finally:
-                self._meter.window("checkpoint", start_s, self._meter.now_s())
-                self._meter.mark("batch_done")  # what comes next waits for data
-
-        trainer.save_checkpoint = timed
-        self._trainer = trainer
-
-    def end(self) -> None:
-        """Leave the trainer as it was."""
-        if self._trainer is not None:
-            vars(self._trainer).pop("save_checkpoint", None)
-        self._trainer = None
 
 
 def is_searching(trainer: Any) -> bool:

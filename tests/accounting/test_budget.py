@@ -9,11 +9,10 @@ from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.budget import Budget, Used
 from energy_callbacks.accounting.launch import Process
 from energy_callbacks.accounting.vote import Vote
-from energy_callbacks.records import Energy
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 POWER_W = 360.0  # 0.1 Wh a second
-USED = Used(energy=Energy(energy_j=3600.0), power_w=POWER_W, seen_s=100.0)
+USED = Used(energy_j=3600.0, power_w=POWER_W, seen_s=100.0)
 
 
 @pytest.fixture
@@ -131,7 +130,7 @@ def test_a_process_that_measures_no_more_still_votes(tmp_path: Path, clock: Fake
 def test_a_vote_that_fails_is_not_asked_again(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A broken network ends measuring with one warning, not one a step."""
+    """A broken network is one warning, not one a step, and measuring goes on."""
 
     def add(share: float) -> float:
         raise RuntimeError("connection closed by peer")
@@ -140,6 +139,7 @@ def test_a_vote_that_fails_is_not_asked_again(
     measured.start()
     assert not measured.is_over_budget(add)
     assert not measured.is_over_budget(add)
+    assert measured.is_running
     assert sum(record.levelno == logging.WARNING for record in caplog.records) == 1
 
 
@@ -157,7 +157,13 @@ def test_a_bug_of_ours_still_votes(
     assert given == [0.0, 0.0]
 
 
-def test_processes_that_cannot_vote_do_not_stop() -> None:
+def test_processes_that_cannot_vote_do_not_stop(
+    tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
     """Each would stop at a step of its own; one process decides by itself."""
-    assert Vote(world_size=2)(5.0) == 0.0
+    measured = meter(tmp_path, clock, max_energy_wh=0.1)
+    measured.start(process=Process(world_size=2, local_world_size=2))
+    clock.advance(60.0)
+    assert not measured.is_over_budget()
+    assert "does not connect the processes" in caplog.text
     assert Vote()(0.5) == 0.5
