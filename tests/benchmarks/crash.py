@@ -1,8 +1,8 @@
 """kill -9 at random moments of a real Lightning training, then resume: what is lost, what counts.
 
 ``python -m tests.benchmarks.crash [--quick] [--json FILE]``: each trial trains on the CPU beside a
-fake card of 300 W (a library with NVML's interface, in real time), with a checkpoint each 25 steps;
-the process is killed at a random moment and the training resumed from the newest checkpoint, in a
+fake card of 300 W (a library with NVML's interface, in real time), with a checkpoint each 100
+steps; the process is killed at a random moment and the training resumed from the newest checkpoint, in a
 new log folder, as Lightning makes one. Exits with 1 where in any trial
 
 * more than a second of the card's energy before the kill is missing in the report;
@@ -41,7 +41,9 @@ from tests.fake_nvml import Constant, FakeNvml, Scenario, h200
 TRIALS, QUICK_TRIALS = 20, 3
 POWER_W = 300.0
 STEPS, STEP_S = 500, 0.01
-SAVED_EACH = 25
+SAVED_EACH = 100
+# After the first checkpoint: without one there is nothing to resume.
+EARLIEST_S = 1.6 * SAVED_EACH * STEP_S
 MOST_LOST_S = 1.0
 
 
@@ -109,7 +111,7 @@ def main() -> int:
     print("killed after  lost energy  lost steps  repeated  continued  counted once  readable")
     for _ in range(QUICK_TRIALS if arguments.quick else TRIALS):
         with tempfile.TemporaryDirectory() as folder:
-            trials.append(tried(Path(folder), dice.uniform(0.3, STEPS * STEP_S)))
+            trials.append(tried(Path(folder), dice.uniform(EARLIEST_S, STEPS * STEP_S)))
         print(row(trials[-1]), flush=True)
     lost_s = [trial.lost_s for trial in trials]
     print(f"lost: {statistics.median(lost_s):.2f} s at the median, {max(lost_s):.2f} s at most")
