@@ -2,8 +2,8 @@
 
 ``python -m tests.benchmarks.crash [--quick] [--json FILE]``: each trial trains on the CPU beside a
 fake card of 300 W (a library with NVML's interface, in real time), with a checkpoint each 100
-steps; the process is killed at a random moment and the training resumed from the newest checkpoint, in a
-new log folder, as Lightning makes one. Exits with 1 where in any trial
+steps; the process is killed at a random moment and the training resumed from the newest
+checkpoint, in a new log folder, as Lightning makes one. Exits with 1 where in any trial
 
 * more than a second of the card's energy before the kill is missing in the report;
 * the curve of energy does not go on from there to the total of the report, of both attempts;
