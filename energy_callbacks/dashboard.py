@@ -39,6 +39,8 @@ FINAL: Final = {
 
 Facts = Mapping[str, hparams.Value | None]
 _OURS = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
+# How the tags of a layout and of a session begin.
+_LAYOUT, _SESSION = "custom_scalars__config__", "_hparams_/"
 # TensorBoard 2.21 shows the first five metrics until a reader asks for more.
 _FIRST = ("final/total_wh", "final/total_j_per_sample", "final/emissions_g")
 # A card of the page Images is some 300 points wide.
@@ -105,9 +107,10 @@ class Dashboard:
         self._facts = {name: value for name, value in asked.items() if value is not None}
         for board in self._boards:
             board.flush()
-            if not event_files.holds(board.folder, "custom_scalars__config__"):
+            held = event_files.held(board.folder, (_LAYOUT, _SESSION))
+            if _LAYOUT not in held:
                 board.add(layout(tags, prefix=board.prefix), step)
-            if not event_files.holds(board.folder, "_hparams_/"):
+            if _SESSION not in held:
                 board.add(hparams.session_start(self._facts, time.time()), step)
                 self._compared.append(board)
             board.flush()

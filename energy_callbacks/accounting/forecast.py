@@ -161,7 +161,7 @@ class Forecaster:
         newest, last = self._tallies[-1], inside[-1]
         step_s = (last.t_s - inside[0].t_s) / (last.steps - inside[0].steps)
         next_s = max(newest.t_s - step_s * (newest.steps - last.steps), last.t_s)
-        energy_j, train_s = self._trained(inside[0], last)
+        energy_j, train_s = self._board.trained(inside[0], last)
         whole_j = self._board.total_j(inside[0].t_s, next_s)
         if energy_j is None or whole_j is None:
             return None
@@ -182,7 +182,7 @@ class Forecaster:
         ends = [tallies[round(i * (len(tallies) - 1) / _PARTS)] for i in range(_PARTS + 1)][1:]
         parts = list(pairwise(ends))
         steps = [now.steps - before.steps for before, now in parts]
-        found = [self._trained(before, now) for before, now in parts]
+        found = [self._board.trained(before, now) for before, now in parts]
         energies_j = [energy_j for energy_j, _ in found if energy_j is not None]
         newest = self._tallies[-1]
         used_j = self._board.total_j(self._start_s, newest.t_s)
@@ -204,9 +204,6 @@ class Forecaster:
             duration_s=newest.t_s - self._start_s + ahead_s,
             duration_error_s=ahead_s * share_s,
         )
-
-    def _trained(self, before: Tally, now: Tally) -> tuple[float | None, float]:
-        return self._board.trained(before, now)
 
 
 def _mean(values: Sequence[float], steps: Sequence[int]) -> tuple[float, float]:

@@ -1,5 +1,6 @@
 """What stands already in the event files of a run."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -9,18 +10,19 @@ _HEAD_BYTES: Final = 4_000_000
 _MOST_FILES: Final = 4
 
 
-def holds(folder: str, word: str) -> bool:
-    """Whether a word stands in the first 4 MB of one of the newest event files of a run directory.
+def held(folder: str, words: Iterable[str]) -> set[str]:
+    """Those words that stand in the first 4 MB of one of a run directory's newest event files.
 
     Protocol buffers keep text as it is, so a tag can be found without parsing (Protocol Buffers,
     "Encoding", length-delimited records). A directory that is not on this file system holds none.
 
     Args:
         folder: the run directory.
-        word: such as a tag.
+        words: such as tags.
     """
     newest = sorted(Path(folder).glob("events.out.tfevents.*"))[-_MOST_FILES:]
-    return any(word.encode() in _head(path) for path in newest)
+    heads = [_head(path) for path in newest]
+    return {word for word in words if any(word.encode() in head for head in heads)}
 
 
 def _head(path: Path) -> bytes:

@@ -29,12 +29,12 @@ class _Ear(keras.callbacks.Callback):
         super().__init__()
         self._meter = meter
         self._before = before
-        self._heard_s = 0.0
+        self.heard_s = 0.0
 
     def _listen(self) -> None:
-        self._heard_s = self._meter.now_s()
-        if self._before is not None and self._heard_s - self._before._heard_s > _SHORTEST_S:  # noqa: SLF001
-            self._meter.window("checkpoint", self._before._heard_s, self._heard_s)  # noqa: SLF001
+        self.heard_s = self._meter.now_s()
+        if self._before is not None and self.heard_s - self._before.heard_s > _SHORTEST_S:
+            self._meter.window("checkpoint", self._before.heard_s, self.heard_s)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._listen()

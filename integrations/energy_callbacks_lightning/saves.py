@@ -16,25 +16,24 @@ class SaveWatch:
     def __init__(self, meter: EnergyMeter) -> None:
         self._meter = meter
         self._trainer: Any = None
-        self._before: dict[str, Any] = {}
+        self._before: Any = None
 
     def begin(self, trainer: Any) -> None:
         """From now on."""
-        own = vars(trainer)
-        self._trainer = trainer
-        self._before = {name: own[name] for name in ("save_checkpoint",) if name in own}
+        self._trainer, self._before = trainer, vars(trainer).get("save_checkpoint")
         trainer.save_checkpoint = _Timed(trainer.save_checkpoint, self._meter)
 
     def end(self) -> None:
         """Leave the trainer as it was."""
-        if self._trainer is not None:
+        if self._trainer is not None and self._before is not None:
+            self._trainer.save_checkpoint = self._before
+        elif self._trainer is not None:
             vars(self._trainer).pop("save_checkpoint", None)
-            vars(self._trainer).update(self._before)
-        self._trainer, self._before = None, {}
+        self._trainer = self._before = None
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy is in no training."""
-        return {"_meter": self._meter, "_trainer": None, "_before": {}}
+        return {"_meter": self._meter, "_trainer": None, "_before": None}
 
 
 class _Timed:
