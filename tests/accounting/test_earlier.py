@@ -165,3 +165,33 @@ def test_a_state_of_nothing_is_a_new_run(tmp_path: Path, clock: FakeClock) -> No
     assert curve_j(meter) == pytest.approx(5 * POWER_W)
     trained(meter_in(tmp_path / "b", clock), clock, 5, state={"run_id": "abc"})
     assert build(tmp_path / "b").run.run_id == "abc"
+
+
+def test_a_meter_in_another_folder_begins_a_new_run(tmp_path: Path, clock: FakeClock) -> None:
+    """One callback for the folds of a cross-validation: their joules are not added up."""
+    source = card(clock, POWER_W)
+    meter = EnergyMeter(sources=[source], clock=clock)
+    runs = set()
+    for fold in ("a", "b"):
+        trained(meter, clock, 5, run_folder=tmp_path / fold)
+        runs.add(meter.run_id)
+        assert curve_j(meter) == pytest.approx(5 * POWER_W)
+    assert len(runs) == 2
+
+
+def test_an_older_folder_that_cannot_be_read_costs_no_report(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else's: the present attempts are told, without the joules of those."""
+    state = trained(meter_in(tmp_path / "a", clock), clock, 20)
+    again = meter_in(tmp_path / "b", clock)
+    trained(again, clock, 5, state=state)
+    header = journal.header
+
+    def refused(path: Path) -> journal.Record:
+        if path.is_relative_to(tmp_path / "a"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return header(path)
+
+    monkeypatch.setattr(journal, "header", refused)
+    assert gpu_j(again.report()) == pytest.approx(5 * POWER_W)

@@ -183,3 +183,22 @@ def test_all_hosts_and_earlier_attempts_are_in_it(tmp_path: Path, clock: FakeClo
     found = train(again, card, epochs=5).forecast
     own_j = again.report().energy.total.energy_j - used_j
     assert found.energy_j == pytest.approx(2 * (used_j + own_j), rel=0.1)
+
+
+def test_the_rest_of_an_epoch_is_no_epoch(tmp_path: Path, clock: FakeClock) -> None:
+    """Resumed near the end of one: its validation is not foreseen once each so few steps."""
+    meter, card = measured(tmp_path, clock)
+    with meter, meter.phase("train"):
+        meter.plan(1320)
+        meter.resumed(1080)
+        for epoch, steps in enumerate([120, 600, 600]):
+            for _ in range(steps):
+                card.set(300.0)
+                clock.advance(0.1)
+                meter.step()
+            card.set(180.0)
+            with meter.phase("validation"):
+                clock.advance(20.0)
+            meter.epoch(epoch)
+    found, energy_j = meter.report().forecast, meter.report().energy.total.energy_j
+    assert found.energy_j == pytest.approx(energy_j, rel=0.1)
