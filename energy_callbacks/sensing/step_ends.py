@@ -30,6 +30,8 @@ Item = TypeVar("Item")
 
 # A step of 0.25 ms, looked after once a second (the longest ``sample_interval_s``).
 _POOL_SIZE: Final = 4096
+# Events ready for steps to come: to make one takes the training thread longer than to record it.
+_LEAST_SPARE: Final = 64
 # How fast the clocks of card and host may drift apart: the widest tolerance of a clock on a PCIe
 # card, that of the reference clock (PCI Express Base Specification, +-300 ppm).
 _DRIFT: Final = 3e-4
@@ -143,6 +145,7 @@ class StepEnds:
 
     def _date(self, events: Events) -> None:
         self._place_anchors(events)
+        self._make_spare(events)
         if not self._anchors:
             return
         newest_s = self._anchors[-1].high_s
@@ -154,6 +157,16 @@ class StepEnds:
                 return
             self._bound(end, anchor, elapsed_s)
             self._pending.popleft()
+            self._free.append(event)
+
+    def _make_spare(self, events: Events) -> None:
+        """As many as have been needed since the last look, so that marking finds one."""
+        wanted = max(_LEAST_SPARE, len(self._pending)) - len(self._free)
+        for _ in range(min(wanted, self._left_to_create)):
+            event = events.create()
+            if event is None:
+                return
+            self._left_to_create -= 1
             self._free.append(event)
 
     def _bound(self, end: StepEnd, anchor: _Anchor, elapsed_s: float) -> None:

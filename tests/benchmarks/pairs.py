@@ -1,14 +1,19 @@
-"""Half-second rounds with and without something, in turn, and what their pairs say.
+"""Rounds with and without something, in turn, and what their pairs say.
 
-The order is ABBA (with, without, without, with, ...), so that a drift hits both alike. The change
-of the mean step time is the mean of the pairs' log-ratios without the tenth at either end (the
-machine's own hiccups), with a bootstrap interval of 95 %.
+The order is ABBA (with, without, without, with, ...), so that a drift hits both alike. A pair is
+half a second of each, cut into shorter rounds where the machine disturbs a loop: the shorter they
+are, the more alike are the two of a pair. The change of the mean step time is the mean of the
+rounds' log-ratios without the tenth at either end (what neighbours on the machine do), with a
+bootstrap interval of 95 %.
+
+Threads that wake now and then make a few short rounds much longer than the others, and a trimmed
+mean of all would leave just these out. So rounds in which one woke are taken for themselves, and
+each kind counts by its share of the steps.
 """
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +22,51 @@ from tests.benchmarks.loops import Loop
 
 HALF_S: Final = 0.5
 _TRIMMED: Final = 0.1
-_RESAMPLES: Final = 10_000
+_RESAMPLES: Final = 2000
+_SETTLED_S: Final = 20.0
+_LONGEST: Final = 4  # times a round, while a thread's turn does not end
+
+
+class Held(Protocol):
+    """Threads that belong to what is added to a loop, and can be held up."""
+
+    @property
+    def turns(self) -> int:
+        """How many times they have begun to do something."""
+        ...
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether one does something now."""
+        ...
+
+    def switch(self, is_on: bool) -> None:
+        """Before each round; not timed."""
+        ...
+
+
+class _None:
+    turns, is_busy = 0, False
+
+    def switch(self, is_on: bool) -> None:
+        """There is nothing to hold up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """A round with and the one without beside it.
+
+    Attributes:
+        with_s: seconds a step.
+        without_s: likewise.
+        steps: of the round with.
+        has_turn: whether a thread woke in it.
+    """
+
+    with_s: float
+    without_s: float
+    steps: int
+    has_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +77,15 @@ class Change:
         change: estimate.
         low: lower end of its interval.
         high: upper end.
-        median: of the pairs.
+        awake: what rounds in which a thread woke add to the estimate.
         step_s: seconds a step without it, at the median.
-        pairs: how many.
+        pairs: how many times half a second of each.
     """
 
     change: float
     low: float
     high: float
-    median: float
+    awake: float
     step_s: float
     pairs: int
 
@@ -45,45 +94,75 @@ def interleaved(
     loop: Loop,
     pairs: int,
     step: Callable[[], None],
-    switch: Callable[[bool], None] = lambda is_on: None,
+    held: Held | None = None,
     *,
     half_s: float = HALF_S,
+    round_s: float | None = None,
+    settle: Callable[[], None] = lambda: None,
 ) -> Change:
     """Rounds of ``loop`` with its own step and with another that does more, in turn.
 
     Args:
         loop: what to time.
-        pairs: how many pairs of rounds.
+        pairs: how many times ``half_s`` of each.
         step: the step of a round "with".
-        switch: told before a round whether it is one "with", where that changes; not timed.
-        half_s: about how long a round "without" takes, s; one "with" has as many steps.
+        held: threads that go on in rounds "with" alone.
+        half_s: about how long all rounds "without" of a pair take, s.
+        round_s: about how long one takes, s; the whole ``half_s`` unless told. A round "with" has
+            as many steps, and more until no thread's turn is under way: none is cut off.
+        settle: called now and then between rounds; not timed.
     """
-    steps = max(round(half_s / loop.step_s), 1)
-    with_s, without_s = np.empty(pairs), np.empty(pairs)
-    was_on = None
-    for pair in range(pairs):
-        for is_on in (True, False) if pair % 2 == 0 else (False, True):
-            if is_on != was_on:
-                switch(is_on)
-                was_on = is_on
-            seconds = loop.seconds(steps, step if is_on else None)
-            (with_s if is_on else without_s)[pair] = seconds
-    return change(with_s, without_s)
+    held = held or _None()
+    round_s = round_s or half_s
+    steps = max(round(round_s / loop.step_s), 1)
+    block = max(round(_SETTLED_S / round_s), 1)
+    rounds = []
+    for number in range(round(pairs * half_s / round_s)):
+        if number % block == 0:
+            held.switch(False)
+            settle()
+        for is_on in (True, False) if number % 2 == 0 else (False, True):
+            held.switch(is_on)
+            if is_on:
+                with_s, done, has_turn = _with(loop, steps, step, held)
+            else:
+                without_s = loop.seconds(steps)
+        rounds.append(Round(with_s=with_s, without_s=without_s, steps=done, has_turn=has_turn))
+    return change(rounds, pairs)
 
 
-def change(with_s: NDArray[Any], without_s: NDArray[Any], seed: int = 1) -> Change:
-    """What pairs of step times say, (n,) each."""
-    ratios = np.log(with_s / without_s)
+def _with(loop: Loop, steps: int, step: Callable[[], None], held: Held) -> tuple[float, int, bool]:
+    """Seconds a step, how many, and whether a thread woke."""
+    before, is_busy = held.turns, held.is_busy
+    seconds, done = steps * loop.seconds(steps, step), steps
+    more = max(steps // 8, 1)
+    while held.is_busy and done < _LONGEST * steps:
+        seconds += more * loop.seconds(more, step)
+        done += more
+    return seconds / done, done, is_busy or held.turns > before
+
+
+def change(rounds: Sequence[Round], pairs: int, seed: int = 1) -> Change:
+    """What rounds say."""
+    kinds = [[one for one in rounds if one.has_turn is has_turn] for has_turn in (False, True)]
+    steps = sum(one.steps for one in rounds)
     dice = np.random.default_rng(seed)
-    drawn = dice.choice(ratios, size=(_RESAMPLES, len(ratios)))
-    low, high = np.quantile(_middle(drawn), [0.025, 0.975])
+    found, drawn = np.zeros(2), np.zeros((2, _RESAMPLES))
+    for index, kind in enumerate(kinds):
+        if kind:
+            share = sum(one.steps for one in kind) / steps
+            ratios = np.log([one.with_s / one.without_s for one in kind])
+            found[index] = share * np.expm1(_middle(ratios[None])[0])
+            resampled = dice.choice(ratios, size=(_RESAMPLES, len(ratios)))
+            drawn[index] = share * np.expm1(_middle(resampled))
+    low, high = np.quantile(drawn.sum(axis=0), [0.025, 0.975])
     return Change(
-        change=math.expm1(float(_middle(ratios[None])[0])),
-        low=math.expm1(float(low)),
-        high=math.expm1(float(high)),
-        median=math.expm1(float(np.median(ratios))),
-        step_s=float(np.median(without_s)),
-        pairs=len(ratios),
+        change=float(found.sum()),
+        low=float(low),
+        high=float(high),
+        awake=float(found[1]),
+        step_s=float(np.median([one.without_s for one in rounds])),
+        pairs=pairs,
     )
 
 

@@ -5,24 +5,30 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from energy_callbacks.sensing.beat import BEAT_S
 from energy_callbacks.sensing.clock import Periodic, SystemClock
 
-_LATE_S: Final = 0.01
+_LOOK_S: Final = 0.0005
+_LONGEST_S: Final = 0.25
 
 
 class PausableClock(SystemClock):
     """The real clock; between ``pause`` and ``resume`` no job begins a turn.
 
-    Starting and stopping a meter for each half second would cost more than what is measured. A
-    paused thread waits for a lock and takes no processor time. A turn that was due in the pause is
-    left out, so that rounds between pauses see as many of them as a training does; what it would
-    have read is read by the next one, which has a little more to do.
+    Starting and stopping a meter for each round would cost more than what is measured. A paused
+    thread waits for a lock and takes no processor time. ``catch_up`` lets turns that fell due in
+    a pause be done while nobody looks, so that none is left over for the rounds after it: these
+    see as many turns as a training does, and each has as much to read.
+
+    Attributes:
+        turns: how many have begun.
     """
 
     def __init__(self) -> None:
         self._locks: list[threading.Lock] = []
+        self._counting = threading.Lock()
+        self._due = 0
         self._is_paused = False
+        self.turns = 0
 
     def every(self, interval_s: float, job: Callable[[], float | None], name: str) -> Periodic:
         """See ``Clock``."""
@@ -30,12 +36,20 @@ class PausableClock(SystemClock):
         self._locks.append(lock)
 
         def turn() -> float | None:
-            due_s = time.monotonic()
+            with self._counting:
+                self._due += 1
             with lock:
-                late_s = time.monotonic() - due_s
-                return job() if late_s < _LATE_S else (late_s // BEAT_S + 1.0) * BEAT_S
+                with self._counting:
+                    self._due -= 1
+                    self.turns += 1
+                return job()
 
         return super().every(interval_s, turn, name)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn is under way, while they are not held up."""
+        return any(lock.locked() for lock in self._locks)
 
     def pause(self) -> None:
         """Hold up all jobs; returns when the turns that are under way have ended."""
@@ -51,8 +65,19 @@ class PausableClock(SystemClock):
                 lock.release()
         self._is_paused = False
 
+    def catch_up(self) -> None:
+        """In a pause: let turns that are due be done, and those that fall due meanwhile."""
+        if not self._due:
+            return
+        self.resume()
+        end_s = time.monotonic() + _LONGEST_S
+        while (self._due or self.is_busy) and time.monotonic() < end_s:
+            time.sleep(_LOOK_S)
+        self.pause()
+
     def switch(self, is_on: bool) -> None:
-        """``resume`` or ``pause``."""
+        """Before a round: ``resume`` or ``pause``, with nothing left over from a pause."""
+        self.catch_up()
         if is_on:
             self.resume()
         else:

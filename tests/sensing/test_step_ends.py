@@ -133,6 +133,17 @@ def test_an_exhausted_pool_leaves_host_marks_and_is_used_again() -> None:
     assert len(bench.device.events) == 3 + anchors
 
 
+def test_events_are_made_before_they_are_needed() -> None:
+    """After a first look the thread that trains finds an event for each step, and makes none."""
+    bench = Bench()
+    bench.step(0.01)
+    bench.settle_after(0.1)
+    made = len(bench.device.events)
+    for _ in range(60):
+        bench.step(0.01)
+    assert len(bench.device.events) == made
+
+
 def test_a_captured_step_keeps_its_host_mark() -> None:
     """While a graph is captured nothing is recorded; before and after it steps are timed."""
     bench = Bench()
