@@ -23,6 +23,7 @@ from energy_callbacks.records import Reading
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.testing import ScriptedSource
 from tests.integrations.contract.lab import POWER_W, Bench, Lab, Plan
+from tests.integrations.no_tensorflow import keep_tensorflow_out
 
 EPOCHS, EPOCH_STEPS = 3, 20
 # The last second's steps may be lost: by then those of the first epoch are in the journal.
@@ -155,5 +156,7 @@ def main(lab: Lab, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if "keras" not in sys.argv[1]:
+        keep_tensorflow_out()
     module, _, name = sys.argv[1].partition(":")
     main(getattr(importlib.import_module(module), name)(), Path(sys.argv[2]).absolute())
