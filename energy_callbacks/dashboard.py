@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from energy_callbacks.accounting.scalars import expected_tags
+from energy_callbacks.guard import pass_on_signals
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.outputs import event_files, hparams, summaries
 from energy_callbacks.outputs.layout import layout, tags_of
@@ -95,6 +96,7 @@ class Dashboard:
         try:
             act()
         except Exception:
+            pass_on_signals()
             self._is_open = False
             logger.warning("no layout, hyperparameters or report in TensorBoard", exc_info=True)
 

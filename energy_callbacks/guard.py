@@ -1,8 +1,12 @@
 """A bug of ours becomes one warning and the end of measuring, never of the training."""
 
 import functools
+import signal
+import sys
+import traceback
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from types import CodeType
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 
 class Abandonable(Protocol):
@@ -20,7 +24,33 @@ R = TypeVar("R")
 
 def give_up(owner: Abandonable, method: str) -> None:
     """Let an owner give up because of the exception that is being handled."""
+    pass_on_signals()
     owner.abandon(f"{type(owner).__name__}.{method} failed; measuring ends here")
+
+
+def pass_on_signals() -> None:
+    """Raise the exception that is being handled again, if a handler of a signal raised it.
+
+    The interpreter runs handlers in the middle of anything, of our code too. What a user's handler
+    of SIGTERM raises there is meant to end the training, and is no bug of ours.
+    """
+    error = sys.exc_info()[1]
+    if error is None or error.__traceback__ is None:
+        return
+    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    if any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__)):
+        raise error
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    """What runs when a handler is called; ``None`` for one that is not written in Python."""
+    if not callable(handler):  # SIG_DFL, SIG_IGN
+        return None
+    function = getattr(handler, "func", handler)  # of functools.partial
+    for one in (function, type(function).__call__):  # a function or method; an object
+        if isinstance(code := getattr(one, "__code__", None), CodeType):
+            return code
+    return None
 
 
 def harmless(

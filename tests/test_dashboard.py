@@ -2,8 +2,9 @@
 
 import copy
 import logging
+import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from tensorboard.plugins.hparams import api_pb2
@@ -133,6 +134,24 @@ def test_a_run_that_breaks_is_one_warning(tmp_path: Path, caplog: pytest.LogCapt
         "no layout, hyperparameters or report in TensorBoard"
     ]
     assert loop.meter.report().run.status == "finished"
+
+
+def test_a_handler_of_a_signal_may_raise_while_a_row_is_written(tmp_path: Path) -> None:
+    """What the user's handler raises there is no failure of ours: it comes out."""
+
+    def preempt(number: int, frame: Any) -> NoReturn:
+        raise RuntimeError("preempted")
+
+    class Interrupted(TensorBoardOutput):
+        def add(self, summary: Any, step: int) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, preempt)
+    try:
+        with pytest.raises(RuntimeError, match="preempted"):
+            Loop(tmp_path, Interrupted(tmp_path / "run")).train()
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_copy_is_in_no_training(tmp_path: Path) -> None:

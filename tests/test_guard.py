@@ -1,8 +1,15 @@
 """A bug of ours is one warning and the end of measuring."""
 
+import functools
+import signal
+from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
+
 import pytest
 
 from energy_callbacks.guard import harmless
+from energy_callbacks.outputs.careful import CarefulOutput
 
 
 class Owner:
@@ -15,6 +22,10 @@ class Owner:
     @harmless
     def divide(self, by: float) -> float:
         return 1.0 / by
+
+    @harmless
+    def be_terminated(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
 
     @harmless
     def interrupt(self) -> None:
@@ -40,3 +51,65 @@ def test_ctrl_c_passes_through() -> None:
     """KeyboardInterrupt is the user's, not a bug of ours."""
     with pytest.raises(KeyboardInterrupt):
         Owner().interrupt()
+
+
+class Preempted(Exception):
+    """What a user's handler raises."""
+
+
+def preempt(_number: int, _frame: FrameType | None) -> NoReturn:
+    """A handler."""
+    raise Preempted
+
+
+class Handler:
+    """An object as Lightning's connector registers it."""
+
+    def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
+        preempt(number, frame)
+
+    def handle(self, number: int, frame: FrameType | None) -> NoReturn:
+        raise Preempted
+
+
+@pytest.fixture(
+    params=[preempt, functools.partial(preempt), Handler(), Handler().handle],
+    ids=["function", "partial", "object", "method"],
+)
+def _handler(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, request.param)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("_handler")
+def test_what_a_handler_of_a_signal_raises_passes_through() -> None:
+    """SIGTERM may come in the middle of a method of ours: the user's handler ends the training."""
+    owner = Owner()
+    with pytest.raises(Preempted):
+        owner.be_terminated()
+    assert owner.messages == []
+
+
+@pytest.mark.usefixtures("_handler")
+def test_a_handler_may_raise_while_an_output_writes() -> None:
+    """It is no failure of the output, which goes on."""
+
+    class Writer:
+        def __init__(self) -> None:
+            self.written: list[int] = []
+
+        def write(self, scalars: object, step: int, unix_s: float) -> None:
+            self.written.append(step)
+            if step == 0:
+                signal.raise_signal(signal.SIGTERM)
+
+        def close(self) -> None:
+            """Nothing."""
+
+    writer = Writer()
+    output = CarefulOutput(writer)
+    with pytest.raises(Preempted):
+        output.write({}, 0, 0.0)
+    output.write({}, 1, 0.0)
+    assert writer.written == [0, 1]

@@ -40,7 +40,8 @@ logger = logging.getLogger("energy_callbacks")
 _STOP_TIMEOUT_S: Final = 3.0
 _HUNG_S: Final = 5.0
 _LEFT: Final = (
-    "it ended without a word: by Ctrl-C, by an exception that was caught, or without stop()"
+    "it ended without a word: by Ctrl-C, by an exit as after SIGTERM, by an exception that was "
+    "caught, or without stop()"
 )
 
 

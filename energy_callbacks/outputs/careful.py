@@ -4,6 +4,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 
+from energy_callbacks.guard import pass_on_signals
 from energy_callbacks.outputs.protocol import Output
 
 logger = logging.getLogger("energy_callbacks")
@@ -36,6 +37,7 @@ class CarefulOutput:
         try:
             action(output)
         except Exception:
+            pass_on_signals()
             self._output = None
             logger.warning("%s", self._words, exc_info=True)
             with contextlib.suppress(Exception):

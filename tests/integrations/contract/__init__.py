@@ -23,12 +23,14 @@ from tests.integrations.contract.lab import Bench, Lab
 from tests.integrations.contract.reasons import REASONS
 from tests.integrations.contract.reports import ReportsContract
 from tests.integrations.contract.rows import RowsContract
+from tests.integrations.contract.terminated import TerminatedContract
 
 PARTS = (
     RowsContract,
     BoardContract,
     CountsContract,
     EndingsContract,
+    TerminatedContract,
     HarmlessContract,
     BesideContract,
     FaultsContract,

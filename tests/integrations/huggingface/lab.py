@@ -208,6 +208,7 @@ class HuggingFaceLab:
             settings={"report_to": []},
         ),
         Stock(name="report_to a word", settings={"report_to": "tensorboard"}),
+        Stock(name="CodeCarbon", settings={"report_to": ["tensorboard", "codecarbon"]}),
     )
     callback = GpuEnergyCallback
     loss_tags = ("train/loss", "train/train_loss")

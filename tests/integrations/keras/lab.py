@@ -17,6 +17,9 @@ from tests.integrations.contract.leaves import leaves, of_json
 from tests.integrations.keras.training import BACKEND, Tick, data, model
 from tests.integrations.reading import scalars
 
+# Among a plan's settings: those of the optimizer, all others are those of ``fit``.
+OPTIMIZER = "optimizer"
+
 
 class SlowSave(keras.callbacks.BackupAndRestore):
     """A checkpoint after each epoch that takes time and stays."""
@@ -43,7 +46,9 @@ class KerasTraining:
 
     def _new_model(self) -> keras.Model:
         accumulate = self.plan.accumulate if self.plan.accumulate > 1 else None
-        optimizer = keras.optimizers.SGD(0.01, gradient_accumulation_steps=accumulate)
+        optimizer = keras.optimizers.SGD(
+            0.01, gradient_accumulation_steps=accumulate, **self.plan.settings.get(OPTIMIZER, {})
+        )
         return model(optimizer=optimizer)
 
     @property
@@ -75,10 +80,9 @@ class KerasTraining:
         elif plan.stream:
             fed = {"x": stream(plan.stream)}
         validation = data(plan.validation_samples) if plan.validation_samples else None
-        defaults: dict[str, Any] = {"epochs": plan.epochs, "verbose": 0}
-        found = self.model.fit(
-            validation_data=validation, callbacks=used, **defaults | fed | plan.settings
-        )
+        fed |= {"epochs": plan.epochs, "verbose": 0, **plan.settings}
+        fed.pop(OPTIMIZER, None)
+        found = self.model.fit(validation_data=validation, callbacks=used, **fed)
         self._history = found.history
 
     def evaluate(self) -> None:
@@ -186,6 +190,11 @@ class KerasLab:
         Stock(
             name="BackupAndRestore",
             make=lambda f: callbacks.BackupAndRestore(f, delete_checkpoint=False),
+        ),
+        Stock(
+            name="SwapEMAWeights",
+            make=lambda _: callbacks.SwapEMAWeights(swap_on_epoch=True),
+            settings={OPTIMIZER: {"use_ema": True}},
         ),
         Stock(name="ProgbarLogger", settings={"verbose": 1}),
     )

@@ -8,6 +8,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch import callbacks
 from lightning.pytorch.callbacks import (
+    BaseFinetuning,
     DeviceStatsMonitor,
     EarlyStopping,
     GradientAccumulationScheduler,
@@ -17,6 +18,8 @@ from lightning.pytorch.callbacks import (
     ModelCheckpoint,
     ModelPruning,
     ModelSummary,
+    OnExceptionCheckpoint,
+    RichModelSummary,
     RichProgressBar,
     StochasticWeightAveraging,
     ThroughputMonitor,
@@ -175,6 +178,16 @@ def is_timed(tag: str) -> bool:
     return tag.startswith(("DeviceStatsMonitor", "train/", "validate/"))
 
 
+class BiasLater(BaseFinetuning):
+    """The bias is trained from the second epoch on."""
+
+    def freeze_before_training(self, pl_module: Module) -> None:
+        pl_module.layer.bias.requires_grad_(False)
+
+    def finetune_function(self, pl_module: Module, epoch: int, optimizer: Any) -> None:
+        pl_module.layer.bias.requires_grad_(epoch > 0)
+
+
 class LightningLab:
     """See ``tests/integrations/contract/lab.py``."""
 
@@ -214,6 +227,17 @@ class LightningLab:
             make=lambda _: ModelSummary(),
             settings={"enable_model_summary": True},
         ),
+        Stock(
+            name="RichModelSummary",
+            make=lambda _: RichModelSummary(),
+            settings={"enable_model_summary": True},
+        ),
+        Stock(
+            name="OnExceptionCheckpoint",
+            make=OnExceptionCheckpoint,
+            settings={"enable_checkpointing": True},
+        ),
+        Stock(name="BaseFinetuning", make=lambda _: BiasLater()),
         Stock(
             name="LearningRateFinder",
             make=lambda _: LearningRateFinder(num_training_steps=5, attr_name="lr"),
