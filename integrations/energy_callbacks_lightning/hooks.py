@@ -7,7 +7,7 @@
     on_sanity_check_start / _end          phase sanity_check
     on_train_start                      phase train
       on_train_epoch_start                batch_done: what follows is waiting
-      on_train_batch_start                data_ready
+      precision_plugin.convert_input      data_ready
       on_train_batch_end                  batch_done, step, scalars to the loggers
       on_validation_start / _end          phase validation
     on_train_epoch_end                    epoch, scalars
@@ -25,7 +25,7 @@ from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning import board, loop, monitors
 from energy_callbacks_lightning.bases import bases, version
-from energy_callbacks_lightning.saves import SaveWatch
+from energy_callbacks_lightning.ears import Ear, Fetched, Saved
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback as Base
@@ -48,7 +48,8 @@ class EnergyHooks(Base):
         super().__init__()
         self._meter = meter
         self._steps = steps
-        self._saves = SaveWatch(meter)
+        self._saves = Ear("save_checkpoint", Saved, meter)
+        self._fetches = Ear("convert_input", Fetched, meter)
         self._log_every_n_steps = log_every_n_steps
         self._state: dict[str, Any] = {}
         self._dashboard = Dashboard(meter)
@@ -67,6 +68,7 @@ class EnergyHooks(Base):
 
     def _stop(self, trainer: Any, error: BaseException | None = None) -> None:
         self._saves.end()
+        self._fetches.end()
         if not self._meter.is_running:
             return
         self._meter.stop(error)
@@ -114,6 +116,7 @@ class EnergyHooks(Base):
         self._meter.enter("train")
         self._steps.begin(trainer)
         self._saves.begin(trainer)
+        self._fetches.begin(trainer.precision_plugin)
         if (steps := loop.planned_steps(trainer)) is not None:
             self._meter.plan(steps)
         self._dashboard = board.dashboard(self._meter, trainer)
@@ -128,7 +131,7 @@ class EnergyHooks(Base):
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
-        """The data is there, on the device."""
+        """The data is there, where ``training_step`` did not ask for the loader itself."""
         self._meter.mark("data_ready")
 
     def on_train_batch_end(

@@ -36,13 +36,24 @@ class Loop:
 
     def seconds(self, steps: int, step: Callable[[], None] | None = None) -> float:
         """Seconds that a step takes: the mean over so many, of ``step`` in its own one's place."""
+        return self.timed(steps, step)[0] / steps
+
+    def timed(
+        self,
+        steps: int,
+        step: Callable[[], None] | None = None,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> tuple[float, int]:
+        """Seconds of so many steps, and how many they were where ``is_over`` ended them before."""
         do = step or self.step
+        done = 0
         self.wait()
         start_s = time.perf_counter()
-        for _ in range(steps):
+        while done < steps and not is_over():
             do()
+            done += 1
         self.wait()
-        return (time.perf_counter() - start_s) / steps
+        return time.perf_counter() - start_s, done
 
 
 def gpu_loops() -> tuple[Loop, Loop]:

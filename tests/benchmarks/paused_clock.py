@@ -15,9 +15,9 @@ class PausableClock(SystemClock):
     """The real clock; between ``pause`` and ``resume`` no job begins a turn.
 
     Starting and stopping a meter for each round would cost more than what is measured. A paused
-    thread waits for a lock and takes no processor time. ``catch_up`` lets turns that fell due in
-    a pause be done while nobody looks, so that none is left over for the rounds after it: these
-    see as many turns as a training does, and each has as much to read.
+    thread waits for a lock and takes no processor time. ``catch_up`` lets turns that fell due in a
+    pause be done while nobody looks: rounds after it see as many turns as a training does, and each
+    has as much to read.
 
     Attributes:
         turns: how many have begun.
@@ -50,6 +50,10 @@ class PausableClock(SystemClock):
     def is_busy(self) -> bool:
         """Whether a turn is under way, while they are not held up."""
         return any(lock.locked() for lock in self._locks)
+
+    def is_due(self) -> bool:
+        """Whether a turn waits to begin."""
+        return self._due > 0
 
     def pause(self) -> None:
         """Hold up all jobs; returns when the turns that are under way have ended."""

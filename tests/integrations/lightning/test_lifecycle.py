@@ -5,6 +5,7 @@ import pickle
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -260,3 +261,20 @@ def test_saving_a_checkpoint_is_no_waiting(tmp_path: Path) -> None:
     lightning = trainer(tmp_path, ours, num_sanity_val_steps=0, max_epochs=3)
     lightning.fit(SlowToSave(clock), loader(), loader(5))
     assert ours.report.throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
+
+
+def test_copying_a_batch_to_the_device_is_no_waiting(tmp_path: Path) -> None:
+    """A copy that waits for work which the device still has does not count as waiting for data."""
+    clock = FakeClock()
+    ours = callback(clock)
+
+    class SlowToCopy(TinyModule):
+        def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
+            clock.advance(1.0)
+            return super().transfer_batch_to_device(batch, device, dataloader_idx)
+
+    lightning = trainer(tmp_path, ours, num_sanity_val_steps=0, max_epochs=3)
+    plugin = lightning.precision_plugin
+    lightning.fit(SlowToCopy(clock), loader(), loader(5))
+    assert ours.report.throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
+    assert not {"convert_input", "save_checkpoint"} & (vars(plugin).keys() | vars(lightning).keys())
