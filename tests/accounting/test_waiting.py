@@ -133,6 +133,15 @@ def test_a_gap_of_the_sensor_lowers_the_coverage(tmp_path: Path, clock: FakeCloc
     assert waited(books).energy_j == pytest.approx(200.0 * 10.0, rel=0.02)
 
 
+def test_waits_that_are_accounted_for_are_forgotten(tmp_path: Path, clock: FakeClock) -> None:
+    """A day of steps keeps no more waits than sensors lag behind, and none a sensor never saw."""
+    books = Books(tmp_path, scripted(clock), clock=clock)
+    books.timeline.register(scripted(clock, key="gpu1").open())
+    loop(books, steps=3000, wait_s=0.05, work_s=0.05)
+    assert len(books.recorder._waiting._waits) <= 10 * 121
+    assert len(books.recorder.steps._waits) <= 10
+
+
 class Drawn:
     """A timeline with one device, whose intervals are handed out in pieces."""
 
