@@ -80,6 +80,8 @@ class _Sum:
 
     def as_energy(self, waited_s: float) -> Energy:
         """The energy of waits of so many seconds in all."""
+        if not waited_s:
+            return Energy(energy_j=0.0, coverage=1.0)
         if self.seen_s <= 0.0:
             return Energy(energy_j=None)
         return Energy(
@@ -154,7 +156,7 @@ class WaitingEnergy:
 
     def record(self) -> Record:
         """As it stands in the journal; empty where nobody tells of waits."""
-        if not self._waited_s:
+        if not self._steps.sees_waits:
             return {}
         energies = {key: one.as_energy(self._waited_s) for key, one in self._sums.items()}
         as_json = {key: journal.energy_as_json(energy) for key, energy in energies.items()}

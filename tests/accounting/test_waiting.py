@@ -91,6 +91,14 @@ def test_what_nobody_told_of_is_not_in_the_journal(tmp_path: Path, clock: FakeCl
     assert not any("data_wait" in line for line in (*books.of("so_far"), *books.of("totals")))
 
 
+def test_no_waiting_is_no_energy(tmp_path: Path, clock: FakeClock) -> None:
+    """A loader that is always ready has cost 0 J, which is known."""
+    books = Books(tmp_path, scripted(clock), clock=clock)
+    loop(books, steps=40, wait_s=0.0, work_s=0.24)
+    books.finish()
+    assert (waited(books).energy_j, waited(books).coverage) == (0.0, 1.0)
+
+
 def test_a_killed_run_knows_its_waits_up_to_ten_seconds_before(
     tmp_path: Path, clock: FakeClock
 ) -> None:
