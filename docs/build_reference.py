@@ -27,6 +27,7 @@ Where CUDA events date the steps (`step_events=True`), mean power times the boun
 Where nothing new has been seen since the row before, its values stand there again: so do not sum rows, take `energy/*_wh`.
 The last value of a run reaches to its very end.
 With several processes the figures are those of the first host: all its GPUs, and the samples of all its ranks.
+The energy of waiting for data has no tag, because waits of a few seconds tell too little of it: the report has it for the whole run, `throughput.data_wait`, with its interval (see [the report](report.md#waiting-for-data)).
 
 | tag | meaning |
 |---|---|

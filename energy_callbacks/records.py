@@ -68,6 +68,7 @@ class Device:
         notes: what a reader of the report must know, such as who else uses the device.
         instance_count: MIG instances that it is split into; 0 where it is not.
         instances: those of them that this process uses, by UUID; empty where it uses the whole.
+        limit_w: power that it is held to, as a mean; ``None`` where nobody says.
     """
 
     key: str
@@ -81,6 +82,7 @@ class Device:
     notes: tuple[str, ...] = ()
     instance_count: int = 0
     instances: tuple[str, ...] = ()
+    limit_w: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -353,6 +353,7 @@ def device_record(device: Device, channels: Iterable[Channel]) -> Record:
             "notes": list(device.notes),
             "instance_count": device.instance_count,
             "instances": list(device.instances),
+            "limit_w": device.limit_w,
         },
         "sensors": {
             channel.quantity: _sensor_json(channel.sensor)

@@ -15,6 +15,7 @@ import numpy as np
 from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.journal import JournalWriter, Record
 from energy_callbacks.accounting.steps import StepLog, Tally
+from energy_callbacks.accounting.waiting import WaitingEnergy
 from energy_callbacks.accounting.windows import Phases, Span, without
 from energy_callbacks.records import Energy, Quantity
 from energy_callbacks.sensing.clock import Clock
@@ -75,6 +76,7 @@ class Recorder:
     ) -> None:
         self.phases = Phases(start_s)
         self.steps = StepLog(start_s, ends)
+        self._waiting = WaitingEnergy(timeline, self.steps, start_s)
         self._timeline = timeline
         self._writer = writer
         self._clock = clock
@@ -183,6 +185,7 @@ class Recorder:
         self._write_spans(self._closed, "phase")
         self._write_spans(self._named, "name")
         self._write_steps(is_final=is_final)
+        self._waiting.update(now_s, is_final=is_final)
         self._write_series(now_s)
         self._write_so_far()
         self._writer.flush()
@@ -219,6 +222,7 @@ class Recorder:
                 "status": status,
                 "error": error,
                 "energy": self._energies(self._start_s, now_s),
+                **self._waiting.record(),
                 **values,
             }
         )
@@ -307,6 +311,7 @@ class Recorder:
                     "type": "so_far",
                     "t_s": end_s - self._start_s,
                     "energy": self._energies(self._start_s, end_s),
+                    **self._waiting.record(),
                 }
             )
 

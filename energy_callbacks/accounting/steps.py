@@ -2,7 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from energy_callbacks.sensing.step_ends import StepEnd, StepEnds
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 # samples, tokens, wait before it in s, steps (1 or 0), and its end where events date it. A plain
 # tuple, because it is made on the training thread: a named one takes three times as long.
 _Step = tuple[float, float | None, float | None, float, int, "StepEnd | None"]
+
+# A minute of the shortest steps (1.6 ms), which nobody takes while the journal's thread is held up.
+_KEPT_WAITS: Final = 40_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,7 @@ class StepLog:
         self._done_s: float | None = None
         self._wait_s = 0.0
         self._sees_waits = False
+        self._waits: deque[tuple[float, float]] = deque(maxlen=_KEPT_WAITS)
         self.marked_s = start_s
         self._samples, self._tokens = _Count(), _Count()
         self._tally = Tally(t_s=start_s)
@@ -109,7 +113,9 @@ class StepLog:
         self._sees_waits = True
         self.marked_s = max(self.marked_s, t_s)
         if self._done_s is not None:
-            self._wait_s += max(t_s - self._done_s, 0.0)
+            if t_s > self._done_s:
+                self._wait_s += t_s - self._done_s
+                self._waits.append((self._done_s, t_s))
             self._done_s = None
 
     def mark_done(self, t_s: float) -> None:
@@ -120,6 +126,15 @@ class StepLog:
     def pause(self) -> None:
         """Another phase begins: what follows is no wait for data."""
         self._done_s = None
+
+    def take_waits(self, now_s: float) -> tuple[list[tuple[float, float]], float]:
+        """Waits (start, end) that have ended since the last call; and up to when all are known.
+
+        A wait that goes on is told when it has ended.
+        """
+        going_on_since_s = self._done_s  # before the rest: the training thread goes on marking
+        waits = [self._waits.popleft() for _ in range(len(self._waits))]
+        return waits, now_s if going_on_since_s is None else min(going_on_since_s, now_s)
 
     def step(self, t_s: float, samples: float | None, tokens: float | None) -> None:
         """An optimizer step ended now."""

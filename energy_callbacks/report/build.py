@@ -135,7 +135,9 @@ def _assemble(
         cost=footprint.cost(scopes.total, config),
         devices=device_table(merged),
         throughput=figures.throughput(
-            done, math.fsum(phase.duration_s for phase in phases if phase.name == "train")
+            done,
+            math.fsum(phase.duration_s for phase in phases if phase.name == "train"),
+            figures.wait_parts(owned),
         ),
         unavailable=_unavailable(merged),
         other_runs=other_runs,

@@ -131,8 +131,7 @@ def _efficiency(report: EnergyReport) -> Iterator[Card]:
 
 def _speed(report: EnergyReport) -> Iterator[Card]:
     done = report.throughput
-    wait = done.data_wait_fraction
-    detail = "" if wait is None else f"{words.percent(wait)} of training waits for data"
+    detail = _waiting(report)
     if done.samples_per_s is not None:
         yield Card(
             label="Samples per second", value=words.grouped(done.samples_per_s), detail=detail
@@ -142,6 +141,17 @@ def _speed(report: EnergyReport) -> Iterator[Card]:
         yield Card(label="Steps per second", value=words.grouped(rate), detail=detail)
     if done.tokens_per_s is not None:
         yield Card(label="Tokens per second", value=words.grouped(done.tokens_per_s))
+
+
+def _waiting(report: EnergyReport) -> str:
+    """Time, and energy of the GPUs where there are any, that training spent waiting for data."""
+    share, found = report.throughput.data_wait_fraction, report.throughput.data_wait
+    if share is None:
+        return ""
+    text = f"{words.percent(share)} of training waits for data"
+    energy = None if found is None else found.gpu or found.total
+    scope = "GPU" if found is not None and found.gpu else "total"
+    return text if energy is None or not share else f"{text}; {scope} {words.wait_energy(energy)}"
 
 
 def _memory(report: EnergyReport) -> Iterator[Card]:

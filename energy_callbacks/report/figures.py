@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from energy_callbacks.accounting.energy_sums import interval_j, total
+from energy_callbacks.accounting.energy_sums import UNKNOWN, interval_j, total
 from energy_callbacks.records import Energy, Origin, Scope
 from energy_callbacks.report import activity, phases
 from energy_callbacks.report.merge import MergedAttempt, Owned
 from energy_callbacks.report.parts import (
     Activity,
+    DataWait,
     Efficiencies,
     Efficiency,
     Figure,
@@ -18,7 +19,9 @@ from energy_callbacks.report.parts import (
     Ratio,
     Scopes,
     Throughput,
+    WaitEnergy,
 )
+from energy_callbacks.report.process import Process, energies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,28 @@ def phase_parts(devices: Iterable[Owned]) -> list[Part]:
         for device in _counted(devices)
         for name, energy in phases.energies(device.owner, device.key, device.energy).items()
     ]
+
+
+def wait_parts(devices: Iterable[Owned]) -> list[Part]:
+    """Energy of every counted device while the process that owns it waited for data."""
+    return [
+        _part(device, None, *_waited(device.owner, device.key))
+        for device in _counted(devices)
+        if device.owner.data_wait
+    ]
+
+
+def _waited(process: Process, key: str) -> tuple[float, Energy]:
+    """Seconds of waiting, and the energy of one device in them.
+
+    Where a process was cut off, the energy of its last seconds of waiting is not known.
+    """
+    known_s: float = process.data_wait["duration_s"]
+    told_s = math.fsum(line["data_wait_s"] or 0.0 for line in process.steps)
+    energy = energies(process.data_wait["energy"]).get(key, UNKNOWN)
+    return max(told_s, known_s), replace(
+        energy, coverage=energy.coverage * min(known_s / told_s, 1.0) if told_s else energy.coverage
+    )
 
 
 def _counted(devices: Iterable[Owned]) -> Iterator[Owned]:
@@ -234,8 +259,38 @@ def _ratio(train: Figure, count: float | None, done: Work) -> Ratio | None:
     )
 
 
-def throughput(done: Work, train_s: float) -> Throughput:
-    """Work and speed over the time of the training phase."""
+def data_wait(waited: Sequence[Part]) -> DataWait | None:
+    """Energy of waiting for data by scope; ``None`` where nobody told of waits."""
+    if not waited:
+        return None
+    found = scopes(waited)
+    return DataWait(
+        gpu=_wait_energy(found.gpu), host=_wait_energy(found.host), total=_wait_energy(found.total)
+    )
+
+
+def _wait_energy(waited: Figure) -> WaitEnergy | None:
+    found = interval_j(as_energy(waited))
+    if found is None:
+        return None
+    value_j, low_j, high_j = found
+    return WaitEnergy(
+        value_j=value_j,
+        low_j=low_j,
+        high_j=high_j,
+        stderr_j=waited.stderr_j / waited.coverage,
+        systematic_j=waited.systematic_j / waited.coverage,
+    )
+
+
+def throughput(done: Work, train_s: float, waited: Sequence[Part] = ()) -> Throughput:
+    """Work and speed over the time of the training phase.
+
+    Args:
+        done: in it.
+        train_s: its length.
+        waited: all ``wait_parts`` of the run.
+    """
     return Throughput(
         steps=done.executed_steps - done.replayed_steps,
         replayed_steps=done.replayed_steps,
@@ -246,6 +301,7 @@ def throughput(done: Work, train_s: float) -> Throughput:
         tokens_per_s=_over(done.tokens, train_s),
         data_wait_s=done.data_wait_s,
         data_wait_fraction=_over(done.data_wait_s, train_s),
+        data_wait=None if done.data_wait_s is None else data_wait(waited),
     )
 
 

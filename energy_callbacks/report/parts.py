@@ -263,6 +263,46 @@ class Efficiencies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitEnergy:
+    """Energy that devices took while the training thread waited for data, in joules.
+
+    Attributes:
+        low_j: lower end of the 95 % interval: 1.96 standard errors, the systematic bound, and
+            what was not seen.
+        high_j: upper end.
+        stderr_j: the random standard error alone.
+        systematic_j: the bound alone of the error that all readings, or all waits, share.
+    """
+
+    value_j: float
+    low_j: float
+    high_j: float
+    stderr_j: float
+    systematic_j: float
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether the upper end is at most half as much again: else waits were too short to tell.
+
+        Unlike elsewhere the systematic bound counts here: it is what short waits leave open.
+        """
+        return self.high_j <= 1.5 * self.value_j
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataWait:
+    """Energy of waiting for data by scope; ``None`` where it is not known.
+
+    It is part of the phase ``train``. Not all of it is lost: a device may have worked off what
+    was queued before.
+    """
+
+    gpu: WaitEnergy | None
+    host: WaitEnergy | None
+    total: WaitEnergy | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
     """How much work was done, and how fast.
 
@@ -273,6 +313,7 @@ class Throughput:
         train_s: time in the training phase.
         data_wait_s: time in which the training waited for its next batch.
         data_wait_fraction: share of ``train_s``.
+        data_wait: what the devices took in that time; ``None`` where no framework tells of it.
     """
 
     steps: int
@@ -284,6 +325,7 @@ class Throughput:
     tokens_per_s: float | None
     data_wait_s: float | None
     data_wait_fraction: float | None
+    data_wait: DataWait | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ class Process:
         resumed_at_step: optimizer steps of earlier attempts that this one continues from.
         forecast: the newest one.
         so_far: energy by device key, at the last moment whose quality was written down.
+        data_wait: the newest seconds and energy of waiting for data; empty where nobody told.
         totals: the last line, ``None`` where the attempt was cut off or still runs.
     """
 
@@ -54,6 +55,7 @@ class Process:
     steps: list[Record] = field(default_factory=list)
     forecast: Record | None = None
     so_far: Record = field(default_factory=dict)
+    data_wait: Record = field(default_factory=dict)
     totals: Record | None = None
 
     @property
@@ -192,10 +194,12 @@ def _settle(earlier: list[Record], line: Record) -> None:
 
 def _take_so_far(process: Process, record: Record) -> None:
     process.so_far = record["energy"]
+    process.data_wait = record.get("data_wait", {})
 
 
 def _take_totals(process: Process, record: Record) -> None:
     process.totals = record
+    process.data_wait = record.get("data_wait", {})
     process.end_s = record["t_s"]
 
 

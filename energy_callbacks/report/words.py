@@ -13,6 +13,7 @@ from energy_callbacks.report.parts import (
     Phase,
     RankUse,
     Ratio,
+    WaitEnergy,
 )
 from energy_callbacks.units import BYTES_PER_GIBIBYTE, BYTES_PER_MEBIBYTE, JOULES_PER_WATT_HOUR
 
@@ -135,6 +136,23 @@ def ratio_interval(found: Ratio) -> str:
     digits = max(_digits(found), 2)
     low, high = (significant(bound / factor, digits) for bound in (found.low_j, found.high_j))
     return f"{low} to {high} {unit}"
+
+
+def wait_energy(found: WaitEnergy | None) -> str:
+    """Energy of waiting for data with its 95 % interval, or what it lies below.
+
+    >>> wait_energy(WaitEnergy(value_j=3600, low_j=3420, high_j=3780, stderr_j=0, systematic_j=180))
+    '1.00 Wh (0.95 to 1.05 Wh)'
+    >>> wait_energy(WaitEnergy(value_j=360, low_j=0, high_j=720, stderr_j=0, systematic_j=360))
+    '< 0.200 Wh, waits too short to tell'
+    """
+    if found is None:
+        return UNKNOWN
+    if not found.is_resolved:
+        return f"< {energy(found.high_j)}, waits too short to tell"
+    factor, unit = _unit(found.value_j, _ENERGY_UNITS)
+    low, high = (significant(bound_j / factor) for bound_j in (found.low_j, found.high_j))
+    return f"{energy(found.value_j)} ({low} to {high} {unit})"
 
 
 def _digits(found: Ratio) -> int:

@@ -21,7 +21,7 @@ import numpy as np
 
 from energy_callbacks.records import Channel, Energy, Method, Reading
 from energy_callbacks.sensing import shape
-from energy_callbacks.sensing.knots import Knots
+from energy_callbacks.sensing.knots import Intervals, Knots
 from energy_callbacks.sensing.roughness import Roughness
 from energy_callbacks.sensing.series import Array
 from energy_callbacks.sensing.shape import Shape
@@ -138,6 +138,13 @@ class EnergyCurve:
         power_w = abs(found.energy_j) / (end_s - start_s)
         scale_j = _SCALE_NOISE * power_w * min(end_s - start_s, self._segment_s)
         return replace(found, stderr_j=math.hypot(found.stderr_j, scale_j))
+
+    def intervals(self, start_s: float, end_s: float) -> Intervals | None:
+        """What is final and ends after ``start_s`` and by ``end_s``, reading by reading."""
+        settled_s = self.settled_s
+        if settled_s is None:
+            return None
+        return self._knots.intervals(start_s, min(end_s, settled_s), self._relative_error)
 
     def pin(self, t_s: float) -> None:
         """Keep the curve exact at this moment, for ever."""

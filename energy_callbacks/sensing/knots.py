@@ -4,6 +4,7 @@ Everything is a difference of one function C(t), so windows that touch add up ex
 """
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -29,6 +30,29 @@ METHODS: Final[tuple[Method, ...]] = (
     "model",
     "none",
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervals:
+    """What lies between knots that follow each other, n intervals.
+
+    Attributes:
+        t_s: their ends, (n + 1,).
+        energy_j: of each, (n,).
+        noise_j2: variance of ``energy_j``, (n,).
+        edge_j2: variance of the energy up to any moment inside, (n,).
+        seen_s: seconds that were seen, (n,).
+        method: the weakest of them.
+        relative_error: bound of the systematic error, as a share.
+    """
+
+    t_s: Array
+    energy_j: Array
+    noise_j2: Array
+    edge_j2: Array
+    seen_s: Array
+    method: Method
+    relative_error: float
 
 
 class Knots:
@@ -157,6 +181,25 @@ class Knots:
             systematic_j=relative_error * abs(energy_j),
             method=self._method(start_s, end_s),
             coverage=coverage if coverage < 1.0 - _ROUNDING else 1.0,
+        )
+
+    def intervals(self, start_s: float, end_s: float, relative_error: float) -> Intervals | None:
+        """Those that end after ``start_s`` and by ``end_s``; ``None`` where there is none."""
+        t_s = self._columns.column(T)
+        low = max(int(t_s.searchsorted(start_s, side="right")), 1)
+        high = int(t_s.searchsorted(end_s, side="right"))
+        if high <= low:
+            return None
+        rows = self._columns.rows(low - 1, high)
+        steps = np.diff(rows[:, [T, ENERGY, WALK, UNSEEN]], axis=0)
+        return Intervals(
+            t_s=rows[:, T],
+            energy_j=steps[:, 1],
+            noise_j2=steps[:, 2],
+            edge_j2=rows[1:, EDGE],
+            seen_s=np.maximum(steps[:, 0] - steps[:, 3], 0.0),
+            method=METHODS[int(rows[1:, METHOD].max())],
+            relative_error=relative_error,
         )
 
     def _method(self, start_s: float, end_s: float) -> Method:

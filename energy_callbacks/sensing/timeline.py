@@ -11,6 +11,7 @@ import numpy as np
 
 from energy_callbacks.records import Channel, Device, Energy, Quantity, Reading
 from energy_callbacks.sensing.energy import EnergyCurve
+from energy_callbacks.sensing.knots import Intervals
 from energy_callbacks.sensing.series import Array, Series
 
 # How far the energy of one device reaches; ``None`` before it has spoken.
@@ -195,6 +196,12 @@ class Timeline:
         with self._lock:
             curve = self._tracks[key].curve
             return curve.energy(start_s, end_s) if curve else Energy(energy_j=None)
+
+    def intervals(self, key: str, start_s: float, end_s: float) -> Intervals | None:
+        """Energy of one device from reading to reading; see ``EnergyCurve.intervals``."""
+        with self._lock:
+            curve = self._tracks[key].curve
+            return curve.intervals(start_s, end_s) if curve else None
 
     def pin(self, t_s: float) -> None:
         """Keep all energy curves exact at this moment, for ever."""

@@ -17,6 +17,7 @@ from energy_callbacks_keras.counts import Data
 from energy_callbacks_keras.loop import StepCounter
 from energy_callbacks_keras.rows import Rows
 from energy_callbacks_keras.siblings import Siblings
+from energy_callbacks_keras.waits import Waits
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -36,6 +37,7 @@ class EnergyCalls(keras.callbacks.Callback):
         super().__init__()
         self._meter = meter
         self._steps = steps
+        self._waits = Waits(meter)
         self._batches_to_a_row = batches_to_a_row
         self._forget_call()
 
@@ -47,6 +49,7 @@ class EnergyCalls(keras.callbacks.Callback):
         self._rows: Rows | None = None
         self._first_epoch = 0
         self._steps.begin(Data())
+        self._waits.end()
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy is in no call."""
@@ -112,7 +115,9 @@ class EnergyCalls(keras.callbacks.Callback):
         if not self._meter.is_running or folder is None or self._siblings is None:
             return
         tags = expected_tags(
-            gpu=bool(used_gpus), tokens=self._steps.tokens_per_sample is not None, waits=False
+            gpu=bool(used_gpus),
+            tokens=self._steps.tokens_per_sample is not None,
+            waits=self._waits.is_asked,
         )
         is_alone = self._process.world_size == 1
         data = Data(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from energy_callbacks.callback import EnergyCallback
 from energy_callbacks.config import EnergyConfig, check_positive
@@ -87,6 +87,25 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         check_positive("tokens_per_sample", tokens_per_sample)
         ready = EnergyMeter.from_settings(config, meter)
         super().__init__(ready, StepCounter(ready, batch_size, tokens_per_sample), batches_to_a_row)
+
+    def timed(self, loader: Any) -> Any:
+        """Let waiting for a loader be seen, which Keras tells no callback of.
+
+        >>> model.fit(callback.timed(loader), callbacks=[callback])  # doctest: +SKIP
+
+        It is known on JAX and torch, where Keras fetches on the training thread: not on
+        TensorFlow, nor with workers of a ``PyDataset``.
+
+        Args:
+            loader: of training: a ``keras.utils.PyDataset`` or a generator.
+
+        Returns:
+            The same batches in the same order, for ``fit``.
+
+        Raises:
+            TypeError: for anything else.
+        """
+        return self._waits.timed(loader)
 
 
 def _check_update_freq(value: str | int) -> int | None:

@@ -6,6 +6,7 @@
     on_train_begin                      which call this is
       on_epoch_begin                    the first one: meter.start, phase train
         on_train_batch_begin              the batches before it are done: steps
+        a loader that is timed            batch_done, data_ready
         on_test_begin / _end              phase validation
       on_epoch_end                      epoch, samples, scalars to TensorBoard and into logs
     on_train_end                        meter.stop, last scalars, report
@@ -43,6 +44,7 @@ class EnergyHooks(EnergyCalls):
             return
         self._rows.begin_epoch(epoch)
         self._steps.begin_epoch()
+        self._waits.begin(self._call)
         if self._siblings.lead():
             self._siblings.draw_curtains(self._meter)
 
@@ -60,6 +62,7 @@ class EnergyHooks(EnergyCalls):
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         """The device has done all of the epoch; what is added to ``logs`` reaches all others."""
+        self._waits.end()
         if self._owner == "fit" and self._meter.is_over_budget(devices.add):
             self._model.stop_training = True
         if self._rows is not None:
@@ -91,6 +94,7 @@ class EnergyHooks(EnergyCalls):
 
     def on_test_begin(self, logs: Logs | None = None) -> None:
         """Validation inside ``fit``, or ``evaluate`` by itself."""
+        self._waits.end()
         if self._is_inside:
             self._settle()
         else:
@@ -108,10 +112,17 @@ class EnergyHooks(EnergyCalls):
     def on_test_end(self, logs: Logs | None = None) -> None:
         """Back to what was before."""
         self._meter.leave("validation")
+        self._train_on()
         self._finish_behind_all("evaluate")
+
+    def _train_on(self) -> None:
+        """An evaluation or a prediction in the middle of an epoch is over."""
+        if self._rows is not None:
+            self._waits.begin(self._call)
 
     def on_predict_begin(self, logs: Logs | None = None) -> None:
         """``predict``, by itself or called by another callback."""
+        self._waits.end()
         if not self._is_inside:
             self._begin("predict")
             self._start()
@@ -121,4 +132,5 @@ class EnergyHooks(EnergyCalls):
     def on_predict_end(self, logs: Logs | None = None) -> None:
         """See ``on_predict_begin``."""
         self._meter.leave("predict")
+        self._train_on()
         self._finish_behind_all("predict")

@@ -75,6 +75,7 @@ class Attempt:
     Attributes:
         cut_off_at_s: when the process was killed: no later line, no totals.
         relative_error: systematic bound of each energy, as a share of it.
+        wait_energy: while it waited for data, of the first ``wait_known_s`` of waiting.
     """
 
     run_id: str = "run-a"
@@ -97,7 +98,9 @@ class Attempt:
     samples_per_step: int | None = 32
     tokens_per_step: int | None = None
     step_s: float = 0.1
-    wait_s: float = 0.01
+    wait_s: float | None = 0.01
+    wait_energy: Mapping[str, Energy] | None = None
+    wait_known_s: float = 6.0
     row_s: float = 0.5
     coverage: float = 1.0
     relative_error: float = 0.01
@@ -307,7 +310,7 @@ def _steps_line(
         "samples": times(attempt.samples_per_step),
         "tokens": times(attempt.tokens_per_step),
         "last_step": last_step,
-        "data_wait_s": attempt.wait_s * steps,
+        "data_wait_s": None if attempt.wait_s is None else attempt.wait_s * steps,
         "energy": _energies(attempt, start_s, end_s),
     }
 
@@ -344,6 +347,15 @@ def _totals(attempt: Attempt) -> dict[str, Any]:
         "status": attempt.status,
         "error": attempt.error,
         "energy": _energies(attempt, 0.0, attempt.length_s),
+        **data_wait(attempt),
         "sampler_cpu_s": 0.4,
         "missed_readings": dict(attempt.missed),
     }
+
+
+def data_wait(attempt: Attempt) -> dict[str, Any]:
+    """What the lines ``so_far`` and ``totals`` hold of waiting."""
+    if attempt.wait_energy is None:
+        return {}
+    energies = {key: journal.energy_as_json(found) for key, found in attempt.wait_energy.items()}
+    return {"data_wait": {"duration_s": attempt.wait_known_s, "energy": energies}}

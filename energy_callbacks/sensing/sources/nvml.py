@@ -26,6 +26,7 @@ from energy_callbacks.sensing.sources.nvml_readers import (
     tried,
 )
 from energy_callbacks.sensing.sources.nvml_sensors import generation
+from energy_callbacks.units import watts_from_milliwatts
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -265,11 +266,20 @@ def _opened(nvml: Any, clock: Clock, uuid: str, more_instances: Sequence[str]) -
         notes=(*_process_notes(nvml, handle), *permission_note(nvml, handle)),
         instance_count=len(_mig_uuids(nvml, handle)),
         instances=(uuid, *more_instances) if is_instance else (),
+        limit_w=_limit_w(nvml, handle),
     )
     capability = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     return Card(
         nvml=nvml, handle=handle, clock=clock, device=device, generation=generation(capability)
     )
+
+
+def _limit_w(nvml: Any, handle: Any) -> float | None:
+    """The lowest of all limits that hold at present."""
+    try:
+        return watts_from_milliwatts(nvml.nvmlDeviceGetEnforcedPowerLimit(handle)) or None
+    except nvml.NVMLError:
+        return None
 
 
 def _process_notes(nvml: Any, handle: Any) -> tuple[str, ...]:

@@ -2,7 +2,15 @@
 
 import pytest
 
-from tests.integrations.contract.lab import BATCH_SIZE, J_PER_SAMPLE, POWER_W, STEP_S, Bench, Plan
+from tests.integrations.contract.lab import (
+    BATCH_SIZE,
+    HOST_W,
+    J_PER_SAMPLE,
+    POWER_W,
+    STEP_S,
+    Bench,
+    Plan,
+)
 from tests.integrations.reading import phases
 
 
@@ -51,15 +59,31 @@ class CountsContract:
     def test_waiting_for_data_is_seen(self, bench: Bench) -> None:
         """A loader that takes 0.1 s a batch: half of the training is waiting."""
         ours = bench.callback()
-        bench.fit(Plan(load_s=STEP_S), ours)
+        bench.fit(Plan(load_s=STEP_S, waits=True), ours)
         waited_s = ours.report.throughput.data_wait_s
         # The first batch may be fetched before training begins.
         assert 79 * STEP_S - 1e-6 <= waited_s <= 80 * STEP_S + 1e-6
 
+    def test_waiting_for_data_has_its_joules(self, bench: Bench) -> None:
+        """Watts times the seconds of waiting, inside the stated interval; part of training."""
+        ours = bench.callback()
+        bench.fit(Plan(load_s=STEP_S, waits=True), ours)
+        done = ours.report.throughput
+        for found, power_w in (
+            (done.data_wait.gpu, POWER_W),
+            (done.data_wait.host, HOST_W),
+            (done.data_wait.total, POWER_W + HOST_W),
+        ):
+            truth_j = power_w * done.data_wait_s
+            assert found.value_j == pytest.approx(truth_j, rel=1e-6)
+            assert found.low_j - 1e-6 <= truth_j <= found.high_j + 1e-6
+        by_name = {phase.name: phase for phase in ours.report.phases}
+        assert by_name["train"].gpu.energy_j > done.data_wait.gpu.value_j
+
     def test_a_checkpoint_is_no_waiting(self, bench: Bench) -> None:
         """A checkpoint and a validation of a second after each epoch are no waiting for data."""
         ours = bench.callback()
-        bench.fit(Plan(validation_samples=20, checkpoint_s=1.0, epochs=3), ours)
+        bench.fit(Plan(validation_samples=20, checkpoint_s=1.0, epochs=3, waits=True), ours)
         assert ours.report.throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
 
     def test_a_checkpoint_is_a_phase(self, bench: Bench) -> None:

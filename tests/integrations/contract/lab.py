@@ -32,6 +32,7 @@ class Plan:
         validation_samples: after each epoch; 0 for no validation.
         accumulate: batches to an optimizer step.
         load_s: how long the loader needs for a batch of training.
+        waits: whether the user asks for waiting to be seen, where that has to be asked for.
         checkpoint_s: how long a checkpoint after each epoch takes; ``None`` for no checkpoints.
         log_every: optimizer steps, where the framework logs by steps.
         logs: whether the user logs into TensorBoard.
@@ -46,6 +47,7 @@ class Plan:
     validation_samples: int = 0
     accumulate: int = 1
     load_s: float = 0.0
+    waits: bool = False
     checkpoint_s: float | None = None
     log_every: int = 5
     logs: bool = True

@@ -14,7 +14,7 @@ from energy_callbacks.keras import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
 from tests.integrations.contract.lab import BATCH_SIZE, Plan, Rows, Stock
 from tests.integrations.contract.leaves import leaves, of_json
-from tests.integrations.keras.training import BACKEND, Tick, data, model
+from tests.integrations.keras.training import BACKEND, Batches, Loader, Tick, data, model
 from tests.integrations.reading import scalars
 
 # Among a plan's settings: those of the optimizer, all others are those of ``fit``.
@@ -76,9 +76,14 @@ class KerasTraining:
         fed: dict[str, Any] = {"shuffle": not plan.workers, "batch_size": BATCH_SIZE}
         fed["x"], fed["y"] = data(plan.samples)
         if plan.workers:
-            fed = {"x": Batches(plan.samples, plan.workers), "shuffle": False}
+            workers = {"workers": plan.workers, "use_multiprocessing": True}
+            fed = {"x": Batches(plan.samples, **workers), "shuffle": False}
         elif plan.stream:
             fed = {"x": stream(plan.stream)}
+        elif plan.waits:
+            ours = next(one for one in self.callbacks if isinstance(one, GpuEnergyCallback))
+            loader = Loader(self.clock, plan.samples, plan.load_s)
+            fed = {"x": ours.timed(loader), "shuffle": False}
         validation = data(plan.validation_samples) if plan.validation_samples else None
         fed |= {"epochs": plan.epochs, "verbose": 0, **plan.settings}
         fed.pop(OPTIMIZER, None)
@@ -129,21 +134,6 @@ class KerasTraining:
 def _array(one: Any) -> Any:
     """A data set of an HDF5 file as an array; a group has none."""
     return one[()] if isinstance(one, h5py.Dataset) else None
-
-
-class Batches(keras.utils.PyDataset):
-    """Batches that processes of their own load."""
-
-    def __init__(self, samples: int, workers: int) -> None:
-        super().__init__(workers=workers, use_multiprocessing=True)
-        self.rows = data(samples)
-
-    def __len__(self) -> int:
-        return len(self.rows[0]) // BATCH_SIZE
-
-    def __getitem__(self, index: int) -> Any:
-        batch = slice(index * BATCH_SIZE, (index + 1) * BATCH_SIZE)
-        return tuple(column[batch] for column in self.rows)
 
 
 def csv_logger(folder: Path) -> callbacks.CSVLogger:

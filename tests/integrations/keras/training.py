@@ -60,6 +60,34 @@ def data(samples: int = 160) -> tuple[np.ndarray, np.ndarray]:
     return rows, rows.sum(axis=1, keepdims=True)
 
 
+class Batches(keras.utils.PyDataset):
+    """Fixed batches, from as many workers as Keras is asked for."""
+
+    def __init__(self, samples: int = 160, **workers: Any) -> None:
+        super().__init__(**workers)
+        self.rows = data(samples)
+
+    def __len__(self) -> int:
+        return len(self.rows[0]) // BATCH_SIZE
+
+    def __getitem__(self, index: int) -> Any:
+        batch = slice(index * BATCH_SIZE, (index + 1) * BATCH_SIZE)
+        return tuple(column[batch] for column in self.rows)
+
+
+class Loader(Batches):
+    """The same, and each takes time on the thread that fetches it."""
+
+    def __init__(self, clock: FakeClock, samples: int = 160, load_s: float = STEP_S) -> None:
+        super().__init__(samples)
+        self.clock = clock
+        self.load_s = load_s
+
+    def __getitem__(self, index: int) -> Any:
+        self.clock.advance(self.load_s)
+        return super().__getitem__(index)
+
+
 def callback(clock: FakeClock, report_dir: Path | None = None, **settings: Any) -> Any:
     """Our callback on a constant, scripted GPU."""
     source = ScriptedSource(clock, power_w=lambda t_s: POWER_W, energy_j=lambda t_s: POWER_W * t_s)
