@@ -1,0 +1,1 @@
+"""Which batch size to train with: the curve of throughput, energy and memory, and its knee."""

@@ -1,0 +1,69 @@
+"""What one batch size has shown."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from energy_callbacks.records import Energy
+
+Status = Literal["ok", "out_of_memory"]
+_UNKNOWN: Final = Energy(energy_j=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A batch size that was run, or that did not fit.
+
+    Attributes:
+        size: samples of a step.
+        status: whether it ran.
+        reason: what the device said where it did not.
+        steps: how many were measured, after those of the warm-up.
+        duration_s: how long these took.
+        stderr_s: standard error of it at random.
+        energy: of the GPUs meanwhile, or of the host where there is none.
+        scope: whose energy it is, ``gpu`` or ``host``.
+        peak_bytes: the most memory of the device that was in use, on the card with the most.
+        cost_s: time of the whole trial, with what comes before and after.
+        cost_j: energy of it, of GPUs and host; ``None`` where nobody knows.
+    """
+
+    size: int
+    status: Status = "ok"
+    reason: str = ""
+    steps: int = 0
+    duration_s: float = 0.0
+    stderr_s: float = 0.0
+    energy: Energy = _UNKNOWN
+    scope: Literal["gpu", "host"] = "gpu"
+    peak_bytes: int | None = None
+    cost_s: float = 0.0
+    cost_j: float | None = None
+
+    @property
+    def samples_per_s(self) -> float | None:
+        """Throughput; ``None`` where it did not run."""
+        return self.size * self.steps / self.duration_s if self.duration_s else None
+
+    @property
+    def power_w(self) -> float | None:
+        """Mean power of ``scope``."""
+        if self.energy.energy_j is None or not self.duration_s:
+            return None
+        return self.energy.energy_j / self.duration_s
+
+    @property
+    def j_per_sample(self) -> float | None:
+        """Energy a sample of ``scope``."""
+        if self.energy.energy_j is None or not self.steps:
+            return None
+        return self.energy.energy_j / (self.size * self.steps)
+
+    @property
+    def time_error(self) -> float:
+        """Standard error of the throughput, as a share of it."""
+        return self.stderr_s / self.duration_s if self.duration_s else 0.0
+
+    @property
+    def energy_error(self) -> float:
+        """Standard error of joules a sample at random, as a share of them."""
+        return self.energy.stderr_j / self.energy.energy_j if self.energy.energy_j else 0.0
