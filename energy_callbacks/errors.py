@@ -5,6 +5,7 @@
     EnergyCallbacksError
     ├── MissingExtraError (also ImportError)    a framework is not installed
     ├── JournalError                            a file is no journal, or of a newer version
+    ├── NothingFits                             no batch size runs in the device's memory
     └── SourceError                             a sensor
         ├── SourceUnavailable                   cannot be opened here; says what to do
         ├── ReadingMissed                       this reading failed, the next may succeed
@@ -25,6 +26,10 @@ class MissingExtraError(EnergyCallbacksError, ImportError):
 
 class JournalError(EnergyCallbacksError):
     """A file could not be read as a journal or report of this package."""
+
+
+class NothingFits(EnergyCallbacksError):
+    """No batch size runs in the memory that there is."""
 
 
 class SourceError(EnergyCallbacksError):

@@ -35,6 +35,7 @@ logger = logging.getLogger("energy_callbacks")
 _RANKS_S = 5.0
 # The journal's thread may be writing the report of a training that was left.
 _REPORT_S = 30.0
+_LOOK_S = 0.02
 
 
 class EnergyMeter:
@@ -430,6 +431,27 @@ class EnergyMeter:
             return Energy(energy_j=None)
         timeline = last.timeline
         return total(timeline.energy(key, start_s, end_s) for key in timeline.keys(scope))
+
+    def wait_until_seen(self, t_s: float, timeout_s: float) -> bool:
+        """Wait until the sensors have told of a moment; no hook of a training may do that.
+
+        Args:
+            t_s: by ``time.monotonic()``.
+            timeout_s: at most so long.
+
+        Returns:
+            Whether they have.
+        """
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        while (attempt := self._running()) is not None:
+            now_s = self._clock.monotonic_s()
+            seen_s = attempt.timeline.seen_s(now_s)
+            if seen_s is not None and seen_s >= t_s:
+                return True
+            if now_s >= deadline_s or not attempt.timeline.metered:
+                return False
+            self._clock.sleep(min(_LOOK_S, deadline_s - now_s))
+        return False
 
     @harmless
     def stop(self, error: BaseException | None = None) -> None:

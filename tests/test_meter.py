@@ -883,3 +883,29 @@ def test_step_events_without_a_device_say_so(tmp_path: Path, clock: FakeClock) -
     assert [line["code"] for line in warnings] == ["step_events"]
     assert "0 of 20 steps" in warnings[0]["message"]
     assert meter.totals()["efficiency/gpu_j_per_sample"] == pytest.approx(3.125, rel=1e-6)
+
+
+class BusyClock(FakeClock):
+    """Whoever waits lets the sensors go on."""
+
+    def sleep(self, duration_s: float) -> None:
+        """See ``FakeClock.advance``."""
+        self.advance(duration_s)
+
+
+def test_waiting_until_sensors_have_told(tmp_path: Path) -> None:
+    """No longer than they take, nor than was asked; not at all where nothing is measured."""
+    clock = BusyClock()
+    source = ScriptedSource(clock, power_w=lambda t_s: 200.0, interval_s=0.3)
+    meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[source], clock=clock)
+    with meter:
+        clock.advance(5.0)
+        now_s = clock.monotonic_s()
+        assert meter.wait_until_seen(now_s, 3.0)
+        assert clock.monotonic_s() - now_s <= 0.35
+        assert meter.energy(now_s - 1.0, now_s, "gpu").coverage == 1.0
+        now_s = clock.monotonic_s()
+        assert not meter.wait_until_seen(now_s + 100.0, 0.5)
+        assert clock.monotonic_s() - now_s == pytest.approx(0.5)
+    assert not meter.wait_until_seen(now_s, 10.0)
+    assert clock.monotonic_s() - now_s < 1.0

@@ -1,1 +1,6 @@
 """Which batch size to train with: the curve of throughput, energy and memory, and its knee."""
+
+from energy_callbacks.tuning.batch_size import tune_batch_size as tune_batch_size
+from energy_callbacks.tuning.bench import Patience as Patience
+from energy_callbacks.tuning.result import BatchSizeResult as BatchSizeResult
+from energy_callbacks.tuning.trial import Trial as Trial

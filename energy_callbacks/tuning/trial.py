@@ -24,7 +24,6 @@ class Trial:
         scope: whose energy it is, ``gpu`` or ``host``.
         peak_bytes: the most memory of the device that was in use, on the card with the most.
         cost_s: time of the whole trial, with what comes before and after.
-        cost_j: energy of it, of GPUs and host; ``None`` where nobody knows.
     """
 
     size: int
@@ -37,7 +36,6 @@ class Trial:
     scope: Literal["gpu", "host"] = "gpu"
     peak_bytes: int | None = None
     cost_s: float = 0.0
-    cost_j: float | None = None
 
     @property
     def samples_per_s(self) -> float | None:

@@ -1,0 +1,131 @@
+"""``energy-callbacks tune``: the batch size of a training step, from a function of the user's."""
+
+import argparse
+import inspect
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from energy_callbacks.tuning import Trial, tune_batch_size
+
+HELP = "find a batch size: run a training step at some sizes and measure speed, energy and memory"
+_OBJECTIVES = ("knee", "throughput", "energy", "largest")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "step",
+        metavar="MODULE:FUNCTION",
+        help="step(size), one training step with so many samples; or a function without "
+        "arguments that returns it",
+    )
+    parser.add_argument(
+        "--objective",
+        type=_objective,
+        default="knee",
+        metavar="WHAT",
+        help=f"{', '.join(_OBJECTIVES)}, or the weight of energy against time from 0 to 1 "
+        "(default: knee)",
+    )
+    parser.add_argument("--min-size", type=int, default=1, help="default: 1")
+    parser.add_argument("--max-size", type=int, default=8192, help="default: 8192")
+    parser.add_argument("--multiple-of", type=int, default=1, help="default: 1")
+    parser.add_argument("--powers-of-two", action="store_true", help="only powers of two")
+    parser.add_argument("--start-size", type=int, help="where to begin, such as the size in use")
+    parser.add_argument(
+        "--memory-margin",
+        type=float,
+        default=0.1,
+        help="share of the device's memory that is to stay free (default: 0.1)",
+    )
+    parser.add_argument("--max-trials", type=int, default=20, help="default: 20")
+    parser.add_argument("--max-seconds", type=float, help="no new trial after so long")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result there")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Search, telling of each trial, and print the table."""
+    result = tune_batch_size(
+        _step(arguments.step),
+        objective=arguments.objective,
+        min_size=arguments.min_size,
+        max_size=arguments.max_size,
+        multiple_of=arguments.multiple_of,
+        powers_of_two=arguments.powers_of_two,
+        start_size=arguments.start_size,
+        memory_margin=arguments.memory_margin,
+        max_trials=arguments.max_trials,
+        max_s=arguments.max_seconds,
+        on_trial=_tell,
+    )
+    print(result)
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(result.as_json(), indent=2) + "\n")
+        print(arguments.json)
+    return 0
+
+
+def _objective(word: str) -> str | float:
+    if word in _OBJECTIVES:
+        return word
+    try:
+        return float(word)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is none of {', '.join(_OBJECTIVES)} and no number"
+        ) from None
+
+
+def _tell(trial: Trial) -> None:
+    said = "out of memory" if trial.samples_per_s is None else f"{trial.samples_per_s:.4g} /s"
+    print(f"batch size {trial.size}: {said}", file=sys.stderr)
+
+
+def _step(name: str) -> Callable[[int], Any]:
+    """What ``MODULE:FUNCTION`` names, looked for in the current folder too."""
+    if ":" not in name:
+        raise ValueError(f"{name!r} names no function; write it as MODULE:FUNCTION")
+    found = _found(name)
+    if callable(found) and not _wants_size(found):
+        found = found()
+    if not callable(found):
+        raise ValueError(
+            f"{name!r} is no function step(size), nor does it return one: {type(found).__name__}"
+        )
+    step: Callable[[int], Any] = found
+    return step
+
+
+def _found(name: str) -> Any:
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        return resolve_name(name)
+    except AttributeError as error:
+        raise ValueError(f"{name!r} names nothing: {error}") from error
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise  # something that the user's module imports
+        raise ValueError(
+            f"{name!r}: no module {error.name!r} is seen from {folder}; write it as an import "
+            "does, without .py"
+        ) from error
+
+
+def _wants_size(function: Callable[..., Any]) -> bool:
+    """Whether it takes an argument by its place."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # written in C
+        return True
+    by_place = (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.VAR_POSITIONAL,
+    )
+    return any(parameter.kind in by_place for parameter in parameters)

@@ -1,0 +1,176 @@
+"""The devices that a training uses, asked of its own framework, which is never woken for it.
+
+Memory is that of the fullest device: PyTorch's allocator tells what it held at most, JAX's and
+TensorFlow's likewise; without a device it is this process's resident memory, and what the machine
+or its container grants.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from energy_callbacks.tuning.torch_devices import awake_backends
+
+_STATUS: Final = Path("/proc/self/status")
+_CLEAR_REFS: Final = Path("/proc/self/clear_refs")
+_RESET_PEAK: Final = "5"  # proc_pid_clear_refs(5): resets the peak resident set size
+_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")  # control groups, version 2
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Of one device, in bytes.
+
+    Attributes:
+        peak_bytes: the most that was in use since ``reset_peak``, by others too.
+        size_bytes: what there is.
+    """
+
+    peak_bytes: int
+    size_bytes: int
+
+    @property
+    def share(self) -> float:
+        """How full it was."""
+        return self.peak_bytes / self.size_bytes
+
+
+def synchronise(result: Any = None) -> None:
+    """Wait until all devices have done what they were told.
+
+    Args:
+        result: of the last step; arrays of JAX are waited for by themselves.
+    """
+    for backend in awake_backends(torch) if (torch := _torch()) is not None else ():
+        for which in _in_use(backend):
+            backend.synchronize(*which)
+    if (tensorflow := _tensorflow()) is not None:
+        tensorflow.test.experimental.sync_devices()
+    if (jax := _jax()) is not None:
+        jax.block_until_ready(result)
+
+
+def reset_peak() -> None:
+    """From now on the peak is a new one, where the framework lets one begin."""
+    for backend in awake_backends(torch) if (torch := _torch()) is not None else ():
+        for which in _in_use(backend):
+            if hasattr(backend, "reset_peak_memory_stats"):
+                backend.reset_peak_memory_stats(*which)
+    if (tensorflow := _tensorflow()) is not None:
+        for index in range(len(tensorflow.config.list_logical_devices("GPU"))):
+            tensorflow.config.experimental.reset_memory_stats(f"GPU:{index}")
+    try:
+        _CLEAR_REFS.write_text(_RESET_PEAK)
+    except OSError:
+        return  # not Linux, or not ours to write: the peak is that of the process
+
+
+def memory() -> Memory | None:
+    """The fullest device since ``reset_peak``; ``None`` where nothing is known."""
+    found = [*_of_torch(), *_of_tensorflow(), *_of_jax()] or list(_of_host())
+    return max(found, key=lambda one: one.share, default=None)
+
+
+def _torch() -> Any:
+    torch = sys.modules.get("torch")
+    return torch if hasattr(torch, "cuda") else None
+
+
+def _tensorflow() -> Any:
+    """Where it uses its devices already: to ask about them else would take all their memory."""
+    eager = sys.modules.get("tensorflow.python.eager.context")
+    context = eager.context_safe() if eager is not None else None
+    # Every public call on devices initialises the context; only this attribute tells without.
+    is_awake = context is not None and context._context_handle is not None  # noqa: SLF001
+    return sys.modules.get("tensorflow") if is_awake else None
+
+
+def _jax() -> Any:
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    is_awake = bridge is not None and bridge.backends_are_initialized()
+    return sys.modules.get("jax") if is_awake else None
+
+
+def _in_use(backend: Any) -> Iterator[tuple[int, ...]]:
+    """Devices of PyTorch on which this process has a context: asking CUDA of others makes one.
+
+    As arguments of the functions of ``backend``: Apple's has one device, without a number.
+    """
+    if not hasattr(backend, "device_count") or backend.__name__ == "torch.mps":
+        yield ()
+        return
+    has_context = getattr(sys.modules["torch"]._C, "_cuda_hasPrimaryContext", None)  # noqa: SLF001
+    for index in range(backend.device_count()):
+        if backend.__name__ != "torch.cuda" or has_context is None or has_context(index):
+            yield (index,)
+
+
+def _of_torch() -> Iterator[Memory]:
+    for backend in awake_backends(torch) if (torch := _torch()) is not None else ():
+        if not hasattr(backend, "mem_get_info"):
+            continue
+        for which in _in_use(backend):
+            free_bytes, size_bytes = backend.mem_get_info(*which)
+            # What the allocator held at most, and what lies beside it: contexts, other processes.
+            beside_bytes = size_bytes - free_bytes - backend.memory_reserved(*which)
+            yield Memory(beside_bytes + backend.max_memory_reserved(*which), size_bytes)
+
+
+def _of_tensorflow() -> Iterator[Memory]:
+    tensorflow = _tensorflow()
+    if tensorflow is None:
+        return
+    for index in range(len(tensorflow.config.list_logical_devices("GPU"))):
+        peak_bytes = tensorflow.config.experimental.get_memory_info(f"GPU:{index}")["peak"]
+        size_bytes = _card_bytes(index)
+        if size_bytes:
+            yield Memory(peak_bytes, size_bytes)
+
+
+def _card_bytes(ordinal: int) -> int | None:
+    """Size of the memory of CUDA's device of this number, by the driver that is awake."""
+    import ctypes
+
+    from energy_callbacks.sensing.cuda_driver import awake_driver
+
+    driver = awake_driver()
+    device, size_bytes = ctypes.c_int(), ctypes.c_size_t()
+    if driver is None or driver.cuDeviceGet(ctypes.byref(device), ordinal):
+        return None
+    failed = driver.cuDeviceTotalMem_v2(ctypes.byref(size_bytes), device)
+    return None if failed else int(size_bytes.value)
+
+
+def _of_jax() -> Iterator[Memory]:
+    jax = _jax()
+    if jax is None:
+        return
+    for device in jax.local_devices():
+        stats = device.memory_stats() or {}
+        if stats.get("bytes_limit"):
+            yield Memory(stats["peak_bytes_in_use"], stats["bytes_limit"])
+
+
+def _of_host() -> Iterator[Memory]:
+    import psutil
+
+    size_bytes = psutil.virtual_memory().total
+    try:
+        lines = _STATUS.read_text().splitlines()
+    except OSError:
+        return
+    if (limit := _read(_LIMIT)).isdigit():
+        size_bytes = min(size_bytes, int(limit))
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name == "VmHWM":  # proc_pid_status(5): peak resident set size, in kB of 1024 bytes
+            yield Memory(int(value.split()[0]) * 1024, size_bytes)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,77 @@
+"""``energy-callbacks tune`` as users call it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks.cli import main
+
+STEPS = """
+import time
+
+def step(size):
+    if size > 12:
+        raise MemoryError("no room")
+    time.sleep(0.001 + size * 0.001)
+
+def make():
+    return step
+
+def broken(size):
+    raise ZeroDivisionError(size)
+
+number = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module of the user's in the current folder, under a name of its own for each test."""
+    name = f"steps_of_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(STEPS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENERGY_CALLBACKS_DISABLED", "1")
+    return name
+
+
+@pytest.mark.parametrize("function", ["step", "make"])
+def test_the_table_is_printed_and_written(module: str, function: str, capsys, tmp_path) -> None:
+    """A step, or what returns one; the answer was run, and is in the file too."""
+    arguments = ["--max-size", "16", "--max-trials", "4", "--json", "found.json"]
+    assert main(["tune", f"{module}:{function}", "--objective", "largest", *arguments]) == 0
+    told = capsys.readouterr()
+    result = json.loads((tmp_path / "found.json").read_text())
+    sizes = [trial["size"] for trial in result["trials"] if trial["status"] == "ok"]
+    assert result["size"] == max(sizes) <= 12
+    assert f"batch size {result['size']}: " in told.out
+    assert "out of memory" in told.err
+    assert all(trial["samples_per_s"] > 0 for trial in result["trials"] if trial["steps"])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("{}", "write it as MODULE:FUNCTION"),
+        ("{}:nothing", "has no attribute 'nothing'"),
+        ("{}:number", "is no function step(size)"),
+        ("no_such_module:step", "no module 'no_such_module' is seen from"),
+    ],
+)
+def test_a_wrong_name_is_explained(module: str, capsys, name: str, message: str) -> None:
+    """What was wrong, and how to write it."""
+    assert main(["tune", name.format(module)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_error_of_the_step_is_the_users(module: str) -> None:
+    """It passes through with its traceback."""
+    with pytest.raises(ZeroDivisionError):
+        main(["tune", f"{module}:broken"])
+
+
+def test_an_objective_that_is_none(module: str, capsys) -> None:
+    """Names what there is."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["tune", f"{module}:step", "--objective", "best"])
+    assert "none of knee, throughput, energy, largest and no number" in capsys.readouterr().err

@@ -1,0 +1,153 @@
+"""``tune_batch_size`` for a plain loop: on virtual time, and in real steps of PyTorch."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.errors import NothingFits
+from energy_callbacks.tuning.batch_size import tune_batch_size
+from energy_callbacks.tuning.bench import Patience
+from tests.tuning.simulated import Training
+
+QUICK = Patience(block_s=0.005, least_s=0.02, most_s=0.05, seen_s=0.5)
+
+
+def test_the_knee_is_found_and_was_run(tmp_path: Path) -> None:
+    """Time 20 ms + 1 ms a sample: 97 % of the throughput at the limit of 1000 samples."""
+    training = Training(tmp_path, most=1000)
+    result = tune_batch_size(training.step, max_size=4096, meter=training.meter)
+    best = 1000 / 1.02
+    knee = 20.0 / (1000.0 / (0.97 * best) - 1.0)
+    assert result.size == pytest.approx(knee, rel=0.1)
+    assert result.chosen.samples_per_s == pytest.approx(0.97 * best, rel=0.01)
+    assert result.size in training.steps
+    assert max(trial.size for trial in result.trials if trial.status == "ok") <= 1000
+
+
+def test_the_search_has_its_own_cost_and_phase(tmp_path: Path) -> None:
+    """Seconds and joules of the whole search; the report has them as the phase ``tuning``."""
+    training = Training(tmp_path, most=64)
+    start_s = training.clock.monotonic_s()
+    result = tune_batch_size(training.step, max_size=64, meter=training.meter)
+    assert not training.meter.is_running
+    assert result.duration_s == pytest.approx(training.clock.monotonic_s() - start_s, abs=3.1)
+    assert sum(trial.cost_s for trial in result.trials) <= result.duration_s
+    assert result.energy_j == pytest.approx(training.used_j, rel=0.05)
+    phases = {phase.name: phase for phase in training.meter.report().phases}
+    assert phases["tuning"].total.energy_j == pytest.approx(result.energy_j, rel=0.05)
+
+
+def test_a_meter_that_runs_goes_on(tmp_path: Path) -> None:
+    """As in the middle of a training of the user's."""
+    training = Training(tmp_path, most=64)
+    with training.meter as meter:
+        tune_batch_size(training.step, max_size=8, meter=meter)
+        assert meter.is_running
+
+
+def test_nothing_fits(tmp_path: Path) -> None:
+    """The smallest size, what was said of it, and what to do."""
+    training = Training(tmp_path, most=7)
+    with pytest.raises(NothingFits, match=r"batch size 8 does not fit: MemoryError: .*min_size"):
+        tune_batch_size(training.step, min_size=8, meter=training.meter)
+    assert not training.meter.is_running
+
+
+class Net:
+    """A small training with everything that has a state."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model = torch.nn.Sequential(
+            torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.Dropout(), torch.nn.ReLU()
+        )
+        self.optimizer = torch.optim.AdamW(self.model.parameters())
+        self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, 2)
+        self.most = 64
+
+    def step(self, size: int) -> float:
+        """One step; too large ones fail in the middle."""
+        self.optimizer.zero_grad()
+        loss = self.model(torch.randn(size, 8)).square().mean()
+        loss.backward()
+        if size > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        self.optimizer.step()
+        self.schedule.step()
+        random.random()
+        np.random.random()
+        return float(loss.detach())
+
+    @property
+    def keep(self) -> list:
+        """For ``tune_batch_size``."""
+        return [self.model, self.optimizer, self.schedule]
+
+
+@pytest.mark.parametrize("before", [0, 3])
+@pytest.mark.parametrize("most", [64, 2, 1])
+def test_the_training_goes_on_as_if_nothing_had_been(tmp_path: Path, before, most) -> None:
+    """Losses after the search are bit for bit those without it, also where nothing has fitted."""
+    with_search, without = [], []
+    for losses in (with_search, without):
+        net = Net()
+        random.seed(1)
+        np.random.seed(1)
+        for _ in range(before):
+            net.step(4)
+        net.most = most
+        if losses is with_search:
+            meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[])
+            try:
+                tune_batch_size(
+                    net.step,
+                    keep=net.keep,
+                    min_size=2,
+                    max_size=96,
+                    max_trials=6,
+                    meter=meter,
+                    patience=QUICK,
+                )
+            except NothingFits:
+                assert most < 2
+        net.most = 64
+        losses += [net.step(4) for _ in range(5)]
+        losses += [random.random(), float(np.random.random()), net.schedule.get_last_lr()]
+    assert with_search == without
+
+
+def test_an_error_of_the_step_passes_through(tmp_path: Path) -> None:
+    """... and leaves the training as it was."""
+    net = Net()
+    weights = [parameter.detach().clone() for parameter in net.model.parameters()]
+
+    def broken(size: int) -> None:
+        net.step(size)
+        raise ZeroDivisionError(size)
+
+    meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[])
+    with pytest.raises(ZeroDivisionError):
+        tune_batch_size(broken, keep=net.keep, min_size=2, meter=meter, patience=QUICK)
+    assert not meter.is_running
+    assert all(map(torch.equal, weights, net.model.parameters()))
+    assert not net.optimizer.state
+
+
+def test_what_cannot_be_kept_is_refused(tmp_path: Path) -> None:
+    """Before anything is run."""
+    with pytest.raises(TypeError, match="state_dict"):
+        tune_batch_size(lambda size: None, keep=[object()])
+
+
+def test_the_table(tmp_path: Path) -> None:
+    """Sizes in order, what ran out of memory, and which one was chosen."""
+    training = Training(tmp_path, most=50)
+    text = str(tune_batch_size(training.step, max_size=64, meter=training.meter))
+    assert "out of memory" in text
+    assert text.count("<- chosen") == 1
+    sizes = [int(line.split()[0]) for line in text.splitlines()[4:]]
+    assert sizes == sorted(sizes)
