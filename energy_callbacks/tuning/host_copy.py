@@ -38,8 +38,11 @@ def to_host(tensor: Any) -> Any:
 
 
 def write(values: Any, tensor: Any) -> None:
-    """Put values of ``to_host`` back into a tensor, on its device, without another copy there."""
-    _once(tensor.detach()).copy_(values)
+    """Put values of ``to_host`` back into a tensor, on its device, without another copy there.
+
+    To be called where no gradients are recorded.
+    """
+    _once(tensor).copy_(values)
 
 
 def is_alike(tensor: Any, values: Any) -> bool:

@@ -32,7 +32,7 @@ class KeptTensor:
         """The same values in the same memory."""
         if not _is_at(self._tensor, self._view):
             self._tensor.data = self._view
-        write(self._values, self._view)
+        write(self._values, self._tensor)
         if self._is_leaf and self._tensor.requires_grad != self._requires_grad:
             self._tensor.requires_grad_(self._requires_grad)
         if self._has_grad:

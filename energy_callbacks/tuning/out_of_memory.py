@@ -19,7 +19,7 @@ _TEXTS: Final = (
     r"\bTriton Error \[(?:CUDA|HIP)\]: out of memory\b",
     # aten/src/ATen/mps/MPSAllocator.mm, the second where one tensor exceeds the device.
     r"\bMPS backend out of memory\b",
-    r"^Invalid buffer size: [\d.]+ Gi?B$",
+    r"^(?:RuntimeError: )?Invalid buffer size: [\d.]+ Gi?B$",
     # Habana's PyTorch bridge, as accelerate/utils/memory.py knows it.
     r"MODULE:PT_DEVMEM Allocation failed",
     # SYCL, unified-runtime ur_api.h.
@@ -38,7 +38,7 @@ _TEXTS: Final = (
     # PyTorch, c10/core/impl/alloc_cpu.cpp, on Linux and on Windows.
     r"DefaultCPUAllocator: (?:can't allocate|not enough) memory",
     # C++ itself, where PyTorch hands it on as a RuntimeError (torch/csrc/Exceptions.h).
-    r"^std::bad_alloc$",
+    r"^(?:RuntimeError: )?std::bad_alloc$",
     # NCCL, src/include/checks.h and alloc.h: "Cuda failure 2 'out of memory'".
     r"\bCuda failure (?:\d+ )?'out of memory'",
     r"ncclUnhandledCudaError[\s\S]*\bout of memory\b",
