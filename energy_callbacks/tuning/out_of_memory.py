@@ -39,9 +39,9 @@ _TEXTS: Final = (
     r"DefaultCPUAllocator: (?:can't allocate|not enough) memory",
     # C++ itself, where PyTorch hands it on as a RuntimeError (torch/csrc/Exceptions.h).
     r"^(?:RuntimeError: )?std::bad_alloc$",
-    # NCCL, src/include/checks.h and alloc.h: "Cuda failure 2 'out of memory'".
+    # NCCL, src/include/checks.h and alloc.h; what PyTorch adds to "ncclUnhandledCudaError" as its
+    # last error: "Cuda failure 2 'out of memory'", "Failed to CUDA calloc async 40 bytes".
     r"\bCuda failure (?:\d+ )?'out of memory'",
-    r"ncclUnhandledCudaError[\s\S]*\bout of memory\b",
     r"\bFailed to CUDA (?:host )?[cm]?alloc",
     # TensorFlow, core/framework/op_kernel.cc and, from a copy whose target could not be
     # allocated, core/common_runtime/gpu/gpu_util.cc.

@@ -310,8 +310,9 @@ def failed_step() -> tuple[BaseException, weakref.ref[object]]:
         nonlocal watched
         watched = weakref.ref(activations)
         error = lack()
-        holder = [activations, error]  # the frame holds the error, which holds the frame
-        raise holder[1]
+        circle: list[object] = [activations]
+        circle.append(circle)
+        raise error  # which the frame holds, as it holds the frame
 
     watched: weakref.ref[object] | None = None
     with pytest.raises(RuntimeError) as caught:

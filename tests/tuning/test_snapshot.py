@@ -398,7 +398,7 @@ class Counter:
     """Something of the user's, with a tensor in its state."""
 
     def __init__(self) -> None:
-        self.counts = {"steps": 0, "sums": torch.zeros(2)}
+        self.counts = {"steps": 0, "sums": torch.zeros(2), "names": set()}
 
     def state_dict(self) -> dict[str, Any]:
         return self.counts  # itself, as careless classes do
@@ -414,9 +414,11 @@ def test_others_get_their_state_back() -> None:
     for _ in range(2):
         counter.counts["steps"] += 1
         counter.counts["sums"] += 1.0
+        counter.counts["names"].add("one")
         counter.counts["new"] = True
         snapshot.restore()
-        assert counter.counts.keys() == {"steps", "sums"}
+        assert counter.counts.keys() == {"steps", "sums", "names"}
+        assert counter.counts["names"] == set()
         assert counter.counts["steps"] == 0
         assert counter.counts["sums"].tolist() == [0.0, 0.0]
 
@@ -452,7 +454,7 @@ def test_state_loaded_meanwhile_is_replaced() -> None:
     training.run(2)
     was, snapshot = everything(training), training.snapshot()
     training.run(1)
-    training.optimizer.load_state_dict(training.optimizer.state_dict())
+    training.optimizer.load_state_dict(copy.deepcopy(training.optimizer.state_dict()))
     snapshot.restore()
     assert everything(training) == was
 
