@@ -1,0 +1,33 @@
+"""The random generators that a step draws from, as they were."""
+
+import random
+from typing import Any
+
+import numpy as np
+
+from energy_callbacks.tuning.torch_devices import awake_generators
+
+
+class RandomState:
+    """Python's and NumPy's global generators, and PyTorch's of the CPU and of devices in use.
+
+    Args:
+        torch: the module, which the training has imported.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._python = random.getstate()
+        self._numpy = np.random.get_state(legacy=False)
+        self._states = [(one, one.get_state()) for one in awake_generators(torch)]
+
+    def restore(self) -> None:
+        """All as they were; a device that was not in use then starts from its seed again."""
+        random.setstate(self._python)
+        np.random.set_state(self._numpy)
+        known = {id(one) for one, _ in self._states}
+        for one in awake_generators(self._torch):
+            if id(one) not in known:
+                one.manual_seed(one.initial_seed())
+        for one, state in self._states:
+            one.set_state(state)
