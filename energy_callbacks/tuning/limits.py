@@ -54,7 +54,11 @@ def limits(sizes: Sequence[int], trials: Iterable[Trial], room_bytes: float | No
     most = predicted_largest(peaks, room_bytes)
     if most is None:
         return Limits(low=low, high=high, guess=high - 1, is_known=False)
-    guess = min(max(bisect_right(sizes, most) - 1, low), high - 1)
+    guess = max(bisect_right(sizes, most) - 1, low)
+    if guess >= high and high < len(sizes):
+        # Memory was full before its peak showed it.
+        return Limits(low=low, high=high, guess=high - 1, is_known=False)
+    guess = min(guess, high - 1)
     return Limits(low=low, high=high, guess=guess, is_known=True)
 
 
