@@ -13,11 +13,13 @@ import numpy as np
 from energy_callbacks.tuning.curve import Array, drawn_curves
 from energy_callbacks.tuning.trial import Trial
 
-# The answer may be expected to cost this share more than the best; a knee may be off by as much.
-ENOUGH: Final = 0.01
+# The answer may be expected to cost this share more than the best.
+ENOUGH: Final = 0.005
+# Standard error of the logarithm of a knee that is known well enough.
+_KNOWN: Final = 0.01
 # Of an error that a trial does not state, in the choice of the next one.
 _LEAST_ERROR: Final = 0.003
-_POINTS: Final = 200
+_POINTS: Final = 64
 
 
 class Choice:
@@ -109,7 +111,7 @@ class Choice:
     def next_for_knee(self, share: float, left: int) -> int | None:
         """The trial that narrows the knee down most; at the end a run of the knee itself."""
         knee, error = self.knee(share)
-        if error <= ENOUGH or left == 1:
+        if error <= _KNOWN or left == 1:
             is_near = abs(math.log(self.nearest(knee) / knee)) <= max(error / 4.0, 0.002)
             return None if is_near else knee
         away = self.knees(share)

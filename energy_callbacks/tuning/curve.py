@@ -24,10 +24,10 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
-_DRAWS: Final = 512
-_MOVES: Final = 4
+_DRAWS: Final = 400
+_MOVES: Final = 3
 # Shares by which a curve may leave the family, equally likely before there are trials.
-_STRENGTHS: Final = (0.0, 0.02, 0.06, 0.2)
+_STRENGTHS: Final = (0.0, 0.03, 0.12)
 # Of that deviation: how far it is alike, in factors of two of the size.
 _OCTAVES: Final = 1.5
 # No trial is trusted beyond this: tiles and clocks move a step by as much.
@@ -85,12 +85,14 @@ class _Fit:
         residuals = self._values - self._shapes(points, self._logs)
         level = residuals @ self._whitener.T @ self._ones / self._weight
         level += self._dice.normal(size=count) / math.sqrt(self._weight)
+        curves = self._shapes(points, targets) + level[:, None]
+        if not self._strength:
+            return np.asarray(curves)
         white = (residuals - level[:, None]) @ self._whitener.T
         cross = self._kernel(targets, self._logs) @ self._whitener.T
         roots, axes = np.linalg.eigh(self._kernel(targets, targets) - cross @ cross.T)
         spread = axes * np.sqrt(np.clip(roots, 0.0, None))
-        curves = self._shapes(points, targets) + level[:, None] + white @ cross.T
-        return np.asarray(curves + self._dice.normal(size=curves.shape) @ spread.T)
+        return np.asarray(curves + white @ cross.T + self._dice.normal(size=curves.shape) @ spread.T)
 
     def _kernel(self, left: Array, right: Array) -> Array:
         distance = (left[:, None] - right[None, :]) / (_OCTAVES * math.log(2.0))

@@ -270,7 +270,8 @@ class Search:
         choice = self._chosen(known)
         if choice is None:
             return known.low if len(self._trials) == 1 else None
-        if choice.gain > ENOUGH:
+        # A knee is where the curve is flat: a small error of the best throughput moves it far.
+        if choice.gain > (ENOUGH / 5.0 if self._is_knee else ENOUGH):
             return known.probe
         if self._is_knee:
             size = choice.next_for_knee(self._settings.knee_share, self._left)

@@ -15,9 +15,10 @@ def loss(device, size, w):
     sizes = device.sizes()
     return float(device.cost(np.array([float(size)]), w)[0] / device.cost(sizes, w).min() - 1)
 
-for obj in sys.argv[2:]:
+NOISES=[float(x) for x in sys.argv[2].split(',')]
+for obj in sys.argv[3:]:
     for make in (seeded, plain):
-      for noise in ((0.03,) if obj=="largest" else (0.03, 0.01, 0.003)):
+      for noise in NOISES:
         out = []; t0 = time.time()
         for seed in range(20):
             d = make(seed)
