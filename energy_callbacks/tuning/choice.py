@@ -53,7 +53,8 @@ class Choice:
         places = np.clip(np.searchsorted(sizes, marks), 0, len(sizes) - 1)
         self._at = sorted({*self._asked, *(sizes[i] for i in places)})
         tried = sorted(told)
-        means = np.array([_mean(told[size]) for size in tried])
+        self._means = {size: _mean(told[size]) for size in tried}
+        means = np.array(list(self._means.values()))
         steps = drawn_curves(tried, means[:, 0] * tried, means[:, 1], [*self._at, probe])
         costs = steps - np.log([*self._at, probe])
         self._costs, self._probe_cost = costs[:, :-1], costs[:, -1]
@@ -75,10 +76,14 @@ class Choice:
         return float((self._of(self.best) - self._least).mean())
 
     def next_for_best(self) -> int | None:
-        """The size that may save most against ``best``, or ``best`` where that was tried less."""
-        if self.loss <= ENOUGH:
-            return None
+        """The size that may save most against ``best``, or ``best`` where that was tried less.
+
+        At the end a neighbour on each side is tried: the curves know nothing of tiles.
+        """
         best = self.best
+        if self.loss <= ENOUGH:
+            neighbours = {_nearest(self._asked, best * way) for way in (0.75, 1.5)}
+            return max(neighbours - set(self._tried), default=None)
         savings = {
             size: float(np.maximum(self._of(best) - self._of(size), 0.0).mean())
             for size in self._asked
@@ -104,15 +109,21 @@ class Choice:
         near = self._sizes[max(place - 1, 0) : place + 1]
         return _nearest(near, math.exp(middle)), float(high - low) / 2.0
 
-    def nearest(self, size: int) -> int:
-        """Of the sizes that ran."""
-        return _nearest(self._tried, size)
+    def nearest(self, knee: int, share: float) -> int:
+        """Of the sizes that ran, without those seen to be too slow: a tile may begin just there."""
+        most = float(self._least.mean()) - math.log1p(-share)
+        fast = [
+            size
+            for size in self._tried
+            if math.log(self._means[size][0]) <= most + 2.0 * self._means[size][1]
+        ]
+        return _nearest(fast or self._tried, knee)
 
     def next_for_knee(self, share: float, left: int) -> int | None:
         """The trial that narrows the knee down most; at the end a run of the knee itself."""
         knee, error = self.knee(share)
         if error <= _KNOWN or left == 1:
-            is_near = abs(math.log(self.nearest(knee) / knee)) <= max(error / 4.0, 0.002)
+            is_near = abs(math.log(_nearest(self._tried, knee) / knee)) <= max(error / 4.0, 0.002)
             return None if is_near else knee
         away = self.knees(share)
         away = np.clip(away, *np.quantile(away, [0.05, 0.95]))

@@ -5,8 +5,8 @@ that grows with it, and the two overlap somewhat; large sizes may cost a little 
 
     cost of a step = k (1 + (b / r)^p)^(1/p) (1 + b / q)
 
-``p`` = 1 is a sum, large ``p`` the larger of the two, ``r`` where they are equal; that ``p`` = 1 and
-that nothing is lost at large sizes have a probability of their own. What the family cannot follow
+``p`` = 1 is a sum, large ``p`` the larger of the two, ``r`` where they are equal; that ``p`` = 1
+and that nothing is lost at large sizes have a probability of their own. What the family cannot follow
 is left to a Gaussian process in log size, as strong as the trials ask for: where the family is
 wrong, the curves go through the measured points.
 
@@ -92,7 +92,9 @@ class _Fit:
         cross = self._kernel(targets, self._logs) @ self._whitener.T
         roots, axes = np.linalg.eigh(self._kernel(targets, targets) - cross @ cross.T)
         spread = axes * np.sqrt(np.clip(roots, 0.0, None))
-        return np.asarray(curves + white @ cross.T + self._dice.normal(size=curves.shape) @ spread.T)
+        return np.asarray(
+            curves + white @ cross.T + self._dice.normal(size=curves.shape) @ spread.T
+        )
 
     def _kernel(self, left: Array, right: Array) -> Array:
         distance = (left[:, None] - right[None, :]) / (_OCTAVES * math.log(2.0))

@@ -292,7 +292,7 @@ class Search:
     def _knee(self, choice: Choice) -> tuple[int, str]:
         share = self._settings.knee_share
         knee, error = choice.knee(share)
-        size = choice.nearest(knee)
+        size = choice.nearest(knee, share)
         return size, (
             f"{size} is the size that ran closest to the knee: from about {knee} on "
             f"(standard error {error:.0%}) the throughput is within {share:.0%} of the best"

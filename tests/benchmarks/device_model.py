@@ -86,8 +86,14 @@ class Device:
         speed = 1.0 / self.cost(sizes, 0.0)
         return int(sizes[speed >= (1.0 - share) * speed.max()][0])
 
+    @property
+    def has_few_odd_tiles(self) -> bool:
+        """Less than five whole tiles fit, and no round number of samples fills one."""
+        is_odd = self.tile & (self.tile - 1) != 0
+        return is_odd and bool(self.sizes()[-1] < 5 * self.tile)
+
     def trial(self, size: int, dice: np.random.Generator, noise: float, steps: int = 20) -> Trial:
-        """Run a size: its result is wrong by ``noise`` at random, in time and in energy, and says so."""
+        """Run a size; time and energy are each wrong by ``noise`` at random, and say so."""
         sizes = np.array([float(size)])
         peak = int(self.peak_bytes(sizes)[0])
         if peak * (1.0 + self.fragmentation) > self.memory_bytes:
@@ -108,7 +114,7 @@ class Device:
 
 
 def seeded(seed: int) -> Device:
-    """One of many: from launch-bound to saturated, with and without tiles, decline, memory limit."""
+    """One of many: launch-bound or saturated, with and without tiles, decline, memory limit."""
     dice = np.random.default_rng([20, seed])
 
     def spread(low: float, high: float) -> float:
@@ -133,6 +139,6 @@ def seeded(seed: int) -> Device:
     )
 
 
-def plain(seed: int) -> Device:
-    """The same without tiles and without decline, launch and work added: the fit's own family."""
+def affine(seed: int) -> Device:
+    """The same without tiles and without decline, launch and work added."""
     return replace(seeded(seed), tile=1, decline=0.0, sharpness=1.0)

@@ -1,39 +1,188 @@
-"""x"""
-import argparse, sys, time
-import numpy as np
-from energy_callbacks.tuning.search import Search, SearchSettings
-from tests.benchmarks.device_model import seeded, plain
+"""How good the sizes are that the tuner's search answers, on devices whose best sizes are known.
 
-def run(device, noise, seed, **settings):
+Devices are those of ``device_model.py``. ``affine`` ones belong to the family that the search fits;
+the others have tiles, a decline at the end and any overlap of launch and work. Of these a few hold
+less than five whole tiles of an odd size (132): there one size in 132 is good, the search does not
+know which, and rows of their own say what it costs.
+
+Bars: throughput and energy at the answer within 2 % of the best of all sizes, with 3 % of noise on
+every trial; ``largest`` exact in 20 trials. A knee is where the curve is flat, and in 14 trials of
+3 % nobody finds it to 3 % of its size in every case: ``ideal`` is how many cases an estimator would
+on average that knew all of the curve but two parameters and chose the best two sizes (Cramér and
+Rao). So the knee has two bars: its size to 3 % (or one step) where trials have 0.3 % and curves
+are affine, and a throughput within 5 % of the best (3 % are the knee's own) where trials have 3 %.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from energy_callbacks.tuning.search import Search, SearchSettings
+from tests.benchmarks.device_model import Device, affine, seeded
+
+NOISE = 0.03
+KNEE_TRIALS = 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One objective over many devices.
+
+    Attributes:
+        name: of the row.
+        cases: how many devices.
+        worst: largest distance from the best.
+        median: of these.
+        trials: most of any case.
+        bar: that ``worst`` must not exceed; ``None`` where it is shown only.
+        most_trials: that ``trials`` must not exceed.
+        note: what else is to be said.
+    """
+
+    name: str
+    cases: int
+    worst: float
+    median: float
+    trials: int
+    bar: float | None
+    most_trials: int | None
+    note: str = ""
+
+    @property
+    def is_met(self) -> bool:
+        too_many = self.most_trials is not None and self.trials > self.most_trials
+        return self.bar is None or (self.worst <= self.bar and not too_many)
+
+
+def searched(device: Device, seed: int, noise: float, **settings: object) -> Search:
+    """A search that has ended."""
     dice = np.random.default_rng([7, seed])
     search = Search(SearchSettings(memory_bytes=device.memory_bytes, **settings))
     while (size := search.ask()) is not None:
         search.tell(device.trial(size, dice, noise))
     return search
 
-def loss(device, size, w):
-    sizes = device.sizes()
-    return float(device.cost(np.array([float(size)]), w)[0] / device.cost(sizes, w).min() - 1)
 
-NOISES=[float(x) for x in sys.argv[2].split(',')]
-for obj in sys.argv[3:]:
-    for make in (seeded, plain):
-      for noise in NOISES:
-        out = []; t0 = time.time()
-        for seed in range(20):
-            d = make(seed)
-            kw = {"max_trials": 14} if obj == "knee" else {}
-            s = run(d, noise, seed, objective=obj, **kw)
-            a = s.answer()
-            n = len(s.trials)
-            if obj == "largest":
-                out.append((abs(a.size - d.sizes()[-1]), n, seed))
-            elif obj == "knee":
-                k = d.knee(); th = loss(d, a.size, 0)
-                out.append((abs(a.size / k - 1) if abs(a.size-k)>1 else 0, n, seed, a.size, k, round(th,3)))
-            else:
-                out.append((loss(d, a.size, 1.0 if obj == "energy" else 0.0), n, seed, a.size))
-        dist = sorted(o[0] for o in out)
-        print(obj, make.__name__, noise, "worst %.4f median %.4f" % (dist[-1], dist[10]), "trials max", max(o[1] for o in out), "median", sorted(o[1] for o in out)[10], "in3%", sum(x<=.03 for x in dist), "in2%", sum(x<=.02 for x in dist), "%.1fs" % (time.time()-t0), flush=True)
-        if "-v" in sys.argv[1]: 
-            for o in sorted(out)[-8:]: print("   ", o)
+def excess(device: Device, size: int, weight: float) -> float:
+    """Cost of a size above the least of all sizes, as a share."""
+    least = device.cost(device.sizes(), weight).min()
+    return float(device.cost(np.array([float(size)]), weight)[0] / least - 1.0)
+
+
+def off_knee(device: Device, size: int) -> float:
+    """Distance from the true knee, as a share of it; one step is none."""
+    knee = device.knee()
+    return abs(size / knee - 1.0) if abs(size - knee) > 1 else 0.0
+
+
+def ideal_error(device: Device, noise: float) -> float:
+    """Least standard error of the logarithm of an affine device's knee in ``KNEE_TRIALS``.
+
+    Known but for ``k`` and ``r`` of k (1 + b / r): half of the trials at each of two sizes, best
+    the smallest and the largest, since d ln(step) / d ln r = -b / (b + r).
+    """
+    ends = device.sizes()[[0, -1]]
+    low, high = ends / (ends + device.corner)
+    corner_error = noise * 2.0 / math.sqrt(KNEE_TRIALS) / (high - low)
+    # The knee is 0.97 L r / (r + 0.03 L) with L the largest size: d ln(knee) / d ln r.
+    return float(corner_error * 0.03 * ends[1] / (device.corner + 0.03 * ends[1]))
+
+
+def row(
+    name: str,
+    devices: Sequence[tuple[int, Device]],
+    distance: Callable[[Device, int], float],
+    *,
+    noise: float = NOISE,
+    bar: float | None = None,
+    most_trials: int | None = None,
+    in_size: bool = False,
+    **settings: object,
+) -> Row:
+    """Search on every device."""
+    searches = [(device, searched(device, seed, noise, **settings)) for seed, device in devices]
+    sizes = [(device, search.answer().size) for device, search in searches]
+    away = [distance(device, size) for device, size in sizes]
+    note = ""
+    if in_size:
+        note = f"{sum(off_knee(*pair) <= 0.03 for pair in sizes)} within 3 % in size"
+    if in_size and name.startswith("knee, affine"):
+        errors = [ideal_error(device, noise) for _, device in devices]
+        note += f", ideal {sum(math.erf(0.03 / e / math.sqrt(2.0)) for e in errors):.1f}"
+    return Row(
+        name=name,
+        cases=len(devices),
+        worst=max(away),
+        median=statistics.median(away),
+        trials=max(len(search.trials) for _, search in searches),
+        bar=bar,
+        most_trials=most_trials,
+        note=note,
+    )
+
+
+def rows(count: int) -> list[Row]:
+    """All of them; real trainings beside other finders belong here too."""
+    every = [(seed, seeded(seed)) for seed in range(count)]
+    odd = [(seed, device) for seed, device in every if device.has_few_odd_tiles]
+    even = [(seed, device) for seed, device in every if not device.has_few_odd_tiles]
+    plain = [(seed, affine(seed)) for seed in range(count)]
+    found = [
+        row("largest", every, lambda d, s: abs(s - d.sizes()[-1]), objective="largest",
+            bar=0.0, most_trials=20),
+    ]  # fmt: skip
+    for name, weight in (("throughput", 0.0), ("energy", 1.0)):
+
+        def away(device: Device, size: int, weight: float = weight) -> float:
+            return excess(device, size, weight)
+
+        found.append(row(name, even, away, objective=name, bar=0.02))
+        if odd:
+            found.append(row(f"{name}, few odd tiles", odd, away, objective=name))
+    knee = {"objective": "knee", "max_trials": KNEE_TRIALS, "in_size": True}
+
+    def slower(device: Device, size: int) -> float:
+        return 1.0 - 1.0 / (1.0 + excess(device, size, 0.0))
+
+    found += [
+        row("knee, affine, 0.3 % noise, in size", plain, off_knee, noise=0.003, bar=0.03, **knee),
+        row("knee, affine, in size", plain, off_knee, **knee),
+        row("knee, affine, in throughput", plain, slower, bar=0.05, **knee),
+        row("knee, in size", even, off_knee, **knee),
+        row("knee, in throughput", even, slower, bar=0.05, **knee),
+    ]
+    if odd:
+        found.append(row("knee, few odd tiles, in throughput", odd, slower, **knee))
+    return found
+
+
+def main() -> int:
+    """Print the table; 1 where a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    found = rows(count=20 if arguments.quick else 60)
+    print(f"{'objective':<37}{'cases':>6}{'worst':>9}{'median':>9}{'trials':>7}  bar")
+    for one in found:
+        bar = "no bar" if one.bar is None else f"{one.bar:g} {'met' if one.is_met else 'MISSED'}"
+        note = f", {one.note}" if one.note else ""
+        print(
+            f"{one.name:<37}{one.cases:>6}{one.worst:>9.4f}{one.median:>9.4f}"
+            f"{one.trials:>7}  {bar}{note}",
+            flush=True,
+        )
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"rows": [asdict(one) for one in found]}))
+    return 0 if all(one.is_met for one in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
