@@ -29,15 +29,18 @@ def run(search: Search, trial: Callable[[int], Trial]) -> list[int]:
 
 
 def on(device: Device, noise: float = 0.0, seed: int = 0) -> Callable[[int], Trial]:
+    """Trials of a modelled device."""
     dice = np.random.default_rng(seed)
     return lambda size: device.trial(size, dice, noise)
 
 
 def ran(size: int, step_s: float = 1.0, peak_bytes: int | None = None, **more: float) -> Trial:
+    """One step."""
     return Trial(size=size, steps=1, duration_s=step_s, peak_bytes=peak_bytes, **more)
 
 
 def too_large(size: int) -> Trial:
+    """In the words of CUDA."""
     return Trial(size=size, status="out_of_memory", reason="CUDA out of memory")
 
 
@@ -137,7 +140,7 @@ def test_throughput_is_found_where_it_falls_at_the_end():
 
 @pytest.mark.parametrize("weight", [1.0, 0.5, "energy"])
 def test_energy_has_an_optimum_of_its_own(weight):
-    """Power rises faster than throughput here: fewest joules are far below the highest throughput."""
+    """Power rises faster than throughput: fewest joules are far below the highest throughput."""
     device = Device(corner=64.0, gamma=2.0)
     share = 1.0 if weight == "energy" else weight
     costs = device.cost(device.sizes(), share)
