@@ -52,6 +52,7 @@ def test_spread_of_curves_covers_the_truth():
         away.append((curves.mean(axis=0) - truth) / curves.std(axis=0))
     assert 0.85 < (np.abs(away) < 2.0).mean() <= 1.0
     assert 0.5 < np.std(away) < 1.5
+    assert curves.std(axis=0).min() > 0.8 * 0.03 / np.sqrt(len(SIZES))
 
 
 def test_same_trials_give_the_same_curves():

@@ -80,6 +80,17 @@ def test_full_memory_below_the_predicted_limit_is_found():
     assert search.answer().size == device.sizes()[-1]
 
 
+def test_peaks_that_bend_do_not_hold_the_search_up():
+    """Memory that grows with the power 1.5 of the size misleads every line through it."""
+
+    def trial(size: int) -> Trial:
+        return ran(size, peak_bytes=int(1e8 + 8e8 * (size / 3000.0) ** 1.5))
+
+    search = Search(SearchSettings(objective="largest", memory_bytes=10**9))
+    assert len(run(search, trial)) <= 20
+    assert search.answer().size == 3000
+
+
 @pytest.mark.parametrize("objective", ["knee", "throughput", "energy", "largest", 0.5])
 def test_size_at_the_upper_bound_is_no_answer_until_it_ran(objective):
     """Lightning's finder with max_val=16 answers 16 after 2, 4 and 8 ran and 16 did not."""
@@ -164,13 +175,40 @@ def test_knee_is_found_and_run():
 
 
 def test_slow_size_is_no_knee():
-    """A tile of 512 begins at 513: the curve passes it by, its own trial does not."""
-    search = Search(SearchSettings(objective="knee"))
-    for size, step_s in ((1, 0.1), (256, 0.3), (512, 0.56), (1024, 1.06), (4096, 4.1)):
-        search.tell(ran(size, step_s, stderr_s=0.003 * step_s))
-    for size in (600, 700, 800):
-        search.tell(ran(size, 1.06, stderr_s=0.003))
-    assert search.answer().size not in (600, 700, 800)
+    """By the curve the knee is at 299; a tile begins just there, and its own trial is 15 % slow."""
+    search = Search(SearchSettings(objective="knee", max_size=4096))
+    for size in (1, 4, 16, 64, 128, 256, 350, 512, 1024, 2048, 4096):
+        step_s = 1.0 + size / 10.0
+        search.tell(ran(size, step_s, stderr_s=0.03 * step_s))
+    search.tell(ran(299, 1.15 * 30.9, stderr_s=0.03 * 30.9))
+    assert search.answer().size in (256, 350)
+
+
+def test_rising_throughput_is_followed_to_the_limit():
+    """Launches rule, memory is not known and full above 1000: up to there is as good as to 980."""
+    search = Search(SearchSettings(objective="throughput"))
+    asked = run(search, lambda size: ran(size, 1.0) if size <= 1000 else too_large(size))
+    assert 980 <= search.answer().size <= 1000
+    assert len(asked) <= 15
+
+
+def test_neighbours_of_the_best_are_tried():
+    """Curves know nothing of tiles: the answer has been compared with sizes close to it."""
+    device = Device(corner=4.0, decline=0.2, decline_from=64.0)
+    search = Search(SearchSettings(objective="throughput", memory_bytes=device.memory_bytes))
+    asked, best = run(search, on(device)), search.answer().size
+    assert any(0.6 * best < size < 0.9 * best for size in asked)
+    assert any(1.3 * best < size < 1.7 * best for size in asked)
+
+
+def test_repeats_are_shared_between_the_best_and_its_rival():
+    """Two sizes that are alike but for 1 %, with 10 % of noise: both are asked for as often."""
+    search = Search(SearchSettings(objective="throughput", min_size=64, max_size=128,
+                                   powers_of_two=True, max_trials=12))  # fmt: skip
+    speed = {64: 100.0, 128: 101.0}
+    asked = run(search, lambda b: ran(b, b / speed[b], stderr_s=0.1 * b / speed[b]))
+    assert abs(asked.count(64) - asked.count(128)) <= 2
+    assert len(asked) == 12
 
 
 def test_noise_is_answered_with_repeats():
@@ -365,6 +403,7 @@ def test_settings_count_the_sizes():
 def test_prediction_follows_a_curve_that_bends_upwards():
     """The steepest chord counts: small sizes do not talk the limit up."""
     assert predicted_largest({1: 100, 100: 110, 200: 1_110}, 2_110) == 300.0
+    assert predicted_largest({10: 1_000, 100: 10_000, 101: 10_500}, 20_000) == pytest.approx(192.0)
     assert predicted_largest({1: 100}, 2_000) is None
     assert predicted_largest({1: 100, 9: 100}, 2_000) is None
     assert predicted_largest({1: 100, 9: 900}, None) is None
