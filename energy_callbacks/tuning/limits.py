@@ -52,6 +52,11 @@ def limits(sizes: Sequence[int], trials: Iterable[Trial], room_bytes: float | No
     low = max((i for size in ran if (i := bisect_left(sizes, size)) < high), default=-1)
     peaks = {size: peak for size, peak in ran.items() if peak is not None}
     most = predicted_largest(peaks, room_bytes)
+    if room_bytes is not None and low >= 0 and high < len(sizes):
+        fits, full = sizes[low], sizes[high]
+        if fits in peaks and full in peaks and peaks[full] > peaks[fits]:
+            share = (room_bytes - peaks[fits]) / (peaks[full] - peaks[fits])
+            most = fits + share * (full - fits)
     if most is None:
         return Limits(low=low, high=high, guess=high - 1, is_known=False)
     guess = max(bisect_right(sizes, most) - 1, low)

@@ -261,8 +261,8 @@ class Search:
         tried = {bisect_left(self._sizes, trial.size) for trial in self._trials}
         creeps = sum(abs(place - known.low) < 2**_CREEPS for place in tried)
         is_closed = known.high < len(self._sizes)
-        if creeps > _CREEPS or (is_closed and len(self._trials) % 3 == 0):
-            return (known.low + known.high) // 2  # every third at the least: peaks may bend
+        if creeps > _CREEPS or (is_closed and len(self._trials) % 2 == 0):
+            return (known.low + known.high) // 2  # every second: peaks may bend
         ahead = 1 << max(creeps - 1, 0)
         return min(max(known.probe, known.low + ahead), known.high - 1)
 
