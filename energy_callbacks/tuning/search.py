@@ -31,8 +31,8 @@ Objective = Literal["knee", "throughput", "energy", "largest"]
 
 _WORDS: Final = ("knee", "throughput", "energy", "largest")
 _WIDE: Final = 8
-# Trials close to the limit before the prediction from peaks is given up for bisection.
-_CREEPS: Final = 4
+# Trials this close below a limit that was predicted too low: steps grow.
+_CLOSE: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,10 +259,10 @@ class Search:
         if known.high - known.low == 1:
             return None
         tried = {bisect_left(self._sizes, trial.size) for trial in self._trials}
-        creeps = sum(abs(place - known.low) < 2**_CREEPS for place in tried)
+        creeps = sum(abs(place - known.low) < _CLOSE for place in tried)
         is_closed = known.high < len(self._sizes)
-        if creeps > _CREEPS or (is_closed and len(self._trials) % 2 == 0):
-            return (known.low + known.high) // 2  # every second: peaks may bend
+        if is_closed and len(self._trials) % 2 == 0:
+            return (known.low + known.high) // 2  # every second one: peaks may bend
         ahead = 1 << max(creeps - 1, 0)
         return min(max(known.probe, known.low + ahead), known.high - 1)
 

@@ -14,8 +14,7 @@ throughput falls at the end (Cramér and Rao). So the knee has two bars: its siz
 step) where trials have 0.3 % and curves are affine, and a throughput within 5 % of the best (3 %
 are the knee's own) where trials have 3 %.
 
-Bars are judged on the first 20 devices. Without ``--quick`` 40 more are shown, on which nothing was
-ever tried while the search was built but to see where it fails.
+Bars are judged on the first 20 devices. Without ``--quick`` 40 more are shown.
 """
 
 import argparse
@@ -153,9 +152,9 @@ def row(
     return Row(
         name=name,
         cases=len(devices),
-        worst=max(away),
-        median=statistics.median(away),
-        within=sum(one <= (math.inf if bar is None else bar) for one in away),
+        worst=float(max(away)),
+        median=float(statistics.median(away)),
+        within=sum(bool(one <= (math.inf if bar is None else bar)) for one in away),
         trials=max(len(search.trials) for _, search in searches),
         bar=bar,
         most_trials=most_trials,
