@@ -1,0 +1,159 @@
+"""What a step costs at sizes between those that were tried.
+
+A step has a part that is the same for every size (launching kernels, the optimizer) and a part
+that grows with it, and the two overlap somewhat; large sizes may cost a little more again::
+
+    cost of a step = k (1 + (b / r)^p)^(1/p) (1 + b / q)
+
+``p`` = 1 is a sum, large ``p`` the larger of the two, ``r`` where they are equal; that ``p`` = 1
+and that nothing is lost at large sizes have a probability of their own. What the family cannot
+follow is left to a Gaussian process in log size, as strong as the trials ask for: where the family
+is wrong, the curves go through the measured points.
+
+Curves that the trials allow are drawn from the posterior of ``r``, ``p``, ``q`` and the strength
+(sequential Monte Carlo: Del Moral, Doucet, Jasra, J. R. Stat. Soc. B 68, 2006; ``k`` and the
+process analytically).
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+_DRAWS: Final = 400
+_MOVES: Final = 3
+# Shares by which a curve may leave the family, equally likely before there are trials.
+_STRENGTHS: Final = (0.0, 0.03, 0.12)
+# Of that deviation: how far it is alike, in factors of two of the size.
+_OCTAVES: Final = 1.5
+# No trial is trusted beyond this: tiles and clocks move a step by as much.
+_FLOOR: Final = 0.003
+
+
+def drawn_curves(sizes: Sequence[int], costs: Array, errors: Array, at: Sequence[int]) -> Array:
+    """Curves that the trials allow: logarithms of the cost of a step.
+
+    Args:
+        sizes: (n,) that were tried, each once, in rising order.
+        costs: (n,) of a step, in any unit.
+        errors: (n,) standard errors of ``costs``, as a share.
+        at: (m,) sizes to know the cost of.
+
+    Returns:
+        (draws, m) natural logarithms; the same for the same arguments.
+    """
+    logs, targets = np.log(np.asarray(sizes, float)), np.log(np.asarray(at, float))
+    errors = np.hypot(errors, _FLOOR)
+    fits = [_Fit(logs, np.log(costs), errors, strength, targets) for strength in _STRENGTHS]
+    evidence = np.array([fit.evidence for fit in fits])
+    shares = np.exp(evidence - evidence.max())
+    counts = np.rint(_DRAWS * shares / shares.sum()).astype(int)
+    return np.concatenate(
+        [fit.curves(targets, count) for fit, count in zip(fits, counts, strict=True) if count]
+    )
+
+
+class _Fit:
+    """The posterior of one strength of deviation."""
+
+    def __init__(
+        self, logs: Array, values: Array, errors: Array, strength: float, targets: Array
+    ) -> None:
+        self._logs = logs
+        self._values = values
+        self._strength = strength
+        self._dice = np.random.default_rng(0)
+        low, high = min(targets.min(), logs[0]), max(targets.max(), logs[-1])
+        # Logarithms of r, p and q. Below the middle one's 0, p is 1; above this, q is infinite.
+        self._flat_from = high + 4.0
+        self._low = np.array([low - 1.5, -1.0, high - 0.7])
+        self._high = np.array([high + 1.5, math.log(8.0), high + 8.0])
+        root = np.linalg.cholesky(self._kernel(logs, logs) + np.diag(errors**2))
+        self._whitener = np.linalg.inv(root)
+        self._ones = self._whitener.sum(axis=1)
+        self._weight = float(self._ones @ self._ones)
+        self.evidence = -float(np.log(np.diag(root)).sum()) - 0.5 * math.log(self._weight)
+        self._points = self._posterior()
+
+    def curves(self, targets: Array, count: int) -> Array:
+        """(count, m) of them."""
+        points = self._points[:count]
+        residuals = self._values - self._shapes(points, self._logs)
+        level = residuals @ self._whitener.T @ self._ones / self._weight
+        level += self._dice.normal(size=count) / math.sqrt(self._weight)
+        curves = self._shapes(points, targets) + level[:, None]
+        if not self._strength:
+            return np.asarray(curves)
+        white = (residuals - level[:, None]) @ self._whitener.T
+        cross = self._kernel(targets, self._logs) @ self._whitener.T
+        roots, axes = np.linalg.eigh(self._kernel(targets, targets) - cross @ cross.T)
+        spread = axes * np.sqrt(np.clip(roots, 0.0, None))
+        return np.asarray(
+            curves + white @ cross.T + self._dice.normal(size=curves.shape) @ spread.T
+        )
+
+    def _kernel(self, left: Array, right: Array) -> Array:
+        distance = (left[:, None] - right[None, :]) / (_OCTAVES * math.log(2.0))
+        return np.asarray(self._strength**2 * np.exp(-0.5 * distance**2))
+
+    def _shapes(self, points: Array, logs: Array) -> Array:
+        """(draws, n) logarithms of the family with ``k`` = 1."""
+        corner, sharpness, decline = (column[:, None] for column in points.T)
+        power = np.exp(np.maximum(sharpness, 0.0))
+        overlap = np.logaddexp(0.0, power * (logs - corner)) / power
+        rise = np.where(decline > self._flat_from, 0.0, np.exp(logs - decline))
+        return np.asarray(overlap + np.log1p(rise))
+
+    def _likelihoods(self, points: Array) -> Array:
+        """Logarithms, with ``k`` integrated out."""
+        white = (self._values - self._shapes(points, self._logs)) @ self._whitener.T
+        level = white @ self._ones / self._weight
+        rest = white - level[:, None] * self._ones
+        return np.asarray(-0.5 * np.einsum("ij,ij->i", rest, rest))
+
+    def _posterior(self) -> Array:
+        """(draws, 3): from the prior, flat in logarithms, by steps of equal difficulty."""
+        points = self._dice.uniform(self._low, self._high, size=(_DRAWS, 3))
+        likelihoods = self._likelihoods(points)
+        heat = 0.0
+        while heat < 1.0:
+            step = _step(likelihoods, 1.0 - heat)
+            heat += step
+            most = float(likelihoods.max())
+            weights = np.exp(step * (likelihoods - most))
+            self.evidence += step * most + math.log(weights.mean())
+            chosen = self._dice.choice(_DRAWS, size=_DRAWS, p=weights / weights.sum())
+            points, likelihoods = points[chosen], likelihoods[chosen]
+            for _ in range(_MOVES):
+                points, likelihoods = self._moved(points, likelihoods, heat)
+        return points
+
+    def _moved(self, points: Array, likelihoods: Array, heat: float) -> tuple[Array, Array]:
+        """A Metropolis step of every point; 2.38 / sqrt(3) is the best stride of three."""
+        root = np.linalg.cholesky(np.cov(points.T) + 1e-12 * np.eye(3))
+        stride = self._dice.choice([0.3, 1.374], size=(_DRAWS, 1))
+        tried = points + stride * (self._dice.normal(size=points.shape) @ root.T)
+        inside = np.all((tried >= self._low) & (tried <= self._high), axis=1)
+        found = np.where(inside, self._likelihoods(np.clip(tried, self._low, self._high)), -np.inf)
+        taken = np.log(self._dice.uniform(size=_DRAWS)) < heat * (found - likelihoods)
+        return np.where(taken[:, None], tried, points), np.where(taken, found, likelihoods)
+
+
+def _step(likelihoods: Array, most: float) -> float:
+    """How far the temperature may go while half of the points still count."""
+
+    def count(step: float) -> float:
+        weights = np.exp(step * (likelihoods - likelihoods.max()))
+        return float(weights.sum() ** 2 / (weights**2).sum())
+
+    if count(most) >= _DRAWS / 2:
+        return most
+    low, high = 0.0, most
+    for _ in range(30):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if count(middle) >= _DRAWS / 2 else (low, middle)
+    return max(low, 1e-6 * most)

@@ -1,0 +1,83 @@
+"""Curves between the sizes that were tried."""
+
+import numpy as np
+import pytest
+
+from energy_callbacks.tuning.choice import Choice, is_known
+from energy_callbacks.tuning.curve import drawn_curves
+from energy_callbacks.tuning.trial import Trial
+
+SIZES = [1, 4, 16, 64, 256, 1024, 4096]
+AT = [1, 10, 100, 1000, 4096]
+
+
+def drawn(cost, noise=0.0, seed=0):
+    """Curves through trials of ``SIZES``, and what they cost in truth ``AT``."""
+    dice = np.random.default_rng(seed)
+    costs = cost(np.array(SIZES, float)) * np.exp(noise * dice.normal(size=len(SIZES)))
+    curves = drawn_curves(SIZES, costs, np.full(len(SIZES), noise), AT)
+    return curves, np.log(cost(np.array(AT, float)))
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        lambda b: 2.0 + 0.05 * b,
+        lambda b: np.sqrt(4.0 + (0.05 * b) ** 2),
+        lambda b: (2.0 + 0.05 * b) * (1.0 + b / 9000.0),
+        lambda b: 2.0 * np.ones_like(b),
+        lambda b: 0.05 * b,
+    ],
+)
+def test_family_is_found_again(cost):
+    """A sum, a soft maximum, a decline, nothing but launch, nothing but work: to 1 %."""
+    curves, truth = drawn(cost)
+    assert np.abs(np.median(curves, axis=0) - truth).max() < 0.01
+
+
+def test_curves_go_through_the_points_where_the_family_is_wrong():
+    """30 % more from 256 on, at once: the trials are believed, and what lies between is unsure."""
+    curves, truth = drawn(lambda b: (2.0 + 0.05 * b) * np.where(b >= 256, 1.3, 1.0), 0.003)
+    assert abs(np.median(curves[:, 0]) - truth[0]) < 0.02
+    assert abs(np.median(curves[:, -1]) - truth[-1]) < 0.02
+    smooth, _ = drawn(lambda b: 2.0 + 0.05 * b, 0.003)
+    assert curves[:, 2].std() > 3.0 * smooth[:, 2].std()
+
+
+def test_spread_of_curves_covers_the_truth():
+    """Over 20 draws of 3 % noise the truth lies mostly within two standard deviations."""
+    away = []
+    for seed in range(20):
+        curves, truth = drawn(lambda b: 2.0 + 0.05 * b, 0.03, seed)
+        away.append((curves.mean(axis=0) - truth) / curves.std(axis=0))
+    assert 0.85 < (np.abs(away) < 2.0).mean() <= 1.0
+    assert 0.5 < np.std(away) < 1.5
+    alone = drawn_curves([64], np.array([2.0]), np.array([0.1]), [64])
+    assert alone.std() == pytest.approx(0.1, rel=0.2)
+
+
+def test_same_trials_give_the_same_curves():
+    """The draws are those of one seed: a search that is resumed goes on as it would have."""
+    first, _ = drawn(lambda b: 2.0 + 0.05 * b, 0.03)
+    again, _ = drawn(lambda b: 2.0 + 0.05 * b, 0.03)
+    np.testing.assert_array_equal(first, again)
+
+
+def test_knee_is_where_the_closed_form_has_it():
+    """Of 1 + b / 20 up to 4096: 0.97 L r / (r + 0.03 L) is 554.8."""
+    trials = [Trial(size=b, steps=1, duration_s=1.0 + b / 20.0) for b in SIZES]
+    choice = Choice(trials, 0.0, range(1, 4097), 4096, 1)
+    knee, error = choice.knee(0.03)
+    truth = 0.97 * 4096 * 20 / (20 + 0.03 * 4096)
+    assert knee == pytest.approx(truth, rel=0.02)
+    assert error < 0.05
+    assert choice.best == 4096
+    assert choice.gain == 0.0
+
+
+def test_energy_counts_only_where_it_has_a_weight():
+    """A trial without joules tells of time; one that did not fit tells of neither."""
+    trial = Trial(size=8, steps=1, duration_s=1.0)
+    assert is_known(trial, 0.0)
+    assert not is_known(trial, 0.5)
+    assert not is_known(Trial(size=8, status="out_of_memory"), 0.0)

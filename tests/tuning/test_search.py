@@ -1,0 +1,426 @@
+"""The search over batch sizes, asked and told without a device."""
+
+import json
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from energy_callbacks.records import Energy
+from energy_callbacks.tuning.limits import limits, predicted_largest
+from energy_callbacks.tuning.search import Answer, Search, SearchSettings
+from energy_callbacks.tuning.trial import Trial
+from tests.benchmarks.device_model import Device
+
+GIB = 2**30
+
+
+def run(search: Search, trial: Callable[[int], Trial]) -> list[int]:
+    """Until it is over; the sizes that were asked for."""
+    asked = []
+    while (size := search.ask()) is not None:
+        assert len(asked) < 200
+        asked.append(size)
+        search.tell(trial(size))
+    return asked
+
+
+def on(device: Device, noise: float = 0.0, seed: int = 0) -> Callable[[int], Trial]:
+    """Trials of a modelled device."""
+    dice = np.random.default_rng(seed)
+    return lambda size: device.trial(size, dice, noise)
+
+
+def ran(size: int, step_s: float = 1.0, peak_bytes: int | None = None, **more: float) -> Trial:
+    """One step."""
+    return Trial(size=size, steps=1, duration_s=step_s, peak_bytes=peak_bytes, **more)
+
+
+def too_large(size: int) -> Trial:
+    """In the words of CUDA."""
+    return Trial(size=size, status="out_of_memory", reason="CUDA out of memory")
+
+
+def fits_to(most: int) -> Callable[[int], Trial]:
+    """A device that says nothing of its memory and holds so many samples."""
+    return lambda size: ran(size, 0.1 + size) if size <= most else too_large(size)
+
+
+@pytest.mark.parametrize("most", [1, 2, 5, 63, 64, 65, 1000, 4097, 8191, 8192])
+def test_largest_is_exact_without_knowing_the_memory(most):
+    """Bisection alone finds every limit from 1 to 8192 in 20 trials."""
+    search = Search(SearchSettings(objective="largest"))
+    assert len(run(search, fits_to(most))) <= 20
+    assert search.answer().size == most
+
+
+@pytest.mark.parametrize("multiple_of", [1, 8])
+def test_peaks_lead_to_the_largest_in_a_few_trials(multiple_of):
+    """The line through measured peaks says where the margin begins; a run on each side shows it."""
+    device = Device()
+    search = Search(
+        SearchSettings(
+            objective="largest", memory_bytes=device.memory_bytes, multiple_of=multiple_of
+        )
+    )
+    assert len(run(search, on(device))) <= 10
+    assert (
+        search.answer().size == device.sizes(0.1, multiple_of)[-1] == search.answer().trials[0].size
+    )
+
+
+def test_full_memory_below_the_predicted_limit_is_found():
+    """Fragmentation: the device is full at 85 % of what peaks predict."""
+    device = Device(fragmentation=0.3, sample_bytes=40 * 2**20)
+    search = Search(SearchSettings(objective="largest", memory_bytes=device.memory_bytes))
+    assert len(run(search, on(device))) <= 20
+    assert search.answer().size == device.sizes()[-1]
+
+
+@pytest.mark.parametrize(("power", "most"), [(1.5, 20), (8.0, 22)])
+def test_peaks_that_bend_do_not_hold_the_search_up(power, most):
+    """Memory that grows with a power of the size misleads every line through it."""
+
+    def trial(size: int) -> Trial:
+        return ran(size, peak_bytes=int(1e8 + 8e8 * (size / 3000.0) ** power))
+
+    search = Search(SearchSettings(objective="largest", memory_bytes=10**9))
+    assert len(run(search, trial)) <= most
+    assert search.answer().size == 3000
+
+
+@pytest.mark.parametrize("objective", ["knee", "throughput", "energy", "largest", 0.5])
+def test_size_at_the_upper_bound_is_no_answer_until_it_ran(objective):
+    """Lightning's finder with max_val=16 answers 16 after 2, 4 and 8 ran and 16 did not."""
+    trial = on(Device())
+    search = Search(SearchSettings(objective=objective, min_size=2, max_size=16))
+    asked = run(search, lambda size: trial(size) if size < 16 else too_large(16))
+    answer = search.answer()
+    assert 16 in asked
+    assert answer.size < 16
+    assert [t.status for t in answer.trials] == ["ok"] * len(answer.trials) != []
+
+
+@pytest.mark.parametrize("objective", ["knee", "throughput", "energy", "largest", 0.5])
+def test_nothing_fits_is_no_answer_and_has_a_reason(objective):
+    """Lightning's finder answers 1 or raises ``batch_size=0``."""
+    search = Search(SearchSettings(objective=objective, start_size=64))
+    asked = run(search, too_large)
+    assert asked == [64, 8, 1]
+    assert search.answer() is None
+    assert search.reason == "nothing fitted: size 1: out of memory (CUDA out of memory)"
+
+
+def test_reason_names_a_peak_that_leaves_too_little_free():
+    """Size 1 runs, with 95 % of the device in use."""
+    search = Search(SearchSettings(memory_bytes=100))
+    assert run(search, lambda size: ran(size, peak_bytes=95)) == [1]
+    assert search.answer() is None
+    assert "peak of 95 bytes leaves less than 10% of the device free" in search.reason
+
+
+@pytest.mark.parametrize("powers_of_two", [False, True])
+@pytest.mark.parametrize("objective", ["knee", "throughput", "energy", "largest"])
+def test_margin_is_always_applied(objective, powers_of_two):
+    """Lightning applies its margin in one of two modes only; here 64 runs at 97 % of the device."""
+    device = Device(fixed_bytes=0, sample_bytes=int(1.2 * GIB), fragmentation=0.0)
+    search = Search(
+        SearchSettings(
+            objective=objective, powers_of_two=powers_of_two, memory_bytes=device.memory_bytes
+        )
+    )
+    told = run(search, on(device))
+    answer = search.answer()
+    assert answer.trials[0].peak_bytes <= 0.9 * device.memory_bytes
+    assert answer.size <= 60
+    if objective == "largest":
+        assert answer.size == (32 if powers_of_two else 60)
+    assert max(told) <= 512
+
+
+def test_throughput_is_found_where_it_falls_at_the_end():
+    """20 % are lost beyond 1024: neither the largest nor the end of the wide steps is best."""
+    device = Device(corner=4.0, decline=0.2, decline_from=1024.0)
+    search = Search(SearchSettings(objective="throughput", memory_bytes=device.memory_bytes))
+    run(search, on(device, noise=0.003))
+    best = device.cost(device.sizes(), 0.0).min()
+    assert device.cost(np.array([float(search.answer().size)]), 0.0)[0] < 1.02 * best
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.5, "energy"])
+def test_energy_has_an_optimum_of_its_own(weight):
+    """Power rises faster than throughput: fewest joules are far below the highest throughput."""
+    device = Device(corner=64.0, gamma=2.0)
+    share = 1.0 if weight == "energy" else weight
+    costs = device.cost(device.sizes(), share)
+    search = Search(SearchSettings(objective=weight, memory_bytes=device.memory_bytes))
+    run(search, on(device, noise=0.003))
+    assert device.cost(np.array([float(search.answer().size)]), share)[0] < 1.02 * costs.min()
+    assert search.answer().size < (4096 if share == 1.0 else 8193)
+
+
+def test_knee_is_found_and_run():
+    """Of a sum of a fixed part and one for each sample, to 3 % of its size, in 14 trials."""
+    device = Device(corner=20.0)
+    search = Search(
+        SearchSettings(objective="knee", memory_bytes=device.memory_bytes, max_trials=14)
+    )
+    asked = run(search, on(device, noise=0.003))
+    answer = search.answer()
+    assert answer.size in asked
+    assert abs(answer.size / device.knee() - 1.0) <= 0.03
+    assert str(answer.size) in answer.why
+
+
+def test_slow_size_is_no_knee():
+    """By the curve the knee is at 299; a tile begins just there, and its own trial is 15 % slow."""
+    search = Search(SearchSettings(objective="knee", max_size=4096))
+    for size in (1, 4, 16, 64, 128, 256, 350, 512, 1024, 2048, 4096):
+        step_s = 1.0 + size / 10.0
+        search.tell(ran(size, step_s, stderr_s=0.03 * step_s))
+    search.tell(ran(299, 1.15 * 30.9, stderr_s=0.03 * 30.9))
+    assert search.answer().size in (256, 350)
+
+
+def test_rising_throughput_is_followed_to_the_limit():
+    """Launches rule, memory is not known and full above 1000: up to there is as good as to 980."""
+    search = Search(SearchSettings(objective="throughput"))
+    asked = run(search, lambda size: ran(size, 1.0) if size <= 1000 else too_large(size))
+    assert 980 <= search.answer().size <= 1000
+    assert len(asked) <= 15
+
+
+def test_neighbours_of_the_best_are_tried():
+    """Curves know nothing of tiles: the answer has been compared with sizes close to it."""
+    device = Device(corner=4.0, decline=0.2, decline_from=64.0)
+    search = Search(SearchSettings(objective="throughput", memory_bytes=device.memory_bytes))
+    asked, best = run(search, on(device)), search.answer().size
+    assert any(0.6 * best < size < 0.9 * best for size in asked)
+    assert any(1.3 * best < size < 1.7 * best for size in asked)
+
+
+def test_repeats_are_shared_between_the_best_and_its_rival():
+    """Two sizes that are alike but for 1 %, with 10 % of noise: both are asked for as often."""
+    search = Search(SearchSettings(objective="throughput", min_size=64, max_size=128,
+                                   powers_of_two=True, max_trials=12))  # fmt: skip
+    speed = {64: 100.0, 128: 101.0}
+    asked = run(search, lambda b: ran(b, b / speed[b], stderr_s=0.1 * b / speed[b]))
+    assert abs(asked.count(64) - asked.count(128)) <= 2
+    assert len(asked) == 12
+
+
+def test_noise_is_answered_with_repeats():
+    """Where two sizes are too close for one trial each, one of them is asked for again."""
+    device = Device(corner=8.0)
+    search = Search(
+        SearchSettings(objective="throughput", powers_of_two=True, min_size=32, max_size=128)
+    )
+    assert len(run(search, on(device, noise=0.1))) > 3
+    exact = Search(
+        SearchSettings(objective="throughput", powers_of_two=True, min_size=32, max_size=128)
+    )
+    assert len(run(exact, on(device, noise=0.0))) <= 5
+
+
+def test_repeats_count_by_their_errors():
+    """One sure trial outweighs two unsure ones that say the opposite."""
+    search = Search(SearchSettings(objective="throughput", min_size=32, max_size=33))
+    search.tell(ran(32, 1.0, stderr_s=0.003))
+    search.tell(ran(33, 1.2, stderr_s=0.003))
+    for _ in range(2):
+        search.tell(ran(33, 0.9, stderr_s=0.3))
+    assert search.answer().size == 32
+    assert len(search.answer().trials) == 1
+
+
+def test_unknown_energy_is_no_optimum():
+    """Without joules there is no energy to compare: it ends after two trials and says why."""
+    search = Search(SearchSettings(objective="energy", min_size=8, max_size=64))
+    assert len(run(search, ran)) <= 2
+    assert search.answer() is None
+    assert search.reason.startswith("the energy of no trial is known: choose objective=")
+
+
+def test_start_is_tried_first_and_sizes_below_it_are_considered():
+    """The user's 4096 runs, is rounded to what is allowed, and the knee lies far below."""
+    device = Device(corner=2.0)
+    search = Search(SearchSettings(start_size=4097, multiple_of=8, max_trials=14))
+    asked = run(search, on(device, noise=0.003))
+    assert asked[0] == 4096
+    assert search.answer().size <= 1.2 * device.knee(multiple_of=8)
+
+
+def test_budget_of_seconds_ends_it():
+    """Trials of 10 s each: four of them in 45 s, and an answer from these."""
+    search = Search(SearchSettings(objective="largest", max_s=45.0))
+    asked = run(search, lambda size: ran(size, cost_s=10.0))
+    assert asked == [1, 8, 64, 512]
+    assert search.answer().size == 512
+    assert search.answer().why == "512 is the largest that was tried, and it fits"
+
+
+def test_ask_is_the_same_until_a_trial_is_told():
+    """To ask twice changes nothing."""
+    search = Search(SearchSettings())
+    assert search.ask() == search.ask() == 1
+    assert search.reason == "nothing was tried"
+
+
+def test_out_of_memory_in_a_repeat_takes_the_size_back():
+    """A size that ran once and did not fit later is no answer, nor are larger ones."""
+    search = Search(SearchSettings(objective="largest"))
+    for trial in (ran(8), ran(64), too_large(8), ran(4)):
+        search.tell(trial)
+    assert search.answer().size == 4
+
+
+class Case:
+    """A device and settings of any kind."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        low = draw(st.integers(1, 600))
+        self.device = Device(
+            corner=draw(st.floats(1.0, 500.0)),
+            sharpness=draw(st.floats(1.0, 5.0)),
+            tile=draw(st.integers(1, 200)),
+            tile_share=draw(st.floats(0.0, 1.0)),
+            decline=draw(st.floats(0.0, 0.5)),
+            gamma=draw(st.floats(0.3, 2.5)),
+            sample_bytes=draw(st.integers(2**18, 2**33)),
+            fragmentation=draw(st.floats(0.0, 0.3)),
+        )
+        self.noise = draw(st.sampled_from([0.0, 0.03, 0.3]))
+        self.settings = SearchSettings(
+            objective=draw(st.sampled_from(["knee", "throughput", "energy", "largest", 0.3])),
+            min_size=low,
+            max_size=draw(st.integers(max(low, 256), 8192).map(lambda size: max(size, 2 * low))),
+            multiple_of=draw(st.sampled_from([1, 2, 8])),
+            powers_of_two=draw(st.booleans()),
+            start_size=draw(st.none() | st.integers(1, 10_000)),
+            memory_bytes=draw(st.sampled_from([None, self.device.memory_bytes])),
+            max_trials=draw(st.integers(1, 12)),
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.device}, {self.settings}, noise {self.noise}"
+
+
+cases = st.composite(Case)()
+few = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@few
+@given(case=cases)
+def test_every_search_keeps_its_promises(case):
+    """Ends, asks for what is allowed and may fit, answers what ran with the margin free."""
+    allowed, least_full, told = set(case.settings.sizes), math.inf, []
+    search, trial = Search(case.settings), on(case.device, case.noise)
+    while (size := search.ask()) is not None:
+        assert size in allowed
+        assert size < least_full
+        told.append(trial(size))
+        search.tell(told[-1])
+        if told[-1].status != "ok":
+            least_full = min(least_full, size)
+        assert len(told) <= case.settings.max_trials
+    answer, room = search.answer(), case.settings.room_bytes
+    good = {t.size for t in told if t.status == "ok" and (room is None or t.peak_bytes <= room)}
+    assert (answer is None) == (not good)
+    assert answer is None or answer.size in good
+    assert bool(search.reason) == (answer is None)
+
+
+@few
+@given(case=cases, cut=st.integers(0, 11))
+def test_search_that_was_cut_off_ends_the_same(case, cut):
+    """After any trial, through JSON, and with the trials that the whole search was told."""
+    whole, trial = Search(case.settings), on(case.device, case.noise)
+    asked = run(whole, trial)
+    part = Search(case.settings)
+    for told in whole.trials[:cut]:
+        part.tell(told)
+    again = Search.resume(case.settings, json.loads(json.dumps(part.state())))
+    for told in whole.trials[cut:]:
+        assert again.ask() == told.size
+        again.tell(told)
+    assert again.ask() is None
+    assert again.answer() == whole.answer()
+    assert [told.size for told in again.trials] == asked
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"objective": "fastest"}, "objective must be one of knee, .* got 'fastest'"),
+        ({"objective": 1.5}, "weight of energy from 0 to 1, got 1.5"),
+        ({"objective": True}, "got True"),
+        ({"min_size": 0}, "min_size must be a whole number of at least 1, got 0"),
+        ({"max_trials": 2.5}, "max_trials must be a whole number of at least 1, got 2.5"),
+        ({"start_size": 0}, "start_size .* or None"),
+        ({"memory_bytes": -1}, "memory_bytes .* or None"),
+        ({"memory_margin": 1.0}, "memory_margin must be 0 or more and below 1, got 1.0"),
+        ({"memory_margin": math.nan}, "memory_margin"),
+        ({"knee_share": 0.0}, "knee_share must be above 0"),
+        ({"max_s": 0.0}, "max_s must be a positive number of seconds, got 0.0"),
+        ({"min_size": 9, "max_size": 8}, "min_size=9, max_size=8.*widen the bounds"),
+        ({"multiple_of": 24, "powers_of_two": True}, "multiple_of=24, powers_of_two=True"),
+    ],
+)
+def test_wrong_settings_are_refused_at_once(changed, said):
+    """With what is wrong, the value, and what to do."""
+    with pytest.raises(ValueError, match=said):
+        SearchSettings(**changed)
+
+
+def test_powers_of_two_is_a_switch():
+    """A number is not taken for it."""
+    with pytest.raises(TypeError, match="powers_of_two must be True or False, got 2"):
+        SearchSettings(powers_of_two=2)
+
+
+@pytest.mark.parametrize(
+    ("trial", "said"),
+    [
+        (ran(12), "of a size that the settings allow, got 12"),
+        (Trial(size=16), "needs steps and their time, got steps=0"),
+    ],
+)
+def test_trials_that_mean_nothing_are_refused(trial, said):
+    """A batch that the dataset cut short is not the size that was asked for."""
+    with pytest.raises(ValueError, match=said):
+        Search(SearchSettings(multiple_of=8)).tell(trial)
+
+
+def test_settings_count_the_sizes():
+    """Multiples from the first at or above the lowest; powers of two that are multiples."""
+    assert list(SearchSettings(min_size=9, max_size=33, multiple_of=8).sizes) == [16, 24, 32]
+    powers = SearchSettings(min_size=9, max_size=64, multiple_of=4, powers_of_two=True)
+    assert list(powers.sizes) == [16, 32, 64]
+
+
+def test_prediction_follows_a_curve_that_bends_upwards():
+    """The steepest chord counts: small sizes do not talk the limit up."""
+    assert predicted_largest({1: 100, 100: 110, 200: 1_110}, 2_110) == 300.0
+    assert predicted_largest({10: 1_000, 100: 10_000, 101: 10_500}, 20_000) == pytest.approx(192.0)
+    assert predicted_largest({1: 100}, 2_000) is None
+    assert predicted_largest({1: 100, 9: 100}, 2_000) is None
+    assert predicted_largest({1: 100, 9: 900}, None) is None
+
+
+def test_limit_lies_below_the_smallest_size_that_is_too_tight():
+    """Sizes beyond it count for nothing, even if they ran before."""
+    found = limits(range(1, 100), [ran(10, peak_bytes=50), ran(20, peak_bytes=95)], 90.0)
+    assert (found.low, found.high) == (9, 19)
+    assert isinstance(Search(SearchSettings()).answer(), Answer | None)
+
+
+def test_energy_travels_through_the_state():
+    """Joules and their errors are told again as they were."""
+    energy = Energy(energy_j=3.0, stderr_j=0.1, method="counter", coverage=1.0)
+    search = Search(SearchSettings(objective="energy"))
+    search.tell(Trial(size=4, steps=2, duration_s=1.0, energy=energy, cost_j=9.0))
+    state = json.loads(json.dumps(search.state()))
+    assert Search.resume(SearchSettings(objective="energy"), state).trials == search.trials
