@@ -14,8 +14,23 @@ from energy_callbacks.records import Energy, Method
 from energy_callbacks.sensing import shape
 from energy_callbacks.sensing.series import Array, Columns
 
-T, ENERGY, WALK, LOOSE, POINT, UNSEEN, METHOD, BEND, EDGE, INSIDE = range(10)
+T, ENERGY, WALK, LOOSE, UNSEEN, POINT, METHOD, BEND, EDGE, INSIDE = range(10)
 WIDTH: Final = 10
+# Those that run up from knot to knot.
+_RUNNING: Final = slice(ENERGY, UNSEEN + 1)
+# Where a row gets its columns from; UNSEEN is what SEEN leaves of the width, the rest is set.
+_FROM: Final = (
+    shape.END,
+    shape.AREA,
+    shape.NOISE,
+    shape.NOISE,
+    shape.END,
+    shape.END,
+    shape.END,
+    shape.BEND,
+    shape.EDGE,
+    shape.INSIDE,
+)
 # Sums over days are off by so much of a window.
 _ROUNDING: Final = 1e-9
 # So many seconds are thinned out at a time.
@@ -65,8 +80,8 @@ class Knots:
     ENERGY  C(t), J
     WALK    variance of C that grows from knot to knot, J^2 (shape between samples)
     LOOSE   the part of it that no counter holds at both ends
-    POINT   variance of C(t) against the counter, J^2, without what is loose
     UNSEEN  seconds so far that no reading has seen
+    POINT   variance of C(t) against the counter, J^2, without what is loose
     METHOD  * index into ``METHODS``
     BEND    * rise of power over the interval, W: C is a parabola there
     EDGE    * variance of C at any moment of the interval, J^2, forgotten further on
@@ -106,26 +121,22 @@ class Knots:
         if len(self) and intervals[0, shape.START] > self.time_of(-1):
             hole = [self.time_of(-1), intervals[0, shape.START], 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
             intervals = np.concatenate([[hole], intervals])
-        rows = np.zeros((len(intervals), WIDTH))
-        rows[:, T] = intervals[:, shape.END]
-        rows[:, ENERGY] = factor * intervals[:, shape.AREA]
-        rows[:, WALK] = factor**2 * intervals[:, shape.NOISE]
-        rows[:, UNSEEN] = intervals[:, shape.END] - intervals[:, shape.START]
+        square = factor**2
+        rows = intervals[:, _FROM]
+        rows *= (1.0, factor, square, square, 1.0, 0.0, 0.0, factor, square, factor)
+        rows[:, UNSEEN] -= intervals[:, shape.START]
         rows[:, UNSEEN] -= intervals[:, shape.SEEN]
         rows[:, METHOD] = METHODS.index(method)
-        rows[:, BEND] = factor * intervals[:, shape.BEND]
-        rows[:, EDGE] = factor**2 * intervals[:, shape.EDGE]
-        rows[:, INSIDE] = factor * intervals[:, shape.INSIDE]
-        rows[:, LOOSE] = rows[:, WALK]
         if not len(self):
             first = np.zeros((1, WIDTH))
             first[0, [T, METHOD]] = intervals[0, shape.START], rows[0, METHOD]
             rows = np.concatenate([first, rows])
-        running = [ENERGY, WALK, LOOSE, UNSEEN]
-        rows[:, running] = np.cumsum(rows[:, running], axis=0)
+        running = rows[:, _RUNNING]
+        running.cumsum(axis=0, out=running)
         if len(self):
-            rows[:, running] += self._columns.rows(-1)[0, running]
-            rows[:, POINT] = self._columns.column(POINT)[-1]
+            last = self._columns.row(len(self) - 1)
+            running += last[_RUNNING]
+            rows[:, POINT] = last[POINT]
         return rows
 
     def set_bridge(self, rows: Array, anchor_variance: float) -> None:
@@ -160,8 +171,13 @@ class Knots:
         found[T] = t_s
         return found
 
-    def energy(self, start_s: float, end_s: float, relative_error: float) -> Energy:
-        """Energy from ``start_s`` to ``end_s``; coverage falls where the ends were not seen."""
+    def energy(
+        self, start_s: float, end_s: float, relative_error: float, scale_error: float = 0.0
+    ) -> Energy:
+        """Energy from ``start_s`` to ``end_s``; coverage falls where the ends were not seen.
+
+        ``scale_error`` is a random error, as a share, beside that of the knots.
+        """
         if not len(self):
             return Energy(energy_j=None)
         start, end = self.at(start_s), self.at(end_s)
@@ -177,7 +193,7 @@ class Knots:
         variance = loose + held + start[EDGE] + end[EDGE]
         return Energy(
             energy_j=energy_j,
-            stderr_j=math.sqrt(max(variance, 0.0)),
+            stderr_j=math.hypot(math.sqrt(max(variance, 0.0)), scale_error * energy_j),
             systematic_j=relative_error * abs(energy_j),
             method=self._method(start_s, end_s),
             coverage=coverage if coverage < 1.0 - _ROUNDING else 1.0,

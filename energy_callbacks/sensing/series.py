@@ -43,7 +43,7 @@ class Columns:
 
     def row(self, index: int) -> list[float]:
         """One row, counted from the front."""
-        return [float(column[index]) for column in self._table]
+        return [column.item(index) for column in self._table]
 
     def column(self, index: int) -> Array:
         """One column, as a view: (n,)."""
@@ -51,6 +51,8 @@ class Columns:
 
     def append(self, rows: Array) -> None:
         """Add rows (m, width) at the end."""
+        if not len(rows):
+            return
         needed = self._length + len(rows)
         self._reserve(needed)
         for index, column in enumerate(self._table):

@@ -25,15 +25,18 @@ _PAUSE_S: Final = 2.0
 class _Heard:
     """When each quantity of a device was heard last, by the clock and by the time it has spoken."""
 
-    newest_s: float = math.inf
+    newest_s: float = -math.inf
     spoken_s: float = 0.0
     last: dict[Quantity, tuple[float, float]] = field(default_factory=dict)
 
-    def note(self, quantity: Quantity, t_s: float) -> None:
-        """A quantity was heard."""
-        self.spoken_s += min(max(t_s - self.newest_s, 0.0), _PAUSE_S)
-        self.newest_s = t_s if math.isinf(self.newest_s) else max(self.newest_s, t_s)
-        self.last[quantity] = (t_s, self.spoken_s)
+    def note(self, readings: Iterable[Reading]) -> None:
+        """Quantities were heard."""
+        for reading in readings:
+            t_s = reading.t_s
+            if t_s > self.newest_s:
+                self.spoken_s += min(t_s - self.newest_s, _PAUSE_S)
+                self.newest_s = t_s
+            self.last[reading.channel.quantity] = (t_s, self.spoken_s)
 
     def silent(self, limit_s: float) -> dict[Quantity, float]:
         """When those were heard last that have missed more than ``limit_s`` of speech."""
@@ -125,9 +128,9 @@ class Timeline:
     def _extend_track(self, track: _Track, readings: Sequence[Reading]) -> None:
         if track.curve is not None:
             track.curve.add(readings)
+        track.heard.note(readings)
         for reading in readings:
             quantity = reading.channel.quantity
-            track.heard.note(quantity, reading.t_s)
             if quantity in ("power", "energy"):
                 continue  # the curve has them
             series = track.series.get(quantity)
