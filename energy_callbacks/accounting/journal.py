@@ -325,7 +325,9 @@ def energy_from_json(record: Mapping[str, Any]) -> Energy:
 
 def row_as_json(row: Mapping[str, float | None]) -> list[float | None]:
     """The values of ``COLUMNS``, without the nulls at the end."""
-    values = [_rounded(row.get(name), decimals) for name, decimals in COLUMNS.items()]
+    values = [
+        _rounded(row[name], decimals) if name in row else None for name, decimals in COLUMNS.items()
+    ]
     while values and values[-1] is None:
         values.pop()
     return values

@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-
 from energy_callbacks.accounting import pooling
 from energy_callbacks.accounting.budget import Used
 from energy_callbacks.accounting.earlier import Earlier
 from energy_callbacks.accounting.energy_sums import interval_j, total
-from energy_callbacks.accounting.recorder import Recorder, mean_power_w
+from energy_callbacks.accounting.recorder import Recorder, mean, mean_power_w
 from energy_callbacks.accounting.steps import Tally, difference
 from energy_callbacks.records import Energy, Quantity
 from energy_callbacks.sensing.timeline import Timeline
@@ -343,9 +341,9 @@ class ScalarBoard:
         temperatures = self._latest("temperature", end_s)
         for share in _SHARES:
             means = self._means(share, start_s, end_s)
-            _put(values, f"gpu/{share}", float(np.mean(means)) if means else None)
+            _put(values, f"gpu/{share}", mean(means) if means else None)
         _put(values, "gpu/temperature_c", max(temperatures, default=None))
-        _put(values, "gpu/sm_clock_mhz", megahertz(float(np.mean(clocks))) if clocks else None)
+        _put(values, "gpu/sm_clock_mhz", megahertz(mean(clocks)) if clocks else None)
         _put(values, "gpu/throttled_fraction", self._throttled_fraction(start_s, end_s))
         return values
 
@@ -363,7 +361,7 @@ class ScalarBoard:
             values = self._timeline.values(key, quantity, start_s, end_s)
             latest = self._timeline.latest(key, quantity, end_s - _STALE_S)
             if latest is not None:
-                means.append(float(np.mean(values)) if len(values) else latest)
+                means.append(mean(values) if values else latest)
         return means
 
     def _throttled_fraction(self, start_s: float, end_s: float) -> float | None:

@@ -158,14 +158,17 @@ class Knots:
         """
         after = min(int(self._columns.column(T).searchsorted(t_s)), len(self) - 1)
         right = self._columns.row(after)
-        left = self._columns.row(after - 1) if after else right
+        if not after or t_s >= right[T]:
+            right[T] = t_s
+            return right
+        left = self._columns.row(after - 1)
         width_s = right[T] - left[T]
-        share = min(max((t_s - left[T]) / width_s, 0.0), 1.0) if width_s > 0.0 else 1.0
+        share = (t_s - left[T]) / width_s
         found = [low + (high - low) * share for low, high in zip(left, right, strict=True)]
         bow = share * (1.0 - share)
         # Linear power inside the interval makes C a parabola through its two knots.
         found[ENERGY] -= right[BEND] * width_s * bow / 2.0
-        found[POINT] = right[POINT] if share == 1.0 else max(left[POINT], right[POINT])
+        found[POINT] = max(left[POINT], right[POINT])
         found[EDGE] = right[EDGE] + right[INSIDE] ** 2 * bow
         found[METHOD] = right[METHOD]
         found[T] = t_s

@@ -2,17 +2,16 @@
 
 import math
 import threading
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from energy_callbacks.records import Channel, Device, Energy, Quantity, Reading
 from energy_callbacks.sensing.energy import EnergyCurve
 from energy_callbacks.sensing.knots import Intervals
-from energy_callbacks.sensing.series import Array, Series
+from energy_callbacks.sensing.series import Series
 
 # How far the energy of one device reaches; ``None`` before it has spoken.
 _EndOf = Callable[[EnergyCurve], float | None]
@@ -305,11 +304,11 @@ class Timeline:
             curve = self._tracks[key].curve
             return curve.start_s if curve else None
 
-    def values(self, key: str, quantity: Quantity, start_s: float, end_s: float) -> Array:
-        """Readings of a gauge or counter with ``start_s < t_s <= end_s``, (m,)."""
+    def values(self, key: str, quantity: Quantity, start_s: float, end_s: float) -> "array[float]":
+        """Readings of a gauge or counter with ``start_s < t_s <= end_s``."""
         with self._lock:
             series = self._tracks[key].series.get(quantity)
-            return series.between(start_s, end_s).copy() if series else np.empty(0)
+            return series.between(start_s, end_s) if series else array("d")
 
     def rate(self, key: str, quantity: Quantity, start_s: float, end_s: float) -> float | None:
         """Rise a second of a counter over about this span; ``None`` where it was not read twice."""
@@ -317,15 +316,12 @@ class Timeline:
             series = self._tracks[key].series.get(quantity)
             return series.rate(start_s, end_s) if series else None
 
-    def gauges(self, key: str, start_s: float, end_s: float) -> dict[Quantity, Array]:
+    def gauges(self, key: str, start_s: float, end_s: float) -> "dict[Quantity, array[float]]":
         """The same of all gauges and counters of a device that have any."""
         with self._lock:
-            found: dict[Quantity, Array] = {}
-            for quantity, series in self._tracks[key].series.items():
-                values = series.between(start_s, end_s)
-                if len(values):
-                    found[quantity] = values.copy()
-            return found
+            tracks = self._tracks[key].series.items()
+            found = {quantity: series.between(start_s, end_s) for quantity, series in tracks}
+        return {quantity: values for quantity, values in found.items() if values}
 
     def keys_with(self, quantity: Quantity) -> tuple[str, ...]:
         """Devices of which a gauge or counter was ever read."""
