@@ -15,7 +15,7 @@ from energy_callbacks.accounting.journal import JournalWriter, Record
 from energy_callbacks.accounting.steps import StepLog, Tally
 from energy_callbacks.accounting.waiting import WaitingEnergy
 from energy_callbacks.accounting.windows import Phases, Span, without
-from energy_callbacks.records import Energy, Quantity
+from energy_callbacks.records import Quantity
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.timeline import Timeline
@@ -324,8 +324,7 @@ class Recorder:
         row: dict[str, float | None] = {}
         newest_s = self._timeline.newest_s(key)
         if newest_s is not None and newest_s > self._start_s:
-            so_far = self._timeline.energy(key, self._start_s, newest_s)
-            row["energy_j"] = so_far.energy_j
+            row["energy_j"], _ = self._timeline.seen(key, self._start_s, newest_s)
             row["seen_s"] = newest_s - self._start_s
             row["power_w"] = self._mean_power_w(key, newest_s)
         for quantity, values in self._timeline.gauges(key, self._row_s, now_s).items():
@@ -340,7 +339,7 @@ class Recorder:
         self._row_ends[key] = end_s
         if end_s <= start_s:
             return None
-        return mean_power_w(self._timeline.energy(key, start_s, end_s), end_s - start_s)
+        return mean_power_w(*self._timeline.seen(key, start_s, end_s), end_s - start_s)
 
     def trained(self, start_s: float, end_s: float) -> tuple[Span, ...]:
         """The parts of a window that were spent in the phase ``train``, as is known by now."""
@@ -357,11 +356,9 @@ class Recorder:
         return without([span for span in inside if span.end_s > span.start_s], renamed)
 
 
-def mean_power_w(energy: Energy, duration_s: float) -> float | None:
+def mean_power_w(energy_j: float | None, coverage: float, duration_s: float) -> float | None:
     """Energy over the seen share of its window, W; ``None`` where nothing was seen."""
-    if energy.energy_j is None:
-        return None
-    return energy.energy_j / (duration_s * energy.coverage)
+    return None if energy_j is None else energy_j / (duration_s * coverage)
 
 
 def _drain(lines: deque[Record], write: Callable[[Record], None]) -> None:

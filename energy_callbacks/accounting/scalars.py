@@ -251,8 +251,8 @@ class ScalarBoard:
     def _power_w(self, scope: str, start_s: float, end_s: float) -> float | None:
         """Sum of the mean powers of the devices that were seen."""
         found = [
-            mean_power_w(self._energy(key, start_s, end_s), end_s - start_s)
-            for key in self._timeline.keys(scope)
+            mean_power_w(energy.energy_j, energy.coverage, end_s - start_s)
+            for energy in (self._energy(key, start_s, end_s) for key in self._timeline.keys(scope))
         ]
         seen = [power_w for power_w in found if power_w is not None]
         return sum(seen) if seen else None

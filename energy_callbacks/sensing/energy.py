@@ -137,6 +137,11 @@ class EnergyCurve:
         scale_error = _SCALE_NOISE * min(width_s, self._segment_s) / width_s if is_scaled else 0.0
         return self._knots.energy(start_s, end_s, self._relative_error, scale_error)
 
+    def seen(self, start_s: float, end_s: float) -> tuple[float | None, float]:
+        """Joules and coverage of ``energy``, without what is known of their quality."""
+        self._read_up()
+        return self._knots.seen(start_s, end_s)
+
     def intervals(self, start_s: float, end_s: float) -> Intervals | None:
         """What is final and ends after ``start_s`` and by ``end_s``, reading by reading."""
         settled_s = self.settled_s

@@ -100,7 +100,7 @@ class Knots:
 
     def time_of(self, index: int) -> float:
         """Time of one knot, counted from the front or (negative) from the back."""
-        return float(self._columns.column(T)[index])
+        return self._columns.value(index, T)
 
     def append(self, rows: Array) -> None:
         """Add knots (n, 10) in time order."""
@@ -184,13 +184,9 @@ class Knots:
         if not len(self):
             return Energy(energy_j=None)
         start, end = self.at(start_s), self.at(end_s)
-        first_s, last_s = self.time_of(0), self.time_of(-1)
-        inside_s = min(max(end_s, first_s), last_s) - min(max(start_s, first_s), last_s)
-        seen_s = inside_s - (end[UNSEEN] - start[UNSEEN])
-        coverage = min(max(seen_s / (end_s - start_s), 0.0), 1.0)
-        if coverage < _ROUNDING:
+        energy_j, coverage = self._seen(start, end)
+        if energy_j is None:
             return Energy(energy_j=None)
-        energy_j = end[ENERGY] - start[ENERGY]
         walk, loose = end[WALK] - start[WALK], end[LOOSE] - start[LOOSE]
         held = min(max(walk - loose, 0.0), start[POINT] + end[POINT])
         variance = loose + held + start[EDGE] + end[EDGE]
@@ -199,8 +195,22 @@ class Knots:
             stderr_j=math.hypot(math.sqrt(max(variance, 0.0)), scale_error * energy_j),
             systematic_j=relative_error * abs(energy_j),
             method=self._method(start_s, end_s),
-            coverage=coverage if coverage < 1.0 - _ROUNDING else 1.0,
+            coverage=coverage,
         )
+
+    def seen(self, start_s: float, end_s: float) -> tuple[float | None, float]:
+        """Joules and coverage of ``energy``, without what is known of their quality."""
+        return self._seen(self.at(start_s), self.at(end_s)) if len(self) else (None, 0.0)
+
+    def _seen(self, start: list[float], end: list[float]) -> tuple[float | None, float]:
+        start_s, end_s = start[T], end[T]
+        first_s, last_s = self.time_of(0), self.time_of(-1)
+        inside_s = min(max(end_s, first_s), last_s) - min(max(start_s, first_s), last_s)
+        seen_s = inside_s - (end[UNSEEN] - start[UNSEEN])
+        coverage = min(max(seen_s / (end_s - start_s), 0.0), 1.0)
+        if coverage < _ROUNDING:
+            return None, 0.0
+        return end[ENERGY] - start[ENERGY], coverage if coverage < 1.0 - _ROUNDING else 1.0
 
     def intervals(self, start_s: float, end_s: float, relative_error: float) -> Intervals | None:
         """Those that end after ``start_s`` and by ``end_s``; ``None`` where there is none."""

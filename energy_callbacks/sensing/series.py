@@ -47,6 +47,10 @@ class Columns:
         """One row, counted from the front."""
         return [column.item(index) for column in self._table]
 
+    def value(self, row: int, column: int) -> float:
+        """One value; the row counted from the front or (negative) from the back."""
+        return float(self._table[column].item(row if row >= 0 else self._length + row))
+
     def column(self, index: int) -> Array:
         """One column, as a view: (n,)."""
         return self._table[index][: self._length]

@@ -199,6 +199,12 @@ class Timeline:
             curve = self._tracks[key].curve
             return curve.energy(start_s, end_s) if curve else Energy(energy_j=None)
 
+    def seen(self, key: str, start_s: float, end_s: float) -> tuple[float | None, float]:
+        """Joules and coverage of ``energy``, without what is known of their quality."""
+        with self._lock:
+            curve = self._tracks[key].curve
+            return curve.seen(start_s, end_s) if curve else (None, 0.0)
+
     def intervals(self, key: str, start_s: float, end_s: float) -> Intervals | None:
         """Energy of one device from reading to reading; see ``EnergyCurve.intervals``."""
         with self._lock:
@@ -355,7 +361,8 @@ class Timeline:
 
 def _final_until(curve: EnergyCurve) -> float | None:
     """Where nothing is settled yet, all before the first moment that was seen is final."""
-    return curve.settled_s if curve.settled_s is not None else curve.start_s
+    settled_s = curve.settled_s
+    return curve.start_s if settled_s is None else settled_s
 
 
 def _seen_until(curve: EnergyCurve) -> float | None:
