@@ -379,8 +379,11 @@ def _seen_by_counter(intervals: Array) -> Array:
 
 def _unseen_is_nothing(intervals: Array) -> Array:
     """Intervals in which a gap adds no energy: it is reported as not covered, never bridged."""
+    is_seen = intervals[:, shape.SEEN] != 0.0
+    if is_seen.all():
+        return intervals
     known = intervals.copy()
-    known[known[:, shape.SEEN] == 0.0, shape.AREA] = 0.0
+    known[~is_seen, shape.AREA] = 0.0
     return known
 
 

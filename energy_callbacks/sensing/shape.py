@@ -186,6 +186,8 @@ class Shape:
 
     def take(self, until_s: float = np.inf) -> Array:
         """Remove and return what lies before ``until_s``; an interval across it is cut in two."""
+        if not self._rows or self._rows[0][START] >= until_s:
+            return _array([])
         self._judge_newest()
         count = 0
         while count < len(self._rows) and self._rows[count][END] <= until_s:
