@@ -135,7 +135,14 @@ class EnergyMeter:
         Empty before the first start. ``start(state=...)`` goes on from it.
         """
         last = self._mine()
-        return last.state() if last is not None else {}
+        if last is None:
+            return {}
+        self._ask(last)
+        return last.state()
+
+    @harmless
+    def _ask(self, attempt: Attempt) -> None:
+        attempt.board.ask()
 
     def start(
         self,

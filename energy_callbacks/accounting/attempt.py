@@ -164,8 +164,11 @@ class Attempt:
 
     def budget_share(self) -> float:
         """How much of its budget the run has used on this host; the first process answers."""
+        if self._process.local_rank:
+            return 0.0
+        self.board.ask()
         used = self.board.used
-        if used is None or self._process.local_rank:
+        if used is None:
             return 0.0
         return self._budget.share(used, self._clock.monotonic_s())
 

@@ -51,6 +51,7 @@ _MARKER_LOOKS, _MARKER_PAUSE_S = 50, 0.02
 # Totals of a hundred devices fit.
 _TAIL_BYTES: Final = 65536
 
+_encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 logger = logging.getLogger("energy_callbacks")
 
 
@@ -110,9 +111,9 @@ class JournalWriter:
 def _as_json(record: Mapping[str, Any]) -> str:
     """Most records are plain already, and to look through each takes longer than to write it."""
     try:
-        return json.dumps(record, separators=(",", ":"), allow_nan=False)
+        return _encode(record)
     except (TypeError, ValueError):
-        return json.dumps(_plain(record), separators=(",", ":"))
+        return _encode(_plain(record))
 
 
 def _plain(value: Any) -> Any:
@@ -325,7 +326,9 @@ def energy_from_json(record: Mapping[str, Any]) -> Energy:
 
 def row_as_json(row: Mapping[str, float | None]) -> list[float | None]:
     """The values of ``COLUMNS``, without the nulls at the end."""
-    values = [_rounded(row.get(name), decimals) for name, decimals in COLUMNS.items()]
+    values = [
+        _rounded(row[name], decimals) if name in row else None for name, decimals in COLUMNS.items()
+    ]
     while values and values[-1] is None:
         values.pop()
     return values

@@ -38,7 +38,7 @@ class RecentTallies:
         """Those from ``start_s`` on and before another, that know what it knows; oldest first."""
         return [
             tally
-            for tally in self._kept
+            for tally in tuple(self._kept)  # another thread may add one meanwhile
             if start_s <= tally.t_s < before.t_s
             and (tally.samples is not None or before.samples is None)
             and (tally.tokens is not None or before.tokens is None)

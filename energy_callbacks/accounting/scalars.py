@@ -1,17 +1,17 @@
 """The figures that stand beside the loss: one name and one unit in every framework."""
 
+import math
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-
 from energy_callbacks.accounting import pooling
 from energy_callbacks.accounting.budget import Used
 from energy_callbacks.accounting.earlier import Earlier
 from energy_callbacks.accounting.energy_sums import interval_j, total
-from energy_callbacks.accounting.recorder import Recorder, mean_power_w
+from energy_callbacks.accounting.recorder import Recorder, mean, mean_power_w
 from energy_callbacks.accounting.steps import Tally, difference
 from energy_callbacks.records import Energy, Quantity
 from energy_callbacks.sensing.timeline import Timeline
@@ -58,6 +58,9 @@ _SHARES: Final[tuple[Quantity, ...]] = (
 )
 # Gauges are read each 1.6 s, throttled time each 5 s; what is older says nothing of now.
 _STALE_S: Final = 10.0
+# Who has asked for a row within this time finds the next one ready. Who asks less often waits a
+# millisecond for it, and rows that nobody wants cost nothing.
+_OFTEN_S: Final = 10.0
 # So many rows tell how well the sensors resolve the steps.
 _ROWS: Final = 1000
 
@@ -84,8 +87,9 @@ class ScalarBoard:
     """Keeps ready what a hook may want to log, so that it only has to pick it up.
 
     ``update`` runs on the writer's thread; ``take`` on the training thread costs a few
-    microseconds. Each ``take`` begins a new span; figures per step, sample and token reach back
-    beyond it, over earlier steps, as far as their random error asks for.
+    microseconds, or a millisecond after ten seconds in which nobody asked. Each ``take`` begins a
+    new span; figures per step, sample and token reach back beyond it, over earlier steps, as far
+    as their random error asks for.
 
     Args:
         timeline: what is measured on this host.
@@ -124,9 +128,13 @@ class ScalarBoard:
         self._recent = pooling.RecentTallies()
         self._rows: deque[tuple[float, float]] = deque(maxlen=_ROWS)
         self.emissions_kg = emissions_kg
+        self._renewing = threading.Lock()
+        self._is_due = self._is_final = False
+        self._asked_s = -math.inf
 
     def take(self) -> Scalars:
         """Figures of the newest span; the last ones again where nothing new has been seen."""
+        self.ask()
         ready = self._ready
         if ready is None:
             return {}
@@ -141,6 +149,26 @@ class ScalarBoard:
 
     def update(self, *, is_final: bool = False) -> None:
         """Bring the figures up to what has been seen by now, at last beyond the last step too."""
+        self._recent.add(self._recorder.steps.tally)
+        self._is_final, self._is_due = is_final, True  # in this order: see ``_renew``
+        if is_final or self._recorder.seen_s - self._asked_s < _OFTEN_S:
+            self._renew()
+
+    def ask(self) -> None:
+        """Somebody wants the figures, ``used`` and ``used_j`` among them, as of the last update."""
+        self._asked_s = self._recorder.seen_s
+        self._renew()
+
+    def _renew(self) -> None:
+        """Once after each ``update``, on whichever thread comes first; the other does not wait."""
+        if self._is_due and self._renewing.acquire(blocking=False):
+            try:
+                self._is_due = False
+                self._work_out(is_final=self._is_final)
+            finally:
+                self._renewing.release()
+
+    def _work_out(self, *, is_final: bool) -> None:
         tally, end_s = self._recorder.steps.tally, self._recorder.seen_s
         begin = self._from
         before, start_s = begin
@@ -157,7 +185,6 @@ class ScalarBoard:
             found = self._efficiency(since, tally)
             pooled = (share, tally.t_s - since.t_s) if found else None
             values |= self._throughput(before, tally) | found
-            self._recent.add(tally)
         elif self._ready is not None:
             values = _of_training(self._ready.values) | values
         if self._from is begin:  # else the training thread has begun a new span meanwhile
@@ -224,8 +251,8 @@ class ScalarBoard:
     def _power_w(self, scope: str, start_s: float, end_s: float) -> float | None:
         """Sum of the mean powers of the devices that were seen."""
         found = [
-            mean_power_w(self._energy(key, start_s, end_s), end_s - start_s)
-            for key in self._timeline.keys(scope)
+            mean_power_w(energy.energy_j, energy.coverage, end_s - start_s)
+            for energy in (self._energy(key, start_s, end_s) for key in self._timeline.keys(scope))
         ]
         seen = [power_w for power_w in found if power_w is not None]
         return sum(seen) if seen else None
@@ -314,9 +341,9 @@ class ScalarBoard:
         temperatures = self._latest("temperature", end_s)
         for share in _SHARES:
             means = self._means(share, start_s, end_s)
-            _put(values, f"gpu/{share}", float(np.mean(means)) if means else None)
+            _put(values, f"gpu/{share}", mean(means) if means else None)
         _put(values, "gpu/temperature_c", max(temperatures, default=None))
-        _put(values, "gpu/sm_clock_mhz", megahertz(float(np.mean(clocks))) if clocks else None)
+        _put(values, "gpu/sm_clock_mhz", megahertz(mean(clocks)) if clocks else None)
         _put(values, "gpu/throttled_fraction", self._throttled_fraction(start_s, end_s))
         return values
 
@@ -334,7 +361,7 @@ class ScalarBoard:
             values = self._timeline.values(key, quantity, start_s, end_s)
             latest = self._timeline.latest(key, quantity, end_s - _STALE_S)
             if latest is not None:
-                means.append(float(np.mean(values)) if len(values) else latest)
+                means.append(mean(values) if values else latest)
         return means
 
     def _throttled_fraction(self, start_s: float, end_s: float) -> float | None:

@@ -52,24 +52,6 @@ class Tally:
         return None if self.untold_tokens else self.told_tokens
 
 
-@dataclass(slots=True)
-class _Count:
-    """Samples or tokens: how many were told of, and how many steps have not said."""
-
-    told: float = 0.0
-    untold: int = 0
-
-    def add(self, count: float | None, steps: int) -> None:
-        """What a step says, or what is told of all steps before (0 steps)."""
-        if count is None:
-            self.untold += steps
-            return
-        # A tensor of one number is a number here, on the writer's thread, and nowhere else.
-        self.told += float(count)
-        if not steps:
-            self.untold = 0
-
-
 class StepLog:
     """Steps go in on the training thread, tallies come out on the writer's.
 
@@ -95,7 +77,6 @@ class StepLog:
         self._sees_waits = False
         self._waits: deque[tuple[float, float]] = deque(maxlen=_KEPT_WAITS)
         self.marked_s = start_s
-        self._samples, self._tokens = _Count(), _Count()
         self._tally = Tally(t_s=start_s)
 
     @property
@@ -156,14 +137,25 @@ class StepLog:
             self._ends.settle()
         before, new = self._tally, self._new
         t_s, t_error_s, count, wait_s = before.t_s, before.t_error_s, before.steps, before.wait_s
+        told_samples, untold_samples = before.told_samples, before.untold_samples
+        told_tokens, untold_tokens = before.told_tokens, before.untold_tokens
         while new:
             marked_s, samples, tokens, waited_s, steps, end = new[0]
             ended_s = end.end_s if end else marked_s
             if ended_s is None or ended_s > until_s:
                 break
             new.popleft()
-            self._samples.add(samples, steps)
-            self._tokens.add(tokens, steps)
+            # A tensor of one number is a number here, on the writer's thread, and nowhere else.
+            if samples is None:
+                untold_samples += steps
+            else:
+                told_samples += float(samples)
+                untold_samples = untold_samples if steps else 0
+            if tokens is None:
+                untold_tokens += steps
+            else:
+                told_tokens += float(tokens)
+                untold_tokens = untold_tokens if steps else 0
             if steps:
                 # A step that kept its host mark may lie before one that the device has dated.
                 t_s, t_error_s = max(ended_s, t_s), end.error_s if end else None
@@ -173,10 +165,10 @@ class StepLog:
             t_s=t_s,
             t_error_s=t_error_s,
             steps=count,
-            told_samples=self._samples.told,
-            told_tokens=self._tokens.told,
-            untold_samples=self._samples.untold,
-            untold_tokens=self._tokens.untold,
+            told_samples=told_samples,
+            told_tokens=told_tokens,
+            untold_samples=untold_samples,
+            untold_tokens=untold_tokens,
             wait_s=wait_s,
         )
         return self._tally

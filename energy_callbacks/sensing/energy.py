@@ -14,7 +14,7 @@ found.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -132,12 +132,15 @@ class EnergyCurve:
     def energy(self, start_s: float, end_s: float) -> Energy:
         """Energy between two moments; they must differ."""
         self._read_up()
-        found = self._knots.energy(start_s, end_s, self._relative_error)
-        if found.energy_j is None or self._factor is None:
-            return found
-        power_w = abs(found.energy_j) / (end_s - start_s)
-        scale_j = _SCALE_NOISE * power_w * min(end_s - start_s, self._segment_s)
-        return replace(found, stderr_j=math.hypot(found.stderr_j, scale_j))
+        width_s = end_s - start_s
+        is_scaled = self._factor is not None
+        scale_error = _SCALE_NOISE * min(width_s, self._segment_s) / width_s if is_scaled else 0.0
+        return self._knots.energy(start_s, end_s, self._relative_error, scale_error)
+
+    def seen(self, start_s: float, end_s: float) -> tuple[float | None, float]:
+        """Joules and coverage of ``energy``, without what is known of their quality."""
+        self._read_up()
+        return self._knots.seen(start_s, end_s)
 
     def intervals(self, start_s: float, end_s: float) -> Intervals | None:
         """What is final and ends after ``start_s`` and by ``end_s``, reading by reading."""
@@ -182,7 +185,7 @@ class EnergyCurve:
         if self._shape is not None and (is_final or not self._has_counter):
             self._commit_shape(self._shape.take(), self._tail_method())
         self._committed -= self._knots.compact(self._committed)
-        if self._shape is not None:
+        if self._shape is not None and len(self._shape):
             self._knots.append(self._as_knots(self._shape.open(), self._tail_method()))
 
     def _anchor_all(self, *, is_final: bool) -> None:
@@ -303,12 +306,10 @@ class EnergyCurve:
         lead, segment = self._shape.take(start_s), self._shape.take(end_s)
         if len(segment):
             first, last = segment[0], segment[-1]
-            rows = [
-                _hole(start_s, first[shape.START], first),
-                *segment,
-                _hole(last[shape.END], end_s, last),
-            ]
-            segment = np.array([row for row in rows if row[shape.END] > row[shape.START]])
+            before = _hole(start_s, first[shape.START], first)
+            after = _hole(last[shape.END], end_s, last)
+            segment = np.concatenate([[before], segment, [after]])
+            segment = segment[segment[:, shape.END] > segment[:, shape.START]]
         return lead, segment
 
     def _tail_method(self) -> Method:
@@ -378,8 +379,11 @@ def _seen_by_counter(intervals: Array) -> Array:
 
 def _unseen_is_nothing(intervals: Array) -> Array:
     """Intervals in which a gap adds no energy: it is reported as not covered, never bridged."""
+    is_seen = intervals[:, shape.SEEN] != 0.0
+    if is_seen.all():
+        return intervals
     known = intervals.copy()
-    known[known[:, shape.SEEN] == 0.0, shape.AREA] = 0.0
+    known[~is_seen, shape.AREA] = 0.0
     return known
 
 

@@ -14,8 +14,23 @@ from energy_callbacks.records import Energy, Method
 from energy_callbacks.sensing import shape
 from energy_callbacks.sensing.series import Array, Columns
 
-T, ENERGY, WALK, LOOSE, POINT, UNSEEN, METHOD, BEND, EDGE, INSIDE = range(10)
+T, ENERGY, WALK, LOOSE, UNSEEN, POINT, METHOD, BEND, EDGE, INSIDE = range(10)
 WIDTH: Final = 10
+# Those that run up from knot to knot.
+_RUNNING: Final = slice(ENERGY, UNSEEN + 1)
+# Where a row gets its columns from; UNSEEN is what SEEN leaves of the width, the rest is set.
+_FROM: Final = (
+    shape.END,
+    shape.AREA,
+    shape.NOISE,
+    shape.NOISE,
+    shape.END,
+    shape.END,
+    shape.END,
+    shape.BEND,
+    shape.EDGE,
+    shape.INSIDE,
+)
 # Sums over days are off by so much of a window.
 _ROUNDING: Final = 1e-9
 # So many seconds are thinned out at a time.
@@ -65,8 +80,8 @@ class Knots:
     ENERGY  C(t), J
     WALK    variance of C that grows from knot to knot, J^2 (shape between samples)
     LOOSE   the part of it that no counter holds at both ends
-    POINT   variance of C(t) against the counter, J^2, without what is loose
     UNSEEN  seconds so far that no reading has seen
+    POINT   variance of C(t) against the counter, J^2, without what is loose
     METHOD  * index into ``METHODS``
     BEND    * rise of power over the interval, W: C is a parabola there
     EDGE    * variance of C at any moment of the interval, J^2, forgotten further on
@@ -85,7 +100,7 @@ class Knots:
 
     def time_of(self, index: int) -> float:
         """Time of one knot, counted from the front or (negative) from the back."""
-        return float(self._columns.column(T)[index])
+        return self._columns.value(index, T)
 
     def append(self, rows: Array) -> None:
         """Add knots (n, 10) in time order."""
@@ -106,26 +121,22 @@ class Knots:
         if len(self) and intervals[0, shape.START] > self.time_of(-1):
             hole = [self.time_of(-1), intervals[0, shape.START], 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
             intervals = np.concatenate([[hole], intervals])
-        rows = np.zeros((len(intervals), WIDTH))
-        rows[:, T] = intervals[:, shape.END]
-        rows[:, ENERGY] = factor * intervals[:, shape.AREA]
-        rows[:, WALK] = factor**2 * intervals[:, shape.NOISE]
-        rows[:, UNSEEN] = intervals[:, shape.END] - intervals[:, shape.START]
+        square = factor**2
+        rows = intervals[:, _FROM]
+        rows *= (1.0, factor, square, square, 1.0, 0.0, 0.0, factor, square, factor)
+        rows[:, UNSEEN] -= intervals[:, shape.START]
         rows[:, UNSEEN] -= intervals[:, shape.SEEN]
         rows[:, METHOD] = METHODS.index(method)
-        rows[:, BEND] = factor * intervals[:, shape.BEND]
-        rows[:, EDGE] = factor**2 * intervals[:, shape.EDGE]
-        rows[:, INSIDE] = factor * intervals[:, shape.INSIDE]
-        rows[:, LOOSE] = rows[:, WALK]
         if not len(self):
             first = np.zeros((1, WIDTH))
             first[0, [T, METHOD]] = intervals[0, shape.START], rows[0, METHOD]
             rows = np.concatenate([first, rows])
-        running = [ENERGY, WALK, LOOSE, UNSEEN]
-        rows[:, running] = np.cumsum(rows[:, running], axis=0)
+        running = rows[:, _RUNNING]
+        running.cumsum(axis=0, out=running)
         if len(self):
-            rows[:, running] += self._columns.rows(-1)[0, running]
-            rows[:, POINT] = self._columns.column(POINT)[-1]
+            last = self._columns.row(len(self) - 1)
+            running += last[_RUNNING]
+            rows[:, POINT] = last[POINT]
         return rows
 
     def set_bridge(self, rows: Array, anchor_variance: float) -> None:
@@ -147,41 +158,59 @@ class Knots:
         """
         after = min(int(self._columns.column(T).searchsorted(t_s)), len(self) - 1)
         right = self._columns.row(after)
-        left = self._columns.row(after - 1) if after else right
+        if not after or t_s >= right[T]:
+            right[T] = t_s
+            return right
+        left = self._columns.row(after - 1)
         width_s = right[T] - left[T]
-        share = min(max((t_s - left[T]) / width_s, 0.0), 1.0) if width_s > 0.0 else 1.0
+        share = (t_s - left[T]) / width_s
         found = [low + (high - low) * share for low, high in zip(left, right, strict=True)]
         bow = share * (1.0 - share)
         # Linear power inside the interval makes C a parabola through its two knots.
         found[ENERGY] -= right[BEND] * width_s * bow / 2.0
-        found[POINT] = right[POINT] if share == 1.0 else max(left[POINT], right[POINT])
+        found[POINT] = max(left[POINT], right[POINT])
         found[EDGE] = right[EDGE] + right[INSIDE] ** 2 * bow
         found[METHOD] = right[METHOD]
         found[T] = t_s
         return found
 
-    def energy(self, start_s: float, end_s: float, relative_error: float) -> Energy:
-        """Energy from ``start_s`` to ``end_s``; coverage falls where the ends were not seen."""
+    def energy(
+        self, start_s: float, end_s: float, relative_error: float, scale_error: float = 0.0
+    ) -> Energy:
+        """Energy from ``start_s`` to ``end_s``; coverage falls where the ends were not seen.
+
+        ``scale_error`` is a random error, as a share, beside that of the knots.
+        """
         if not len(self):
             return Energy(energy_j=None)
         start, end = self.at(start_s), self.at(end_s)
-        first_s, last_s = self.time_of(0), self.time_of(-1)
-        inside_s = min(max(end_s, first_s), last_s) - min(max(start_s, first_s), last_s)
-        seen_s = inside_s - (end[UNSEEN] - start[UNSEEN])
-        coverage = min(max(seen_s / (end_s - start_s), 0.0), 1.0)
-        if coverage < _ROUNDING:
+        energy_j, coverage = self._seen(start, end)
+        if energy_j is None:
             return Energy(energy_j=None)
-        energy_j = end[ENERGY] - start[ENERGY]
         walk, loose = end[WALK] - start[WALK], end[LOOSE] - start[LOOSE]
         held = min(max(walk - loose, 0.0), start[POINT] + end[POINT])
         variance = loose + held + start[EDGE] + end[EDGE]
         return Energy(
             energy_j=energy_j,
-            stderr_j=math.sqrt(max(variance, 0.0)),
+            stderr_j=math.hypot(math.sqrt(max(variance, 0.0)), scale_error * energy_j),
             systematic_j=relative_error * abs(energy_j),
             method=self._method(start_s, end_s),
-            coverage=coverage if coverage < 1.0 - _ROUNDING else 1.0,
+            coverage=coverage,
         )
+
+    def seen(self, start_s: float, end_s: float) -> tuple[float | None, float]:
+        """Joules and coverage of ``energy``, without what is known of their quality."""
+        return self._seen(self.at(start_s), self.at(end_s)) if len(self) else (None, 0.0)
+
+    def _seen(self, start: list[float], end: list[float]) -> tuple[float | None, float]:
+        start_s, end_s = start[T], end[T]
+        first_s, last_s = self.time_of(0), self.time_of(-1)
+        inside_s = min(max(end_s, first_s), last_s) - min(max(start_s, first_s), last_s)
+        seen_s = inside_s - (end[UNSEEN] - start[UNSEEN])
+        coverage = min(max(seen_s / (end_s - start_s), 0.0), 1.0)
+        if coverage < _ROUNDING:
+            return None, 0.0
+        return end[ENERGY] - start[ENERGY], coverage if coverage < 1.0 - _ROUNDING else 1.0
 
     def intervals(self, start_s: float, end_s: float, relative_error: float) -> Intervals | None:
         """Those that end after ``start_s`` and by ``end_s``; ``None`` where there is none."""

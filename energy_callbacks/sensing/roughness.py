@@ -21,48 +21,49 @@ class Roughness:
         typical: mean square of the difference from one reading to the next.
         local: the newest of these squares, or half of the one before where that is more.
         spread: mean square distance of the readings from their mean.
+        smooth: 1 where single jumps lie between quiet stretches, 0 where each reading is a new
+            draw.
 
     Args:
         smooth_ratio: of the mean squares two readings and one reading apart, after single jumps.
     """
 
     def __init__(self, smooth_ratio: float = 2.0) -> None:
-        self._smooth_ratio = smooth_ratio
-        self._before: tuple[float, ...] = ()
-        self._newest = self._twice = self._once = 0.0
+        self._ratio_range = smooth_ratio - _ROUGH
+        self._last: float | None = None
+        self._last_but_one: float | None = None
+        self._newest = self._twice = 0.0
         self._count = 0.0
         self._mean = 0.0
         self.typical = self.local = self.spread = 0.0
+        self.smooth = 1.0
 
     def add(self, value: float) -> None:
         """Take in the next reading."""
-        before, self._before = self._before, (*self._before[-1:], value)
-        if not before:
+        last, last_but_one = self._last, self._last_but_one
+        self._last, self._last_but_one = value, last
+        if last is None:
             self._mean = value
             return
-        self._count = min(self._count + 1.0, _MEMORY)
-        square = (value - before[-1]) ** 2
+        count = self._count
+        if count < _MEMORY:
+            count = self._count = count + 1.0
+        square = (value - last) ** 2
         self.local, self._newest = max(square, self._newest / 2.0), square
-        self._once = self.typical  # a jump just now is not yet known to stay
-        self.typical += (square - self.typical) / self._count
+        once = self.typical  # a jump just now is not yet known to stay
+        self.typical = once + (square - once) / count
         off = value - self._mean
-        self._mean += off / self._count
-        self.spread += (off**2 - self.spread) / self._count
-        if len(before) == 2:
-            self._twice += ((value - before[0]) ** 2 - self._twice) / self._count
+        self._mean += off / count
+        self.spread += (off**2 - self.spread) / count
+        if last_but_one is not None:
+            self._twice += ((value - last_but_one) ** 2 - self._twice) / count
+        share = (self._twice / once - _ROUGH) / self._ratio_range if once else 1.0
+        self.smooth = 0.0 if share < 0.0 else min(share, 1.0)
 
     @property
     def is_known(self) -> bool:
         """Whether enough was read to judge."""
         return self._count >= _FEWEST
-
-    @property
-    def smooth(self) -> float:
-        """1 where single jumps lie between quiet stretches, 0 where each reading is a new draw."""
-        if not self._once:
-            return 1.0
-        share = (self._twice / self._once - _ROUGH) / (self._smooth_ratio - _ROUGH)
-        return min(max(share, 0.0), 1.0)
 
     def variance(self, local: float, if_smooth: float, if_rough: float) -> float:
         """What readings of this kind hide, in their unit squared.

@@ -1,5 +1,7 @@
-"""A bounded time series of one gauge or counter."""
+"""Bounded columns of numbers, and the time series of one gauge or counter."""
 
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,7 +45,11 @@ class Columns:
 
     def row(self, index: int) -> list[float]:
         """One row, counted from the front."""
-        return [float(column[index]) for column in self._table]
+        return [column.item(index) for column in self._table]
+
+    def value(self, row: int, column: int) -> float:
+        """One value; the row counted from the front or (negative) from the back."""
+        return float(self._table[column].item(row if row >= 0 else self._length + row))
 
     def column(self, index: int) -> Array:
         """One column, as a view: (n,)."""
@@ -51,6 +57,8 @@ class Columns:
 
     def append(self, rows: Array) -> None:
         """Add rows (m, width) at the end."""
+        if not len(rows):
+            return
         needed = self._length + len(rows)
         self._reserve(needed)
         for index, column in enumerate(self._table):
@@ -81,53 +89,47 @@ class Series:
     """Readings of one channel, the last ``keep_s`` seconds of them.
 
     Readings that do not lie after the one before are dropped and counted in ``out_of_order``.
+
+    Attributes:
+        t_s: times, strictly rising.
+        values: at these times.
     """
 
-    __slots__ = ("_columns", "_keep_s", "out_of_order")
+    __slots__ = ("_keep_s", "out_of_order", "t_s", "values")
 
     def __init__(self, keep_s: float) -> None:
-        self._columns = Columns(2)
+        # Rows come and are asked for one by one, which takes numpy ten times as long.
+        self.t_s, self.values = array("d"), array("d")
         self._keep_s = keep_s
         self.out_of_order = 0
 
-    @property
-    def t_s(self) -> Array:
-        """Times, (n,), strictly rising."""
-        return self._columns.column(0)
-
-    @property
-    def values(self) -> Array:
-        """Values, (n,)."""
-        return self._columns.column(1)
-
     def append(self, t_s: float, value: float) -> None:
         """Add one reading."""
-        if len(self._columns) and t_s <= self.t_s[-1]:
+        if self.t_s and t_s <= self.t_s[-1]:
             self.out_of_order += 1
             return
-        self._columns.append(np.array([[t_s, value]]))
+        self.t_s.append(t_s)
+        self.values.append(value)
         if t_s - self.t_s[0] > 1.5 * self._keep_s:
-            old = int(np.searchsorted(self.t_s, t_s - self._keep_s))
-            self._columns.splice(0, old, np.empty((0, 2)))
+            old = bisect_left(self.t_s, t_s - self._keep_s)
+            del self.t_s[:old], self.values[:old]
 
-    def between(self, start_s: float, end_s: float) -> Array:
-        """Values with ``start_s < t_s <= end_s``, (m,)."""
-        low, high = np.searchsorted(self.t_s, [start_s, end_s], side="right")
-        return self.values[low:high]
+    def between(self, start_s: float, end_s: float) -> "array[float]":
+        """Values with ``start_s < t_s <= end_s``, as a copy."""
+        return self.values[bisect_right(self.t_s, start_s) : bisect_right(self.t_s, end_s)]
 
     def rate(self, start_s: float, end_s: float) -> float | None:
         """Rise a second of a counter over a span, or a little more: from reading to reading.
 
         ``None`` before the second reading.
         """
-        last = int(np.searchsorted(self.t_s, end_s, side="right")) - 1
+        last = bisect_right(self.t_s, end_s) - 1
         if last < 1:
             return None
-        first = min(max(int(np.searchsorted(self.t_s, start_s, side="right")) - 1, 0), last - 1)
+        first = min(max(bisect_right(self.t_s, start_s) - 1, 0), last - 1)
         rise = self.values[last] - self.values[first]
-        return float(rise / (self.t_s[last] - self.t_s[first]))
+        return rise / (self.t_s[last] - self.t_s[first])
 
     def latest(self, after_s: float = -np.inf) -> float | None:
         """The newest value, ``None`` where there is none after ``after_s``."""
-        is_there = len(self._columns) and self.t_s[-1] > after_s
-        return float(self.values[-1]) if is_there else None
+        return self.values[-1] if self.t_s and self.t_s[-1] > after_s else None

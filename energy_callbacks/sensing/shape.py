@@ -104,47 +104,43 @@ class Shape:
         """Take in one reading; one that does not lie after the last, or cannot be, is ignored."""
         t_s -= self._lag_s
         before = self._last
-        is_possible = abs(power_w) <= MOST_POWER_W
-        self.impossible += not is_possible
-        if not is_possible or (before is not None and t_s <= before[0]):
+        if not -MOST_POWER_W <= power_w <= MOST_POWER_W:
+            self.impossible += 1
             return
-        self._last = (t_s, power_w)
-        self._roughness.add(power_w)
-        if before is not None:
-            row = self._interval(before, self._last)
-            if row[SEEN]:
-                self._state_error(row, before[1], power_w)
-            self._rows.append(row)
+        if before is None:
+            self._last = (t_s, power_w)
+            self._roughness.add(power_w)
+        elif t_s > before[0]:
+            self._last = (t_s, power_w)
+            self._roughness.add(power_w)
+            self._rows.append(self._interval(*before, t_s, power_w))
 
-    def _interval(self, before: tuple[float, float], now: tuple[float, float]) -> Row:
-        (start_s, low_w), (end_s, high_w) = before, now
+    def _interval(self, start_s: float, low_w: float, end_s: float, high_w: float) -> Row:
         width_s, rise_w = end_s - start_s, high_w - low_w
-        if width_s > self._max_gap_s:
-            return [start_s, end_s, (low_w + high_w) / 2 * width_s, 0.0, 0.0, 0.0, 0.0, 0.0]
         if self._is_mean:
-            return [start_s, end_s, high_w * width_s, 0.0, width_s, 0.0, 0.0, 0.0]
-        area_j = (low_w + high_w) / 2 * width_s + self._response_s * rise_w
-        return [start_s, end_s, area_j, 0.0, width_s, rise_w, 0.0, 0.0]
-
-    def _state_error(self, row: Row, low_w: float, high_w: float) -> None:
-        if not self._is_mean and row[SEEN] > self._longest_s:
-            row[NOISE] = row[SEEN] ** 2 * self._roughness.spread / 2.0
-        elif self._is_mean:
-            row[EDGE], row[INSIDE] = errors_of_mean(self._roughness, high_w, row[SEEN])
-        elif self.window_s > _SMEARING * row[SEEN]:
-            row[EDGE] = self._smeared(row[END], high_w)
+            edge, inside_j = errors_of_mean(self._roughness, high_w, width_s)
+            return [start_s, end_s, high_w * width_s, 0.0, width_s, 0.0, edge, inside_j]
+        area_j = (low_w + high_w) / 2 * width_s
+        if width_s > self._max_gap_s:
+            return [start_s, end_s, area_j, 0.0, 0.0, 0.0, 0.0, 0.0]
+        area_j += self._response_s * rise_w
+        row = [start_s, end_s, area_j, 0.0, width_s, rise_w, 0.0, 0.0]
+        if width_s > self._longest_s:
+            row[NOISE] = width_s**2 * self._roughness.spread / 2.0
+        elif self.window_s > _SMEARING * width_s:
+            row[EDGE] = self._smeared(end_s, high_w)
         elif self._response_s:
             self._locate_jump(row, low_w, high_w)
         else:
-            self._blur(row, (high_w - low_w) ** 2)
+            self._blur(row, rise_w**2)
+        return row
 
     def _blur(self, row: Row, local: float) -> None:
         """State the error of an interval around which power rises by so many W^2."""
-        width2, hidden = row[SEEN] ** 2, self._hidden
-        row[NOISE] = width2 * self._roughness.variance(local, *hidden.noise)
-        row[EDGE] = width2 * self._roughness.variance(local, *hidden.edge)
-        is_mean = self.window_s >= _WHOLE * row[SEEN]
-        row[EDGE] += ((_UNSEEN if is_mean else _READING) * row[AREA]) ** 2
+        width_s, hidden, variance = row[SEEN], self._hidden, self._roughness.variance
+        unseen = _UNSEEN if self.window_s >= _WHOLE * width_s else _READING
+        row[NOISE] = width_s**2 * variance(local, *hidden.noise)
+        row[EDGE] = width_s**2 * variance(local, *hidden.edge) + (unseen * row[AREA]) ** 2
 
     def _locate_jump(self, row: Row, low_w: float, high_w: float) -> None:
         """The interval with a jump inside is known once the next reading is there.
@@ -153,14 +149,15 @@ class Shape:
         power by a known share. So driven power rises at a jump's interval and at the next, by
         shares that depend on where in the interval it was, and nowhere else.
         """
-        if self._rows and self._newest is not self._rows[-1]:
+        before = self._rows[-1] if self._rows else None
+        if before is not self._newest and before is not None:
             self._judge_newest()  # a hole came after it
         kept = math.exp(-row[SEEN] / self._response_s)
         driven_w = (high_w - kept * low_w) / (1.0 - kept)
         jump_w = driven_w - self._driven_w
         self._tail = max(4.0 * abs(jump_w * self._jump_w), kept**2 * self._tail)
-        if self._rows and 0.0 < self._rows[-1][SEEN] <= self._longest_s:
-            self._blur(self._rows[-1], self._tail)
+        if before is not None and 0.0 < before[SEEN] <= self._longest_s:
+            self._blur(before, self._tail)
         self._driven_w, self._jump_w = driven_w, jump_w
         self._newest = row
 
@@ -189,6 +186,8 @@ class Shape:
 
     def take(self, until_s: float = np.inf) -> Array:
         """Remove and return what lies before ``until_s``; an interval across it is cut in two."""
+        if not self._rows or self._rows[0][START] >= until_s:
+            return _array([])
         self._judge_newest()
         count = 0
         while count < len(self._rows) and self._rows[count][END] <= until_s:

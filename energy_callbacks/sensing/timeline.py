@@ -2,17 +2,16 @@
 
 import math
 import threading
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from energy_callbacks.records import Channel, Device, Energy, Quantity, Reading
 from energy_callbacks.sensing.energy import EnergyCurve
 from energy_callbacks.sensing.knots import Intervals
-from energy_callbacks.sensing.series import Array, Series
+from energy_callbacks.sensing.series import Series
 
 # How far the energy of one device reaches; ``None`` before it has spoken.
 _EndOf = Callable[[EnergyCurve], float | None]
@@ -25,15 +24,18 @@ _PAUSE_S: Final = 2.0
 class _Heard:
     """When each quantity of a device was heard last, by the clock and by the time it has spoken."""
 
-    newest_s: float = math.inf
+    newest_s: float = -math.inf
     spoken_s: float = 0.0
     last: dict[Quantity, tuple[float, float]] = field(default_factory=dict)
 
-    def note(self, quantity: Quantity, t_s: float) -> None:
-        """A quantity was heard."""
-        self.spoken_s += min(max(t_s - self.newest_s, 0.0), _PAUSE_S)
-        self.newest_s = t_s if math.isinf(self.newest_s) else max(self.newest_s, t_s)
-        self.last[quantity] = (t_s, self.spoken_s)
+    def note(self, readings: Iterable[Reading]) -> None:
+        """Quantities were heard."""
+        for reading in readings:
+            t_s = reading.t_s
+            if t_s > self.newest_s:
+                self.spoken_s += min(t_s - self.newest_s, _PAUSE_S)
+                self.newest_s = t_s
+            self.last[reading.channel.quantity] = (t_s, self.spoken_s)
 
     def silent(self, limit_s: float) -> dict[Quantity, float]:
         """When those were heard last that have missed more than ``limit_s`` of speech."""
@@ -125,9 +127,9 @@ class Timeline:
     def _extend_track(self, track: _Track, readings: Sequence[Reading]) -> None:
         if track.curve is not None:
             track.curve.add(readings)
+        track.heard.note(readings)
         for reading in readings:
             quantity = reading.channel.quantity
-            track.heard.note(quantity, reading.t_s)
             if quantity in ("power", "energy"):
                 continue  # the curve has them
             series = track.series.get(quantity)
@@ -196,6 +198,12 @@ class Timeline:
         with self._lock:
             curve = self._tracks[key].curve
             return curve.energy(start_s, end_s) if curve else Energy(energy_j=None)
+
+    def seen(self, key: str, start_s: float, end_s: float) -> tuple[float | None, float]:
+        """Joules and coverage of ``energy``, without what is known of their quality."""
+        with self._lock:
+            curve = self._tracks[key].curve
+            return curve.seen(start_s, end_s) if curve else (None, 0.0)
 
     def intervals(self, key: str, start_s: float, end_s: float) -> Intervals | None:
         """Energy of one device from reading to reading; see ``EnergyCurve.intervals``."""
@@ -302,11 +310,11 @@ class Timeline:
             curve = self._tracks[key].curve
             return curve.start_s if curve else None
 
-    def values(self, key: str, quantity: Quantity, start_s: float, end_s: float) -> Array:
-        """Readings of a gauge or counter with ``start_s < t_s <= end_s``, (m,)."""
+    def values(self, key: str, quantity: Quantity, start_s: float, end_s: float) -> "array[float]":
+        """Readings of a gauge or counter with ``start_s < t_s <= end_s``."""
         with self._lock:
             series = self._tracks[key].series.get(quantity)
-            return series.between(start_s, end_s).copy() if series else np.empty(0)
+            return series.between(start_s, end_s) if series else array("d")
 
     def rate(self, key: str, quantity: Quantity, start_s: float, end_s: float) -> float | None:
         """Rise a second of a counter over about this span; ``None`` where it was not read twice."""
@@ -314,15 +322,12 @@ class Timeline:
             series = self._tracks[key].series.get(quantity)
             return series.rate(start_s, end_s) if series else None
 
-    def gauges(self, key: str, start_s: float, end_s: float) -> dict[Quantity, Array]:
+    def gauges(self, key: str, start_s: float, end_s: float) -> "dict[Quantity, array[float]]":
         """The same of all gauges and counters of a device that have any."""
         with self._lock:
-            found: dict[Quantity, Array] = {}
-            for quantity, series in self._tracks[key].series.items():
-                values = series.between(start_s, end_s)
-                if len(values):
-                    found[quantity] = values.copy()
-            return found
+            tracks = self._tracks[key].series.items()
+            found = {quantity: series.between(start_s, end_s) for quantity, series in tracks}
+        return {quantity: values for quantity, values in found.items() if values}
 
     def keys_with(self, quantity: Quantity) -> tuple[str, ...]:
         """Devices of which a gauge or counter was ever read."""
@@ -356,7 +361,8 @@ class Timeline:
 
 def _final_until(curve: EnergyCurve) -> float | None:
     """Where nothing is settled yet, all before the first moment that was seen is final."""
-    return curve.settled_s if curve.settled_s is not None else curve.start_s
+    settled_s = curve.settled_s
+    return curve.start_s if settled_s is None else settled_s
 
 
 def _seen_until(curve: EnergyCurve) -> float | None:

@@ -12,7 +12,7 @@ import pytest
 from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.recorder import mean_power_w
 from energy_callbacks.errors import ReadingMissed, SourceUnavailable
-from energy_callbacks.records import Channel, Energy, Reading
+from energy_callbacks.records import Channel, Reading
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.testing import FakeClock, ReplaySource
 from tests.accounting.books import CPU, HEADER, START_S, Books, train, wave, wave_j, wave_w
@@ -374,5 +374,5 @@ def test_training_time_leaves_out_what_was_inside_it(tmp_path: Path, clock: Fake
 
 def test_mean_power_is_of_the_share_that_was_seen() -> None:
     """300 J in 10 s of which 3 s were seen are 100 W; what was not seen has no power."""
-    assert mean_power_w(Energy(energy_j=300.0, coverage=0.3), 10.0) == pytest.approx(100.0)
-    assert mean_power_w(Energy(energy_j=None), 10.0) is None
+    assert mean_power_w(300.0, 0.3, 10.0) == pytest.approx(100.0)
+    assert mean_power_w(None, 0.0, 10.0) is None

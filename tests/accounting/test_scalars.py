@@ -36,6 +36,52 @@ def steady(
         books.step(samples=samples, tokens=tokens)
 
 
+def test_a_row_that_was_not_kept_ready_is_the_same(tmp_path: Path, clock: FakeClock) -> None:
+    """Half a minute in which nobody asks: nothing is worked out, and the first row is whole."""
+    lazy = Books(tmp_path / "lazy", constant(clock, 200.0), clock=clock)
+    eager = Books(tmp_path / "eager", constant(clock, 200.0), clock=clock)
+    for books in (lazy, eager):
+        books.enter("train")
+    for _ in range(30):
+        clock.advance(1.0)
+        for books in (lazy, eager):
+            books.step(samples=64, tokens=640)
+        eager.board.ask()
+    clock.advance(0.5)
+    assert lazy.board._ready is None
+    ready = eager.board._ready
+    assert ready is not None
+    assert lazy.board.take() == ready.values
+    assert lazy.board.used == eager.board.used is not None
+
+
+def test_who_asks_often_finds_a_row_ready(tmp_path: Path, clock: FakeClock) -> None:
+    """Ten seconds after somebody has asked rows are no longer kept ready."""
+    books = Books(tmp_path, constant(clock, 200.0), clock=clock)
+    books.enter("train")
+    steady(books, 20)
+    books.board.take()
+    for seconds, is_ready in ((2, True), (5, True), (20, False)):
+        before = books.board._ready
+        steady(books, seconds)
+        ready = books.board._ready
+        assert ready is not None
+        assert (ready.tally.steps == books.recorder.steps.tally.steps) == is_ready
+        assert (ready is not before) or not is_ready
+
+
+def test_a_row_that_is_being_worked_out_is_not_waited_for(tmp_path: Path, clock: FakeClock) -> None:
+    """The training thread gets the row before while the journal's thread is at the next."""
+    books = Books(tmp_path, constant(clock, 200.0), clock=clock)
+    books.enter("train")
+    steady(books, 20)
+    first = books.board.take()
+    with books.board._renewing:
+        steady(books, 20)
+        assert books.board.take() == first
+    assert books.board.take()["energy/gpu_wh"] > first["energy/gpu_wh"]
+
+
 def test_joules_per_sample_are_watts_over_samples_per_second(
     tmp_path: Path, clock: FakeClock
 ) -> None:

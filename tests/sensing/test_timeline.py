@@ -47,6 +47,17 @@ def test_energy_of_each_device_is_kept_apart() -> None:
     assert timeline.start_s("gpu1") == 0.0
 
 
+@pytest.mark.parametrize("window", [(0.5, 3.1), (-1.0, 2.0), (3.0, 9.0), (6.0, 9.0), (-2.0, -1.0)])
+def test_joules_alone_are_those_of_the_energy(window: tuple[float, float]) -> None:
+    """Inside, across the ends and beside what was seen; and of a device without energy."""
+    timeline = timeline_of(power(GPU), channel("rss", "gauge", device=PROCESS))
+    assert timeline.seen("gpu0", *window) == (None, 0.0)
+    play(timeline, power(GPU), 0.0, 4.0, 100.0)
+    energy = timeline.energy("gpu0", *window)
+    assert timeline.seen("gpu0", *window) == (energy.energy_j, energy.coverage)
+    assert timeline.seen("process", *window) == (None, 0.0)
+
+
 @pytest.mark.parametrize("window", [(2.0, 2.0), (3.0, 2.0), (math.nan, 2.0), (0.0, math.nan)])
 def test_an_empty_window_is_refused(window: tuple[float, float]) -> None:
     """A window that does not end after it starts is a mistake, with both values in the message."""

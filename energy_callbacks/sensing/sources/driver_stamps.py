@@ -6,7 +6,7 @@ where only one of the two makes sense.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from operator import ge
 from typing import Final
 
 from energy_callbacks.sensing.clock import Clock, looked_at
@@ -51,27 +51,23 @@ class DriverStamps:
         """
         now_s, offset_s = looked_at(self._clock)
         stamps = [stamp for stamp, _ in samples]
-        self.untidy += any(after <= before for before, after in pairwise(stamps))
+        self.untidy += any(map(ge, stamps, stamps[1:]))
         is_jump = abs(offset_s - self._offset_s) > _JUMP_S
         offsets_s = (self._offset_s, offset_s) if is_jump else (offset_s,)
         fresh = {stamp: value for stamp, value in samples if stamp not in self._seen_us}
+        self._seen_us, self._offset_s = frozenset(stamps), offset_s
         # Nothing known left in the buffer: the driver has stamped all of it anew.
-        is_restamped = is_jump and len(fresh) == len({stamp for stamp, _ in samples})
-        self._seen_us, self._offset_s = frozenset(stamp for stamp, _ in samples), offset_s
-        if is_restamped:
+        if is_jump and len(fresh) == len(self._seen_us):
             return []
-        placed = [(self._place(stamp, offsets_s, now_s), value) for stamp, value in fresh.items()]
-        known = sorted((t_s, value) for t_s, value in placed if t_s is not None)
-        if known:
-            self._last_s = known[-1][0]
-        return known
-
-    def _place(self, stamp_us: int, offsets_s: Sequence[float], now_s: float) -> float | None:
-        """When a sample was taken; ``None`` where that is not certain or not new."""
-        unix_s = seconds_from_microseconds(stamp_us)
-        possible = [
-            unix_s - offset_s
-            for offset_s in offsets_s
-            if self._last_s < unix_s - offset_s <= now_s + _FUTURE_S
-        ]
-        return possible[0] if len(possible) == 1 else None
+        last_s, latest_s = self._last_s, now_s + _FUTURE_S
+        placed: list[tuple[float, float]] = []
+        for stamp_us, value in fresh.items():
+            unix_s = seconds_from_microseconds(stamp_us)
+            possible = [unix_s - offset_s for offset_s in offsets_s]
+            new = [t_s for t_s in possible if last_s < t_s <= latest_s]
+            if len(new) == 1:  # else it is not certain when it was taken
+                placed.append((new[0], value))
+        placed.sort()
+        if placed:
+            self._last_s = placed[-1][0]
+        return placed

@@ -1,6 +1,7 @@
 """Memory of this process and its children, as the operating system counts it."""
 
 import math
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -86,7 +87,7 @@ class HostMemorySource:
             rss_bytes = self._process.memory_info().rss
             now_s = self._clock.monotonic_s()
             if now_s >= self._list_s:
-                self._children = self._process.children(recursive=True)
+                self._children = self._process.children(recursive=True) if _is_parent() else []
                 self._list_s = now_s + _LIST_INTERVAL_S
         except (psutil.Error, OSError) as error:
             raise ReadingMissed(f"memory of this process could not be read: {error}") from error
@@ -96,6 +97,15 @@ class HostMemorySource:
     def close(self) -> None:
         """See ``Source.close``."""
         self._process = None
+
+
+def _is_parent() -> bool:
+    """Whether this process has children; the kernel knows without a look at any process."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # leaves all as it is
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _rss_bytes(child: "psutil.Process") -> int:

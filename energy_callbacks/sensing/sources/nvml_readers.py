@@ -143,11 +143,11 @@ class SampledPower:
             return []
         self.due_s = next_reading_s(now_s)
         placed = self._stamps.new(_samples(self._card))
-        return [Reading(self.channel, t_s, power_w) for t_s, power_w in placed]
+        return [Reading(self.channel, t_s, watts_from_milliwatts(mw)) for t_s, mw in placed]
 
 
 def _samples(card: Card) -> list[tuple[int, float]]:
-    """The whole buffer, (Unix time in microseconds, W), without what is no value.
+    """The whole buffer, (Unix time in microseconds, mW), without what is no value.
 
     The whole buffer each time (0.2 ms on an H200): asked for "newer than", the driver would hide
     what it stamps after the wall clock was set back.
@@ -162,7 +162,7 @@ def _samples(card: Card) -> list[tuple[int, float]]:
         return []
     # All at once: to ask each structure by itself takes most of what a drain costs.
     found = np.frombuffer(b"".join(samples), _SAMPLE_LAYOUTS[value_type]).tolist()
-    return [(stamp, watts_from_milliwatts(mw)) for stamp, mw in found if mw and known(mw)]
+    return [(stamp, mw) for stamp, mw in found if mw and mw not in _NO_VALUE and mw == mw]  # noqa: PLR0124 - NaN
 
 
 def _median_spacing_s(samples: Sequence[tuple[int, float]]) -> float | None:

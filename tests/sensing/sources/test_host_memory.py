@@ -73,8 +73,36 @@ def test_child_that_vanishes_is_no_error(source, monkeypatch):
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         child = psutil.Process(ended.pid)
         ended.wait(timeout=10)
-    monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [child])
-    assert rss_bytes(source) == pytest.approx(own_bytes, rel=0.05)
+    asked = []
+    monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: asked.append(1) or [child])
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as living:
+        assert rss_bytes(source) == pytest.approx(own_bytes, rel=0.05)
+        living.communicate(b"\n", timeout=10)
+    assert asked
+
+
+def test_who_has_no_child_looks_for_none() -> None:
+    """A look at every process of the machine is saved; a child that ended is left to its wait."""
+    code = """if True:
+        import os, psutil, subprocess, sys
+        from energy_callbacks.sensing.clock import SystemClock
+        from energy_callbacks.sensing.sources.host_memory import HostMemorySource
+
+        def looks():
+            source, asked = HostMemorySource(SystemClock()), []
+            psutil.Process.children = lambda *_, **__: asked.append(1) or []
+            source.open()
+            assert len(source.read()) == 1
+            return len(asked)
+
+        assert looks() == 0
+        child = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert looks() == 1
+        assert child.wait() == 3
+        assert looks() == 0
+        """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_channel_says_what_it_is():
