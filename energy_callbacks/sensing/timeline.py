@@ -326,8 +326,8 @@ class Timeline:
         """The same of all gauges and counters of a device that have any."""
         with self._lock:
             tracks = self._tracks[key].series.items()
-            found = {quantity: series.between(start_s, end_s) for quantity, series in tracks}
-        return {quantity: values for quantity, values in found.items() if values}
+            found = [(quantity, series.between(start_s, end_s)) for quantity, series in tracks]
+        return {quantity: values for quantity, values in found if values}
 
     def keys_with(self, quantity: Quantity) -> tuple[str, ...]:
         """Devices of which a gauge or counter was ever read."""

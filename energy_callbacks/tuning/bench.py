@@ -136,15 +136,14 @@ class Bench:
 
     def _warm_up(self, size: int) -> int:
         """Run until the time of a step has settled; returns how many make a block."""
-        steps, done, before_s = 1, 0, math.inf
+        steps, done, step_s = 1, 0, math.inf
         for _ in range(_MOST_WARM_UP):
             block_s = self._block_s(size, steps)
-            step_s = max(block_s / steps, 1e-9)
+            before_s, step_s = step_s, max(block_s / steps, 1e-9)
             done += steps
             is_settled = abs(step_s - before_s) <= _SETTLED * step_s
             if is_settled and done >= _LEAST_WARM_UP and 2.0 * block_s >= self.patience.block_s:
                 break
-            before_s = step_s
             if block_s < self.patience.block_s:
                 steps = min(2 * steps, math.ceil(self.patience.block_s / step_s))
         return max(math.ceil(self.patience.block_s / step_s), 1)

@@ -54,7 +54,7 @@ _SAID: Final = re.compile("|".join(_TEXTS), re.MULTILINE)
 # allocate", "Failed to allocate request for", "Attempting to reserve 1.00G at the bottom of memory"
 # on TPUs, TensorFlow "failed to allocate memory".
 _EXHAUSTED: Final = re.compile(r"\bRESOURCE_EXHAUSTED:")
-_OF_MEMORY: Final = re.compile(r"(?i)\b(?:out of memory|OOM when|allocat|attempting to reserve)")
+_OF_MEMORY: Final = re.compile(r"(?i)\b(?:out of memory|OOM when|alloc\w*|attempting to reserve)")
 # Whose errors are believed though they are no RuntimeError, the type that all these texts come in.
 _FRAMEWORKS: Final = ("torch", "tensorflow", "jax", "jaxlib")
 

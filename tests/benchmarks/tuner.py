@@ -91,7 +91,7 @@ def ideal_error(device: Device, noise: float, unknown: int) -> float:
     """Least standard error of the logarithm of an affine device's knee in ``TRIALS``.
 
     By Cramér and Rao, for the best shares of trials among sizes (c-optimal, by the multiplicative
-    algorithm: Silvey, Titterington, Torsney, Commun. Stat. A 7, 1978). Of
+    algorithm: Silvey, Titterington, Torsney, Communications in Statistics A 7, 1978). Of
     k (1 + (b / r)^p)^(1/p) (1 + b / q) the first ``unknown`` of k, r, p, 1 / q are not known.
     """
     limit = device.sizes()[-1]

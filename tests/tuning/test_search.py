@@ -421,6 +421,6 @@ def test_energy_travels_through_the_state():
     """Joules and their errors are told again as they were."""
     energy = Energy(energy_j=3.0, stderr_j=0.1, method="counter", coverage=1.0)
     search = Search(SearchSettings(objective="energy"))
-    search.tell(Trial(size=4, steps=2, duration_s=1.0, energy=energy, cost_j=9.0))
+    search.tell(Trial(size=4, steps=2, duration_s=1.0, energy=energy, cost_s=9.0))
     state = json.loads(json.dumps(search.state()))
     assert Search.resume(SearchSettings(objective="energy"), state).trials == search.trials
