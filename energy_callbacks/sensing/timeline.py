@@ -325,9 +325,12 @@ class Timeline:
     def gauges(self, key: str, start_s: float, end_s: float) -> "dict[Quantity, array[float]]":
         """The same of all gauges and counters of a device that have any."""
         with self._lock:
-            tracks = self._tracks[key].series.items()
-            found = [(quantity, series.between(start_s, end_s)) for quantity, series in tracks]
-        return {quantity: values for quantity, values in found if values}
+            found: dict[Quantity, array[float]] = {}
+            for quantity, series in self._tracks[key].series.items():
+                values = series.between(start_s, end_s)
+                if values:
+                    found[quantity] = values
+            return found
 
     def keys_with(self, quantity: Quantity) -> tuple[str, ...]:
         """Devices of which a gauge or counter was ever read."""
