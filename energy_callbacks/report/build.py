@@ -34,7 +34,9 @@ _SILENT_S = 5.0
 _GRAVITY: tuple[Status, ...] = ("failed", "interrupted", "running", "cut off", "finished")
 
 
-def build(paths: Path | Sequence[Path], *, now_unix_s: float | None = None) -> EnergyReport:
+def build(
+    paths: str | Path | Sequence[str | Path], *, now_unix_s: float | None = None
+) -> EnergyReport:
     """The report of one run.
 
     Args:
@@ -45,7 +47,8 @@ def build(paths: Path | Sequence[Path], *, now_unix_s: float | None = None) -> E
     Raises:
         JournalError: where no journal can be read.
     """
-    readable, unreadable = _load_all(_journals([paths] if isinstance(paths, Path) else paths))
+    several = [paths] if isinstance(paths, str | Path) else paths
+    readable, unreadable = _load_all(_journals(map(Path, several)))
     processes, other_runs = newest_run(readable)
     _add_earlier(processes)
     merged = merge(processes)

@@ -69,6 +69,12 @@ def test_the_totals_are_watts_times_seconds(report):
     assert report.energy.total.energy_j == pytest.approx(GPU_J + HOST_J)
 
 
+def test_a_folder_may_be_a_string(tmp_path):
+    """As everywhere else in Python, and in ``load``."""
+    write(tmp_path, Attempt())
+    assert build(str(tmp_path)) == build(tmp_path) == build([str(tmp_path)])
+
+
 def test_errors_add_as_the_records_say(report):
     """Two random errors of 1 J make sqrt(2) J; 1 % of each device adds linearly."""
     assert report.energy.total.stderr_j == pytest.approx(math.sqrt(2.0))
