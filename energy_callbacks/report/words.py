@@ -142,7 +142,7 @@ def wait_energy(found: WaitEnergy | None) -> str:
     """Energy of waiting for data with its 95 % interval, or what it lies below.
 
     >>> wait_energy(WaitEnergy(value_j=3600, low_j=3420, high_j=3780, stderr_j=0, systematic_j=180))
-    '1.00 Wh (0.95 to 1.05 Wh)'
+    '1.00 Wh (0.950 to 1.05 Wh)'
     >>> wait_energy(WaitEnergy(value_j=360, low_j=0, high_j=720, stderr_j=0, systematic_j=360))
     '< 0.200 Wh, waits too short to tell'
     """
