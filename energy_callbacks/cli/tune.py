@@ -10,9 +10,9 @@ from pkgutil import resolve_name
 from typing import Any
 
 from energy_callbacks.tuning import Trial, tune_batch_size
+from energy_callbacks.tuning.search import OBJECTIVES
 
 HELP = "find a batch size: run a training step at some sizes and measure speed, energy and memory"
-_OBJECTIVES = ("knee", "throughput", "energy", "largest")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_objective,
         default="knee",
         metavar="WHAT",
-        help=f"{', '.join(_OBJECTIVES)}, or the weight of energy against time from 0 to 1 "
+        help=f"{', '.join(OBJECTIVES)}, or the weight of energy against time from 0 to 1 "
         "(default: knee)",
     )
     parser.add_argument("--min-size", type=int, default=1, help="default: 1")
@@ -70,13 +70,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _objective(word: str) -> str | float:
-    if word in _OBJECTIVES:
+    if word in OBJECTIVES:
         return word
     try:
         return float(word)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{word!r} is none of {', '.join(_OBJECTIVES)} and no number"
+            f"{word!r} is none of {', '.join(OBJECTIVES)} and no number"
         ) from None
 
 

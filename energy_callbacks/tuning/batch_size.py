@@ -111,7 +111,7 @@ def tune_batch_size(
             meter.stop()
     answer = search.answer()
     if answer is None:
-        raise NothingFits(_nothing(search.trials))
+        raise NothingFits(_nothing(search))
     return BatchSizeResult(
         size=answer.size,
         why=answer.why,
@@ -130,15 +130,10 @@ def _say(trial: Trial) -> None:
         logger.info("batch size %d: %.4g samples/s", trial.size, trial.samples_per_s)
 
 
-def _nothing(trials: Sequence[Trial]) -> str:
-    smallest = min(trials, key=lambda t: t.size, default=None)
-    if smallest is None:
-        return "no batch size was tried: the budget of trials or seconds was used up before"
-    if smallest.status == "ok":
-        return (
-            f"batch size {smallest.size} runs but leaves less memory free than memory_margin asks "
-            "for; make memory_margin or min_size smaller, or the model"
-        )
+def _nothing(search: Search) -> str:
+    smallest = min(search.trials, key=lambda t: t.size, default=None)
+    if smallest is None or smallest.status == "ok":
+        return search.reason
     return (
         f"batch size {smallest.size} does not fit: {smallest.reason}; make min_size or the model "
         "smaller, or free the device of other work"

@@ -20,7 +20,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, get_args
 
 from energy_callbacks.records import Energy
 from energy_callbacks.tuning.choice import ENOUGH, Choice, is_known
@@ -29,7 +29,7 @@ from energy_callbacks.tuning.trial import Trial
 
 Objective = Literal["knee", "throughput", "energy", "largest"]
 
-_WORDS: Final = ("knee", "throughput", "energy", "largest")
+OBJECTIVES: Final[tuple[str, ...]] = get_args(Objective)
 _WIDE: Final = 8
 # Trials this close below a limit that was predicted too low: steps grow.
 _CLOSE: Final = 16
@@ -211,7 +211,8 @@ class Search:
         if smallest.status == "ok":
             said = (
                 f"its peak of {smallest.peak_bytes} bytes leaves less than "
-                f"{self._settings.memory_margin:.0%} of the device free"
+                f"{self._settings.memory_margin:.0%} of the device free; make memory_margin, "
+                "min_size or the model smaller"
             )
         else:
             said = f"out of memory ({smallest.reason})" if smallest.reason else "out of memory"
@@ -318,12 +319,12 @@ class Search:
 
 
 def _check_objective(value: object) -> None:
-    if isinstance(value, str) and value in _WORDS:
+    if isinstance(value, str) and value in OBJECTIVES:
         return
     if isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value <= 1.0:
         return
     raise ValueError(
-        f"objective must be one of {', '.join(_WORDS)} or a weight of energy from 0 to 1, "
+        f"objective must be one of {', '.join(OBJECTIVES)} or a weight of energy from 0 to 1, "
         f"got {value!r}; leave it out for the knee"
     )
 

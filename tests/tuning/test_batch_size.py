@@ -57,6 +57,15 @@ def test_nothing_fits(tmp_path: Path) -> None:
     assert not training.meter.is_running
 
 
+def test_joules_that_nobody_measures(tmp_path: Path) -> None:
+    """What fits is not what is missing, and the message says so."""
+    meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[])
+    with pytest.raises(NothingFits, match="energy of no trial is known: choose objective="):
+        tune_batch_size(
+            lambda size: None, objective="energy", max_size=2, meter=meter, patience=QUICK
+        )
+
+
 class Net:
     """A small training with everything that has a state."""
 
