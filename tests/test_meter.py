@@ -25,6 +25,7 @@ from energy_callbacks.sensing.beat import BEAT_S
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
 from tests.sensing.scripted_events import ScriptedDevice
+from tests.tuning.simulated import BusyClock
 
 AT_MOST_S = 10.0
 CPU = Device(key="cpu0", kind="cpu", scope="host", name="scripted CPU")
@@ -883,14 +884,6 @@ def test_step_events_without_a_device_say_so(tmp_path: Path, clock: FakeClock) -
     assert [line["code"] for line in warnings] == ["step_events"]
     assert "0 of 20 steps" in warnings[0]["message"]
     assert meter.totals()["efficiency/gpu_j_per_sample"] == pytest.approx(3.125, rel=1e-6)
-
-
-class BusyClock(FakeClock):
-    """Whoever waits lets the sensors go on."""
-
-    def sleep(self, duration_s: float) -> None:
-        """See ``FakeClock.advance``."""
-        self.advance(duration_s)
 
 
 def test_waiting_until_sensors_have_told(tmp_path: Path) -> None:

@@ -128,10 +128,13 @@ class StepEnds:
         try:
             return self._free.popleft()
         except IndexError:
-            if not self._left_to_create:
-                return None
-            self._left_to_create -= 1
-            return events.create()
+            return self._created(events)
+
+    def _created(self, events: Events) -> Event | None:
+        if not self._left_to_create:
+            return None
+        self._left_to_create -= 1
+        return events.create()
 
     def settle(self) -> None:
         """Date the steps that have ended; never waits for one that has not."""
@@ -162,11 +165,10 @@ class StepEnds:
     def _make_spare(self, events: Events) -> None:
         """As many as have been needed since the last look, so that marking finds one."""
         wanted = max(_LEAST_SPARE, len(self._pending)) - len(self._free)
-        for _ in range(min(wanted, self._left_to_create)):
-            event = events.create()
+        for _ in range(wanted):
+            event = self._created(events)
             if event is None:
                 return
-            self._left_to_create -= 1
             self._free.append(event)
 
     def _bound(self, end: StepEnd, anchor: _Anchor, elapsed_s: float) -> None:

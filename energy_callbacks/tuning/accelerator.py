@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from energy_callbacks.sensing.awake import awake_jax, awake_tensorflow
 from energy_callbacks.tuning.torch_devices import awake_backends
 
 _STATUS: Final = Path("/proc/self/status")
@@ -46,9 +47,9 @@ def synchronise(result: Any = None) -> None:
     for backend in awake_backends(torch) if (torch := _torch()) is not None else ():
         for which in _in_use(backend):
             backend.synchronize(*which)
-    if (tensorflow := _tensorflow()) is not None:
+    if (tensorflow := awake_tensorflow()) is not None:
         tensorflow.test.experimental.sync_devices()
-    if (jax := _jax()) is not None:
+    if (jax := awake_jax()) is not None:
         jax.block_until_ready(result)
 
 
@@ -58,7 +59,7 @@ def reset_peak() -> None:
         for which in _in_use(backend):
             if hasattr(backend, "reset_peak_memory_stats"):
                 backend.reset_peak_memory_stats(*which)
-    if (tensorflow := _tensorflow()) is not None:
+    if (tensorflow := awake_tensorflow()) is not None:
         for index in range(len(tensorflow.config.list_logical_devices("GPU"))):
             tensorflow.config.experimental.reset_memory_stats(f"GPU:{index}")
     try:
@@ -76,21 +77,6 @@ def memory() -> Memory | None:
 def _torch() -> Any:
     torch = sys.modules.get("torch")
     return torch if hasattr(torch, "cuda") else None
-
-
-def _tensorflow() -> Any:
-    """Where it uses its devices already: to ask about them else would take all their memory."""
-    eager = sys.modules.get("tensorflow.python.eager.context")
-    context = eager.context_safe() if eager is not None else None
-    # Every public call on devices initialises the context; only this attribute tells without.
-    is_awake = context is not None and context._context_handle is not None  # noqa: SLF001
-    return sys.modules.get("tensorflow") if is_awake else None
-
-
-def _jax() -> Any:
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    is_awake = bridge is not None and bridge.backends_are_initialized()
-    return sys.modules.get("jax") if is_awake else None
 
 
 def _in_use(backend: Any) -> Iterator[tuple[int, ...]]:
@@ -119,7 +105,7 @@ def _of_torch() -> Iterator[Memory]:
 
 
 def _of_tensorflow() -> Iterator[Memory]:
-    tensorflow = _tensorflow()
+    tensorflow = awake_tensorflow()
     if tensorflow is None:
         return
     for index in range(len(tensorflow.config.list_logical_devices("GPU"))):
@@ -144,7 +130,7 @@ def _card_bytes(ordinal: int) -> int | None:
 
 
 def _of_jax() -> Iterator[Memory]:
-    jax = _jax()
+    jax = awake_jax()
     if jax is None:
         return
     for device in jax.local_devices():

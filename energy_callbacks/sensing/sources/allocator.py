@@ -16,6 +16,7 @@ from typing import Final
 
 from energy_callbacks.errors import ReadingMissed
 from energy_callbacks.records import Channel, Device, Reading, Sensor
+from energy_callbacks.sensing.awake import awake_jax, awake_tensorflow
 from energy_callbacks.sensing.beat import until_reading_s
 from energy_callbacks.sensing.clock import Clock
 
@@ -102,11 +103,8 @@ def _torch() -> Iterator[_Bytes]:
 
 
 def _tensorflow() -> Iterator[_Bytes]:
-    tensorflow = sys.modules.get("tensorflow")
-    eager = sys.modules.get("tensorflow.python.eager.context")
-    context = eager.context_safe() if tensorflow and eager else None
-    # Every public call on devices initialises the context; only this attribute tells without.
-    if tensorflow is None or context is None or context._context_handle is None:  # noqa: SLF001
+    tensorflow = awake_tensorflow()
+    if tensorflow is None:
         return
     for index in range(len(tensorflow.config.list_logical_devices("GPU"))):
         info = tensorflow.config.experimental.get_memory_info(f"GPU:{index}")
@@ -114,9 +112,8 @@ def _tensorflow() -> Iterator[_Bytes]:
 
 
 def _jax() -> Iterator[_Bytes]:
-    jax = sys.modules.get("jax")
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    if jax is None or bridge is None or not bridge.backends_are_initialized():
+    jax = awake_jax()
+    if jax is None:
         return
     for device in jax.local_devices():
         stats = device.memory_stats()
