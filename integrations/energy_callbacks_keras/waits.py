@@ -51,16 +51,19 @@ class Waits:
 
     def timed(self, loader: Any) -> Any:
         """See ``GpuEnergyCallback.timed``."""
-        self.is_asked = True
+        timed: Any
         if isinstance(loader, keras.utils.PyDataset):
-            return TimedDataset(loader, self)
-        if isinstance(loader, Iterator):
-            return self._batches(loader)
-        self.is_asked = False
-        raise TypeError(
-            f"timed() takes a keras.utils.PyDataset or a generator, got {type(loader).__name__}; "
-            "pass anything else to fit as it is, waiting for it is not known"
-        )
+            timed = TimedDataset(loader, self)
+        elif isinstance(loader, Iterator):
+            timed = self._batches(loader)
+        else:
+            raise TypeError(
+                "timed() takes a keras.utils.PyDataset or a generator, got "
+                f"{type(loader).__name__}; pass anything else to fit as it is, waiting for it is "
+                "not known"
+            )
+        self.is_asked = True
+        return timed
 
     def _batches(self, loader: Iterator[Batch]) -> Iterator[Batch]:
         while True:
