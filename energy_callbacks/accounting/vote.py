@@ -1,4 +1,4 @@
-"""The only collective of ours: what all processes have used, so that all stop at the same step."""
+"""The only collective of ours in a training: what all have used, so that all stop together."""
 
 import sys
 from datetime import timedelta

@@ -7,10 +7,22 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Final, cast
 
-from energy_callbacks.tuning import Trial, tune_batch_size
+from energy_callbacks.tuning import TuningOptions, tune_batch_size
+from energy_callbacks.tuning.options import DEFAULTS, OPTIONS
 from energy_callbacks.tuning.search import OBJECTIVES
+
+_NUMBERS: Final = {
+    "min_size": "none smaller",
+    "max_size": "none larger",
+    "multiple_of": "only multiples of it",
+    "start_size": "where to begin, such as the size in use",
+    "memory_margin": "share of the device's memory that is to stay free",
+    "max_trials": "at most so many",
+    "global_batch_size": "samples of an optimizer step: sizes divide it, and the step is "
+    "step(size, accumulation)",
+}
 
 HELP = "find a batch size: run a training step at some sizes and measure speed, energy and memory"
 
@@ -26,42 +38,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--objective",
         type=_objective,
-        default="knee",
         metavar="WHAT",
         help=f"{', '.join(OBJECTIVES)}, or the weight of energy against time from 0 to 1 "
-        "(default: knee)",
+        "(default: knee; energy with --global-batch-size)",
     )
-    parser.add_argument("--min-size", type=int, default=1, help="default: 1")
-    parser.add_argument("--max-size", type=int, default=8192, help="default: 8192")
-    parser.add_argument("--multiple-of", type=int, default=1, help="default: 1")
+    for name, of in _NUMBERS.items():
+        usual = DEFAULTS.get(name)
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=type(usual or 0),
+            help=of + ("" if usual is None else f" (default: {usual})"),
+        )
     parser.add_argument("--powers-of-two", action="store_true", help="only powers of two")
-    parser.add_argument("--start-size", type=int, help="where to begin, such as the size in use")
-    parser.add_argument(
-        "--memory-margin",
-        type=float,
-        default=0.1,
-        help="share of the device's memory that is to stay free (default: 0.1)",
-    )
-    parser.add_argument("--max-trials", type=int, default=20, help="default: 20")
-    parser.add_argument("--max-seconds", type=float, help="no new trial after so long")
+    parser.add_argument("--max-s", type=float, help="no new trial after so many seconds")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result there")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Search, telling of each trial, and print the table."""
-    result = tune_batch_size(
-        _step(arguments.step),
-        objective=arguments.objective,
-        min_size=arguments.min_size,
-        max_size=arguments.max_size,
-        multiple_of=arguments.multiple_of,
-        powers_of_two=arguments.powers_of_two,
-        start_size=arguments.start_size,
-        memory_margin=arguments.memory_margin,
-        max_trials=arguments.max_trials,
-        max_s=arguments.max_seconds,
-        on_trial=_tell,
-    )
+    """Search, and print the table."""
+    given = {name: getattr(arguments, name, None) for name in OPTIONS}
+    options = cast("TuningOptions", {k: v for k, v in given.items() if v is not None})
+    result = tune_batch_size(_step(arguments.step), **options)
     print(result)
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(result.as_json(), indent=2) + "\n")
@@ -78,11 +75,6 @@ def _objective(word: str) -> str | float:
         raise argparse.ArgumentTypeError(
             f"{word!r} is none of {', '.join(OBJECTIVES)} and no number"
         ) from None
-
-
-def _tell(trial: Trial) -> None:
-    said = "out of memory" if trial.samples_per_s is None else f"{trial.samples_per_s:.4g} /s"
-    print(f"batch size {trial.size}: {said}", file=sys.stderr)
 
 
 def _step(name: str) -> Callable[[int], Any]:

@@ -68,16 +68,25 @@ class Bench:
         meter: runs, and tells the energy.
         restore: puts the training back as it was.
         patience: how long a trial may take.
+        worst: one training step with so many of the samples that need the most memory; each trial
+            begins with it.
+        whole: samples of a step where that is fixed: ``step`` is then also told how many times a
+            size fits into it.
     """
 
     def __init__(
         self,
-        step: Callable[[int], Any],
+        step: Callable[..., Any],
         meter: EnergyMeter,
         restore: Callable[[], None] = lambda: None,
         patience: Patience | None = None,
+        *,
+        worst: Callable[[int], Any] | None = None,
+        whole: int | None = None,
     ) -> None:
         self._step = step
+        self._worst = worst
+        self._whole = whole
         self._meter = meter
         self._restore = restore
         self.patience = patience or Patience()
@@ -91,7 +100,7 @@ class Bench:
         start_s = self._meter.now_s()
         accelerator.reset_peak()
         reason = None
-        trial = Trial(size=size)
+        trial = Trial(size=size, accumulation=self._accumulation(size))
         try:
             trial = self._measured(size)
         except Exception as error:
@@ -102,10 +111,15 @@ class Bench:
         finally:
             self._restore()
         if reason is not None:
-            trial = Trial(size=size, status="out_of_memory", reason=_short(reason))
+            trial = replace(trial, status="out_of_memory", reason=_short(reason))
         return replace(trial, cost_s=self._meter.now_s() - start_s)
 
+    def _accumulation(self, size: int) -> int:
+        return 1 if self._whole is None else self._whole // size
+
     def _measured(self, size: int) -> Trial:
+        if self._worst is not None:
+            accelerator.synchronise(self._worst(size))
         block = self._warm_up(size)
         start_s = self._meter.now_s()
         times_s: list[float] = []
@@ -118,6 +132,7 @@ class Bench:
         count = len(times_s)
         return Trial(
             size=size,
+            accumulation=self._accumulation(size),
             steps=block * count,
             duration_s=end_s - start_s,
             stderr_s=float(np.std(times_s, ddof=1)) * math.sqrt(count),
@@ -128,9 +143,10 @@ class Bench:
 
     def _block_s(self, size: int, steps: int) -> float:
         start_s = self._meter.now_s()
+        told = (size,) if self._whole is None else (size, self._accumulation(size))
         result = None
         for _ in range(steps):
-            result = self._step(size)
+            result = self._step(*told)
         accelerator.synchronise(result)
         return self._meter.now_s() - start_s
 

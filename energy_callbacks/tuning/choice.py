@@ -173,7 +173,10 @@ def _round(sizes: Sequence[int], multiple: int) -> list[int]:
     """Sizes that devices like: the multiple times 4 to 7 times a power of two, and to the last.
 
     The last size cut to its leading binary digits is where tiles are full, close to the limit.
+    Where the user has narrowed them to some, all are.
     """
+    if not isinstance(sizes, range):
+        return list(sizes)
     count = sizes[-1] // multiple
     found = [k << i for i in range(count.bit_length()) for k in (1, 3, 4, 5, 6, 7)]
     found += [count >> i << i for i in range(count.bit_length())]

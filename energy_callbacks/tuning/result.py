@@ -15,13 +15,15 @@ class BatchSizeResult:
     """The curve, and the size that was chosen from it.
 
     Attributes:
-        size: the batch size, which was run.
+        size: the batch size of each rank, which was run; that of micro-batches where the global
+            batch was fixed.
         why: in a sentence.
         objective: what was asked for.
         trials: in the order in which they were run.
         memory_bytes: of the device; ``None`` where nobody knows.
         duration_s: how long the search took.
-        energy_j: what it cost, GPUs and host; ``None`` where nobody knows.
+        energy_j: what it cost, this rank's GPUs and, on the first of a host, that; ``None`` where
+            nobody knows.
     """
 
     size: int
@@ -37,8 +39,16 @@ class BatchSizeResult:
         """The newest trial of the chosen size."""
         return next(t for t in reversed(self.trials) if t.size == self.size and t.status == "ok")
 
+    @property
+    def accumulation(self) -> int:
+        """So many micro-batches to a step of the optimizer."""
+        return self.chosen.accumulation
+
     def learning_rate_factors(self, size_before: int) -> tuple[float, float]:
         """By how much to change a learning rate that was found with another batch size.
+
+        Args:
+            size_before: samples of a step of the optimizer, on each rank.
 
         Returns:
             Linear (Goyal et al. 2017, for SGD) and square root (Krizhevsky 2014, Malladi et al.
@@ -51,7 +61,7 @@ class BatchSizeResult:
             raise ValueError(
                 f"size_before must be the batch size of the learning rate, got {size_before!r}"
             )
-        ratio = self.size / size_before
+        ratio = self.size * self.accumulation / size_before
         return ratio, math.sqrt(ratio)
 
     def as_json(self) -> dict[str, Any]:
@@ -77,9 +87,9 @@ class BatchSizeResult:
 
 def _row(trial: Trial, result: BatchSizeResult) -> tuple[str, ...]:
     if trial.samples_per_s is None:
-        return (str(trial.size), "-", "-", "-", "-", "out of memory")
+        return (_size(trial), "-", "-", "-", "-", "out of memory")
     return (
-        str(trial.size),
+        _size(trial),
         f"{trial.samples_per_s:.4g}",
         "-" if trial.power_w is None else f"{trial.power_w:.0f}",
         _energy(trial),
@@ -88,11 +98,14 @@ def _row(trial: Trial, result: BatchSizeResult) -> tuple[str, ...]:
     )
 
 
+def _size(trial: Trial) -> str:
+    return str(trial.size) if trial.accumulation == 1 else f"{trial.size} x {trial.accumulation}"
+
+
 def _energy(trial: Trial) -> str:
     if trial.j_per_sample is None:
         return "-"
-    samples = trial.size * trial.steps
-    error = trial.energy.error_j / samples
+    error = trial.energy.error_j / trial.samples
     if not trial.energy.is_resolved:
         return f"< {trial.j_per_sample + error:.3g}"
     return " ± ".join(words.with_error(trial.j_per_sample, error))

@@ -48,6 +48,7 @@ class SearchSettings:
         max_size: the largest.
         multiple_of: sizes are multiples of this.
         powers_of_two: sizes are powers of two.
+        divides: sizes divide this number.
         start_size: where to begin, such as the size trained with so far.
         memory_bytes: of the device; ``None`` where nobody knows.
         memory_margin: share of it that the measured peak must leave free.
@@ -61,10 +62,11 @@ class SearchSettings:
     max_size: int = 8192
     multiple_of: int = 1
     powers_of_two: bool = False
+    divides: int | None = None
     start_size: int | None = None
     memory_bytes: int | None = None
     memory_margin: float = 0.1
-    max_trials: int = 30
+    max_trials: int = 20
     max_s: float | None = None
     knee_share: float = 0.03
 
@@ -72,9 +74,9 @@ class SearchSettings:
         _check_objective(self.objective)
         for name in ("min_size", "max_size", "multiple_of", "max_trials"):
             _check_count(name, getattr(self, name))
-        for name in ("start_size", "memory_bytes"):
+        for name in ("divides", "start_size", "memory_bytes"):
             if getattr(self, name) is not None:
-                _check_count(name, getattr(self, name), hint=", or None where it is not known")
+                _check_count(name, getattr(self, name), hint=", or None")
         _check_number("memory_margin", self.memory_margin, "0 or more and below 1", 0.0, 1.0)
         _check_number("knee_share", self.knee_share, "above 0 and below 1", 1e-9, 1.0)
         if self.max_s is not None:
@@ -83,21 +85,29 @@ class SearchSettings:
             raise TypeError(f"powers_of_two must be True or False, got {self.powers_of_two!r}")
         if not self.sizes:
             powers = ", powers_of_two=True" if self.powers_of_two else ""
+            divisors = f", divisors of {self.divides}" if self.divides else ""
             raise ValueError(
                 f"there must be a size to try, got min_size={self.min_size}, "
-                f"max_size={self.max_size}, multiple_of={self.multiple_of}{powers}; "
+                f"max_size={self.max_size}, multiple_of={self.multiple_of}{powers}{divisors}; "
                 "widen the bounds or lower multiple_of"
             )
 
     @property
     def sizes(self) -> Sequence[int]:
         """All that may be tried, in rising order."""
-        multiple = self.multiple_of
+        multiple, whole = self.multiple_of, self.divides
         first = -(-self.min_size // multiple) * multiple
-        if not self.powers_of_two:
-            return range(first, self.max_size + 1, multiple)
-        powers = (2**i for i in range(self.max_size.bit_length()))
-        return [p for p in powers if first <= p <= self.max_size and p % multiple == 0]
+        sizes = range(first, self.max_size + 1, multiple)
+        if whole is None and not self.powers_of_two:
+            return sizes
+        if whole is not None:
+            sizes = sizes[: bisect_right(sizes, whole)]
+        return [
+            size
+            for size in sizes
+            if (whole is None or whole % size == 0)
+            and (not self.powers_of_two or size.bit_count() == 1)
+        ]
 
     @property
     def room_bytes(self) -> float | None:

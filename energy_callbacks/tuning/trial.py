@@ -14,10 +14,12 @@ class Trial:
     """A batch size that was run, or that did not fit.
 
     Attributes:
-        size: samples of a step.
+        size: samples that go through the model at once, on each rank.
+        accumulation: so many times before the optimizer steps.
+        ranks: processes that step together.
         status: whether it ran.
         reason: what the device said where it did not.
-        steps: how many were measured, after those of the warm-up.
+        steps: how many of the optimizer were measured, after those of the warm-up.
         duration_s: how long these took.
         stderr_s: standard error of it at random.
         energy: of the GPUs meanwhile, or of the host where there is none.
@@ -27,6 +29,8 @@ class Trial:
     """
 
     size: int
+    accumulation: int = 1
+    ranks: int = 1
     status: Status = "ok"
     reason: str = ""
     steps: int = 0
@@ -38,9 +42,14 @@ class Trial:
     cost_s: float = 0.0
 
     @property
+    def samples(self) -> int:
+        """How many went through all measured steps, on all ranks."""
+        return self.size * self.accumulation * self.ranks * self.steps
+
+    @property
     def samples_per_s(self) -> float | None:
-        """Throughput; ``None`` where it did not run."""
-        return self.size * self.steps / self.duration_s if self.duration_s else None
+        """Throughput of all ranks; ``None`` where it did not run."""
+        return self.samples / self.duration_s if self.duration_s else None
 
     @property
     def power_w(self) -> float | None:
@@ -54,7 +63,7 @@ class Trial:
         """Energy a sample of ``scope``."""
         if self.energy.energy_j is None or not self.steps:
             return None
-        return self.energy.energy_j / (self.size * self.steps)
+        return self.energy.energy_j / self.samples
 
     @property
     def time_error(self) -> float:

@@ -10,10 +10,10 @@ from energy_callbacks.cli import main
 STEPS = """
 import time
 
-def step(size):
+def step(size, accumulation=1):
     if size > 12:
         raise MemoryError("no room")
-    time.sleep(0.001 + size * 0.001)
+    time.sleep(0.001 + accumulation * size * 0.001)
 
 def make():
     return step
@@ -45,8 +45,19 @@ def test_the_table_is_printed_and_written(module: str, function: str, capsys, tm
     sizes = [trial["size"] for trial in result["trials"] if trial["status"] == "ok"]
     assert result["size"] == max(sizes) <= 12
     assert f"batch size {result['size']}: " in told.out
-    assert "out of memory" in told.err
+    assert "does not fit: MemoryError: no room" in told.err
     assert all(trial["samples_per_s"] > 0 for trial in result["trials"] if trial["steps"])
+
+
+def test_a_fixed_global_batch(module: str, capsys, tmp_path) -> None:
+    """Micro-batches that divide it, as options say."""
+    found = ["--global-batch-size", "16", "--max-size", "4", "--min-size", "2"]
+    arguments = [*found, "--objective", "largest", "--json", "found.json"]
+    assert main(["tune", f"{module}:step", *arguments]) == 0
+    result = json.loads((tmp_path / "found.json").read_text())
+    assert {trial["size"] * trial["accumulation"] for trial in result["trials"]} == {16}
+    assert result["size"] == 4
+    assert "4 x 4" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

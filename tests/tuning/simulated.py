@@ -41,7 +41,7 @@ class Training:
         self._used_s = now_s
         return self.used_j
 
-    def step(self, size: int) -> None:
+    def step(self, size: int, accumulation: int = 1) -> None:
         """One step; the first of each size are ten times slower, as where kernels are chosen."""
         if size > self.most:
             raise MemoryError(f"{size} samples do not fit")
@@ -50,6 +50,7 @@ class Training:
         self.steps.append(size)
         self._energy_j()
         self.is_busy = True
-        self.clock.advance((10.0 if is_slow else 1.0) * (self.launch_s + size * self.sample_s))
+        launches_s = accumulation * (self.launch_s + size * self.sample_s)
+        self.clock.advance((10.0 if is_slow else 1.0) * launches_s)
         self._energy_j()
         self.is_busy = False

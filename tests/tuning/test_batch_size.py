@@ -49,6 +49,44 @@ def test_a_meter_that_runs_goes_on(tmp_path: Path) -> None:
         assert meter.is_running
 
 
+def test_a_fixed_global_batch_is_ranked_by_joules(tmp_path: Path) -> None:
+    """96 samples a step: the largest micro-batch that divides them launches least."""
+    training = Training(tmp_path, most=50)
+    result = tune_batch_size(training.step, global_batch_size=96, meter=training.meter)
+    assert (result.size, result.accumulation) == (48, 2)
+    assert result.objective == "energy"
+    assert {trial.size * trial.accumulation for trial in result.trials} == {96}
+    assert result.chosen.samples_per_s == pytest.approx(96 / (2 * 0.02 + 0.096), rel=1e-3)
+    assert result.chosen.j_per_sample == pytest.approx(400.0 * 0.136 / 96, rel=0.03)
+    assert result.learning_rate_factors(96) == (1.0, 1.0)
+    assert "48 x 2" in str(result)
+
+
+@pytest.mark.parametrize("whole", [0, -8, 2.5, True])
+def test_a_global_batch_that_is_none(tmp_path: Path, whole) -> None:
+    """Before anything is run."""
+    with pytest.raises(ValueError, match="global_batch_size must be a positive multiple"):
+        tune_batch_size(lambda size, times: None, global_batch_size=whole)
+
+
+def test_an_option_that_is_none() -> None:
+    """Named, with those that there are."""
+    with pytest.raises(TypeError, match=r"no option 'knee_share'; it has global_batch_size, max_"):
+        tune_batch_size(lambda size: None, knee_share=0.1)
+
+
+def test_each_trial_begins_with_the_worst_case(tmp_path: Path) -> None:
+    """A size whose longest sequences do not fit does not fit, and its speed is the usual one's."""
+    training = Training(tmp_path, most=50)
+
+    def worst(size: int) -> None:
+        training.step(2 * size)
+
+    result = tune_batch_size(training.step, worst=worst, objective="largest", meter=training.meter)
+    assert result.size == 25
+    assert result.chosen.samples_per_s == pytest.approx(25 / 0.045, rel=1e-3)
+
+
 def test_nothing_fits(tmp_path: Path) -> None:
     """The smallest size, what was said of it, and what to do."""
     training = Training(tmp_path, most=7)

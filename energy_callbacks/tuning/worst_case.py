@@ -1,0 +1,26 @@
+"""The samples that need the most memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+
+def longest(dataset: Any, length_fn: Callable[[Any], int]) -> list[int]:
+    """Places of a dataset's samples, longest first; every sample is looked at once.
+
+    Args:
+        dataset: with ``len()``, and samples by their place.
+        length_fn: how long a sample is, such as its tokens.
+
+    Raises:
+        TypeError: where the dataset is a stream.
+
+    >>> longest(["a", "abc", "ab"], len)
+    [1, 2, 0]
+    """
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        raise TypeError(
+            f"length_fn needs a dataset with len() and samples by their place, got "
+            f"{type(dataset).__name__}; leave length_fn out and let memory_margin be larger"
+        )
+    lengths = [length_fn(dataset[place]) for place in range(len(dataset))]
+    return sorted(range(len(lengths)), key=lambda place: lengths[place], reverse=True)

@@ -1,0 +1,90 @@
+"""Ranks that search together: two real processes, and what they make of two trials."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks.records import Energy
+from energy_callbacks.tuning.ranks import together
+from energy_callbacks.tuning.trial import Trial
+
+SCRIPT = Path(__file__).with_name("ranks_script.py")
+
+
+def run(tmp_path: Path, *case: str) -> list[dict]:
+    """What two ranks have found; both must have ended."""
+    command = [sys.executable, str(SCRIPT), str(tmp_path)]
+    ranks = [subprocess.Popen([*command, str(rank), *case]) for rank in range(2)]
+    try:
+        for rank in ranks:
+            assert rank.wait(timeout=100) == 0
+    finally:
+        for rank in ranks:
+            rank.kill()
+    return [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
+
+
+def test_ranks_with_unequal_memory_agree(tmp_path: Path) -> None:
+    """The one with less decides; both have the same curve, and go on to train."""
+    first, second = run(tmp_path, "unequal")
+    assert first["size"] == second["size"] == 24
+    assert first["trials"] == second["trials"]
+    refused = [trial for trial in first["trials"] if trial["status"] == "out_of_memory"]
+    assert refused
+    assert all(trial["reason"].startswith("rank 1: MemoryError") for trial in refused)
+    assert {trial["ranks"] for trial in first["trials"]} == {2}
+    assert first["trained"] == second["trained"] == 1.0
+
+
+def test_a_rank_that_fails_ends_the_search_of_all(tmp_path: Path) -> None:
+    """Its own error passes through there; the others say which rank it was."""
+    first, second = run(tmp_path, "broken")
+    assert second["error"] == "ZeroDivisionError: of the user"
+    assert "failed on rank 1: ZeroDivisionError: of the user" in first["error"]
+
+
+def test_ranks_must_be_asked_the_same(tmp_path: Path) -> None:
+    """Else they would run apart."""
+    for told in run(tmp_path, "options"):
+        assert "all ranks must give the same options" in told["error"]
+
+
+def test_a_global_batch_is_that_of_all_ranks(tmp_path: Path) -> None:
+    """48 samples a step: 24 on each."""
+    for told in run(tmp_path, "global"):
+        assert {t["size"] * t["accumulation"] * t["ranks"] for t in told["trials"]} == {48}
+
+
+def trial(steps=10, duration_s=1.0, energy_j=100.0, peak_bytes=50, **more) -> Trial:
+    """Of one rank."""
+    energy = Energy(energy_j=energy_j, stderr_j=3.0, method="counter", coverage=1.0)
+    return Trial(
+        size=8, steps=steps, duration_s=duration_s, energy=energy, peak_bytes=peak_bytes, **more
+    )
+
+
+def test_the_slowest_sets_the_pace() -> None:
+    """10 steps a second on one and 5 on the other: 5; joules a step add up."""
+    both = together([(trial(), None), (trial(steps=20, duration_s=4.0, energy_j=600.0), None)])
+    assert both.samples_per_s == pytest.approx(2 * 8 * 5.0)
+    assert both.energy.energy_j == pytest.approx(20 * (10.0 + 30.0))
+    assert both.energy.stderr_j == pytest.approx((6.0**2 + 3.0**2) ** 0.5)
+    assert both.j_per_sample == pytest.approx(40.0 / 16)
+
+
+def test_what_is_left_free_is_that_of_the_fullest() -> None:
+    """80 of 100 leaves 20; 30 of 40 leaves 10, which is the least."""
+    both = together([(trial(peak_bytes=80), 100), (trial(peak_bytes=30), 40)])
+    assert both.peak_bytes == 30
+    fuller = together([(trial(peak_bytes=95), 100), (trial(peak_bytes=30), 40)])
+    assert fuller.peak_bytes == 35
+
+
+def test_a_host_is_measured_by_one_of_its_ranks() -> None:
+    """Joules that others do not know are no hole; a GPU whose joules nobody knows is."""
+    known, unknown = trial(scope="host"), trial(scope="host", energy_j=None)
+    assert together([(known, None), (unknown, None)]).energy.energy_j == pytest.approx(100.0)
+    assert together([(trial(), None), (unknown, None)]).energy.energy_j is None
