@@ -27,14 +27,18 @@ class Ranks:
     """
 
     def __init__(self) -> None:
-        ranks: Any = getattr(sys.modules.get("torch"), "distributed", None)
-        is_joined = ranks is not None and ranks.is_available() and ranks.is_initialized()
-        self.count: int = ranks.get_world_size() if is_joined else 1
-        self.is_first: bool = not is_joined or ranks.get_rank() == 0
-        self._ranks = ranks
-        self._group = (
-            None if self.count == 1 else ranks.new_group(backend="gloo", timeout=_PATIENCE)
-        )
+        self._ranks: Any = getattr(sys.modules.get("torch"), "distributed", None)
+        self._group: Any = None
+        self.count, self.is_first = 1, True
+        if self._is_joined():
+            self.count = self._ranks.get_world_size()
+            self.is_first = self._ranks.get_rank() == 0
+        if self.count > 1:
+            self._group = self._ranks.new_group(backend="gloo", timeout=_PATIENCE)
+
+    def _is_joined(self) -> bool:
+        ranks = self._ranks
+        return ranks is not None and ranks.is_available() and ranks.is_initialized()
 
     def gather(self, mine: Any) -> list[Any]:
         """What each has handed in, by rank."""
