@@ -39,6 +39,7 @@ class Row:
     size: int | None
     was_run: bool
     trials: int
+    sizes: list[int]
     seconds: float
     samples_per_s: float | None
     j_per_sample: float | None
@@ -64,7 +65,6 @@ def ours(objective: str, patience: Patience) -> Callable[[Training, EnergyMeter]
             max_trials=14 if objective != "largest" else 20,
             patience=patience,
             meter=meter,
-            on_trial=lambda trial: None,
         )
         return result.size, [trial.size for trial in result.trials], ""
 
@@ -162,6 +162,7 @@ def row(
         size=size,
         was_run=size in tried,
         trials=len(tried),
+        sizes=tried,
         seconds=seconds,
         samples_per_s=trial.samples_per_s,
         j_per_sample=trial.j_per_sample,
