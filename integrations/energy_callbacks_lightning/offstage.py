@@ -11,6 +11,7 @@ from energy_callbacks_lightning.bases import packages
 
 _HELD: Final = (
     "callbacks", "loggers", "profiler", "fit_loop", "should_stop", "accumulate_grad_batches",
+    "limit_val_batches",
 )  # fmt: skip
 _STRATEGIES = tuple(
     kind
@@ -46,7 +47,7 @@ def offstage(trainer: Any) -> Iterator[None]:
     strategy, connector = trainer.strategy, trainer._logger_connector  # noqa: SLF001
     held = {name: getattr(trainer, name) for name in _HELD}
     told, model = dict(vars(connector)), strategy.model
-    trainer.callbacks = []
+    trainer.callbacks, trainer.limit_val_batches = [], 0  # no validation, nor a loader for it
     # training_step may ask for self.logger.experiment
     trainer.loggers = [packages[0].loggers.logger.DummyLogger()] if trainer.loggers else []
     trainer.profiler = packages[0].profilers.PassThroughProfiler()
@@ -65,6 +66,6 @@ def offstage(trainer: Any) -> Iterator[None]:
         vars(connector).update(told)
 
 
-def _own(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+def _own(tensor: Any, *_: Any, **__: Any) -> Any:
     """In the place of a sum over ranks."""
     return tensor

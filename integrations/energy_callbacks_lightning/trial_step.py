@@ -151,5 +151,5 @@ def _new_loop(trainer: Any, before: Any) -> Any:
     return loop
 
 
-def _nothing(*args: Any, **kwargs: Any) -> None:
+def _nothing(*_: Any, **__: Any) -> None:
     """In the place of what has no part in a trial."""

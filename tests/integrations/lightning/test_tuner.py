@@ -1,8 +1,10 @@
 """The batch-size tuner in Lightning: what it finds, where it sets it, and what others get wrong."""
 
 import copy
+import itertools
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +25,8 @@ from energy_callbacks.lightning import (
     tune_batch_size,
     with_batch_size,
 )
+from energy_callbacks.tuning import Patience
+from energy_callbacks_lightning.offstage import check
 from tests.integrations.lightning.tuning import (
     LAUNCH_S,
     POWER_W,
@@ -78,8 +82,9 @@ def test_a_datamodule_has_the_size(tmp_path: Path) -> None:
     """In its hparams, as ``save_hyperparameters`` puts it; the module's attribute goes along."""
     net, data = Net(most=64), Rows()
     result = tune_batch_size(
-        trainer(tmp_path), net, datamodule=data, **options(net, tmp_path, objective="largest")
-    )
+        trainer(tmp_path), net, datamodule=data,
+        **options(net, tmp_path, objective="largest", powers_of_two=True),
+    )  # fmt: skip
     assert data.hparams.batch_size == net.batch_size == result.size == 64
 
 
@@ -103,7 +108,9 @@ def test_fit_goes_on_with_what_the_callback_has_found(tmp_path: Path) -> None:
     steps: list[int] = []
 
     class Count(pl.Callback):
-        def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, *_: Any):
+        def on_train_batch_end(
+            self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, *_: Any
+        ):
             steps.append(len(batch[0]))
 
     lightning = trainer(tmp_path, Count(), tuner)
@@ -126,24 +133,24 @@ def test_both_packages(tmp_path: Path, home: str) -> None:
 
     def init(self: Any) -> None:
         package.LightningModule.__init__(self)
-        donor = Net(most=50)
+        donor = Net(most=40)
         self.layers = donor.layers
-        self.clock, self.most, self.batch_size = donor.clock, 50, 4
+        self.clock, self.most, self.batch_size = donor.clock, 40, 4
         self.data, self.outputs, self.steps = donor.data, [], 0
-        object.__setattr__(self, "told", donor.told)
+        self.told = donor.told
 
     net = type("Own", (package.LightningModule,), {**body, "__init__": init})()
     settings = {
         "accelerator": "cpu", "max_epochs": 1, "logger": False, "enable_checkpointing": False,
         "enable_progress_bar": False, "enable_model_summary": False, "default_root_dir": tmp_path,
     }  # fmt: skip
-    asked = options(net, tmp_path, objective="largest", max_trials=9)
-    assert tune_batch_size(package.Trainer(**settings), net, **asked).size == net.batch_size == 50
-    tuner = BatchSizeTuner(**options(net, tmp_path, objective="largest", max_trials=9))
+    asked = options(net, tmp_path, objective="largest", powers_of_two=True)
+    assert tune_batch_size(package.Trainer(**settings), net, **asked).size == net.batch_size == 32
+    tuner = BatchSizeTuner(**asked | {"meter": meter(net, tmp_path)})
     lightning = package.Trainer(callbacks=tuner, **settings)
     lightning.fit(net)
-    assert tuner.optimal_batch_size == 50
-    assert lightning.global_step == -(-256 // 50)
+    assert tuner.optimal_batch_size == 32
+    assert lightning.global_step == 256 // 32
 
 
 # What Lightning's finder gets wrong (2.6.6).
@@ -151,7 +158,7 @@ def test_both_packages(tmp_path: Path, home: str) -> None:
 
 def test_never_a_size_that_did_not_run(tmp_path: Path) -> None:
     """BatchSizeFinder(max_val=16) with memory for 15 answers 16, which it has not tried."""
-    net = Net(most=15, batch_size=2)
+    net = Net(most=15, batch_size=2, data=rows(60 * 7))
     tuner = BatchSizeTuner(max_val=16, init_val=2, **options(net, tmp_path, objective="largest"))
     trainer(tmp_path, tuner).fit(net)
     ran = {trial.size for trial in tuner.result.trials if trial.status == "ok"}
@@ -184,9 +191,7 @@ def test_validation_has_no_part_in_trials(tmp_path: Path) -> None:
 def test_fewer_samples_than_the_batch_size(tmp_path: Path) -> None:
     """It returns 64 for 16 rows, unchanged and untried; ours goes no further than there are."""
     net = Net(batch_size=64, data=rows(16))
-    result = tune_batch_size(
-        trainer(tmp_path), net, **options(net, tmp_path, objective="largest")
-    )
+    result = tune_batch_size(trainer(tmp_path), net, **options(net, tmp_path, objective="largest"))
     assert result.size == net.batch_size == 16
     assert max(net.told.sizes) == 16
 
@@ -221,7 +226,6 @@ def test_a_global_batch_is_kept(tmp_path: Path) -> None:
 
 def test_a_step_of_a_global_batch_is_whole(tmp_path: Path) -> None:
     """So many micro-batches, then the optimizer, once: counted where the loader does not end."""
-    net = Net(data=rows(4096))
     steps: list[int] = []
 
     class Counted(Net):
@@ -233,14 +237,14 @@ def test_a_step_of_a_global_batch_is_whole(tmp_path: Path) -> None:
     asked = options(net, tmp_path, global_batch_size=32, max_size=8, min_size=8)
     result = tune_batch_size(trainer(tmp_path), net, **asked)
     assert result.accumulation == 4
-    between = {after - before for before, after in zip(steps, steps[1:], strict=False)}
+    between = {after - before for before, after in itertools.pairwise(steps)}
     assert 4 in between
     assert between <= {4} | set(range(1, 4))  # shorter ones where an epoch has ended
 
 
 def test_what_accumulates_already_goes_on_to(tmp_path: Path) -> None:
     """Sizes are those of micro-batches then, and each trial takes at least one whole step."""
-    net, steps = Net(data=rows(2048)), []
+    steps: list[int] = []
 
     class Counted(Net):
         def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
@@ -278,14 +282,6 @@ def test_fit_is_the_fit_without_a_search(tmp_path: Path, kind: type[Net], most: 
     assert found[0] == found[1]
 
 
-class Looks(pl.Callback):
-    """Takes the state at one hook."""
-
-    def __init__(self, hook: str) -> None:
-        self.states: list[dict] = []
-        setattr(self, hook, lambda trainer, *_: self.states.append(state(trainer)))
-
-
 class Milestone(BatchSizeTuner):
     """Searches in the middle of the training, and looks around before and afterwards."""
 
@@ -293,14 +289,17 @@ class Milestone(BatchSizeTuner):
         self.states: list[dict] = []
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, *_: Any) -> None:
-        if trainer.global_step == 5:
+        if trainer.global_step == 6:
             pl_module.most = pl_module.most_later
             self.states.append(state(trainer))
             try:
                 self.scale_batch_size(trainer, pl_module)
-            finally:
-                pl_module.batch_size = 16
+            except NothingFits:
                 self.states.append(state(trainer))
+                raise
+
+    def _apply(self, trainer: Any, loaders: Any) -> None:
+        self.states.append(state(trainer))
 
 
 @pytest.mark.parametrize("kind", [Net, Manual])
@@ -316,8 +315,6 @@ def test_nothing_is_changed_in_the_middle(tmp_path: Path, kind: type[Net], most:
     except NothingFits:
         assert most == 0
     before, after = tuner.states
-    before.pop(".trainer[7]", None)
-    after.pop(".trainer[7]", None)
     assert before == after
     assert any("exp_avg" in key for key in before)
 
@@ -366,12 +363,13 @@ def test_nobody_else_sees_the_trials(tmp_path: Path) -> None:
     lightning = trainer(
         tmp_path, Watching(), ModelCheckpoint(tmp_path, every_n_train_steps=1),
         LearningRateMonitor("step"),
-        logger=True, enable_checkpointing=True, log_every_n_steps=1,
+        logger=True, enable_checkpointing=True, log_every_n_steps=1, profiler="simple",
     )  # fmt: skip
     written: list[Any] = []
     lightning.logger.log_metrics = lambda *args, **kwargs: written.append(args)
     tune_batch_size(lightning, net, **options(net, tmp_path))
     assert (seen, written, list(tmp_path.glob("*.ckpt"))) == ([], [], [])
+    assert not any("training" in name for name in lightning.profiler.recorded_durations)
     assert lightning.callback_metrics == {}
 
 
@@ -394,47 +392,60 @@ def test_generators_of_the_loader_are_put_back(tmp_path: Path) -> None:
 # Ways to train.
 
 
+class Looking(Net):
+    """Notes what the trainer has set for a step."""
+
+    def forward(self, batch: Any) -> torch.Tensor:
+        self.told.types.add(self.layers[0](batch[0]).dtype)
+        self.told.watches.add(torch.is_anomaly_enabled())
+        return super().forward(batch) * 100.0
+
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        super().optimizer_step(*args, **kwargs)
+        gradients = [parameter.grad.norm() for parameter in self.parameters()]
+        self.told.norms.append(float(torch.stack(gradients).norm()))
+
+
 @pytest.mark.parametrize(
-    "settings", [{"precision": "bf16-mixed"}, {"gradient_clip_val": 0.1}, {"detect_anomaly": True}]
+    ("settings", "is_so"),
+    [
+        ({"precision": "bf16-mixed"}, lambda told: told.types == {torch.bfloat16}),
+        ({"gradient_clip_val": 0.1}, lambda told: max(told.norms) <= 0.1001),
+        ({"detect_anomaly": True}, lambda told: told.watches == {True}),
+    ],
 )
-def test_trainer_settings_hold_in_trials(tmp_path: Path, settings: dict) -> None:
-    """The precision's own type, the clipping: of the trainer's own step."""
-    seen: set[Any] = set()
-
-    class Looking(Net):
-        def forward(self, batch: Any) -> torch.Tensor:
-            seen.add(self.layers[0](batch[0]).dtype)
-            seen.add(torch.is_anomaly_enabled())
-            return super().forward(batch)
-
-        def on_before_optimizer_step(self, optimizer: Any) -> None:
-            total = torch.nn.utils.get_total_norm(
-                [p.grad for p in self.parameters() if p.grad is not None]
-            )
-            object.__setattr__(self, "norm", float(total))
-
-        def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-            super().optimizer_step(*args, **kwargs)
-            grads = [p.grad for p in self.parameters() if p.grad is not None]
-            seen.add(float(torch.nn.utils.get_total_norm(grads)) <= 0.1 + 1e-4)
-
+def test_a_trial_is_a_step_of_the_trainer(tmp_path: Path, settings: dict, is_so: Any) -> None:
+    """Its precision, its clipping, its watch for anomalies."""
     net = Looking()
     tune_batch_size(trainer(tmp_path, **settings), net, **options(net, tmp_path, max_trials=2))
-    if "precision" in settings:
-        assert torch.bfloat16 in seen
-    assert (settings.get("detect_anomaly", False)) in seen
-    if "gradient_clip_val" in settings:
-        assert False not in seen - {torch.is_anomaly_enabled()} or True in seen
+    assert is_so(net.told)
+    plain = Looking()
+    tune_batch_size(trainer(tmp_path), plain, **options(plain, tmp_path, max_trials=2))
+    assert not is_so(plain.told)
+
+
+class Compiled(Net):
+    """Without what the compiler of PyTorch 2.13 cannot read, such as ``self.log``."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        return self.layers(batch[0]).square().mean()
 
 
 def test_a_compiled_module(tmp_path: Path) -> None:
-    """As ``trainer.fit(torch.compile(model))``."""
-    net = Net()
-    compiled = torch.compile(net, backend="eager")
-    result = tune_batch_size(
-        trainer(tmp_path), compiled, **options(net, tmp_path, max_trials=2)
-    )
-    assert result.size == net.batch_size
+    """As ``trainer.fit(torch.compile(model))``: the same weights as without a search."""
+    weights = []
+    for searched in (True, False):
+        pl.seed_everything(0, verbose=False)
+        net, lightning = Compiled(), trainer(tmp_path)
+        compiled = torch.compile(net, backend="eager")
+        if searched:
+            asked = options(net, tmp_path, max_trials=2, meter=None, max_size=32)
+            asked["patience"] = Patience(block_s=0.005, least_s=0.02, most_s=0.05, seen_s=0.1)
+            assert tune_batch_size(lightning, compiled, **asked).size == net.batch_size
+        net.batch_size = 16
+        lightning.fit(compiled)
+        weights.append(net.state_dict())
+    assert all(torch.equal(weights[0][name], value) for name, value in weights[1].items())
 
 
 def test_loaders_with_workers(tmp_path: Path) -> None:
@@ -492,7 +503,7 @@ def test_a_stream(tmp_path: Path) -> None:
     tune_batch_size(trainer(tmp_path), net, train_dataloaders=loader, **asked)
     assert max(net.told.sizes) <= 48
     assert 100 % 48 not in net.told.sizes
-    with pytest.raises(ValueError, match="at least one full batch.*make max_size smaller"):
+    with pytest.raises(ValueError, match=r"at least one full batch.*make max_size smaller"):
         tune_batch_size(
             trainer(tmp_path), net, train_dataloaders=loader,
             **options(net, tmp_path, objective="largest"),
@@ -530,8 +541,17 @@ def test_a_trial_begins_with_the_longest(tmp_path: Path) -> None:
     assert result.size == 20
 
 
+def test_loaders_that_each_epoch_makes_anew(tmp_path: Path) -> None:
+    """``reload_dataloaders_every_n_epochs`` does not bring back the module's own in a trial."""
+    net = Net()
+    lightning = trainer(tmp_path, reload_dataloaders_every_n_epochs=1)
+    result = tune_batch_size(lightning, net, **options(net, tmp_path, max_trials=2))
+    assert set(net.told.sizes) == {trial.size for trial in result.trials}
+    assert lightning.reload_dataloaders_every_n_epochs == 1
+
+
 def test_a_schedule_for_so_many_steps(tmp_path: Path) -> None:
-    """One cycle of the epoch's steps: trials do not use it up, and it is made for the new number."""
+    """One cycle of all steps: trials do not use it up, and it is made for the new number."""
 
     class Cycle(Net):
         def configure_optimizers(self) -> Any:
@@ -616,15 +636,23 @@ def test_a_module_without_the_attribute_is_refused(tmp_path: Path) -> None:
     """And one whose loader does not use it."""
     net = Net()
     with pytest.raises(ValueError, match="has no 'width'"):
-        tune_batch_size(
-            trainer(tmp_path), net, batch_arg_name="width", **options(net, tmp_path)
-        )
+        tune_batch_size(trainer(tmp_path), net, batch_arg_name="width", **options(net, tmp_path))
     net.width = 16
     with pytest.raises(ValueError, match="gave batches of 16 where width was"):
-        tune_batch_size(
-            trainer(tmp_path), net, batch_arg_name="width", **options(net, tmp_path)
-        )
+        tune_batch_size(trainer(tmp_path), net, batch_arg_name="width", **options(net, tmp_path))
     assert net.width == 16
+
+
+def test_steps_that_need_all_ranks_are_refused() -> None:
+    """Each rank has steps of its own number."""
+    strategy = pl.strategies.FSDPStrategy()
+    with pytest.raises(ValueError, match="with DDP, got FSDPStrategy"):
+        check(SimpleNamespace(strategy=strategy, lightning_module=Net(), world_size=2))
+    module = torch.nn.SyncBatchNorm.convert_sync_batchnorm(Net())
+    strategy = pl.strategies.DDPStrategy()
+    with pytest.raises(ValueError, match="got SyncBatchNorm.*sync_batchnorm=False"):
+        check(SimpleNamespace(strategy=strategy, lightning_module=module, world_size=2))
+    check(SimpleNamespace(strategy=strategy, lightning_module=Net(), world_size=2))
 
 
 def test_misuse_is_told_at_once(tmp_path: Path) -> None:

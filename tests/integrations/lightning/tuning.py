@@ -1,6 +1,5 @@
 """Trainings to tune: real steps of Lightning on virtual time, with memory that ends somewhere."""
 
-import copy
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,7 +42,7 @@ class Net(pl.LightningModule):
         self.most = most
         self.batch_size = batch_size
         self.data = data or rows()
-        object.__setattr__(self, "told", _Told())
+        self.told = _Told()
         self.outputs: list[torch.Tensor] = []
         self.steps = 0
 
@@ -80,9 +79,9 @@ class _Told:
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
-
-    def __deepcopy__(self, memo: dict) -> "_Told":
-        return self
+        self.types: set[torch.dtype] = set()
+        self.watches: set[bool] = set()
+        self.norms: list[float] = []
 
 
 class Manual(Net):
@@ -182,4 +181,4 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     elif isinstance(value, torch.Tensor | np.ndarray):
         yield path, (str(value.dtype), value.tolist())
     else:
-        yield path, copy.copy(value)
+        yield path, value
