@@ -4,6 +4,7 @@ Counters, lists that steps append to, the states of metrics: attributes that PyT
 of, and that a step on trial must not leave changed.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -42,12 +43,10 @@ class KeptAttributes:
 
 
 def _keep(value: Any, seen: set[int]) -> Callable[[], Any]:
-    from torch import Tensor
-    from torch.nn import Parameter
-
-    if isinstance(value, Parameter) or id(value) in seen:
+    torch = sys.modules["torch"]  # whoever hands us modules has imported it
+    if isinstance(value, torch.nn.Parameter) or id(value) in seen:
         return lambda: value
-    if isinstance(value, Tensor):
+    if isinstance(value, torch.Tensor):
         return HostTensor(value).into_place
     if not isinstance(value, dict | list | set | deque):
         return lambda: value

@@ -181,7 +181,7 @@ def _checked(loader: Any) -> Any:
 
 
 def _samples(loader: Any) -> int | None:
-    held = loader.dataset if isinstance(loader.dataset, IterableDataset) else loader.sampler
+    held: Any = loader.dataset if isinstance(loader.dataset, IterableDataset) else loader.sampler
     return len(held) if hasattr(held, "__len__") else None
 
 

@@ -650,7 +650,7 @@ def test_steps_that_need_all_ranks_are_refused() -> None:
         check(SimpleNamespace(strategy=strategy, lightning_module=Net(), world_size=2))
     module = torch.nn.SyncBatchNorm.convert_sync_batchnorm(Net())
     strategy = pl.strategies.DDPStrategy()
-    with pytest.raises(ValueError, match="got SyncBatchNorm.*sync_batchnorm=False"):
+    with pytest.raises(ValueError, match=r"got SyncBatchNorm.*sync_batchnorm=False"):
         check(SimpleNamespace(strategy=strategy, lightning_module=module, world_size=2))
     check(SimpleNamespace(strategy=strategy, lightning_module=Net(), world_size=2))
 
