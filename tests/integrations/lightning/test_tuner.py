@@ -2,7 +2,9 @@
 
 import copy
 import itertools
+import multiprocessing
 import pickle
+import random
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -174,6 +176,14 @@ def test_nothing_fits(tmp_path: Path) -> None:
     assert net.batch_size == 16
 
 
+def test_nothing_fits_of_a_datamodule(tmp_path: Path) -> None:
+    """Module and datamodule have the sizes that each had."""
+    net, data = Net(most=0), Rows(8)
+    with pytest.raises(NothingFits):
+        tune_batch_size(trainer(tmp_path), net, datamodule=data, **options(net, tmp_path))
+    assert (net.batch_size, data.hparams.batch_size) == (16, 8)
+
+
 def test_validation_has_no_part_in_trials(tmp_path: Path) -> None:
     """Out of memory there ends its search in a KeyError (lightning#18985)."""
 
@@ -319,6 +329,20 @@ def test_nothing_is_changed_in_the_middle(tmp_path: Path, kind: type[Net], most:
     assert any("exp_avg" in key for key in before)
 
 
+def test_no_random_number_is_drawn(tmp_path: Path) -> None:
+    """Also where the module draws some while it is set up."""
+
+    class Drawing(Net):
+        def setup(self, stage: str) -> None:
+            torch.rand(1)
+            random.random()
+
+    net = Drawing()
+    before = (torch.get_rng_state().tolist(), random.getstate())
+    tune_batch_size(trainer(tmp_path), net, **options(net, tmp_path, max_trials=2))
+    assert (torch.get_rng_state().tolist(), random.getstate()) == before
+
+
 @pytest.mark.parametrize("where", ["training_step", "optimizer_step", "on_train_start"])
 def test_an_error_of_the_user_passes_through(tmp_path: Path, where: str) -> None:
     """As itself; the module is as it was, and the trainer trains afterwards."""
@@ -366,11 +390,13 @@ def test_nobody_else_sees_the_trials(tmp_path: Path) -> None:
         logger=True, enable_checkpointing=True, log_every_n_steps=1, profiler="simple",
     )  # fmt: skip
     written: list[Any] = []
-    lightning.logger.log_metrics = lambda *args, **kwargs: written.append(args)
+    logger = lightning.logger
+    logger.log_metrics = lambda *args, **kwargs: written.append(args)
     tune_batch_size(lightning, net, **options(net, tmp_path))
     assert (seen, written, list(tmp_path.glob("*.ckpt"))) == ([], [], [])
     assert not any("training" in name for name in lightning.profiler.recorded_durations)
     assert lightning.callback_metrics == {}
+    assert lightning.logger is logger
 
 
 def test_generators_of_the_loader_are_put_back(tmp_path: Path) -> None:
@@ -448,16 +474,25 @@ def test_a_compiled_module(tmp_path: Path) -> None:
     assert all(torch.equal(weights[0][name], value) for name, value in weights[1].items())
 
 
-def test_loaders_with_workers(tmp_path: Path) -> None:
-    """Made for each size, and gone afterwards."""
-    import multiprocessing
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_loaders_with_workers(tmp_path: Path, is_broken: bool) -> None:
+    """Made for each size, and gone afterwards, also where an error still holds on to the loop."""
 
-    net = Net()
+    class Broken(Net):
+        def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+            if is_broken:
+                raise ZeroDivisionError
+            super().optimizer_step(*args, **kwargs)
+
+    net = Broken()
     loader = DataLoader(net.data, 16, num_workers=1, persistent_workers=True)
-    tune_batch_size(
-        trainer(tmp_path), net, train_dataloaders=loader,
-        **options(net, tmp_path, max_trials=2),
-    )  # fmt: skip
+    asked = options(net, tmp_path, max_trials=2)
+    held = None
+    try:
+        tune_batch_size(trainer(tmp_path), net, train_dataloaders=loader, **asked)
+    except ZeroDivisionError as error:
+        held = error
+    assert (held is not None) == is_broken
     assert not multiprocessing.active_children()
     assert loader._iterator is None
 
@@ -511,17 +546,17 @@ def test_a_stream(tmp_path: Path) -> None:
 
 
 class Ragged(torch.utils.data.Dataset):
-    """Sequences of 1 to 50 tokens."""
+    """Sequences of 10 tokens; the last has 50, which a trial would not come to."""
 
     def __len__(self) -> int:
-        return 200
+        return 5000
 
     def __getitem__(self, place: int) -> torch.Tensor:
-        return torch.ones(place % 50 + 1, 8)
+        return torch.ones(50 if place == 4999 else 10, 8)
 
 
 def test_a_trial_begins_with_the_longest(tmp_path: Path) -> None:
-    """Memory for 1000 tokens: 20 samples of 50, where others would be of 25 on average."""
+    """Memory for 1000 tokens: 20 samples padded to 50, where others would be 100."""
 
     class Tokens(Net):
         def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
@@ -533,11 +568,11 @@ def test_a_trial_begins_with_the_longest(tmp_path: Path) -> None:
         return [torch.nn.utils.rnn.pad_sequence(samples, batch_first=True)]
 
     net = Tokens()
+    asked = options(net, tmp_path, objective="largest", max_trials=20)
+    loader = DataLoader(Ragged(), 2, collate_fn=padded)
     result = tune_batch_size(
-        trainer(tmp_path), net, length_fn=len,
-        train_dataloaders=DataLoader(Ragged(), 2, collate_fn=padded),
-        **options(net, tmp_path, objective="largest", max_trials=20),
-    )  # fmt: skip
+        trainer(tmp_path), net, length_fn=len, train_dataloaders=loader, **asked
+    )
     assert result.size == 20
 
 
@@ -578,7 +613,7 @@ def test_a_resumed_run_keeps_its_size(tmp_path: Path) -> None:
     resumed = Net()
     tuner = BatchSizeTuner(**options(resumed, tmp_path, **asked))
     again = trainer(tmp_path, tuner, max_epochs=3)
-    again.fit(resumed, ckpt_path=tmp_path / "last.ckpt", weights_only=False)
+    again.fit(resumed, ckpt_path=tmp_path / "last.ckpt")
     assert tuner.result is None
     assert (resumed.batch_size, again.accumulate_grad_batches) == (32, 2)
     assert set(resumed.told.sizes) == {32}
