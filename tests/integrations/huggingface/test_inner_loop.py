@@ -61,6 +61,7 @@ class Repeatable(Trainer):
 
 
 def weights(model: torch.nn.Module) -> list[torch.Tensor]:
+    """As they are now."""
     return [one.detach().clone() for one in model.parameters()]
 
 

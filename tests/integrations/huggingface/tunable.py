@@ -1,5 +1,6 @@
 """A training whose Trainer is made anew for a batch size, with a memory of a known size."""
 
+from collections import UserList
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ QUICK = Patience(block_s=0.005, least_s=0.02, most_s=0.05, seen_s=0.5)
 WANT = "CUDA out of memory. Tried to allocate 2.00 GiB."
 
 
+class Seen(UserList):
+    """What a model has seen; a list of its own would be put back after the search."""
+
+
 class Tunable(torch.nn.Module):
     """Runs out of memory beyond ``most`` samples; writes the sizes it sees into a list."""
 
@@ -26,7 +31,7 @@ class Tunable(torch.nn.Module):
         self.layers = torch.nn.Sequential(
             torch.nn.Linear(LENGTH, 4), torch.nn.Dropout(0.2), torch.nn.Linear(4, 1)
         )
-        self.seen: list[int] = []
+        self.seen = Seen()
         self.most = most
         self.error = error or torch.OutOfMemoryError(WANT)
         # So many passes succeed before too large a batch fails: the weights have moved by then.
@@ -41,7 +46,7 @@ class Tunable(torch.nn.Module):
             self.seen.append(size)
         self.passes[size] = self.passes.get(size, 0) + 1
         if size > self.most and self.passes[size] > self.lasting:
-            raise self.error
+            raise type(self.error)(*self.error.args)  # a new one: its frames are then let go
         return {"loss": (self.layers(input_ids.float()) - 1.0).square().mean()}
 
 
