@@ -9,7 +9,9 @@ from accelerate.state import GradientState
 
 from energy_callbacks import tuning
 from energy_callbacks.tuning import BatchSizeResult, TuningOptions
+from energy_callbacks.tuning.kept_optimizer import KeptOptimizer
 from energy_callbacks.tuning.options import DEFAULTS, search_settings
+from energy_callbacks.tuning.out_of_memory import free_memory
 from energy_callbacks.tuning.random_state import RandomState
 from energy_callbacks_huggingface.attributes import KeptAttributes
 from energy_callbacks_huggingface.factory import TrainerFactory, made
@@ -66,6 +68,7 @@ def tune_batch_size(
         trainer = made(trainer_factory, size, (settings.divides or size) // size)
         return _tuned(trainer, size, settings.divides, length_fn, options)
     finally:
+        free_memory()
         random_state.restore()
 
 
@@ -88,9 +91,11 @@ def _tuned(
     length_fn: Callable[[Any], int] | None,
     options: TuningOptions,
 ) -> BatchSizeResult:
-    optimizers = [] if trainer.optimizer is None else [trainer.optimizer]
     accelerate = KeptAttributes([GradientState()])
-    kept = KeptAttributes([trainer, trainer.accelerator, *optimizers, *trainer.model.modules()])
+    # A scheduler that the preparation makes sets the learning rate of an optimizer of the user's.
+    optimizers = [] if trainer.optimizer is None else [KeptOptimizer(trainer.optimizer)]
+    owners = [trainer, trainer.accelerator, trainer.optimizer, *trainer.model.modules()]
+    kept = KeptAttributes(owner for owner in owners if owner is not None)
     try:
         loop = InnerLoop(trainer, size)
         rows = longest_rows(trainer.train_dataset, length_fn, trainer.args.length_column_name)
@@ -113,6 +118,6 @@ def _tuned(
             **(options | {"max_size": most}),
         )
     finally:
-        trainer.accelerator.free_memory()
         kept.restore()
-        accelerate.restore()
+        for optimizer in optimizers:
+            optimizer.restore()

@@ -45,6 +45,17 @@ def sentences(rows: int = 64) -> list[dict[str, torch.Tensor]]:
     return found
 
 
+class Plain(torch.nn.Module):
+    """A loss of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = language_model()
+
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"loss": self.inner(input_ids, labels=labels).loss}
+
+
 class Repeatable(Trainer):
     """Rows in their order, and dropout from a seed: those are drawn when a loader is made, too."""
 
@@ -70,6 +81,8 @@ def weights(model: torch.nn.Module) -> list[torch.Tensor]:
     "settings",
     [
         {"max_grad_norm": 0.05},
+        # A loss that knows nothing of the other micro-batches.
+        {"plain": True, "optim": "sgd", "learning_rate": 0.1},
         {"max_grad_norm": 0.0, "optim": "sgd", "learning_rate": 0.1},
         {"bf16": True},
         {"gradient_checkpointing": True},
@@ -85,9 +98,11 @@ def test_weights_after_some_steps_are_those_of_train(
 ) -> None:
     """Same data, same dropout, same clipping, same loss a token, same learning rates."""
     batch = {"per_device_train_batch_size": SIZE, "gradient_accumulation_steps": accumulation}
+    settings = dict(settings)
+    make = Plain if settings.pop("plain", False) else language_model
     after = []
     for is_ours in (False, True):
-        model = language_model()
+        model = make()
         given = {"data": sentences(), "make": Repeatable, "rest": {"eval_dataset": sentences(4)}}
         trainer = Factory(tmp_path, model, max_steps=STEPS, **given, **settings)(**batch)
         before = weights(model)

@@ -121,6 +121,8 @@ def test_the_training_is_as_before(
     assert same(before, state_of(model, optimizer))
     (trainer,) = factory.made
     assert trainer.state.global_step == 0
+    assert trainer.args.per_device_train_batch_size == 1
+    assert trainer.args.gradient_accumulation_steps == 48
     assert trainer.optimizer is optimizer
     assert trainer.lr_scheduler is None
     assert not trainer.is_in_train
@@ -240,7 +242,6 @@ def test_the_trainer_and_what_it_held_are_let_go(tmp_path: Path) -> None:
     result = tuned(factory, tmp_path, on_trial=no_loader_of_an_earlier_trial)
     assert len(seen) == 2 + sum(trial.status == "ok" for trial in result.trials)
     assert set(alive) == {0}
-    gc.collect()
     assert [one() for one in seen] == [None] * len(seen)
 
 

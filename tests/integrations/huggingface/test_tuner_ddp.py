@@ -37,7 +37,6 @@ def test_ranks_agree_and_train_with_what_they_found(tmp_path: Path) -> None:
     assert first["sizes"] == second["sizes"]
     assert first["is_as_before"]
     assert second["is_as_before"]
-    # 100 rows for two ranks, filled up to whole batches.
-    assert first["trained_with"] == second["trained_with"] == [8] * 7
+    assert first["trained_with"] == second["trained_with"] == [8] * 8
     assert first["steps"] == 2
     assert first["weights"] == second["weights"]

@@ -35,7 +35,7 @@ class Talking(Trainer):
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     model = Model(most=16 if RANK == 0 else 8)
-    rows = [{"input_ids": torch.ones(3), "labels": torch.ones(1)} for _ in range(100)]
+    rows = [{"input_ids": torch.ones(3), "labels": torch.ones(1)} for _ in range(128)]
 
     def make_trainer(**batch: int) -> Trainer:
         """The same model each time."""
