@@ -57,9 +57,9 @@ def _joules(axes: "Axes", ran: Sequence[BatchSizePoint]) -> None:
     values = [ratio.value_j for _, ratio in known]
     errors = [ratio.high_j - ratio.value_j for _, ratio in known]
     _points(axes, [point for point, _ in known], values, errors, ORANGES[2])
-    axes.set_ylabel(" and ".join(sorted({p.scope for p, _ in known})) + " J/sample")
-    if not known:
-        axes.set_ylabel("J/sample not known")
+    names = {"gpu": "GPU", "host": "host"}
+    scopes = " and ".join(sorted({names[point.scope] for point, _ in known}))
+    axes.set_ylabel(f"{scopes} J/sample" if known else "J/sample not known")
 
 
 def _memory(axes: "Axes", ran: Sequence[BatchSizePoint], memory_bytes: int | None) -> None:

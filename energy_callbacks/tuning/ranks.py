@@ -27,14 +27,14 @@ class Ranks:
     """
 
     def __init__(self) -> None:
-        self._ranks = _joined()
+        ranks = _joined()
+        self._ranks: Any = ranks
         self._group: Any = None
         self.count, self.is_first = 1, True
-        if self._ranks is not None:
-            self.count = self._ranks.get_world_size()
-            self.is_first = self._ranks.get_rank() == 0
-        if self.count > 1:
-            self._group = self._ranks.new_group(backend="gloo", timeout=_PATIENCE)
+        if ranks is not None:
+            self.count = ranks.get_world_size()
+            self.is_first = ranks.get_rank() == 0
+            self._group = ranks.new_group(backend="gloo", timeout=_PATIENCE)
 
     def gather(self, mine: Any) -> list[Any]:
         """What each has handed in, by rank."""

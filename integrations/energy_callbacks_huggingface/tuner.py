@@ -94,8 +94,7 @@ def _tuned(
     accelerate = KeptAttributes([GradientState()])
     # A scheduler that the preparation makes sets the learning rate of an optimizer of the user's.
     optimizers = [] if trainer.optimizer is None else [KeptOptimizer(trainer.optimizer)]
-    owners = [trainer, trainer.accelerator, trainer.optimizer, *trainer.model.modules()]
-    kept = KeptAttributes(owner for owner in owners if owner is not None)
+    kept = KeptAttributes([trainer, trainer.accelerator, *trainer.model.modules()])
     try:
         loop = InnerLoop(trainer, size)
         rows = longest_rows(trainer.train_dataset, length_fn, trainer.args.length_column_name)

@@ -225,6 +225,7 @@ def test_the_trainer_and_what_it_held_are_let_go(tmp_path: Path) -> None:
     class Watched(Trainer):
         def create_optimizer(self, *args: Any) -> Any:
             made = super().create_optimizer(*args)
+            made.itself = made  # reference counts alone do not free all optimizers
             seen.append(weakref.ref(made))
             return made
 

@@ -48,6 +48,8 @@ if __name__ == "__main__":
             report_to=[],
             disable_tqdm=True,
             dataloader_pin_memory=False,
+            # Ranks then tell each other their generators at the start of each epoch.
+            accelerator_config={"use_seedable_sampler": False},
             **batch,
         )
         return Talking(model=model, args=args, train_dataset=rows)
