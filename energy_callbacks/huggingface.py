@@ -1,6 +1,8 @@
-"""Door: ``from energy_callbacks.huggingface import GpuEnergyCallback``."""
+"""Door: ``from energy_callbacks.huggingface import GpuEnergyCallback, tune_batch_size``."""
 
 from energy_callbacks.extras import requires
 
 with requires("transformers", "accelerate", "torch", extra="huggingface"):
     from energy_callbacks_huggingface import GpuEnergyCallback as GpuEnergyCallback
+    from energy_callbacks_huggingface import batch_arguments as batch_arguments
+    from energy_callbacks_huggingface import tune_batch_size as tune_batch_size

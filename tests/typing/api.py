@@ -5,12 +5,15 @@ from typing import assert_type
 
 from energy_callbacks import Energy, EnergyConfig, EnergyMeter
 from energy_callbacks.huggingface import GpuEnergyCallback as HuggingFaceCallback
+from energy_callbacks.huggingface import batch_arguments
+from energy_callbacks.huggingface import tune_batch_size as tune_huggingface
 from energy_callbacks.keras import GpuEnergyCallback as KerasCallback
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks.outputs.function import FunctionOutput
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks.report import EnergyReport, build, load, save
 from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
+from energy_callbacks.tuning import BatchSizeResult
 
 
 def callback() -> EnergyReport:
@@ -73,6 +76,23 @@ def huggingface_callback() -> EnergyReport:
     )
     assert_type(ours.co2_eq_emissions(training_type="fine-tuning"), dict[str, str | float])
     return assert_type(ours.report, EnergyReport)
+
+
+def huggingface_batch_size() -> dict[str, int]:
+    """A function that makes a Trainer, by keywords; options are those of every framework."""
+
+    def make_trainer(*, per_device_train_batch_size: int, gradient_accumulation_steps: int) -> str:
+        return f"Trainer of {per_device_train_batch_size} x {gradient_accumulation_steps}"
+
+    def from_keywords(**batch: int) -> str:
+        return f"Trainer of {batch}"
+
+    tune_huggingface(from_keywords)
+    result = tune_huggingface(
+        make_trainer, length_fn=len, global_batch_size=64, objective="energy", max_trials=8
+    )
+    assert_type(result, BatchSizeResult)
+    return assert_type(batch_arguments(result), dict[str, int])
 
 
 def plain_loop() -> float | None:

@@ -1,0 +1,148 @@
+"""Steps on trial are the Trainer's own, bit for bit."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+import torch
+from torch.utils.data import SequentialSampler
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer
+
+from energy_callbacks_huggingface.inner_loop import InnerLoop
+from tests.integrations.huggingface.tunable import Factory, Tunable
+
+SMALL = {
+    "vocab_size": 16,
+    "n_embd": 8,
+    "n_layer": 2,
+    "n_head": 2,
+    "n_positions": 8,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+STEPS = 3
+SIZE = 4
+
+
+def language_model() -> GPT2LMHeadModel:
+    """A transformer that takes ``num_items_in_batch`` for its loss, without weights to load."""
+    torch.manual_seed(0)
+    return GPT2LMHeadModel(GPT2Config(**SMALL))
+
+
+def sentences(rows: int = 64) -> list[dict[str, torch.Tensor]]:
+    """Rows whose labels are in part not to be counted."""
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    for row in range(rows):
+        tokens = torch.randint(16, (8,), generator=generator)
+        labels = tokens.clone()
+        labels[: row % 5] = -100
+        found.append({"input_ids": tokens, "labels": labels})
+    return found
+
+
+class Plain(torch.nn.Module):
+    """A loss of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = language_model()
+
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"loss": self.inner(input_ids, labels=labels).loss}
+
+
+class Repeatable(Trainer):
+    """Rows in their order, and dropout from a seed: those are drawn when a loader is made, too."""
+
+    is_seeded = False
+
+    def _get_train_sampler(self, *given: Any) -> SequentialSampler:
+        return SequentialSampler(self.train_dataset)
+
+    def training_step(self, *given: Any) -> torch.Tensor:
+        if not self.is_seeded:
+            torch.manual_seed(1)
+            self.is_seeded = True
+        return super().training_step(*given)
+
+
+def weights(model: torch.nn.Module) -> list[torch.Tensor]:
+    """As they are now."""
+    return [one.detach().clone() for one in model.parameters()]
+
+
+@pytest.mark.parametrize("accumulation", [1, 3])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_grad_norm": 0.05},
+        # A loss that knows nothing of the other micro-batches.
+        {"plain": True, "optim": "sgd", "learning_rate": 0.1},
+        {"max_grad_norm": 0.0, "optim": "sgd", "learning_rate": 0.1},
+        {"bf16": True},
+        {"gradient_checkpointing": True},
+        {"lr_scheduler_type": "cosine", "warmup_steps": 1, "weight_decay": 0.1},
+        {"neftune_noise_alpha": 5.0},
+        {"lr_scheduler_type": "reduce_lr_on_plateau", "eval_strategy": "epoch"},
+        {"logging_nan_inf_filter": False, "dataloader_num_workers": 1},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_weights_after_some_steps_are_those_of_train(
+    tmp_path: Path, settings: dict[str, Any], accumulation: int
+) -> None:
+    """Same data, same dropout, same clipping, same loss a token, same learning rates."""
+    batch = {"per_device_train_batch_size": SIZE, "gradient_accumulation_steps": accumulation}
+    settings = dict(settings)
+    make = Plain if settings.pop("plain", False) else language_model
+    after = []
+    for is_ours in (False, True):
+        model = make()
+        given = {"data": sentences(), "make": Repeatable, "rest": {"eval_dataset": sentences(4)}}
+        trainer = Factory(tmp_path, model, max_steps=STEPS, **given, **settings)(**batch)
+        before = weights(model)
+        if is_ours:
+            loop = InnerLoop(trainer, SIZE)
+            for _ in range(STEPS):
+                loop.step(SIZE, accumulation)
+            loop.close()
+        else:
+            trainer.train()
+        assert not any(map(torch.equal, before[:2], weights(model)))
+        after.append(weights(model))
+    assert all(map(torch.equal, *after))
+
+
+def test_the_training_does_not_begin(tmp_path: Path) -> None:
+    """The Trainer's own preparation ends where callbacks would be told that it begins."""
+    model = Tunable()
+    trainer = Factory(tmp_path, model)(per_device_train_batch_size=4)
+    loop = InnerLoop(trainer, 4)
+    assert model.seen == []
+    assert loop.rows_a_rank == 96
+    assert trainer.state.global_step == 0
+    loop.step(8)
+    assert model.seen == [8]
+    assert trainer.state.global_step == 0
+
+
+def test_chosen_rows_make_a_batch_of_their_own(tmp_path: Path) -> None:
+    """Collated as the loader does it, so often as asked for."""
+    model = Tunable()
+    trainer = Factory(tmp_path, model)(per_device_train_batch_size=4)
+    loop = InnerLoop(trainer, 4)
+    loop.step_on([0, 5, 7], 2)
+    assert model.seen == [3, 3]
+
+
+def test_a_loop_that_is_not_the_trainers_is_refused(tmp_path: Path) -> None:
+    """A ``train`` that tells nobody of its beginning."""
+    trainer = Factory(tmp_path, Tunable())(per_device_train_batch_size=4)
+    trainer.train = lambda: None
+    with pytest.raises(RuntimeError, match="without on_train_begin"):
+        InnerLoop(trainer, 4)
