@@ -74,6 +74,16 @@ def reset_peak() -> None:
         return  # not Linux, or not ours to write: the peak is that of the process
 
 
+def forget_compiled() -> None:
+    """Let PyTorch compile anew what runs next.
+
+    For what it has compiled at two sizes it makes code for any size, which no training has that
+    runs at one (torch.compile, ``dynamic=None``).
+    """
+    if "torch._dynamo" in sys.modules and (torch := _torch()) is not None:
+        torch.compiler.reset()
+
+
 def memory() -> Memory | None:
     """The fullest device since ``reset_peak``; ``None`` where nothing is known."""
     found = [*_of_torch(), *_of_tensorflow(), *_of_jax()] or list(_of_host())

@@ -97,6 +97,7 @@ def tune_batch_size(
             if is_ours:
                 meter.stop()
     finally:
+        accelerator.forget_compiled()
         ranks.close()
     if curve.size is None:
         raise NothingFits(curve.why)

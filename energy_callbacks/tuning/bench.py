@@ -98,6 +98,7 @@ class Bench:
             Exception: whatever ``step`` raises that is no want of memory.
         """
         start_s = self._meter.now_s()
+        accelerator.forget_compiled()
         accelerator.reset_peak()
         reason = None
         trial = Trial(size=size, accumulation=self._accumulation(size))

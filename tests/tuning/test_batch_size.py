@@ -184,6 +184,31 @@ def test_an_error_of_the_step_passes_through(tmp_path: Path) -> None:
     assert not net.optimizer.state
 
 
+def test_compiled_steps_are_those_of_a_training(tmp_path: Path) -> None:
+    """Compiled for their own size, in trials and afterwards: a training has no other."""
+    seen = []
+
+    def backend(graph, inputs):
+        seen.append([tuple(one.shape) for one in inputs if one.dim() == 2][-1][0])
+        return graph.forward
+
+    model = torch.compile(torch.nn.Linear(8, 4), backend=backend)
+
+    def step(size: int) -> None:
+        model(torch.randn(size, 8)).sum().backward()
+
+    meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[])
+    result = tune_batch_size(
+        step, keep=[model], min_size=4, max_size=64, powers_of_two=True, max_trials=4,
+        objective="throughput", meter=meter, patience=QUICK,
+    )  # fmt: skip
+    assert all(type(size) is int for size in seen)
+    assert set(seen) == {trial.size for trial in result.trials}
+    step(16)
+    assert type(seen[-1]) is int
+    torch.compiler.reset()
+
+
 def test_what_cannot_be_kept_is_refused(tmp_path: Path) -> None:
     """Before anything is run."""
     with pytest.raises(TypeError, match="state_dict"):
