@@ -72,6 +72,7 @@ class Bench:
             begins with it.
         whole: samples of a step where that is fixed: ``step`` is then also told how many times a
             size fits into it.
+        steps_per_call: how many steps a call of ``step`` runs.
     """
 
     def __init__(
@@ -83,8 +84,10 @@ class Bench:
         *,
         worst: Callable[[int], Any] | None = None,
         whole: int | None = None,
+        steps_per_call: int = 1,
     ) -> None:
         self._step = step
+        self._steps_per_call = steps_per_call
         self._worst = worst
         self._whole = whole
         self._meter = meter
@@ -133,7 +136,7 @@ class Bench:
         return Trial(
             size=size,
             accumulation=self._accumulation(size),
-            steps=block * count,
+            steps=block * count * self._steps_per_call,
             duration_s=end_s - start_s,
             stderr_s=float(np.std(times_s, ddof=1)) * math.sqrt(count),
             energy=energy,
