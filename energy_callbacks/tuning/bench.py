@@ -18,7 +18,7 @@ import numpy as np
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.records import Energy
 from energy_callbacks.tuning import accelerator
-from energy_callbacks.tuning.out_of_memory import free_memory, is_out_of_memory
+from energy_callbacks.tuning.out_of_memory import free_memory, is_out_of_memory, said
 from energy_callbacks.tuning.trial import Trial
 
 # Two blocks that take the same time to this share: clocks, caches and compilers have settled.
@@ -109,7 +109,7 @@ class Bench:
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            reason = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {said(error)}"
             free_memory(error)
         finally:
             self._restore()

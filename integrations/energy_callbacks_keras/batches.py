@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import keras
+
 from energy_callbacks_keras import data_sets, loaders
 
 
@@ -142,27 +143,31 @@ class Made:
 
     def _counted(self) -> float | None:
         """As many as batches of one."""
-        one = self._make(1)
+        one = self._made(1)
         if data_sets.is_tf_data(one):
             return data_sets.counted(one)
         if isinstance(one, keras.utils.PyDataset):
             return math.inf if one.num_batches is None else one.num_batches
-        return loaders.counted(one) if loaders.is_torch_loader(one) else None
+        return loaders.counted(one)
 
     def of(self, size: int) -> Fed:
         """Its whole batches."""
-        made = self._make(size)
+        made = self._made(size)
         if data_sets.is_tf_data(made):
             return Fed(x=data_sets.whole(made, size))
         if isinstance(made, keras.utils.PyDataset):
             whole = Whole(made, size)
             return Fed(x=whole, shuffle=whole.num_batches is not None, batches=whole.num_batches)
-        if loaders.is_torch_loader(made):
-            return Fed(x=made, batches=loaders.whole(made, size))
-        raise TypeError(
-            "x must make a tf.data.Dataset, a keras.utils.PyDataset or a torch DataLoader of a "
-            f"batch size, got {type(made).__name__}; arrays are handed as they are"
-        )
+        return Fed(x=made, batches=loaders.whole(made, size))
+
+    def _made(self, size: int) -> Any:
+        made = self._make(size)
+        if not (data_sets.is_tf_data(made) or _is_loader(made)):
+            raise TypeError(
+                "x must make a tf.data.Dataset, a keras.utils.PyDataset or a torch DataLoader of "
+                f"a batch size, got {type(made).__name__}; arrays are handed as they are"
+            )
+        return made
 
 
 def _resized(data: Any, size: int) -> Any:

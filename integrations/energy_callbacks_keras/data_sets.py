@@ -7,11 +7,10 @@ from typing import Any
 import keras
 
 
-
 def is_tf_data(x: Any) -> bool:
     """Whether it is a ``tf.data.Dataset``; TensorFlow is not imported for it."""
-    tensorflow = sys.modules.get("tensorflow")
-    return hasattr(tensorflow, "data") and isinstance(x, tensorflow.data.Dataset)
+    data = getattr(sys.modules.get("tensorflow"), "data", None)
+    return data is not None and isinstance(x, data.Dataset)
 
 
 def counted(data: Any) -> float | None:
@@ -53,7 +52,7 @@ def _is_batched(data: Any, model: Any) -> bool:
         return False
     inputs = keras.tree.flatten(getattr(model, "inputs", None) or [])
     if inputs and shapes[0].rank is not None:
-        return shapes[0].rank >= len(inputs[0].shape)
+        return bool(shapes[0].rank >= len(inputs[0].shape))
     leading = {None if shape.rank is None else shape[0] for shape in shapes}
     if len(leading) > 1:
         return False
@@ -96,7 +95,5 @@ def whole(data: Any, size: int) -> Any:
             "is told, or make max_size smaller"
         )
     if fixed is None:
-        data = data.filter(
-            lambda *batch: tensorflow.shape(keras.tree.flatten(batch)[0])[0] == size
-        )
+        data = data.filter(lambda *batch: tensorflow.shape(keras.tree.flatten(batch)[0])[0] == size)
     return data.repeat().prefetch(tensorflow.data.AUTOTUNE)

@@ -8,17 +8,13 @@ import keras
 import numpy as np
 
 from energy_callbacks.tuning.host_copy import to_host, write
-from energy_callbacks_keras.stand_ins import unbuilt_twin
-
-_ATTRIBUTES = ("train_function", "stop_training", "optimizer", "_compile_loss", "_compile_metrics")
 
 
 class KeptModel:
-    """Variables in host memory, and what else a training function leaves behind.
+    """Variables in host memory.
 
-    - Weights, moving statistics, seeds, metrics, and the state of every optimizer that the model
-      has as an attribute. One that is not built yet is afterwards as if it had just been made.
-    - The training function, and losses and metrics that no batch has built yet.
+    Weights, moving statistics, seeds, metrics, and the state of every optimizer that the model has
+    as an attribute. One that is not built yet is afterwards as if it had just been made.
 
     Args:
         model: built.
@@ -26,28 +22,14 @@ class KeptModel:
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self._attributes = {name: vars(model)[name] for name in _ATTRIBUTES if name in vars(model)}
         optimizers = [o for o in vars(model).values() if isinstance(o, keras.optimizers.Optimizer)]
         self._new = [(one, one.get_config()) for one in optimizers if not one.built]
         held = [variable for one in optimizers if one.built for variable in one.variables]
         held += [*model.variables, *model.metrics_variables, *_of_metrics(model)]
         self._kept = [_kept(variable) for variable in _once(held)]
-        self._let_build()
-
-    def _let_build(self) -> None:
-        for name in ("_compile_loss", "_compile_metrics"):
-            one = self._attributes.get(name)
-            if one is not None and not one.built:
-                vars(self._model)[name] = unbuilt_twin(one)
-
-    def release(self) -> None:
-        """The search is over."""
-        vars(self._model).update(self._attributes)
 
     def restore(self) -> None:
         """As it was; may be called any number of times."""
-        self.release()
-        self._let_build()
         for put_back in self._kept:
             put_back()
         for one, config in self._new:

@@ -23,10 +23,8 @@ class KeptRandom:
         self._global = RandomState(sys.modules.get("torch"))
         self._others = [(one, one.get_state()) for one in generators]
         self._keras = global_state.get_global_attribute(_KERAS)
-        self._seed = None if self._keras is None else _array(self._keras.state)
-        self._tensorflow = (
-            TensorFlowRandom() if keras.backend.backend() == "tensorflow" else None
-        )
+        self._seed: Any = None if self._keras is None else _array(self._keras.state)
+        self._tensorflow = TensorFlowRandom() if keras.backend.backend() == "tensorflow" else None
 
     def restore(self) -> None:
         """Those that were not there then are made anew from their seeds."""
@@ -56,9 +54,7 @@ class TensorFlowRandom:
         self._seeds = getattr(self._context, "_rng", None)  # there once a seed was set
         self._state = None if self._seeds is None else self._seeds.getstate()
         self._generator = stateful_random_ops.global_generator
-        self._numbers = (
-            None if self._generator is None else np.array(self._generator.state.numpy())
-        )
+        self._numbers = None if self._generator is None else np.array(self._generator.state.numpy())
 
     def restore(self) -> None:
         """Operations draw the same seeds again, and begin anew with them."""

@@ -1,11 +1,39 @@
 """What is used in place of parts of a model that a trial would build for good."""
 
-from typing import Any
+from typing import Any, Final
 
 import keras
 
+_BUILT_BY_A_BATCH: Final = ("_compile_loss", "_compile_metrics")
+_ATTRIBUTES: Final = ("train_function", "stop_training", "optimizer", *_BUILT_BY_A_BATCH)
 
-def unbuilt_twin(one: Any) -> Any:
+
+class StandIns:
+    """The training function and what ``compile`` has made, kept while others take their place.
+
+    Args:
+        model: compiled; losses and metrics that no batch has built yet are replaced at once.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._own = {name: vars(model)[name] for name in _ATTRIBUTES if name in vars(model)}
+        self.replace()
+
+    def replace(self) -> None:
+        """What is the model's own, with new stand-ins for what a trial would build for good."""
+        self.release()
+        for name in _BUILT_BY_A_BATCH:
+            one = self._own.get(name)
+            if one is not None and not one.built:
+                vars(self._model)[name] = _unbuilt_twin(one)
+
+    def release(self) -> None:
+        """What is the model's own."""
+        vars(self._model).update(self._own)
+
+
+def _unbuilt_twin(one: Any) -> Any:
     """The same as ``compile`` has made: losses, or metrics, that are built by the first batch.
 
     Nothing in Keras takes that back, and ``fit`` fetches a batch of its own for it, which moves

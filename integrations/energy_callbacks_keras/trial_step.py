@@ -45,7 +45,7 @@ class Passes:
         fed = source.of(size)
         self._executions = None if fed.batches is None else fed.batches // self._execution
         if self._executions == 0:
-            raise ValueError(self._too_few())
+            raise ValueError(self.too_few())
         backend = keras.backend.backend()
         trainer = import_module(f"keras.src.backend.{backend}.trainer")
         settings: dict[str, Any] = {"steps_per_execution": self._execution}
@@ -70,9 +70,10 @@ class Passes:
                 is_empty = False
                 yield data
             self.end_pass()
-        raise ValueError(self._too_few())
+        raise ValueError(self.too_few())
 
-    def _too_few(self) -> str:
+    def too_few(self) -> str:
+        """What to say where there is no batch."""
         several = "" if self._execution == 1 else f" for steps_per_execution={self._execution}"
         return (
             f"x must give a whole batch of {self._size} samples{several}, got too few samples; "
@@ -94,10 +95,13 @@ class Passes:
 
     def first(self) -> Any:
         """A batch, of a pass of its own."""
-        _, *_, data = next(iter(self.epochs.enumerate_epoch()))
-        batch = data[0] if isinstance(data, list | tuple) else next(data)
-        self.end_pass()
-        return batch
+        try:
+            *_, data = next(iter(self.epochs.enumerate_epoch()))
+            return data[0] if isinstance(data, list | tuple) else next(data)
+        except _ends() as error:
+            raise ValueError(self.too_few()) from error
+        finally:
+            self.end_pass()
 
 
 class TrialStep:
@@ -164,7 +168,7 @@ class TrialStep:
         try:
             return self._train(self._passes.next())
         except _ends() as error:
-            raise ValueError("x must give batches, got none; make max_size smaller") from error
+            raise ValueError(self._passes.too_few()) from error
 
     def _train(self, data: Any) -> Any:
         if keras.backend.backend() != "jax":
@@ -186,9 +190,9 @@ def _build(model: Any, passes: Passes) -> None:
     backend = keras.backend.backend()
     if backend == "tensorflow":
         model._maybe_symbolic_build(iterator=passes.epochs)  # noqa: SLF001 - as fit does
+        passes.end_pass()
     else:
-        model._symbolic_build(iterator=passes.epochs)  # noqa: SLF001 - as fit does
-    passes.end_pass()
+        model._symbolic_build(data_batch=passes.first())  # noqa: SLF001 - as fit does
     if backend == "jax" and hasattr(model, "_record_training_state_sharding_spec"):
         model._record_training_state_sharding_spec()  # noqa: SLF001 - as fit of Keras 3.6 does
 

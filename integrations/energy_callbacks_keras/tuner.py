@@ -12,7 +12,7 @@ from energy_callbacks_keras import devices
 from energy_callbacks_keras.batches import Source, source
 from energy_callbacks_keras.kept_model import KeptModel
 from energy_callbacks_keras.kept_random import KeptRandom
-from energy_callbacks_keras.stand_ins import accumulating
+from energy_callbacks_keras.stand_ins import StandIns, accumulating
 from energy_callbacks_keras.trial_step import TrialStep, build_all
 
 
@@ -55,20 +55,20 @@ def tune_batch_size(
     _check(model, options)
     data = source(model, x, y, sample_weight)
     options = options | {"max_size": _largest(model, data, options)}
-    random = KeptRandom(data.generators)
+    random, stand_ins = KeptRandom(data.generators), StandIns(model)
     try:
-        build_all(model, data, options.get("min_size", DEFAULTS["min_size"]))
-    finally:
-        random.restore()
-    kept = KeptModel(model)
-    step = TrialStep(model, data)
+        try:
+            build_all(model, data, options.get("min_size", DEFAULTS["min_size"]))
+        finally:
+            random.restore()
+        kept, step = KeptModel(model), TrialStep(model, data)
 
-    def restore() -> None:
-        step.close()
-        kept.restore()
-        random.restore()
+        def restore() -> None:
+            step.close()
+            stand_ins.replace()
+            kept.restore()
+            random.restore()
 
-    try:
         return tuning.tune_batch_size(
             step,
             keep=[model] if keras.backend.backend() == "torch" else (),
@@ -77,7 +77,7 @@ def tune_batch_size(
             **options,
         )
     finally:
-        kept.release()
+        stand_ins.release()
 
 
 def _check(model: Any, options: TuningOptions) -> None:

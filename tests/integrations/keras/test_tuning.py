@@ -1,6 +1,7 @@
 """The search for a batch size: true sizes, and a model that is afterwards as it was."""
 
 import gc
+import math
 import threading
 from typing import Any
 
@@ -21,6 +22,8 @@ from tests.integrations.keras.tuning import (
     Seen,
     numbers,
     rows,
+    seed,
+    small,
     state,
     stateful,
     trained,
@@ -28,6 +31,7 @@ from tests.integrations.keras.tuning import (
 
 
 def scaled() -> Any:
+    """Too large a scale at first, so that steps are skipped."""
     return keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01, momentum=0.9), 2.0**120)
 
 
@@ -36,12 +40,13 @@ MODELS: dict[str, dict[str, Any]] = {
     "scaled loss": {"optimizer": scaled},
     "moving average": {"optimizer": lambda: keras.optimizers.Adam(0.01, use_ema=True)},
     "unbuilt": {"is_built": False},
-    "two losses of its own": {"metrics": lambda: [keras.metrics.MeanSquaredError()]},
+    "a metric of its own": {"metrics": lambda: [keras.metrics.MeanSquaredError()]},
     "eager": {"run_eagerly": True},
 }
 
 
 def made(name: str) -> keras.Model:
+    """One of these."""
     settings = {k: v() if callable(v) else v for k, v in MODELS[name].items()}
     return stateful(**settings)
 
@@ -78,8 +83,8 @@ def test_a_training_goes_on_the_same() -> None:
 @pytest.mark.parametrize("fits", [0, 8])
 def test_out_of_memory(fits: int) -> None:
     """Nothing, or only small sizes run: the model is as it was, and the size did run."""
-    expected = trained(stateful(Greedy(64)))
-    model = stateful(Greedy(64))
+    expected = trained(stateful(Greedy()))
+    model = stateful(Greedy())
     greedy = next(layer for layer in model.layers if isinstance(layer, Greedy))
     greedy.fits = fits
     if fits:
@@ -89,9 +94,9 @@ def test_out_of_memory(fits: int) -> None:
         assert sizes[result.size] == "ok"
         assert result.size <= fits
     else:
-        with pytest.raises(NothingFits, match="(?i)out of memory|OOM"):
+        with pytest.raises(NothingFits, match="batch size 1 does not fit"):
             tune_batch_size(model, *rows(), **QUICK)
-    greedy.fits = 64
+    greedy.fits = 1000
     assert trained(model) == expected
 
 
@@ -112,7 +117,7 @@ def test_an_error_of_the_user_passes_through() -> None:
 
     def failing(left: int) -> keras.Model:
         model = stateful(run_eagerly=True)
-        found = Failing(model.layers)
+        found = Failing([keras.Input((4,)), *model.layers])
         found.compile(model.optimizer, "mse", run_eagerly=True)
         found.left = left
         return found
@@ -155,7 +160,7 @@ def test_an_optimizer_of_a_custom_train_step(is_built: bool) -> None:
     """It is as it was, built or not."""
 
     def two() -> TwoOptimizers:
-        found = TwoOptimizers(stateful().layers)
+        found = TwoOptimizers([keras.Input((4,)), *stateful().layers])
         found.second = keras.optimizers.Adam(0.02)
         found.compile("sgd")
         if is_built:
@@ -171,6 +176,9 @@ def test_an_optimizer_of_a_custom_train_step(is_built: bool) -> None:
 
 # --- data
 
+# Keras on torch finds shapes by batches of these sizes (backend/torch/core.py, 3.15).
+AT_BUILDING = {83, 89}
+
 
 class Batches(keras.utils.PyDataset):
     """Batches of a size, the last one short."""
@@ -181,7 +189,7 @@ class Batches(keras.utils.PyDataset):
         self.epochs = 0
 
     def __len__(self) -> int:
-        return -(-SAMPLES // self.batch_size)
+        return math.ceil(SAMPLES / self.batch_size)
 
     def __getitem__(self, index: int) -> Any:
         batch = slice(index * self.batch_size, (index + 1) * self.batch_size)
@@ -207,17 +215,26 @@ class Fixed(keras.utils.PyDataset):
 
 
 def samples() -> Any:
+    """The rows, one by one."""
     tf = pytest.importorskip("tensorflow")
     return tf.data.Dataset.from_tensor_slices(rows())
 
 
 def loader(**settings: Any) -> Any:
+    """The rows in PyTorch's batches."""
     torch = pytest.importorskip("torch")
     data = torch.utils.data.TensorDataset(*map(torch.from_numpy, rows()))
     return torch.utils.data.DataLoader(data, **{"batch_size": 8, "shuffle": True} | settings)
 
 
+def own_batches() -> Any:
+    """A loader whose batches somebody has chosen."""
+    torch = pytest.importorskip("torch")
+    return torch.utils.data.DataLoader(loader().dataset, batch_sampler=[[0, 1]])
+
+
 def stream() -> Any:
+    """The rows, and nobody knows how many."""
     torch = pytest.importorskip("torch")
 
     class Stream(torch.utils.data.IterableDataset):
@@ -228,14 +245,14 @@ def stream() -> Any:
 
 
 DATA: dict[str, Any] = {
-    "arrays": lambda: rows(),
+    "arrays": rows,
     "samples of tf.data": lambda: (samples(),),
     "batches of tf.data": lambda: (samples().batch(5),),
     "endless tf.data": lambda: (samples().repeat(),),
     "PyDataset": lambda: (Batches(),),
     "PyDataset with threads": lambda: (Batches(workers=2),),
     "function that makes tf.data": lambda: (lambda size: samples().shuffle(37).batch(size),),
-    "function that makes a PyDataset": lambda: (lambda size: Batches(size),),
+    "function that makes a PyDataset": lambda: (Batches,),
     "function that makes a loader": lambda: (lambda size: loader(batch_size=size),),
     "loader": lambda: (loader(),),
 }
@@ -245,12 +262,12 @@ DATA: dict[str, Any] = {
 def test_no_short_batch_is_ever_run(name: str) -> None:
     """Each batch has the samples that it is counted with, and no size is beyond the data."""
     seen = Seen()
-    model = stateful(seen, run_eagerly=True)
+    model = small(seen)
     data = DATA[name]()
     limit = {"max_size": 40} if name == "endless tf.data" else {}
     result = tune_batch_size(model, *data, **QUICK | limit)
     tried = {trial.size for trial in result.trials}
-    assert set(seen.sizes) == tried
+    assert set(seen.sizes) - AT_BUILDING == tried
     assert len(tried) == 3
     # Of a data set in batches nobody knows how short the last one is.
     assert max(tried) == {"endless tf.data": 40, "batches of tf.data": 35}.get(name, SAMPLES)
@@ -261,24 +278,22 @@ def test_a_training_on_the_data_is_the_same(name: str) -> None:
     """With what the user hands to fit next, generators of loaders included."""
 
     def data() -> Any:
-        keras.utils.set_random_seed(5)
+        seed(5)
         found = DATA[name]()
         if callable(found[0]):
             return (found[0](8),)
         return (samples().batch(8),) if name == "samples of tf.data" else found
 
     is_batched = name != "arrays"
-    expected = trained(stateful(), *data(), is_batched=is_batched)
-    model = stateful()
-    given = data()
+    given, model = data(), stateful()
+    expected = trained(model, *given, is_batched=is_batched)
+    given, model = data(), stateful()
     used = DATA[name]() if "function" in name or name == "samples of tf.data" else given
-    keras.utils.set_random_seed(5)
     before = numbers()
     tune_batch_size(model, *used, **QUICK)
     assert numbers() == before
-    keras.utils.set_random_seed(3)
-    stateful()  # the random numbers that the other model has drawn
     data()
+    stateful()
     assert trained(model, *given, is_batched=is_batched) == expected
 
 
@@ -317,8 +332,8 @@ def test_a_stream_needs_the_largest_size() -> None:
     with pytest.raises(ValueError, match="give max_size"):
         tune_batch_size(stateful(), data, **QUICK)
     seen = Seen()
-    result = tune_batch_size(stateful(seen, run_eagerly=True), data, max_size=37, **QUICK)
-    assert set(seen.sizes) == {trial.size for trial in result.trials}
+    result = tune_batch_size(small(seen), data, max_size=37, **QUICK)
+    assert set(seen.sizes) - AT_BUILDING == {trial.size for trial in result.trials}
 
 
 def test_a_stream_that_is_too_short() -> None:
@@ -344,11 +359,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     ),
     "targets twice": (lambda: (samples(), rows()[1]), ValueError, "y and sample_weight go with"),
     "no arrays": (lambda: ("rows.csv",), TypeError, "got str"),
-    "loader with batches of its own": (
-        lambda: (loader(batch_size=1, shuffle=False, batch_sampler=[[0, 1]]),),
-        TypeError,
-        "batch_sampler",
-    ),
+    "loader with batches of its own": (lambda: (own_batches(),), TypeError, "batch_sampler"),
 }
 
 
@@ -356,10 +367,6 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
 def test_data_that_is_refused(name: str) -> None:
     """What, what was got, what to do; before anything is run."""
     make, kind, text = REFUSED[name]
-    if name.startswith("loader"):
-        torch = pytest.importorskip("torch")
-        data = torch.utils.data.TensorDataset(*map(torch.from_numpy, rows()))
-        make = lambda: (torch.utils.data.DataLoader(data, batch_sampler=[[0, 1]]),)  # noqa: E731
     with pytest.raises(kind, match=text):
         tune_batch_size(stateful(), *make(), **QUICK)
 
@@ -378,14 +385,16 @@ def test_a_model_that_is_not_compiled() -> None:
 def test_several_steps_an_execution() -> None:
     """All of them are counted, and an execution never runs into a short batch."""
     seen = Seen()
-    model = stateful(seen, run_eagerly=True, steps_per_execution=3)
+    model = small(seen, steps_per_execution=3)
     data = source(model, *rows())
     build_all(model, data, 1)
     step = TrialStep(model, data)
-    for _ in range(4):
+    step(5)
+    seen.sizes.clear()  # building has looked at a batch too
+    for _ in range(5):
         step(5)  # two executions of three whole batches in 37 rows
     step.close()
-    assert seen.sizes == [5] * 12
+    assert seen.sizes == [5] * 15
     result = tune_batch_size(stateful(steps_per_execution=3), *rows(), **QUICK)
     assert all(trial.steps % 3 == 0 for trial in result.trials)
     assert max(trial.size for trial in result.trials) == SAMPLES // 3
@@ -401,10 +410,10 @@ def test_a_global_batch() -> None:
             return super().apply(*args, **kwargs)
 
     optimizer = Noted(0.01)
-    model = stateful(seen, run_eagerly=True, optimizer=optimizer)
+    model = small(seen, optimizer=optimizer)
     before = state(model)
-    result = tune_batch_size(model, *rows(), global_batch_size=24, **QUICK)
-    assert result.size * result.accumulation == 24
+    result = tune_batch_size(model, *rows(), global_batch_size=6, objective="throughput", **QUICK)
+    assert result.size * result.accumulation == 6
     assert set(steps) == {t.accumulation if t.accumulation > 1 else None for t in result.trials}
     assert model.optimizer is optimizer
     assert state(model)["random"] == before["random"]
@@ -445,8 +454,9 @@ def test_modes_and_gradients_of_torch() -> None:
     """As they were: no gradient, and the mode of each layer."""
     model = stateful()
     model.eval()
+    layers = list(model.modules())  # Keras' own list of parameters comes with the first batch
     tune_batch_size(model, *rows(), **QUICK)
-    assert not any(layer.training for layer in model.modules())
+    assert not any(layer.training for layer in layers)
     assert all(one.grad is None for one in model.parameters())
 
 

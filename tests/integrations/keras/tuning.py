@@ -1,6 +1,7 @@
 """A model with all kinds of state, and a search that takes a second."""
 
 import random
+import sys
 from typing import Any
 
 import keras
@@ -34,14 +35,15 @@ class Seen(keras.layers.Layer):
 class Greedy(keras.layers.Layer):
     """Finds no memory for batches beyond a size, in the backend's own words."""
 
-    def __init__(self, fits: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.fits = fits
+        self.fits = 1000
 
     def call(self, inputs: Any) -> Any:
         if BACKEND == "tensorflow":
             return self._of_tensorflow(inputs)
-        if (inputs.shape[0] or 0) > self.fits and not isinstance(inputs, keras.KerasTensor):
+        size = inputs.shape[0]
+        if isinstance(size, int) and size > self.fits:
             raise self._error()
         return inputs
 
@@ -83,6 +85,20 @@ def stateful(*more: Any, is_built: bool = True, **settings: Any) -> keras.Model:
     return model
 
 
+def small(*more: Any, **settings: Any) -> keras.Model:
+    """Runs eagerly, as that is slow."""
+    model = keras.Sequential([keras.Input((4,)), *more, keras.layers.Dense(1)])
+    model.compile(**{"optimizer": "sgd", "loss": "mse", "run_eagerly": True} | settings)
+    return model
+
+
+def seed(number: int) -> None:
+    """Of all generators, PyTorch's too."""
+    keras.utils.set_random_seed(number)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(number)
+
+
 def rows(samples: int = SAMPLES) -> tuple[np.ndarray, np.ndarray]:
     """Fixed ones."""
     x = np.random.default_rng(0).normal(size=(samples, 4)).astype("float32")
@@ -110,10 +126,8 @@ def state(model: keras.Model) -> dict[str, Any]:
 def numbers() -> list[Any]:
     """States of the generators of random numbers."""
     found: list[Any] = [random.getstate(), np.random.get_state()[1].tobytes()]
-    if BACKEND == "torch":
-        import torch
-
-        found.append(torch.get_rng_state().numpy().tobytes())
+    if "torch" in sys.modules:
+        found.append(sys.modules["torch"].get_rng_state().numpy().tobytes())
     if BACKEND == "tensorflow":
         from tensorflow.python.eager import context
 
