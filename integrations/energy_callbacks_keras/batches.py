@@ -1,6 +1,5 @@
 """Whole batches of any size from what ``fit`` takes: a short one would be counted as a full one."""
 
-import copy
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -9,7 +8,7 @@ from typing import Any, Protocol
 
 import keras
 
-from energy_callbacks_keras import data_sets, loaders
+from energy_callbacks_keras import py_datasets, tf_data, torch_loaders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +37,9 @@ class Source(Protocol):
 
     Attributes:
         samples: no more than there are; infinite for a stream, ``None`` where nobody knows.
-        generators: of random numbers of PyTorch that the data draws from.
     """
 
     samples: float | None
-    generators: tuple[Any, ...]
 
     def of(self, size: int) -> Fed:
         """Whole batches of so many samples."""
@@ -67,25 +64,25 @@ def source(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Sour
             f"x must give batches of any size, again and again, got {type(x).__name__}; hand the "
             "arrays, the data set, or a function of the batch size that makes one"
         )
-    if not (data_sets.is_tf_data(x) or _is_loader(x) or _makes_data(x)):
+    if not (tf_data.is_tf_data(x) or _is_loader(x) or _makes_data(x)):
         return Arrays(x, y, sample_weight)
     if y is not None or sample_weight is not None:
         raise ValueError(
             f"y and sample_weight go with arrays, got x of type {type(x).__name__}; let it give "
             "tuples (inputs, targets, sample weights)"
         )
-    if data_sets.is_tf_data(x):
-        apart, samples = data_sets.taken_apart(x, model)
+    if tf_data.is_tf_data(x):
+        apart, samples = tf_data.taken_apart(x, model)
         return Made(lambda size: apart.batch(size, drop_remainder=True), samples=samples)
     if isinstance(x, keras.utils.PyDataset):
-        return Made(lambda size: _resized(x, size))
-    if loaders.is_torch_loader(x):
-        return Made(lambda size: loaders.rebuilt(x, size), generators=loaders.generators(x))
+        return Made(lambda size: py_datasets.resized(x, size))
+    if torch_loaders.is_torch_loader(x):
+        return Made(lambda size: torch_loaders.rebuilt(x, size))
     return Made(x)
 
 
 def _is_loader(x: Any) -> bool:
-    return isinstance(x, keras.utils.PyDataset) or loaders.is_torch_loader(x)
+    return isinstance(x, keras.utils.PyDataset) or torch_loaders.is_torch_loader(x)
 
 
 def _makes_data(x: Any) -> bool:
@@ -101,8 +98,6 @@ class Arrays:
         y: targets.
         sample_weight: of each sample.
     """
-
-    generators = ()
 
     def __init__(self, x: Any, y: Any, sample_weight: Any) -> None:
         self._columns = {"x": x, "y": y, "sample_weight": sample_weight}
@@ -127,97 +122,36 @@ class Made:
     Args:
         make: a ``tf.data.Dataset``, ``PyDataset`` or PyTorch's ``DataLoader`` of a batch size.
         samples: where that is known beforehand.
-        generators: of random numbers of PyTorch that it draws from.
     """
 
-    def __init__(
-        self,
-        make: Callable[[int], Any],
-        *,
-        samples: float | None = None,
-        generators: tuple[Any, ...] = (),
-    ) -> None:
+    def __init__(self, make: Callable[[int], Any], *, samples: float | None = None) -> None:
         self._make = make
-        self.generators = generators
         self.samples = self._counted() if samples is None else samples
 
     def _counted(self) -> float | None:
         """As many as batches of one."""
         one = self._made(1)
-        if data_sets.is_tf_data(one):
-            return data_sets.counted(one)
+        if tf_data.is_tf_data(one):
+            return tf_data.counted(one)
         if isinstance(one, keras.utils.PyDataset):
             return math.inf if one.num_batches is None else one.num_batches
-        return loaders.counted(one)
+        return torch_loaders.counted(one)
 
     def of(self, size: int) -> Fed:
         """Its whole batches."""
         made = self._made(size)
-        if data_sets.is_tf_data(made):
-            return Fed(x=data_sets.whole(made, size))
+        if tf_data.is_tf_data(made):
+            return Fed(x=tf_data.whole(made, size))
         if isinstance(made, keras.utils.PyDataset):
-            whole = Whole(made, size)
+            whole = py_datasets.Whole(made, size)
             return Fed(x=whole, shuffle=whole.num_batches is not None, batches=whole.num_batches)
-        return Fed(x=made, batches=loaders.whole(made, size))
+        return Fed(x=made, batches=torch_loaders.whole(made, size))
 
     def _made(self, size: int) -> Any:
         made = self._make(size)
-        if not (data_sets.is_tf_data(made) or _is_loader(made)):
+        if not (tf_data.is_tf_data(made) or _is_loader(made)):
             raise TypeError(
                 "x must make a tf.data.Dataset, a keras.utils.PyDataset or a torch DataLoader of "
                 f"a batch size, got {type(made).__name__}; arrays are handed as they are"
             )
         return made
-
-
-def _resized(data: Any, size: int) -> Any:
-    if not hasattr(data, "batch_size"):
-        raise TypeError(
-            "a PyDataset needs an attribute batch_size that can be set, got "
-            f"{type(data).__name__} without one; hand a function of the batch size that makes it"
-        )
-    one = copy.copy(data)
-    one.batch_size = size
-    return one
-
-
-class Whole(keras.utils.PyDataset):
-    """The whole batches of a data set, which is read and told nothing of epochs.
-
-    Args:
-        data: in batches.
-        size: of these, but perhaps the last.
-
-    Raises:
-        ValueError: where they are of another size.
-    """
-
-    def __init__(self, data: Any, size: int) -> None:
-        super().__init__(
-            workers=data.workers,
-            use_multiprocessing=data.use_multiprocessing,
-            max_queue_size=data.max_queue_size,
-        )
-        self._data = data
-        self._count: int | None = data.num_batches
-        if self._count == 0 or (found := _samples(data[0])) != size:
-            got = "none" if self._count == 0 else f"batches of {found}"
-            raise ValueError(
-                f"x must give batches of {size} samples, got {got}; let __getitem__ use its "
-                "batch_size, or make max_size smaller"
-            )
-        if self._count is not None and _samples(data[self._count - 1]) < size:
-            self._count -= 1
-
-    @property
-    def num_batches(self) -> int | None:
-        """Whole ones; ``None`` for a stream."""
-        return self._count
-
-    def __getitem__(self, index: int) -> Any:
-        """One of them."""
-        return self._data[index]
-
-
-def _samples(batch: Any) -> int:
-    return int(keras.tree.flatten(batch)[0].shape[0])

@@ -8,7 +8,7 @@ import keras
 from energy_callbacks import tuning
 from energy_callbacks.tuning import BatchSizeResult, TuningOptions
 from energy_callbacks.tuning.options import DEFAULTS
-from energy_callbacks_keras import devices
+from energy_callbacks_keras import devices, torch_loaders
 from energy_callbacks_keras.batches import Source, source
 from energy_callbacks_keras.kept_model import KeptModel
 from energy_callbacks_keras.kept_random import KeptRandom
@@ -53,11 +53,11 @@ def tune_batch_size(
             processes, and options that make no sense.
     """
     _check(model, options)
-    data = source(model, x, y, sample_weight)
-    options = options | {"max_size": _largest(model, data, options)}
-    random, stand_ins = KeptRandom(data.generators), StandIns(model)
+    random, stand_ins = KeptRandom(torch_loaders.generators(x)), StandIns(model)
     try:
         try:
+            data = source(model, x, y, sample_weight)
+            options = options | {"max_size": _largest(model, data, options)}
             build_all(model, data, options.get("min_size", DEFAULTS["min_size"]))
         finally:
             random.restore()

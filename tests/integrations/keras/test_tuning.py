@@ -38,10 +38,8 @@ def scaled() -> Any:
 MODELS: dict[str, dict[str, Any]] = {
     "Adam": {},
     "scaled loss": {"optimizer": scaled},
-    "moving average": {"optimizer": lambda: keras.optimizers.Adam(0.01, use_ema=True)},
     "unbuilt": {"is_built": False},
     "a metric of its own": {"metrics": lambda: [keras.metrics.MeanSquaredError()]},
-    "eager": {"run_eagerly": True},
 }
 
 
@@ -262,7 +260,7 @@ DATA: dict[str, Any] = {
 def test_no_short_batch_is_ever_run(name: str) -> None:
     """Each batch has the samples that it is counted with, and no size is beyond the data."""
     seen = Seen()
-    model = small(seen)
+    model = small(seen, run_eagerly=True)
     data = DATA[name]()
     limit = {"max_size": 40} if name == "endless tf.data" else {}
     result = tune_batch_size(model, *data, **QUICK | limit)
@@ -285,15 +283,15 @@ def test_a_training_on_the_data_is_the_same(name: str) -> None:
         return (samples().batch(8),) if name == "samples of tf.data" else found
 
     is_batched = name != "arrays"
-    given, model = data(), stateful()
+    given, model = data(), small()
     expected = trained(model, *given, is_batched=is_batched)
-    given, model = data(), stateful()
+    given, model = data(), small()
     used = DATA[name]() if "function" in name or name == "samples of tf.data" else given
     before = numbers()
     tune_batch_size(model, *used, **QUICK)
     assert numbers() == before
     data()
-    stateful()
+    small()
     assert trained(model, *given, is_batched=is_batched) == expected
 
 
@@ -312,7 +310,7 @@ def test_dictionaries_and_sample_weights() -> None:
 def test_a_data_set_of_the_user_is_only_read() -> None:
     """Neither its batch size nor its epochs are changed."""
     data = Batches(8)
-    tune_batch_size(stateful(), data, **QUICK)
+    tune_batch_size(small(), data, **QUICK)
     assert (data.batch_size, data.epochs) == (8, 0)
 
 
@@ -322,7 +320,7 @@ def test_a_generator_of_a_loader_is_put_back() -> None:
     generator = torch.Generator()
     generator.manual_seed(7)
     before = generator.get_state()
-    tune_batch_size(stateful(), loader(generator=generator), **QUICK)
+    tune_batch_size(small(), loader(generator=generator), **QUICK)
     assert torch.equal(generator.get_state(), before)
 
 
@@ -330,16 +328,16 @@ def test_a_stream_needs_the_largest_size() -> None:
     """Nobody knows its samples; a size that it has no batch of is an error, not a result."""
     data = stream()
     with pytest.raises(ValueError, match="give max_size"):
-        tune_batch_size(stateful(), data, **QUICK)
+        tune_batch_size(small(), data, **QUICK)
     seen = Seen()
-    result = tune_batch_size(small(seen), data, max_size=37, **QUICK)
+    result = tune_batch_size(small(seen, run_eagerly=True), data, max_size=37, **QUICK)
     assert set(seen.sizes) - AT_BUILDING == {trial.size for trial in result.trials}
 
 
 def test_a_stream_that_is_too_short() -> None:
     """It never gives a batch of the size."""
     with pytest.raises(ValueError, match="make max_size smaller"):
-        tune_batch_size(stateful(), stream(), min_size=64, max_size=64, **QUICK)
+        tune_batch_size(small(), stream(), min_size=64, max_size=64, **QUICK)
 
 
 REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
@@ -368,7 +366,7 @@ def test_data_that_is_refused(name: str) -> None:
     """What, what was got, what to do; before anything is run."""
     make, kind, text = REFUSED[name]
     with pytest.raises(kind, match=text):
-        tune_batch_size(stateful(), *make(), **QUICK)
+        tune_batch_size(small(), *make(), **QUICK)
 
 
 def test_a_model_that_is_not_compiled() -> None:
@@ -385,7 +383,7 @@ def test_a_model_that_is_not_compiled() -> None:
 def test_several_steps_an_execution() -> None:
     """All of them are counted, and an execution never runs into a short batch."""
     seen = Seen()
-    model = small(seen, steps_per_execution=3)
+    model = small(seen, run_eagerly=True, steps_per_execution=3)
     data = source(model, *rows())
     build_all(model, data, 1)
     step = TrialStep(model, data)
@@ -395,7 +393,7 @@ def test_several_steps_an_execution() -> None:
         step(5)  # two executions of three whole batches in 37 rows
     step.close()
     assert seen.sizes == [5] * 15
-    result = tune_batch_size(stateful(steps_per_execution=3), *rows(), **QUICK)
+    result = tune_batch_size(small(steps_per_execution=3), *rows(), **QUICK)
     assert all(trial.steps % 3 == 0 for trial in result.trials)
     assert max(trial.size for trial in result.trials) == SAMPLES // 3
 
@@ -410,7 +408,7 @@ def test_a_global_batch() -> None:
             return super().apply(*args, **kwargs)
 
     optimizer = Noted(0.01)
-    model = small(seen, optimizer=optimizer)
+    model = small(seen, run_eagerly=True, optimizer=optimizer)
     before = state(model)
     result = tune_batch_size(model, *rows(), global_batch_size=6, objective="throughput", **QUICK)
     assert result.size * result.accumulation == 6
@@ -443,7 +441,7 @@ def test_beside_the_callback(tmp_path: Any) -> None:
 def test_workers_end() -> None:
     """No thread of a data set's workers outlives the search."""
     before = set(threading.enumerate())
-    tune_batch_size(stateful(), Batches(workers=2), **QUICK)
+    tune_batch_size(small(), Batches(workers=2), **QUICK)
     gc.collect()
     left = [t.name for t in set(threading.enumerate()) - before if t.name.startswith("Worker")]
     assert left == []

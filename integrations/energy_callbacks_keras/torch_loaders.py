@@ -37,11 +37,13 @@ def rebuilt(loader: Any, size: int) -> Any:
     )
 
 
-def generators(loader: Any) -> tuple[Any, ...]:
-    """Of random numbers, that the loader or its sampler has of its own."""
+def generators(x: Any) -> tuple[Any, ...]:
+    """Of random numbers, that a loader or its sampler has of its own."""
+    if not is_torch_loader(x):
+        return ()
     found = {
         id(one): one
-        for holder in (loader, loader.sampler)
+        for holder in (x, x.sampler)
         if (one := getattr(holder, "generator", None)) is not None
     }
     return tuple(found.values())
@@ -68,4 +70,6 @@ def whole(loader: Any, size: int) -> int | None:
             f"batch_size={loader.batch_size}, drop_last={loader.drop_last}; "
             "use the size that it is told, and drop_last=True with a stream"
         )
+    if samples is None and next(iter(loader), None) is None:
+        raise ValueError(f"x must give batches of {size} samples, got none; make max_size smaller")
     return None if samples is None else int(samples) // size
