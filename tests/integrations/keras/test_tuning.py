@@ -38,6 +38,7 @@ def scaled() -> Any:
 MODELS: dict[str, dict[str, Any]] = {
     "Adam": {},
     "scaled loss": {"optimizer": scaled},
+    "moving average": {"optimizer": lambda: keras.optimizers.Adam(0.01, use_ema=True)},
     "unbuilt": {"is_built": False},
     "a metric of its own": {"metrics": lambda: [keras.metrics.MeanSquaredError()]},
 }
@@ -400,7 +401,7 @@ def test_several_steps_an_execution() -> None:
 
 def test_a_global_batch() -> None:
     """Micro-batches that divide it, and an optimizer that steps once for all of them."""
-    seen, steps = Seen(), []
+    steps = []
 
     class Noted(keras.optimizers.SGD):
         def apply(self, *args: Any, **kwargs: Any) -> Any:
@@ -408,7 +409,7 @@ def test_a_global_batch() -> None:
             return super().apply(*args, **kwargs)
 
     optimizer = Noted(0.01)
-    model = small(seen, run_eagerly=True, optimizer=optimizer)
+    model = small(optimizer=optimizer)
     before = state(model)
     result = tune_batch_size(model, *rows(), global_batch_size=6, objective="throughput", **QUICK)
     assert result.size * result.accumulation == 6
@@ -439,11 +440,16 @@ def test_beside_the_callback(tmp_path: Any) -> None:
 
 
 def test_workers_end() -> None:
-    """No thread of a data set's workers outlives the search."""
+    """No thread of a data set's workers outlives its trial."""
     before = set(threading.enumerate())
-    tune_batch_size(small(), Batches(workers=2), **QUICK)
-    gc.collect()
-    left = [t.name for t in set(threading.enumerate()) - before if t.name.startswith("Worker")]
+    left = []
+
+    def workers(trial: Any) -> None:
+        gc.collect()
+        now = set(threading.enumerate()) - before
+        left.extend(thread.name for thread in now if thread.name.startswith("Worker"))
+
+    tune_batch_size(small(), Batches(workers=2), on_trial=workers, **QUICK)
     assert left == []
 
 

@@ -81,7 +81,7 @@ def stateful(*more: Any, is_built: bool = True, **settings: Any) -> keras.Model:
     inputs = [keras.Input((4,))] if is_built else []
     model = keras.Sequential([*inputs, *layers(*more)])
     defaults = {
-        "optimizer": keras.optimizers.Adam(0.01, use_ema=True),
+        "optimizer": keras.optimizers.Adam(0.01),
         "loss": "mse",
         "metrics": ["mae"],
     }
