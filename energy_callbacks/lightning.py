@@ -1,6 +1,31 @@
-"""Door: ``from energy_callbacks.lightning import GpuEnergyCallback``."""
+"""Door: ``from energy_callbacks.lightning import GpuEnergyCallback``.
+
+The tuner is behind it too, and imported when first used.
+"""
+
+from typing import TYPE_CHECKING, Final
 
 from energy_callbacks.extras import requires
 
 with requires("lightning", "pytorch_lightning", extra="lightning"):
     from energy_callbacks_lightning import GpuEnergyCallback as GpuEnergyCallback
+
+if TYPE_CHECKING:
+    from energy_callbacks_lightning import BatchSizeTuner as BatchSizeTuner
+    from energy_callbacks_lightning import tune_batch_size as tune_batch_size
+    from energy_callbacks_lightning import with_batch_size as with_batch_size
+
+_LATER: Final = ("BatchSizeTuner", "tune_batch_size", "with_batch_size")
+
+
+def __getattr__(name: str) -> object:
+    """What not every training needs.
+
+    Raises:
+        AttributeError: for any other name.
+    """
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import energy_callbacks_lightning
+
+    return getattr(energy_callbacks_lightning, name)

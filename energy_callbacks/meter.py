@@ -419,6 +419,16 @@ class EnergyMeter:
             if attempt.rank == 0:
                 self._say(str(forecast))
 
+    @harmless
+    def record_batch_sizes(self, curve: Mapping[str, Any]) -> None:
+        """Keep what a search for a batch size has found, for the report.
+
+        Args:
+            curve: the fields of a ``report.batch_sizes.BatchSizeCurve``.
+        """
+        if attempt := self._running():
+            attempt.recorder.event("batch_sizes", attempt.now_s(), **curve)
+
     def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
         """Energy between two moments of ``time.monotonic()`` of the last attempt.
 

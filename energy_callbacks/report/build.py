@@ -12,6 +12,7 @@ from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.errors import JournalError
 from energy_callbacks.report import curves, figures, footprint, notices
+from energy_callbacks.report.batch_sizes import BatchSizeCurve, from_record
 from energy_callbacks.report.devices import device_table, memory
 from energy_callbacks.report.imbalance import imbalances
 from energy_callbacks.report.merge import MergedAttempt, merge, newest_run
@@ -169,6 +170,7 @@ def _assemble(
         series=curves.series(merged),
         ranks=ranks,
         imbalances=imbalances(merged, ranks),
+        batch_sizes=_batch_sizes(merged),
     )
 
 
@@ -245,6 +247,12 @@ def _forecast(merged: Sequence[MergedAttempt]) -> Forecast | None:
         return None
     names = {one.name for one in fields(Forecast)}
     return Forecast(**{name: value for name, value in found[-1].items() if name in names})
+
+
+def _batch_sizes(merged: Sequence[MergedAttempt]) -> tuple[BatchSizeCurve, ...]:
+    """Of the process that leads: ranks search together."""
+    found = [record for attempt in merged for record in attempt.lead.batch_sizes]
+    return tuple(from_record(record) for record in found)
 
 
 def _measuring(merged: Iterable[MergedAttempt], duration_s: float) -> MeasuringCost:

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.errors import JournalError
-from energy_callbacks.report import palette, plots, words
+from energy_callbacks.report import batch_sizes, palette, plots, words
+from energy_callbacks.report.batch_size_plot import batch_size_figure
+from energy_callbacks.report.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.cards import cards
 from energy_callbacks.report.schema import EnergyReport, from_json, to_json
 
@@ -41,6 +43,7 @@ def render(report: EnergyReport) -> str:
         report=report,
         cards=cards(report),
         charts=_charts(report),
+        batch_sizes=_batch_sizes(report),
         colours=_phase_colours(report),
         started=datetime.fromtimestamp(report.run.started_unix_s, tz=UTC),
         title=report.run.name or f"run {report.run.run_id}",
@@ -120,12 +123,30 @@ def _charts(report: EnergyReport) -> list[dict[str, Any]]:
     return [chart for chart in found if chart["wide"]]
 
 
+def _batch_sizes(report: EnergyReport) -> list[dict[str, Any]]:
+    """Each search with its picture and its table."""
+    return [
+        {
+            "sentence": curve.sentence,
+            "head": batch_sizes.HEAD,
+            "rows": list(batch_sizes.rows(curve)),
+            "wide": _svg(curve, batch_size_figure, f"sizes-{i}-wide", "Batch size", _WIDE_IN),
+            "narrow": _svg(curve, batch_size_figure, f"sizes-{i}-narrow", "Batch size", _NARROW_IN),
+        }
+        for i, curve in enumerate(report.batch_sizes)
+    ]
+
+
 def _svg(
-    report: EnergyReport, draw: Callable[..., Any], name: str, title: str, width_in: float
+    shown: EnergyReport | BatchSizeCurve,
+    draw: Callable[..., Any],
+    name: str,
+    title: str,
+    width_in: float,
 ) -> Any:
     from markupsafe import Markup
 
-    figure = draw(report, width_in=width_in)
+    figure = draw(shown, width_in=width_in)
     # figure_svg escapes every text itself.
     return None if figure is None else Markup(plots.figure_svg(figure, name=name, title=title))  # noqa: S704
 

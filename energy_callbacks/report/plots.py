@@ -68,7 +68,7 @@ _STEPS_IN_ALL = 2400
 
 
 @contextmanager
-def _style(salt: str = "energy-report") -> Iterator[None]:
+def style(salt: str = "energy-report") -> Iterator[None]:
     """Our settings on matplotlib's own defaults, so that a user's style (TeX!) is not in force."""
     import matplotlib as mpl
 
@@ -98,7 +98,7 @@ def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
     from matplotlib.figure import Figure as Canvas
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    with _style():
+    with style():
         height_in = 3.5 if width_in >= 6.0 else 3.3
         layout = ConstrainedLayoutEngine(hspace=0.0, h_pad=0.02)
         canvas = Canvas(figsize=(width_in, height_in), layout=layout)
@@ -243,7 +243,7 @@ def _bars(shown: Sequence[Phase], label: str, width_in: float) -> "Iterator[tupl
     """A figure for a bar a phase, which is drawn in between."""
     from matplotlib.figure import Figure as Canvas
 
-    with _style():
+    with style():
         canvas = Canvas(figsize=(width_in, 0.75 + 0.36 * len(shown)), layout="constrained")
         axes = canvas.subplots()
         yield canvas, axes
@@ -296,7 +296,7 @@ def _label(name: str, length: int = _LONG_LABEL) -> str:
 def figure_png(fig: "Canvas") -> bytes:
     """A figure as PNG on paper, for viewers that show pictures only."""
     buffer = io.BytesIO()
-    with _style():
+    with style():
         fig.savefig(buffer, format="png", facecolor=PAPER)
     return buffer.getvalue()
 
@@ -310,7 +310,7 @@ def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:
         title: what a screen reader says.
     """
     buffer = io.StringIO()
-    with _style(salt=name):
+    with style(salt=name):
         metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         fig.savefig(buffer, format="svg", metadata=metadata, transparent=True)
     svg = buffer.getvalue()

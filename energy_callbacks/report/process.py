@@ -33,6 +33,7 @@ class Process:
         open_phase: the phase that the process was in when the journal ended.
         resumed_at_step: optimizer steps of earlier attempts that this one continues from.
         forecast: the newest one.
+        batch_sizes: what searches for one have found.
         so_far: energy by device key, at the last moment whose quality was written down.
         data_wait: the newest seconds and energy of waiting for data; empty where nobody told.
         totals: the last line, ``None`` where the attempt was cut off or still runs.
@@ -54,6 +55,7 @@ class Process:
     windows: list[TimedEnergy] = field(default_factory=list)
     steps: list[Record] = field(default_factory=list)
     forecast: Record | None = None
+    batch_sizes: list[Record] = field(default_factory=list)
     so_far: Record = field(default_factory=dict)
     data_wait: Record = field(default_factory=dict)
     totals: Record | None = None
@@ -179,6 +181,8 @@ def _take_event(process: Process, record: Record) -> None:
         process.resumed_at_step = record["step"]
     elif kind == "forecast":
         process.forecast = record
+    elif kind == "batch_sizes":
+        process.batch_sizes.append(record)
 
 
 def _settle(earlier: list[Record], line: Record) -> None:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from energy_callbacks.errors import JournalError
+from energy_callbacks.report.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.parts import (
     Attempt,
     Cost,
@@ -51,6 +52,7 @@ class EnergyReport:
         timeline: phases in time, for the charts.
         ranks: what each rank did, where an attempt has several; empty otherwise.
         imbalances: ranks that stand out from the others.
+        batch_sizes: searches for one, in the order in which they were made.
         method_notes: each assumption behind the numbers, one sentence each.
     """
 
@@ -78,6 +80,7 @@ class EnergyReport:
     series: tuple[Series, ...]
     ranks: tuple[RankUse, ...] = ()
     imbalances: tuple[Imbalance, ...] = ()
+    batch_sizes: tuple[BatchSizeCurve, ...] = ()
 
     def __str__(self) -> str:
         """The report as a terminal shows it."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from energy_callbacks.report import words
+from energy_callbacks.report import batch_sizes, words
 from energy_callbacks.report.cards import cards
 from energy_callbacks.report.parts import (
     Activity,
@@ -97,6 +97,7 @@ def render(report: EnergyReport, width: int = 80) -> str:
         _section("Measured and estimated by", _sensors(report, width), width),
         _section("Attempts", _table(ATTEMPT_HEAD, attempt_rows(report), width), width),
         _section("Ranks", _ranks(report, width), width),
+        *_batch_sizes(report, width),
         _section("How to read this", _notes(report, width), width),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -286,6 +287,12 @@ def _sensors(report: EnergyReport, width: int) -> list[str]:
     for missing in report.unavailable:
         lines += _wrapped(f"not read: {missing.source} ({missing.reason})", width, indent="  ")
     return lines
+
+
+def _batch_sizes(report: EnergyReport, width: int) -> Iterator[list[str]]:
+    for curve in report.batch_sizes:
+        lines = _table(batch_sizes.HEAD, batch_sizes.rows(curve), width)
+        yield _section("Batch size", [*_wrapped(curve.sentence, width), "", *lines], width)
 
 
 def _notes(report: EnergyReport, width: int) -> Iterator[str]:

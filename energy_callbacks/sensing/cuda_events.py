@@ -70,7 +70,8 @@ class CudaEvents:
     Args:
         driver: libcuda, awake.
         context: the ``CUcontext`` that is current on the thread that trains.
-        current_stream: handle of the stream that the framework trains on now.
+        device: ordinal of the device that the framework trains on now.
+        current_stream: handle of the stream that it trains on there.
         is_capturing: whether that stream is being captured; ``None`` asks the driver, which takes
             longer.
     """
@@ -79,12 +80,14 @@ class CudaEvents:
         self,
         driver: ctypes.CDLL,
         context: ctypes.c_void_p,
-        current_stream: Callable[[], int],
+        device: Callable[[], int],
+        current_stream: Callable[[int], int],
         is_capturing: Callable[[], bool] | None = None,
     ) -> None:
         self._driver = driver
         self._context = context
-        self._current_stream = current_stream
+        # Called one by one, not by a function of ours: see ``StepEnds.mark``.
+        self._device, self._current_stream = device, current_stream
         # Without letting go of the interpreter: to get it back would take longer than the calls.
         quick = ctypes.PyDLL(driver._name, handle=driver._handle)  # noqa: SLF001 - as documented
         self._ask_capturing, self._record = quick.cuStreamIsCapturing, quick.cuEventRecord
@@ -107,14 +110,14 @@ class CudaEvents:
             # Asking is safe during a capture (cuStreamIsCapturing), recording would be part of it.
             if self._is_capturing():
                 return False
-            stream = self._current_stream()
+            stream = self._current_stream(self._device())
         except RuntimeError:  # PyTorch raises here what an earlier launch has done, and will again
             return False
         return bool(self._record(event, stream) == _SUCCESS)
 
     def _is_captured_for_the_driver(self) -> bool:
         status = ctypes.c_int()
-        result = self._ask_capturing(self._current_stream(), ctypes.byref(status))
+        result = self._ask_capturing(self._current_stream(self._device()), ctypes.byref(status))
         return bool(result != _SUCCESS or status.value)
 
     def record_idle(self, event: Event) -> bool:
@@ -194,11 +197,11 @@ def open_events() -> CudaEvents | None:
     if driver.cuCtxGetCurrent(ctypes.byref(context)) != _SUCCESS or not context:
         return None
     is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)  # noqa: SLF001
-    return CudaEvents(driver, context, _current_stream(torch), is_capturing)
+    return CudaEvents(driver, context, *_current_stream(torch), is_capturing)
 
 
-def _current_stream(torch: Any) -> Callable[[], int]:
-    """How to ask for the handle of PyTorch's current stream.
+def _current_stream(torch: Any) -> tuple[Callable[[], int], Callable[[int], int]]:
+    """How to ask for PyTorch's current device, and for the handle of its current stream.
 
     The public way makes an object each time, most of what an event would cost; the other is what
     compiled code of PyTorch itself uses (torch._inductor, ``get_raw_stream``).
@@ -206,5 +209,5 @@ def _current_stream(torch: Any) -> Callable[[], int]:
     handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001 - see above
     device = getattr(torch._C, "_cuda_getDevice", None)  # noqa: SLF001 - see above
     if handle is None or device is None:
-        return lambda: int(torch.cuda.current_stream().cuda_stream)
-    return lambda: int(handle(device()))
+        return lambda: 0, lambda _: int(torch.cuda.current_stream().cuda_stream)
+    return device, handle

@@ -20,22 +20,26 @@ _RESET_PEAK: Final = "5"  # proc_pid_clear_refs(5): resets the peak resident set
 _LIMIT: Final = Path("/sys/fs/cgroup/memory.max")  # control groups, version 2
 
 
+_jax_peaks: dict[int, int] = {}  # at the last reset, by number of the device
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Of one device, in bytes.
 
     Attributes:
-        peak_bytes: the most that was in use since ``reset_peak``, by others too.
+        peak_bytes: the most that was in use since ``reset_peak``, by others too; ``None`` where
+            nobody can tell it from an earlier peak.
         size_bytes: what there is.
     """
 
-    peak_bytes: int
+    peak_bytes: int | None
     size_bytes: int
 
     @property
     def share(self) -> float:
-        """How full it was."""
-        return self.peak_bytes / self.size_bytes
+        """How full it was, as far as that is known."""
+        return (self.peak_bytes or 0) / self.size_bytes
 
 
 def synchronise(result: Any = None) -> None:
@@ -54,14 +58,16 @@ def synchronise(result: Any = None) -> None:
 
 
 def reset_peak() -> None:
-    """From now on the peak is a new one, where the framework lets one begin."""
+    """From now on the peak is a new one, and what allocators keep for later is given back."""
     for backend in awake_backends(torch) if (torch := _torch()) is not None else ():
+        backend.empty_cache()  # else a peak would be that of the largest size so far
         for which in _in_use(backend):
             if hasattr(backend, "reset_peak_memory_stats"):
                 backend.reset_peak_memory_stats(*which)
     if (tensorflow := awake_tensorflow()) is not None:
         for index in range(len(tensorflow.config.list_logical_devices("GPU"))):
             tensorflow.config.experimental.reset_memory_stats(f"GPU:{index}")
+    _jax_peaks.update(_peaks_of_jax())
     try:
         _CLEAR_REFS.write_text(_RESET_PEAK)
     except OSError:
@@ -130,13 +136,23 @@ def _card_bytes(ordinal: int) -> int | None:
 
 
 def _of_jax() -> Iterator[Memory]:
+    """JAX never resets a peak: one that has not risen is that of an earlier, larger size."""
+    sizes = {number: stats["bytes_limit"] for number, stats in _stats_of_jax()}
+    for number, peak_bytes in _peaks_of_jax().items():
+        is_new = peak_bytes > _jax_peaks.get(number, 0)
+        yield Memory(peak_bytes if is_new else None, sizes[number])
+
+
+def _peaks_of_jax() -> dict[int, int]:
+    return {number: stats["peak_bytes_in_use"] for number, stats in _stats_of_jax()}
+
+
+def _stats_of_jax() -> Iterator[tuple[int, dict[str, int]]]:
     jax = awake_jax()
-    if jax is None:
-        return
-    for device in jax.local_devices():
+    for device in jax.local_devices() if jax is not None else ():
         stats = device.memory_stats() or {}
         if stats.get("bytes_limit"):
-            yield Memory(stats["peak_bytes_in_use"], stats["bytes_limit"])
+            yield device.id, stats
 
 
 def _of_host() -> Iterator[Memory]:

@@ -2,17 +2,19 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any, Unpack
 
 from energy_callbacks.errors import NothingFits
 from energy_callbacks.meter import EnergyMeter
+from energy_callbacks.report.batch_sizes import BatchSizeCurve
 from energy_callbacks.tuning import accelerator
 from energy_callbacks.tuning.bench import Bench
 from energy_callbacks.tuning.keeping import restorer
 from energy_callbacks.tuning.options import TuningOptions, search_settings
 from energy_callbacks.tuning.ranks import Ranks
-from energy_callbacks.tuning.result import BatchSizeResult
+from energy_callbacks.tuning.result import BatchSizeResult, points
 from energy_callbacks.tuning.search import Search, SearchSettings
 from energy_callbacks.tuning.trial import Trial
 
@@ -91,23 +93,39 @@ def tune_batch_size(
                     on_trial(trial)
                 end_s = meter.now_s()
                 meter.wait_until_seen(end_s, bench.patience.seen_s)
-                cost_j = meter.energy(start_s, end_s).energy_j if end_s > start_s else None
+            cost_j = meter.energy(start_s, end_s).energy_j if end_s > start_s else None
+            curve = _curve(search, settings, end_s - start_s, cost_j)
+            meter.record_batch_sizes(asdict(curve))
         finally:
             if is_ours:
                 meter.stop()
     finally:
         ranks.close()
-    answer = search.answer()
-    if answer is None:
-        raise NothingFits(_nothing(search))
+    if curve.size is None:
+        raise NothingFits(curve.why)
     return BatchSizeResult(
-        size=answer.size,
-        why=answer.why,
-        objective=str(settings.objective),
+        size=curve.size,
+        why=curve.why,
+        objective=curve.objective,
         trials=search.trials,
+        memory_bytes=curve.memory_bytes,
+        duration_s=curve.duration_s,
+        energy_j=curve.energy_j,
+    )
+
+
+def _curve(
+    search: Search, settings: SearchSettings, duration_s: float, energy_j: float | None
+) -> BatchSizeCurve:
+    answer = search.answer()
+    return BatchSizeCurve(
+        size=answer.size if answer else None,
+        why=answer.why if answer else _nothing(search),
+        objective=str(settings.objective),
+        points=points(search.trials),
         memory_bytes=settings.memory_bytes,
-        duration_s=end_s - start_s,
-        energy_j=cost_j,
+        duration_s=duration_s,
+        energy_j=energy_j,
     )
 
 

@@ -27,14 +27,14 @@ class Ranks:
     """
 
     def __init__(self) -> None:
-        ranks: Any = getattr(sys.modules.get("torch"), "distributed", None)
-        is_joined = ranks is not None and ranks.is_available() and ranks.is_initialized()
-        self.count: int = ranks.get_world_size() if is_joined else 1
-        self.is_first: bool = not is_joined or ranks.get_rank() == 0
-        self._ranks = ranks
-        self._group = (
-            None if self.count == 1 else ranks.new_group(backend="gloo", timeout=_PATIENCE)
-        )
+        ranks = _joined()
+        self._ranks: Any = ranks
+        self._group: Any = None
+        self.count, self.is_first = 1, True
+        if ranks is not None:
+            self.count = ranks.get_world_size()
+            self.is_first = ranks.get_rank() == 0
+            self._group = ranks.new_group(backend="gloo", timeout=_PATIENCE)
 
     def gather(self, mine: Any) -> list[Any]:
         """What each has handed in, by rank."""
@@ -71,6 +71,13 @@ class Ranks:
         if self._group is not None:
             self._ranks.destroy_process_group(self._group)
             self._group = None
+
+
+def _joined() -> Any:
+    """``torch.distributed`` where it connects processes."""
+    ranks: Any = getattr(sys.modules.get("torch"), "distributed", None)
+    is_there = ranks is not None and ranks.is_available() and ranks.is_initialized()
+    return ranks if is_there else None
 
 
 def together(told: Sequence[tuple[Trial, int | None]]) -> Trial:

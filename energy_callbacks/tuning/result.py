@@ -1,13 +1,22 @@
 """What a search for a batch size has found."""
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from energy_callbacks.report import words
+from energy_callbacks.report import batch_sizes
+from energy_callbacks.report.batch_size_plot import batch_size_figure
+from energy_callbacks.report.batch_sizes import BatchSizeCurve, BatchSizePoint
+from energy_callbacks.report.parts import Ratio
+from energy_callbacks.report.plots import figure_png
+from energy_callbacks.tuning.board import write_tensorboard
 from energy_callbacks.tuning.trial import Trial
-from energy_callbacks.units import watt_hours
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,51 +73,87 @@ class BatchSizeResult:
         ratio = self.size * self.accumulation / size_before
         return ratio, math.sqrt(ratio)
 
+    @property
+    def curve(self) -> BatchSizeCurve:
+        """As reports tell it."""
+        return BatchSizeCurve(
+            size=self.size,
+            why=self.why,
+            objective=self.objective,
+            points=points(self.trials),
+            memory_bytes=self.memory_bytes,
+            duration_s=self.duration_s,
+            energy_j=self.energy_j,
+        )
+
     def as_json(self) -> dict[str, Any]:
         """Everything, with what follows of each trial."""
         derived = ("samples_per_s", "power_w", "j_per_sample")
         trials = [asdict(t) | {name: getattr(t, name) for name in derived} for t in self.trials]
-        return asdict(self) | {"trials": trials}
+        return asdict(self) | {"accumulation": self.accumulation, "trials": trials}
+
+    def figure(self) -> "Figure":
+        """Throughput, joules a sample and memory over the batch size, by matplotlib."""
+        figure = batch_size_figure(self.curve)
+        assert figure is not None  # the chosen size has run
+        return figure
+
+    def save_png(self, path: str | os.PathLike[str]) -> None:
+        """Write the figure."""
+        Path(path).write_bytes(figure_png(self.figure()))
+
+    def write_tensorboard(self, log_dir: str | os.PathLike[str]) -> None:
+        """Write the curve for TensorBoard, see ``tuning.board``.
+
+        Args:
+            log_dir: a run directory of its own.
+        """
+        write_tensorboard(Path(log_dir), self.trials, figure_png(self.figure()))
 
     def __str__(self) -> str:
         """As a table, smallest size first."""
-        cost = "" if self.energy_j is None else f" and {watt_hours(self.energy_j):.3g} Wh"
-        rows = [_row(trial, self) for trial in sorted(self.trials, key=lambda t: t.size)]
-        head = ("size", "samples/s", "W", "J/sample", "memory", "")
-        return "\n".join(
-            [
-                f"batch size {self.size}: {self.why}",
-                f"{len(self.trials)} trials in {words.duration(self.duration_s)}{cost}",
-                "",
-                *_aligned([head, *rows]),
-            ]
+        table = [batch_sizes.HEAD, *batch_sizes.rows(self.curve)]
+        sentence = f"batch size {self.size}: {self.curve.sentence}"
+        return "\n".join([sentence, "", *_aligned(table)])
+
+
+def points(trials: Sequence[Trial]) -> tuple[BatchSizePoint, ...]:
+    """Trials as reports tell them."""
+    return tuple(
+        BatchSizePoint(
+            size=trial.size,
+            accumulation=trial.accumulation,
+            fits=trial.status == "ok",
+            reason=trial.reason,
+            samples_per_s=trial.samples_per_s,
+            samples_per_s_error=_rate_error(trial),
+            scope=trial.scope,
+            power_w=trial.power_w,
+            j_per_sample=_ratio(trial),
+            peak_bytes=trial.peak_bytes,
         )
-
-
-def _row(trial: Trial, result: BatchSizeResult) -> tuple[str, ...]:
-    if trial.samples_per_s is None:
-        return (_size(trial), "-", "-", "-", "-", "out of memory")
-    return (
-        _size(trial),
-        f"{trial.samples_per_s:.4g}",
-        "-" if trial.power_w is None else f"{trial.power_w:.0f}",
-        _energy(trial),
-        words.size(trial.peak_bytes),
-        "<- chosen" if trial is result.chosen else "",
+        for trial in trials
     )
 
 
-def _size(trial: Trial) -> str:
-    return str(trial.size) if trial.accumulation == 1 else f"{trial.size} x {trial.accumulation}"
+def _rate_error(trial: Trial) -> float | None:
+    rate = trial.samples_per_s
+    return None if rate is None else 1.96 * trial.time_error * rate
 
 
-def _energy(trial: Trial) -> str:
-    if trial.j_per_sample is None:
-        return "-"
-    error = trial.energy.error_j / trial.samples
-    if not trial.energy.is_resolved:
-        return f"< {trial.j_per_sample + error:.3g}"
-    return " ± ".join(words.with_error(trial.j_per_sample, error))
+def _ratio(trial: Trial) -> Ratio | None:
+    value_j = trial.j_per_sample
+    if value_j is None:
+        return None
+    error_j = trial.energy.error_j / trial.samples
+    return Ratio(
+        value_j=value_j,
+        low_j=max(value_j - error_j, 0.0),
+        high_j=value_j + error_j,
+        stderr_j=trial.energy.stderr_j / trial.samples,
+        systematic_j=trial.energy.systematic_j / trial.samples,
+        steps=trial.steps,
+    )
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -118,7 +118,7 @@ def test_no_pyplot_is_imported_and_nothing_heavy_at_import():
         "heavy = {'matplotlib', 'jinja2', 'pydantic', 'rich', 'pandas', 'codecarbon'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
         "from energy_callbacks.report import palette, plots\n"
-        "with plots._style(): pass\n"
+        "with plots.style(): pass\n"
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,12 +1,15 @@
 """Devices as their frameworks tell of them; no framework is woken."""
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from energy_callbacks.tuning import accelerator
+from energy_callbacks.tuning.bench import Bench
+from tests.tuning.simulated import Training
 
 GIB = 2**30
 
@@ -25,6 +28,9 @@ class Cuda:
 
     def device_count(self) -> int:
         return 3
+
+    def empty_cache(self) -> None:
+        self.calls.append(("empty",))
 
     def synchronize(self, index: int) -> None:
         self.calls.append(("synchronize", index))
@@ -68,7 +74,68 @@ def test_only_devices_in_use_are_touched(cuda: Cuda) -> None:
     """No context is made on a card that the training does not use."""
     accelerator.reset_peak()
     accelerator.synchronise()
-    assert cuda.calls == [("reset", 0), ("reset", 1), ("synchronize", 0), ("synchronize", 1)]
+    resets = [("empty",), ("reset", 0), ("reset", 1)]
+    assert cuda.calls == [*resets, ("synchronize", 0), ("synchronize", 1)]
+
+
+class Caching(Cuda):
+    """An allocator that keeps what it once had, until it is told to give it back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reserved = self.peak = 0
+
+    def step(self, size: int) -> None:
+        """A GiB for each sample."""
+        self.reserved = max(self.reserved, size * GIB)
+        self.peak = max(self.peak, self.reserved)
+
+    def empty_cache(self) -> None:
+        self.reserved = 0
+
+    def reset_peak_memory_stats(self, index: int) -> None:
+        self.peak = self.reserved
+
+    def mem_get_info(self, index: int) -> tuple[int, int]:
+        return 80 * GIB - self.reserved, 80 * GIB
+
+    def memory_reserved(self, index: int) -> int:
+        return self.reserved
+
+    def max_memory_reserved(self, index: int) -> int:
+        return self.peak
+
+
+def test_a_peak_is_that_of_its_own_size(
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not of a larger one before, whose memory the allocator had kept."""
+    caching = Caching()
+    monkeypatch.setattr(sys.modules["torch"], "cuda", caching)
+    training = Training(tmp_path)
+
+    def step(size: int) -> None:
+        caching.step(size)
+        training.step(size)
+
+    with training.meter:
+        bench = Bench(step, training.meter)
+        assert [bench.run(size).peak_bytes for size in (8, 64, 16)] == [8 * GIB, 64 * GIB, 16 * GIB]
+
+
+def test_a_peak_that_cannot_be_reset_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX: after a large size nobody knows how much a small one has used."""
+    stats = {"peak_bytes_in_use": 30 * GIB, "bytes_limit": 60 * GIB}
+    device = SimpleNamespace(id=0, memory_stats=lambda: stats)
+    jax = SimpleNamespace(local_devices=lambda: [device], block_until_ready=lambda result: None)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(accelerator, "awake_jax", lambda: jax)
+    monkeypatch.setattr(accelerator, "_jax_peaks", {})
+    assert accelerator.memory() == accelerator.Memory(30 * GIB, 60 * GIB)
+    accelerator.reset_peak()
+    assert accelerator.memory() == accelerator.Memory(None, 60 * GIB)
+    stats["peak_bytes_in_use"] = 40 * GIB
+    assert accelerator.memory() == accelerator.Memory(40 * GIB, 60 * GIB)
 
 
 def test_cuda_is_not_woken(cuda: Cuda) -> None:

@@ -195,6 +195,6 @@ def test_the_table(tmp_path: Path) -> None:
     training = Training(tmp_path, most=50)
     text = str(tune_batch_size(training.step, max_size=64, meter=training.meter))
     assert "out of memory" in text
-    assert text.count("<- chosen") == 1
-    sizes = [int(line.split()[0]) for line in text.splitlines()[4:]]
+    assert text.count("  chosen") == 1
+    sizes = [int(line.split()[0]) for line in text.splitlines()[3:]]
     assert sizes == sorted(sizes)
