@@ -25,6 +25,7 @@ def tune_batch_size(
     keep: Sequence[Any] = (),
     restore: Callable[[], None] | None = None,
     worst: Callable[[int], Any] | None = None,
+    steps_per_call: int = 1,
     **options: Unpack[TuningOptions],
 ) -> BatchSizeResult:
     """Find the batch size of a training loop by running its step at some of them.
@@ -54,6 +55,7 @@ def tune_batch_size(
             not PyTorch's.
         worst: a training step with so many of the samples that need the most memory, such as the
             longest sequences; each trial begins with it.
+        steps_per_call: how many steps a call of ``step`` runs, where a compiled loop runs several.
         **options: see ``TuningOptions``.
 
     Returns:
@@ -76,6 +78,7 @@ def tune_batch_size(
             options.get("patience"),
             worst=worst,
             whole=settings.divides,
+            steps_per_call=steps_per_call,
         )
         on_trial = options.get("on_trial") or (say if ranks.is_first else _say_nothing)
         search = Search(settings)

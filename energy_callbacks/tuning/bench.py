@@ -18,7 +18,7 @@ import numpy as np
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.records import Energy
 from energy_callbacks.tuning import accelerator
-from energy_callbacks.tuning.out_of_memory import free_memory, is_out_of_memory
+from energy_callbacks.tuning.out_of_memory import free_memory, is_out_of_memory, said
 from energy_callbacks.tuning.trial import Trial
 
 # Two blocks that take the same time to this share: clocks, caches and compilers have settled.
@@ -72,6 +72,7 @@ class Bench:
             begins with it.
         whole: samples of a step where that is fixed: ``step`` is then also told how many times a
             size fits into it.
+        steps_per_call: how many steps a call of ``step`` runs.
     """
 
     def __init__(
@@ -83,8 +84,10 @@ class Bench:
         *,
         worst: Callable[[int], Any] | None = None,
         whole: int | None = None,
+        steps_per_call: int = 1,
     ) -> None:
         self._step = step
+        self._steps_per_call = steps_per_call
         self._worst = worst
         self._whole = whole
         self._meter = meter
@@ -107,7 +110,7 @@ class Bench:
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            reason = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {said(error)}"
             free_memory(error)
         finally:
             self._restore()
@@ -134,7 +137,7 @@ class Bench:
         return Trial(
             size=size,
             accumulation=self._accumulation(size),
-            steps=block * count,
+            steps=block * count * self._steps_per_call,
             duration_s=end_s - start_s,
             stderr_s=float(np.std(times_s, ddof=1)) * math.sqrt(count),
             energy=energy,

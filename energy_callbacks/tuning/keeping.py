@@ -23,7 +23,7 @@ def restorer(keep: Sequence[Any], restore: Callable[[], None] | None) -> Callabl
     calls: list[Callable[[], None]] = []
     if keep:
         calls.append(_snapshot(keep, torch).restore)
-    elif torch is not None:
+    else:
         calls.append(RandomState(torch).restore)
     if restore is not None:
         calls.append(restore)

@@ -55,6 +55,8 @@ _SAID: Final = re.compile("|".join(_TEXTS), re.MULTILINE)
 # on TPUs, TensorFlow "failed to allocate memory".
 _EXHAUSTED: Final = re.compile(r"\bRESOURCE_EXHAUSTED:")
 _OF_MEMORY: Final = re.compile(r"(?i)\b(?:out of memory|OOM when|alloc\w*|attempting to reserve)")
+# Keras, utils/traceback_utils.py, prints what a layer has raised in bold letters.
+_STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
 # Whose errors are believed though they are no RuntimeError, the type that all these texts come in.
 _FRAMEWORKS: Final = ("torch", "tensorflow", "jax", "jaxlib")
 
@@ -75,6 +77,11 @@ def is_out_of_memory(error: BaseException) -> bool:
         error: what a step raised.
     """
     return isinstance(error, Exception) and any(map(_says_so, _chain(error)))
+
+
+def said(error: BaseException) -> str:
+    """What an error says, in plain letters."""
+    return _STYLE.sub("", str(error))
 
 
 def free_memory(error: BaseException | None = None) -> None:
@@ -118,7 +125,7 @@ def _says_so(error: BaseException) -> bool:
     # torch.cuda has the type in all versions; XPU raises the same one.
     if isinstance(error, MemoryError) or (torch and isinstance(error, torch.cuda.OutOfMemoryError)):
         return True
-    text = str(error)
+    text = said(error)
     names = [kind.__name__ for kind in type(error).__mro__]
     is_framework = type(error).__module__.partition(".")[0] in _FRAMEWORKS
     if _EXHAUSTED.search(text) or (is_framework and "ResourceExhaustedError" in names):

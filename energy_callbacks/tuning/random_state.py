@@ -1,6 +1,7 @@
 """The random generators that a step draws from, as they were."""
 
 import random
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,22 +13,25 @@ class RandomState:
     """Python's and NumPy's global generators, and PyTorch's of the CPU and of devices in use.
 
     Args:
-        torch: the module, which the training has imported.
+        torch: the module; ``None`` where the training has not imported it.
     """
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._python = random.getstate()
         self._numpy = np.random.get_state(legacy=False)
-        self._states = [(one, one.get_state()) for one in awake_generators(torch)]
+        self._states = [(one, one.get_state()) for one in self._generators()]
 
     def restore(self) -> None:
         """All as they were; a device that was not in use then starts from its seed again."""
         random.setstate(self._python)
         np.random.set_state(self._numpy)
         known = {id(one) for one, _ in self._states}
-        for one in awake_generators(self._torch):
+        for one in self._generators():
             if id(one) not in known:
                 one.manual_seed(one.initial_seed())
         for one, state in self._states:
             one.set_state(state)
+
+    def _generators(self) -> Iterable[Any]:
+        return () if self._torch is None else awake_generators(self._torch)

@@ -39,6 +39,15 @@ def test_a_trial_is_as_long_as_was_asked(tmp_path: Path) -> None:
     assert slow.cost_s > slow.duration_s
 
 
+def test_a_call_may_run_several_steps(tmp_path: Path) -> None:
+    """Five steps a call are five times as many samples in the same time."""
+    training = Training(tmp_path)
+    with training.meter:
+        trial = Bench(training.step, training.meter, steps_per_call=5).run(64)
+    assert trial.steps % 5 == 0
+    assert trial.samples_per_s == pytest.approx(5 * 64 / (0.02 + 0.064), rel=1e-3)
+
+
 def test_what_does_not_fit_is_a_finding(tmp_path: Path) -> None:
     """Status and reason; the training is put back."""
     training = Training(tmp_path, most=100)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from energy_callbacks.tuning.out_of_memory import free_memory, is_out_of_memory
+from energy_callbacks.tuning.out_of_memory import free_memory, is_out_of_memory, said
 
 torch = pytest.importorskip("torch")
 
@@ -142,6 +142,9 @@ def test_what_libraries_say_is_known(text: str) -> None:
         f'last):\n  File "parallel_apply.py", line 96, in _worker\nRuntimeError: {text}'
     )
     assert is_out_of_memory(RuntimeError(wrapped))
+    bold = RuntimeError(f"Exception encountered when calling Dense.call().\n\n\x1b[1m{text}\x1b[0m")
+    assert is_out_of_memory(bold)  # Keras, of what a layer raises
+    assert "\x1b" not in said(bold)
 
 
 @pytest.mark.parametrize("error", OTHERS, ids=lambda error: f"{type(error).__name__}-{error}"[:50])
@@ -385,7 +388,7 @@ def test_nothing_is_imported_or_woken() -> None:
     """In a process without a framework, and in one whose PyTorch has not initialised CUDA."""
     program = """
 import sys
-from energy_callbacks.tuning.out_of_memory import free_memory, is_out_of_memory
+from energy_callbacks.tuning.out_of_memory import free_memory, is_out_of_memory, said
 from energy_callbacks.tuning.snapshot import TorchSnapshot
 free_memory(); print(is_out_of_memory(MemoryError()), "torch" in sys.modules)
 import torch

@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import assert_type
 
+import keras
+
 from energy_callbacks import Energy, EnergyConfig, EnergyMeter
 from energy_callbacks.huggingface import GpuEnergyCallback as HuggingFaceCallback
 from energy_callbacks.huggingface import batch_arguments
 from energy_callbacks.huggingface import tune_batch_size as tune_huggingface
 from energy_callbacks.keras import GpuEnergyCallback as KerasCallback
+from energy_callbacks.keras import tune_batch_size as tune_keras
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks.outputs.function import FunctionOutput
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
@@ -55,6 +58,12 @@ def keras_callback() -> EnergyReport:
         meter=EnergyMeter(),
     )
     return assert_type(ours.report, EnergyReport)
+
+
+def keras_tuner(model: keras.Model) -> int:
+    """A search before ``fit``, with options of every search."""
+    found = tune_keras(model, [1.0], [2.0], sample_weight=None, objective="energy", max_size=512)
+    return assert_type(found, BatchSizeResult).size
 
 
 def huggingface_callback() -> EnergyReport:

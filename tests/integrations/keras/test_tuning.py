@@ -1,0 +1,477 @@
+"""The search for a batch size: true sizes, and a model that is afterwards as it was."""
+
+import gc
+import math
+import threading
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from energy_callbacks import EnergyMeter
+from energy_callbacks.errors import NothingFits
+from energy_callbacks.keras import GpuEnergyCallback, tune_batch_size
+from energy_callbacks_keras.batches import source
+from energy_callbacks_keras.trial_step import TrialStep, build_all
+from tests.integrations.keras.training import BACKEND
+from tests.integrations.keras.tuning import (
+    QUICK,
+    SAMPLES,
+    Greedy,
+    Seen,
+    numbers,
+    rows,
+    seed,
+    small,
+    state,
+    stateful,
+    trained,
+)
+
+
+def scaled() -> Any:
+    """Too large a scale at first, so that steps are skipped."""
+    return keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01, momentum=0.9), 2.0**120)
+
+
+MODELS: dict[str, dict[str, Any]] = {
+    "Adam": {},
+    "scaled loss": {"optimizer": scaled},
+    "moving average": {"optimizer": lambda: keras.optimizers.Adam(0.01, use_ema=True)},
+    "unbuilt": {"is_built": False},
+    "a metric of its own": {"metrics": lambda: [keras.metrics.MeanSquaredError()]},
+}
+
+
+def made(name: str) -> keras.Model:
+    """One of these."""
+    settings = {k: v() if callable(v) else v for k, v in MODELS[name].items()}
+    return stateful(**settings)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_training_afterwards_is_the_same(name: str) -> None:
+    """Losses, values and random numbers of ``fit`` are to the bit those without a search."""
+    expected = trained(made(name))
+    model = made(name)
+    before = numbers()
+    tune_batch_size(model, *rows(), **QUICK)
+    assert numbers() == before
+    assert trained(model) == expected
+
+
+def test_a_training_goes_on_the_same() -> None:
+    """Between two calls of fit: optimizer state, metrics and compiled functions are kept."""
+    model = stateful()
+    trained(model)
+    expected = trained(model)
+
+    model = stateful()
+    trained(model)
+    before, compiled, history = state(model), model.train_function, model.history
+    model.stop_training = True
+    tune_batch_size(model, *rows(), **QUICK)
+    assert state(model) == before
+    assert model.train_function is compiled
+    assert model.history is history
+    assert model.stop_training is True
+    assert trained(model) == expected
+
+
+@pytest.mark.parametrize("fits", [0, 8])
+def test_out_of_memory(fits: int) -> None:
+    """Nothing, or only small sizes run: the model is as it was, and the size did run."""
+    expected = trained(stateful(Greedy()))
+    model = stateful(Greedy())
+    greedy = next(layer for layer in model.layers if isinstance(layer, Greedy))
+    greedy.fits = fits
+    if fits:
+        result = tune_batch_size(model, *rows(), **QUICK | {"max_trials": 5})
+        sizes = {trial.size: trial.status for trial in result.trials}
+        assert sizes[37] == "out_of_memory"
+        assert sizes[result.size] == "ok"
+        assert result.size <= fits
+    else:
+        with pytest.raises(NothingFits, match="batch size 1 does not fit"):
+            tune_batch_size(model, *rows(), **QUICK)
+    greedy.fits = 1000
+    assert trained(model) == expected
+
+
+class Failing(keras.Sequential):
+    """A train_step that fails after some calls."""
+
+    left = 10**9
+
+    def train_step(self, *args: Any) -> Any:
+        if self.left == 0:
+            raise ZeroDivisionError("mine")
+        self.left -= 1
+        return super().train_step(*args)
+
+
+def test_an_error_of_the_user_passes_through() -> None:
+    """In the middle of a trial; the model is as it was."""
+
+    def failing(left: int) -> keras.Model:
+        model = stateful(run_eagerly=True)
+        found = Failing([keras.Input((4,)), *model.layers])
+        found.compile(model.optimizer, "mse", run_eagerly=True)
+        found.left = left
+        return found
+
+    expected = trained(failing(10**9))
+    model = failing(3)
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        tune_batch_size(model, *rows(), **QUICK)
+    model.left = 10**9
+    assert trained(model) == expected
+
+
+class TwoOptimizers(keras.Sequential):
+    """A custom train_step with an optimizer of its own."""
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        if BACKEND == "torch":
+            self.zero_grad()
+            loss = keras.ops.mean((self(x, training=True) - y) ** 2)
+            loss.backward()
+            gradients = [v.value.grad for v in self.trainable_weights]
+            import torch
+
+            with torch.no_grad():
+                self.second.apply(gradients, self.trainable_weights)
+        else:
+            import tensorflow as tf
+
+            with tf.GradientTape() as tape:
+                loss = keras.ops.mean((self(x, training=True) - y) ** 2)
+            gradients = tape.gradient(loss, self.trainable_weights)
+            self.second.apply_gradients(zip(gradients, self.trainable_weights, strict=True))
+        return {"loss": loss}
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="there a train_step has no optimizer but the model's")
+@pytest.mark.parametrize("is_built", [False, True])
+def test_an_optimizer_of_a_custom_train_step(is_built: bool) -> None:
+    """It is as it was, built or not."""
+
+    def two() -> TwoOptimizers:
+        found = TwoOptimizers([keras.Input((4,)), *stateful().layers])
+        found.second = keras.optimizers.Adam(0.02)
+        found.compile("sgd")
+        if is_built:
+            found.second.build(found.trainable_variables)
+        return found
+
+    expected = trained(two())
+    model = two()
+    tune_batch_size(model, *rows(), **QUICK)
+    assert model.second.built is is_built
+    assert trained(model) == expected
+
+
+# --- data
+
+# Keras on torch finds shapes by batches of these sizes (backend/torch/core.py, 3.15).
+AT_BUILDING = {83, 89}
+
+
+class Batches(keras.utils.PyDataset):
+    """Batches of a size, the last one short."""
+
+    def __init__(self, batch_size: int = 8, **workers: Any) -> None:
+        super().__init__(**workers)
+        self.batch_size = batch_size
+        self.epochs = 0
+
+    def __len__(self) -> int:
+        return math.ceil(SAMPLES / self.batch_size)
+
+    def __getitem__(self, index: int) -> Any:
+        batch = slice(index * self.batch_size, (index + 1) * self.batch_size)
+        return tuple(column[batch] for column in rows())
+
+    def on_epoch_end(self) -> None:
+        self.epochs += 1
+
+
+class Fixed(keras.utils.PyDataset):
+    """Batches of four, whatever it is told."""
+
+    def __init__(self, batch_size: int | None = None) -> None:
+        super().__init__()
+        if batch_size is not None:
+            self.batch_size = batch_size
+
+    def __len__(self) -> int:
+        return 9
+
+    def __getitem__(self, index: int) -> Any:
+        return tuple(column[4 * index : 4 * index + 4] for column in rows())
+
+
+def samples() -> Any:
+    """The rows, one by one."""
+    tf = pytest.importorskip("tensorflow")
+    return tf.data.Dataset.from_tensor_slices(rows())
+
+
+def loader(**settings: Any) -> Any:
+    """The rows in PyTorch's batches."""
+    torch = pytest.importorskip("torch")
+    data = torch.utils.data.TensorDataset(*map(torch.from_numpy, rows()))
+    return torch.utils.data.DataLoader(data, **{"batch_size": 8, "shuffle": True} | settings)
+
+
+def own_batches() -> Any:
+    """A loader whose batches somebody has chosen."""
+    torch = pytest.importorskip("torch")
+    return torch.utils.data.DataLoader(loader().dataset, batch_sampler=[[0, 1]])
+
+
+def stream() -> Any:
+    """The rows, and nobody knows how many."""
+    torch = pytest.importorskip("torch")
+
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self) -> Any:
+            return iter(zip(*map(torch.from_numpy, rows()), strict=True))
+
+    return torch.utils.data.DataLoader(Stream(), batch_size=8)
+
+
+DATA: dict[str, Any] = {
+    "arrays": rows,
+    "samples of tf.data": lambda: (samples(),),
+    "batches of tf.data": lambda: (samples().batch(5),),
+    "endless tf.data": lambda: (samples().repeat(),),
+    "PyDataset": lambda: (Batches(),),
+    "PyDataset with threads": lambda: (Batches(workers=2),),
+    "function that makes tf.data": lambda: (lambda size: samples().shuffle(37).batch(size),),
+    "function that makes a PyDataset": lambda: (Batches,),
+    "function that makes a loader": lambda: (lambda size: loader(batch_size=size),),
+    "loader": lambda: (loader(),),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_no_short_batch_is_ever_run(name: str) -> None:
+    """Each batch has the samples that it is counted with, and no size is beyond the data."""
+    seen = Seen()
+    model = small(seen, run_eagerly=True)
+    data = DATA[name]()
+    limit = {"max_size": 40} if name == "endless tf.data" else {}
+    result = tune_batch_size(model, *data, **QUICK | limit)
+    tried = {trial.size for trial in result.trials}
+    assert set(seen.sizes) - AT_BUILDING == tried
+    assert len(tried) == 3
+    # Of a data set in batches nobody knows how short the last one is.
+    assert max(tried) == {"endless tf.data": 40, "batches of tf.data": 35}.get(name, SAMPLES)
+
+
+@pytest.mark.parametrize("name", [name for name in DATA if name != "endless tf.data"])
+def test_a_training_on_the_data_is_the_same(name: str) -> None:
+    """With what the user hands to fit next, generators of loaders included."""
+
+    def data() -> Any:
+        seed(5)
+        found = DATA[name]()
+        if callable(found[0]):
+            return (found[0](8),)
+        return (samples().batch(8),) if name == "samples of tf.data" else found
+
+    is_batched = name != "arrays"
+    given, model = data(), small()
+    expected = trained(model, *given, is_batched=is_batched)
+    given, model = data(), small()
+    used = DATA[name]() if "function" in name or name == "samples of tf.data" else given
+    before = numbers()
+    tune_batch_size(model, *used, **QUICK)
+    assert numbers() == before
+    data()
+    small()
+    assert trained(model, *given, is_batched=is_batched) == expected
+
+
+def test_dictionaries_and_sample_weights() -> None:
+    """Several inputs, weights of samples."""
+    x, y = rows()
+    first, second = keras.Input((4,), name="first"), keras.Input((4,), name="second")
+    joined = keras.layers.Dense(1)(keras.layers.Add()([first, second]))
+    model = keras.Model({"first": first, "second": second}, joined)
+    model.compile("sgd", "mse")
+    given = {"first": x, "second": x}
+    result = tune_batch_size(model, given, y, sample_weight=np.ones(SAMPLES), **QUICK)
+    assert max(trial.size for trial in result.trials) == SAMPLES
+
+
+def test_a_data_set_of_the_user_is_only_read() -> None:
+    """Neither its batch size nor its epochs are changed."""
+    data = Batches(8)
+    tune_batch_size(small(), data, **QUICK)
+    assert (data.batch_size, data.epochs) == (8, 0)
+
+
+def test_a_generator_of_a_loader_is_put_back() -> None:
+    """Its order is the same afterwards."""
+    torch = pytest.importorskip("torch")
+    generator = torch.Generator()
+    generator.manual_seed(7)
+    before = generator.get_state()
+    tune_batch_size(small(), loader(generator=generator), **QUICK)
+    assert torch.equal(generator.get_state(), before)
+
+
+def test_a_stream_needs_the_largest_size() -> None:
+    """Nobody knows its samples; a size that it has no batch of is an error, not a result."""
+    data = stream()
+    with pytest.raises(ValueError, match="give max_size"):
+        tune_batch_size(small(), data, **QUICK)
+    seen = Seen()
+    result = tune_batch_size(small(seen, run_eagerly=True), data, max_size=37, **QUICK)
+    assert set(seen.sizes) - AT_BUILDING == {trial.size for trial in result.trials}
+
+
+def test_a_stream_that_is_too_short() -> None:
+    """It never gives a batch of the size."""
+    with pytest.raises(ValueError, match="make max_size smaller"):
+        tune_batch_size(small(), stream(), min_size=64, max_size=64, **QUICK)
+
+
+REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
+    "generator": (lambda: (iter([rows()]),), TypeError, "got list_iterator"),
+    "PyDataset without a size": (lambda: (Fixed(),), TypeError, "attribute batch_size"),
+    "PyDataset of another size": (lambda: (Fixed(4),), ValueError, "got batches of 4"),
+    "function of another size": (
+        lambda: (lambda size: samples().batch(4),),
+        ValueError,
+        "got batches of 4",
+    ),
+    "function that makes arrays": (lambda: (lambda size: rows(),), TypeError, "got tuple"),
+    "samples nobody counts": (
+        lambda: (samples().filter(lambda x, y: True),),
+        ValueError,
+        "give max_size",
+    ),
+    "targets twice": (lambda: (samples(), rows()[1]), ValueError, "y and sample_weight go with"),
+    "no arrays": (lambda: ("rows.csv",), TypeError, "got str"),
+    "loader with batches of its own": (lambda: (own_batches(),), TypeError, "batch_sampler"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_data_that_is_refused(name: str) -> None:
+    """What, what was got, what to do; before anything is run."""
+    make, kind, text = REFUSED[name]
+    with pytest.raises(kind, match=text):
+        tune_batch_size(small(), *make(), **QUICK)
+
+
+def test_a_model_that_is_not_compiled() -> None:
+    """It has no training function."""
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    with pytest.raises(ValueError, match="must be compiled"):
+        tune_batch_size(model, *rows(), **QUICK)
+
+
+# --- executions, accumulation, energy
+
+
+@pytest.mark.skipif(BACKEND == "torch", reason="Keras refuses steps_per_execution on torch")
+def test_several_steps_an_execution() -> None:
+    """All of them are counted, and an execution never runs into a short batch."""
+    seen = Seen()
+    model = small(seen, run_eagerly=True, steps_per_execution=3)
+    data = source(model, *rows())
+    build_all(model, data, 1)
+    step = TrialStep(model, data)
+    step(5)
+    seen.sizes.clear()  # building has looked at a batch too
+    for _ in range(5):
+        step(5)  # two executions of three whole batches in 37 rows
+    step.close()
+    assert seen.sizes == [5] * 15
+    result = tune_batch_size(small(steps_per_execution=3), *rows(), **QUICK)
+    assert all(trial.steps % 3 == 0 for trial in result.trials)
+    assert max(trial.size for trial in result.trials) == SAMPLES // 3
+
+
+def test_a_global_batch() -> None:
+    """Micro-batches that divide it, and an optimizer that steps once for all of them."""
+    steps = []
+
+    class Noted(keras.optimizers.SGD):
+        def apply(self, *args: Any, **kwargs: Any) -> Any:
+            steps.append(self.gradient_accumulation_steps)
+            return super().apply(*args, **kwargs)
+
+    optimizer = Noted(0.01)
+    model = small(optimizer=optimizer)
+    before = state(model)
+    result = tune_batch_size(model, *rows(), global_batch_size=6, objective="throughput", **QUICK)
+    assert result.size * result.accumulation == 6
+    assert set(steps) == {t.accumulation if t.accumulation > 1 else None for t in result.trials}
+    assert model.optimizer is optimizer
+    assert state(model)["random"] == before["random"]
+    assert int(keras.ops.convert_to_numpy(optimizer.iterations)) == 0
+
+
+@pytest.mark.skipif(BACKEND == "torch", reason="Keras refuses steps_per_execution on torch")
+def test_a_global_batch_in_executions() -> None:
+    """Refused: nobody could tell which batches make a step."""
+    model = stateful(steps_per_execution=2)
+    with pytest.raises(ValueError, match="steps_per_execution=1"):
+        tune_batch_size(model, *rows(), global_batch_size=8, **QUICK)
+
+
+def test_beside_the_callback(tmp_path: Any) -> None:
+    """With one meter for both the report has the search as a phase of its own."""
+    clocked = EnergyMeter()
+    with clocked as meter:
+        ours = GpuEnergyCallback(meter=meter)
+        model = stateful()
+        tune_batch_size(model, *rows(), meter=meter, **QUICK)
+        model.fit(*rows(), verbose=0, callbacks=[ours])
+        phases = {phase.name for phase in meter.report().phases}
+    assert {"tuning", "train"} <= phases
+
+
+def test_workers_end() -> None:
+    """No thread of a data set's workers outlives its trial."""
+    before = set(threading.enumerate())
+    left = []
+
+    def workers(trial: Any) -> None:
+        gc.collect()
+        now = set(threading.enumerate()) - before
+        left.extend(thread.name for thread in now if thread.name.startswith("Worker"))
+
+    tune_batch_size(small(), Batches(workers=2), on_trial=workers, **QUICK)
+    assert left == []
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="modes and gradients are torch's")
+def test_modes_and_gradients_of_torch() -> None:
+    """As they were: no gradient, and the mode of each layer."""
+    model = stateful()
+    model.eval()
+    layers = list(model.modules())  # Keras' own list of parameters comes with the first batch
+    tune_batch_size(model, *rows(), **QUICK)
+    assert not any(layer.training for layer in layers)
+    assert all(one.grad is None for one in model.parameters())
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="strategies are TensorFlow's")
+def test_variables_that_a_strategy_mirrors() -> None:
+    """Every replica's are put back."""
+    import tensorflow as tf
+
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        model = stateful()
+    before = [np.array(one) for one in model.get_weights()]
+    tune_batch_size(model, *rows(), **QUICK)
+    after = model.get_weights()
+    assert all((a == b).all() for a, b in zip(before, after, strict=True))

@@ -1,0 +1,141 @@
+"""A model with all kinds of state, and a search that takes a second."""
+
+import random
+import sys
+from typing import Any
+
+import keras
+import numpy as np
+
+from energy_callbacks.tuning import Patience
+from tests.integrations.keras.training import BACKEND
+
+SAMPLES = 37
+QUICK: dict[str, Any] = {
+    "patience": Patience(block_s=0.004, least_s=0.01, most_s=0.02, seen_s=0.01),
+    "max_trials": 3,
+}
+# As the libraries say it.
+OUT_OF_MEMORY = "RESOURCE_EXHAUSTED: Out of memory allocating 4398046511104 bytes."
+
+
+class Seen(keras.layers.Layer):
+    """Notes the sizes of batches that reach a model which runs eagerly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: Any = []
+
+    def call(self, inputs: Any) -> Any:
+        if isinstance(inputs.shape[0], int) and not isinstance(inputs, keras.KerasTensor):
+            self.sizes.append(inputs.shape[0])
+        return inputs
+
+
+class Greedy(keras.layers.Layer):
+    """Finds no memory for batches beyond a size, in the backend's own words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fits = 1000
+
+    def call(self, inputs: Any) -> Any:
+        if BACKEND == "tensorflow":
+            return self._of_tensorflow(inputs)
+        size = inputs.shape[0]
+        if isinstance(size, int) and size > self.fits:
+            raise self._error()
+        return inputs
+
+    def _error(self) -> Exception:
+        if BACKEND == "jax":
+            import jax
+
+            return jax.errors.JaxRuntimeError(OUT_OF_MEMORY)
+        import torch
+
+        return torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    def _of_tensorflow(self, inputs: Any) -> Any:
+        import tensorflow as tf
+
+        # 64 TiB, which nobody has: the allocator itself refuses.
+        much = tf.where(tf.shape(inputs)[0] > self.fits, 2**44, 1)
+        return inputs + 0.0 * tf.reduce_sum(tf.random.uniform([much]))
+
+
+def layers(*more: Any) -> list[Any]:
+    """Weights, moving statistics and random numbers."""
+    return [
+        keras.layers.Dense(8, "relu"),
+        keras.layers.BatchNormalization(),
+        keras.layers.Dropout(0.3),
+        *more,
+        keras.layers.Dense(1),
+    ]
+
+
+def stateful(*more: Any, is_built: bool = True, **settings: Any) -> keras.Model:
+    """The same each time."""
+    keras.utils.set_random_seed(3)
+    inputs = [keras.Input((4,))] if is_built else []
+    model = keras.Sequential([*inputs, *layers(*more)])
+    defaults = {
+        "optimizer": keras.optimizers.Adam(0.01),
+        "loss": "mse",
+        "metrics": ["mae"],
+    }
+    model.compile(**defaults | settings)
+    return model
+
+
+def small(*more: Any, **settings: Any) -> keras.Model:
+    """The same each time, and soon compiled."""
+    keras.utils.set_random_seed(3)
+    parts = [keras.Input((4,)), *more, keras.layers.Dropout(0.3), keras.layers.Dense(1)]
+    model = keras.Sequential(parts)
+    model.compile(**{"optimizer": "sgd", "loss": "mse"} | settings)
+    return model
+
+
+def seed(number: int) -> None:
+    """Of all generators, PyTorch's too."""
+    keras.utils.set_random_seed(number)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(number)
+
+
+def rows(samples: int = SAMPLES) -> tuple[np.ndarray, np.ndarray]:
+    """Fixed ones."""
+    x = np.random.default_rng(0).normal(size=(samples, 4)).astype("float32")
+    return x, x.sum(axis=1, keepdims=True)
+
+
+def trained(model: keras.Model, *data: Any, **settings: Any) -> dict[str, Any]:
+    """What a training comes to, to the bit: losses, values, and the random numbers after it."""
+    defaults: dict[str, Any] = {"epochs": 2, "verbose": 0} | (
+        {} if settings.pop("is_batched", False) else {"batch_size": 8}
+    )
+    history = model.fit(*(data or rows()), **defaults | settings).history
+    return {"history": history} | state(model)
+
+
+def state(model: keras.Model) -> dict[str, Any]:
+    """All values, and what comes next of the random numbers."""
+    held = [*model.variables, *model.metrics_variables]
+    if model.optimizer is not None:
+        held += model.optimizer.variables
+    values = [np.array(keras.ops.convert_to_numpy(one)).tobytes() for one in held]
+    return {"values": values, "random": numbers()}
+
+
+def numbers() -> list[Any]:
+    """States of the generators of random numbers."""
+    found: list[Any] = [random.getstate(), np.random.get_state()[1].tobytes()]
+    if "torch" in sys.modules:
+        found.append(sys.modules["torch"].get_rng_state().numpy().tobytes())
+    if BACKEND == "tensorflow":
+        from tensorflow.python.eager import context
+
+        found.append(context.context()._rng.getstate())
+    return found
