@@ -4,41 +4,58 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.tuning import Patience, tune_batch_size
 
-folder, rank, case = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-torch.distributed.init_process_group(
-    "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2
-)
-most = 24 if rank == 1 else 100
 
-
-def step(size: int, accumulation: int = 1) -> None:
+class Step:
     """More memory on one rank; the other is slower."""
-    if case == "broken" and rank == 1 and size > 4:
-        raise ZeroDivisionError("of the user")
-    if size > most:
-        raise MemoryError(f"{size} samples")
-    time.sleep(2e-4 * accumulation * (1 + size * (2 - rank)))
+
+    def __init__(self, rank: int, case: str) -> None:
+        self.rank, self.case = rank, case
+        self.most = 24 if rank == 1 else 100
+
+    def __call__(self, size: int, accumulation: int = 1) -> None:
+        if self.case == "broken" and self.rank == 1 and size > 4:
+            raise ZeroDivisionError("of the user")
+        if size > self.most:
+            raise MemoryError(f"{size} samples")
+        time.sleep(2e-4 * accumulation * (1 + size * (2 - self.rank)))
 
 
-options = {"objective": "largest", "max_size": 64 + (rank if case == "options" else 0)}
-if case == "global":
-    options["global_batch_size"] = 48
-told = {}
-try:
+def searched(folder: Path, rank: int, case: str) -> dict[str, Any]:
+    """What this rank is told."""
+    options: dict[str, Any] = {"objective": "largest", "max_size": 64}
+    if case == "options":
+        options["max_size"] += rank
+    if case == "global":
+        options["global_batch_size"] = 48
     meter = EnergyMeter(config=EnergyConfig(report_dir=folder / "reports"), sources=[])
     patience = Patience(block_s=0.005, least_s=0.02, most_s=0.05, seen_s=0.2)
-    result = tune_batch_size(step, meter=meter, patience=patience, **options)
-    told = {"size": result.size, "trials": result.as_json()["trials"]}
-except Exception as error:  # noqa: BLE001 - what it is, the test looks at
-    told = {"error": f"{type(error).__name__}: {error}"}
-number = torch.tensor(float(rank))
-torch.distributed.all_reduce(number)
-told["trained"] = float(number)
-(folder / f"rank{rank}.json").write_text(json.dumps(told))
-torch.distributed.destroy_process_group()
+    try:
+        result = tune_batch_size(Step(rank, case), meter=meter, patience=patience, **options)
+    except Exception as error:  # noqa: BLE001 - what it is, the test looks at
+        return {"error": f"{type(error).__name__}: {error}"}
+    return {"size": result.size, "trials": result.as_json()["trials"]}
+
+
+def main() -> None:
+    """Search, then train on."""
+    folder, rank, case = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2
+    )
+    told = searched(folder, rank, case)
+    number = torch.tensor(float(rank))
+    torch.distributed.all_reduce(number)
+    told["trained"] = float(number)
+    (folder / f"rank{rank}.json").write_text(json.dumps(told))
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

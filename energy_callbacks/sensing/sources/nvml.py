@@ -178,8 +178,7 @@ def inventory() -> tuple[GpuInfo, ...]:
     Raises:
         SourceUnavailable: without driver or permission, with what to do.
     """
-    nvml = _nvml()
-    with _session(nvml):
+    with session() as nvml:
         found = (_info(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
         return tuple(gpu for gpu in found if gpu is not None)
 
@@ -206,10 +205,16 @@ def _stop(nvml: Any) -> None:
 
 
 @contextmanager
-def _session(nvml: Any) -> Iterator[None]:
+def session() -> Iterator[Any]:
+    """The driver's library, to ask of inside the block.
+
+    Raises:
+        SourceUnavailable: without driver or permission, or where it fails, with what to do.
+    """
+    nvml = _nvml()
     _start(nvml)
     try:
-        yield
+        yield nvml
     except nvml.NVMLError as error:
         raise _unavailable(nvml, error) from error
     finally:

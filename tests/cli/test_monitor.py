@@ -1,0 +1,72 @@
+"""``energy-callbacks monitor``: on cards with a known truth, in real time."""
+
+import json
+import os
+
+import pytest
+
+from energy_callbacks.cli import main
+from tests.fake_nvml import Constant, Process, Scenario, fixtures, h200
+
+fake_nvml = fixtures.fake_nvml
+GIB = 2**30
+
+
+@pytest.fixture
+def card(fake_nvml) -> None:
+    """300 W, and three processes: this one, another, and one of the host outside."""
+    processes = (
+        Process(pid=os.getpid(), used_bytes=3 * GIB),
+        Process(pid=os.getppid(), used_bytes=5 * GIB, kind="graphics"),
+        Process(pid=2**22 + 5, used_bytes=GIB, kind="mps"),
+    )
+    fake_nvml(Scenario(cards=(h200(Constant(300.0), processes=processes),)), virtual=False)
+
+
+def test_lines_for_machines(card: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """One JSON object a look; power, energy since the start, who is on the card."""
+    assert main(["monitor", "--json", "--interval", "1", "--seconds", "3"]) == 0
+    looks = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(looks) == 3
+    assert looks[-1]["elapsed_s"] == pytest.approx(3.0, abs=0.5)
+    gpus = [next(d for d in look["devices"] if d["scope"] == "gpu") for look in looks]
+    gpu = gpus[-1]
+    assert gpu["power_w"] == pytest.approx(300.0, rel=0.03)
+    assert gpus[0]["energy_j"] < gpus[1]["energy_j"] < gpu["energy_j"]
+    assert gpu["energy_j"] == pytest.approx(300.0 * looks[-1]["elapsed_s"], rel=0.25)
+    assert [one["pid"] for one in gpu["processes"]] == [os.getppid(), os.getpid(), 2**22 + 5]
+    assert [one["memory_bytes"] for one in gpu["processes"]] == [5 * GIB, 3 * GIB, GIB]
+    assert gpu["processes"][1]["name"]
+    assert gpu["processes"][2]["name"] is None
+    assert gpu["temperature_c"] == pytest.approx(45.0)
+
+
+def test_a_table_of_80_columns(
+    card: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plain where the output is no terminal, and nothing cut off at the right."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["monitor", "--seconds", "2.5"]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    [*_, last] = [line for line in shown.splitlines() if "gpu0" in line]
+    assert "300 W" in last or "299 W" in last or "301 W" in last
+    assert "outside" in shown
+    assert "5.00 GiB" in shown
+
+
+def test_a_machine_without_a_card(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is not measured is said, and how to change that; the host is shown, marked."""
+    assert main(["monitor", "--interval", "0.5", "--seconds", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "not measured: " in shown
+    assert "~ is estimated" in shown
+
+
+@pytest.mark.parametrize("word", ["0", "-1", "soon", "inf"])
+def test_times_that_are_none(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With what was given."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["monitor", "--interval", word])
+    assert f"must be a positive number of seconds, got '{word}'" in capsys.readouterr().err
