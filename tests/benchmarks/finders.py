@@ -51,7 +51,9 @@ class Row:
 Finding = tuple[int | None, list[int], str]
 
 
-def ours(objective: str, patience: Patience) -> Callable[[Training, EnergyMeter], Finding]:
+def ours(
+    objective: str, patience: Patience, trials: int = 14
+) -> Callable[[Training, EnergyMeter], Finding]:
     """The core's search, as in a loop of the user's own."""
 
     def find(training: Training, meter: EnergyMeter) -> Finding:
@@ -62,7 +64,7 @@ def ours(objective: str, patience: Patience) -> Callable[[Training, EnergyMeter]
             objective=objective,
             min_size=2,
             max_size=MAX_SIZE,
-            max_trials=14 if objective != "largest" else 20,
+            max_trials=trials,
             patience=patience,
             meter=meter,
         )
@@ -215,10 +217,14 @@ def main() -> int:
     warnings.filterwarnings("ignore")
     patience = Patience(least_s=1.5, most_s=4.0)
     if arguments.quick:
-        patience = Patience(block_s=0.1, least_s=0.4, most_s=0.8, seen_s=1.5)
+        patience = Patience(block_s=0.05, least_s=0.2, most_s=0.4, seen_s=1.0)
     objectives = OBJECTIVES[:1] if arguments.quick else OBJECTIVES
+    trials = {"largest": 20} | dict.fromkeys(OBJECTIVES[:1], 8 if arguments.quick else 14)
     finders: list[tuple[str, Callable[[Training, EnergyMeter], Finding]]] = [
-        *((f"energy_callbacks, {name}", ours(name, patience)) for name in objectives),
+        *(
+            (f"energy_callbacks, {name}", ours(name, patience, trials.get(name, 14)))
+            for name in objectives
+        ),
         ("Lightning, power", lightnings("power")),
         ("Lightning, binsearch", lightnings("binsearch")),
         ("accelerate", accelerates),
