@@ -5,7 +5,7 @@ All of it is read from curves that the trials allow: their spread is what is not
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,8 @@ _KNOWN: Final = 0.01
 # Of an error that a trial does not state, in the choice of the next one.
 _LEAST_ERROR: Final = 0.003
 _POINTS: Final = 64
+# Two repeats whose errors are true differ by more than this times their error in one of 20 pairs.
+_CHANCE: Final = 2.0
 
 
 class Choice:
@@ -41,9 +43,11 @@ class Choice:
         probe: int,
         multiple: int,
     ) -> None:
-        told: dict[int, list[tuple[float, float]]] = defaultdict(list)
+        told: Mapping[int, list[tuple[float, float]]] = defaultdict(list)
         for trial in trials:
             told[trial.size].append(_cost(trial, energy_weight))
+        scatter = _scatter(told.values())
+        told = {s: [(cost, scatter * error) for cost, error in told[s]] for s in told}
         self._tries = {size: len(results) for size, results in told.items()}
         self._error = float(np.median([e for results in told.values() for _, e in results]))
         self._sizes = sizes
@@ -156,6 +160,23 @@ def _cost(trial: Trial, energy_weight: float) -> tuple[float, float]:
         cost *= trial.j_per_sample**energy_weight
         error += energy_weight * trial.energy_error
     return cost, error
+
+
+def _scatter(sizes: Iterable[Sequence[tuple[float, float]]]) -> float:
+    """By how much repeats of a size differ more than their stated errors allow; 1 where not.
+
+    What changes between trials, such as the load of a machine that is shared, no trial knows of
+    (the ratio of Birge, Physical Review 40, 1932).
+    """
+    square, spare = 0.0, 0
+    for results in sizes:
+        mean, _ = _mean(results)
+        square += sum(
+            (math.log(cost / mean) / max(error, _LEAST_ERROR)) ** 2 for cost, error in results
+        )
+        spare += len(results) - 1
+    ratio = math.sqrt(square / spare) if spare else 1.0
+    return ratio if ratio > _CHANCE else 1.0
 
 
 def _mean(results: Sequence[tuple[float, float]]) -> tuple[float, float]:

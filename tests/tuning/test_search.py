@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -183,6 +184,22 @@ def test_slow_size_is_no_knee():
         search.tell(ran(size, step_s, stderr_s=0.03 * step_s))
     search.tell(ran(299, 1.15 * 30.9, stderr_s=0.03 * 30.9))
     assert search.answer().size in (256, 350)
+
+
+def test_repeats_that_disagree_are_no_small_error():
+    """Each trial says 0.3 %, but two of one size differ by half: nobody knows the knee to 5 %."""
+
+    def told(factor: float) -> float:
+        search = Search(SearchSettings(objective="knee", max_size=512))
+        for size in (1, 8, 32, 64, 128, 256, 512, 512):
+            step_s = 1.0 + size / 20.0
+            search.tell(ran(size, step_s, stderr_s=0.003 * step_s))
+        search.tell(ran(128, factor * 7.4, stderr_s=0.003 * 7.4))
+        found = re.search(r"standard error (\d+)%", search.answer().why)
+        return int(found[1])
+
+    assert told(1.003) <= 6
+    assert told(1.5) > 10
 
 
 def test_rising_throughput_is_followed_to_the_limit():
