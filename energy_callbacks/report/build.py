@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.errors import JournalError
 from energy_callbacks.report import curves, figures, footprint, notices
+from energy_callbacks.report.advice import advice
 from energy_callbacks.report.batch_sizes import BatchSizeCurve, from_record
 from energy_callbacks.report.devices import device_table, memory
 from energy_callbacks.report.imbalance import imbalances
@@ -147,7 +148,7 @@ def _assemble(
         other_runs=other_runs,
         unreadable=unreadable,
     )
-    return EnergyReport(
+    report = EnergyReport(
         tool_version=str((header.get("environment") or {}).get("tool_version") or "unknown"),
         warnings=notices.warnings(facts),
         run=_run(merged, attempts, facts.duration_s),
@@ -172,6 +173,7 @@ def _assemble(
         imbalances=imbalances(merged, ranks),
         batch_sizes=_batch_sizes(merged),
     )
+    return replace(report, advice=advice(report))
 
 
 def _attempts(merged: Iterable[MergedAttempt], now_unix_s: float) -> Iterator[Attempt]:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from energy_callbacks.errors import JournalError
+from energy_callbacks.report.advice import Advice
 from energy_callbacks.report.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.parts import (
     Attempt,
@@ -53,6 +54,7 @@ class EnergyReport:
         ranks: what each rank did, where an attempt has several; empty otherwise.
         imbalances: ranks that stand out from the others.
         batch_sizes: searches for one, in the order in which they were made.
+        advice: what to change, what saves most first.
         method_notes: each assumption behind the numbers, one sentence each.
     """
 
@@ -81,6 +83,7 @@ class EnergyReport:
     ranks: tuple[RankUse, ...] = ()
     imbalances: tuple[Imbalance, ...] = ()
     batch_sizes: tuple[BatchSizeCurve, ...] = ()
+    advice: tuple[Advice, ...] = ()
 
     def __str__(self) -> str:
         """The report as a terminal shows it."""

@@ -90,6 +90,7 @@ def render(report: EnergyReport, width: int = 80) -> str:
         _title(report, width),
         _warnings(report.warnings, width),
         _headline(report, width),
+        _section("What to change", _advice(report, width), width),
         _section("Energy by phase", _table(PHASE_HEAD, phase_rows(report), width), width),
         _section("Energy per unit of work", _table(RATIO_HEAD, ratio_rows(report), width), width),
         _section("GPU activity", _table(ACTIVITY_HEAD, activity_rows(report), width), width),
@@ -287,6 +288,12 @@ def _sensors(report: EnergyReport, width: int) -> list[str]:
     for missing in report.unavailable:
         lines += _wrapped(f"not read: {missing.source} ({missing.reason})", width, indent="  ")
     return lines
+
+
+def _advice(report: EnergyReport, width: int) -> Iterator[str]:
+    for one in report.advice:
+        saving = f" ({one.saving})" if one.saving else ""
+        yield from _wrapped(f"- {one.message}{saving} -> {one.fix}", width, indent="  ")
 
 
 def _batch_sizes(report: EnergyReport, width: int) -> Iterator[list[str]]:

@@ -1,0 +1,155 @@
+"""What to change, ranked by the energy that it would save, each with its evidence.
+
+Told only where it was measured and where it matters: a run without a fault gets no advice.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+
+from energy_callbacks.report import words
+
+if TYPE_CHECKING:
+    from energy_callbacks.report.batch_sizes import BatchSizeCurve
+    from energy_callbacks.report.schema import EnergyReport
+
+Code = Literal["data_wait", "idle", "batch_size", "throttling", "straggler"]
+
+# Less than this share of the time, or of the energy, is not worth a change.
+_MATTERS: Final = 0.05
+# Any start and end of a script is idle for seconds.
+_LONG_S: Final = 10.0
+# A batch this much below the measured one is another batch.
+_BELOW: Final = 1.2
+_RANK_FIXES: Final = {
+    "data_wait": "give that rank's loader more workers, or data that are as near as the others'",
+    "samples_per_step": "give all ranks as many samples, with a distributed sampler",
+    "gpu_power": "look for heat, other work, or a slower card on that rank's host",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """One thing to change.
+
+    Attributes:
+        message: what was seen, with figures.
+        fix: what to do about it.
+        saves_j: at most, of this run; ``None`` where nobody can say.
+    """
+
+    code: Code
+    message: str
+    fix: str
+    saves_j: float | None
+
+    @property
+    def saving(self) -> str:
+        """In words."""
+        return "" if self.saves_j is None else f"saves up to {words.energy(self.saves_j)}"
+
+
+def advice(report: "EnergyReport") -> tuple[Advice, ...]:
+    """What a run should change, what saves most first."""
+    found = [
+        *_data_wait(report),
+        *_idle(report),
+        *_batch_size(report),
+        *_throttling(report),
+        *_stragglers(report),
+    ]
+    return tuple(sorted(found, key=lambda one: one.saves_j or 0.0, reverse=True))
+
+
+def _data_wait(report: "EnergyReport") -> Iterator[Advice]:
+    done = report.throughput
+    waited = None if done.data_wait is None else done.data_wait.total
+    share = done.data_wait_fraction or 0.0
+    if waited is None or not waited.is_resolved or share < _MATTERS:
+        return
+    yield Advice(
+        code="data_wait",
+        message=f"Training waited for data in {words.percent(share)} of its time, "
+        f"{words.duration(done.data_wait_s)}.",
+        fix="more workers of the loader, batches fetched ahead, copies that overlap "
+        "(pin_memory and non_blocking), or data nearer to the machine",
+        saves_j=waited.value_j,
+    )
+
+
+def _idle(report: "EnergyReport") -> Iterator[Advice]:
+    for phase in report.phases:
+        energy_j = phase.total.energy_j
+        is_much = (phase.share or 0.0) >= _MATTERS and phase.duration_s >= _LONG_S
+        is_known = energy_j is not None and phase.total.is_resolved
+        if phase.name == "idle" and is_known and is_much:
+            yield Advice(
+                code="idle",
+                message=f"The devices were on for {words.duration(phase.duration_s)} in which "
+                f"nothing of the training ran, {words.share(phase)} of the energy.",
+                fix="let the script end when the work has, and load and save while it trains",
+                saves_j=energy_j,
+            )
+
+
+def _batch_size(report: "EnergyReport") -> Iterator[Advice]:
+    """The batch of the training beside the newest measured curve; of one process."""
+    done, steps = report.throughput, report.throughput.steps + report.throughput.replayed_steps
+    train = next((phase for phase in report.phases if phase.name == "train"), None)
+    if not (report.batch_sizes and done.samples and steps and train) or report.ranks:
+        return
+    curve = report.batch_sizes[-1]
+    chosen, mine = curve.chosen, done.samples / steps
+    if chosen is None or mine * _BELOW >= chosen.size * chosen.accumulation:
+        return
+    figure = train.gpu if chosen.scope == "gpu" else train.host
+    share = _saved_share(curve, mine)
+    if share is None or share < _MATTERS or figure.energy_j is None:
+        return
+    yield Advice(
+        code="batch_size",
+        message=f"Steps had {mine:.4g} samples on average; at {chosen.size}, which was measured "
+        f"and fits, a sample takes {words.percent(share)} less energy.",
+        fix=f"train with a batch size of {chosen.size} and look at the learning rate",
+        saves_j=share * figure.energy_j,
+    )
+
+
+def _saved_share(curve: "BatchSizeCurve", batch: float) -> float | None:
+    """Of the energy of a sample, between a batch and the chosen one, by measured points."""
+    known = sorted(
+        (point.size * point.accumulation, point.j_per_sample.value_j)
+        for point in curve.points
+        if point.j_per_sample is not None and point.j_per_sample.is_resolved
+    )
+    chosen = curve.chosen
+    if chosen is None or not known or batch < known[0][0]:
+        return None
+    sizes, joules = zip(*known, strict=True)
+    logs = np.log(sizes)
+    here, there = np.interp(np.log([batch, chosen.size * chosen.accumulation]), logs, joules)
+    return float(1.0 - there / here)
+
+
+def _throttling(report: "EnergyReport") -> Iterator[Advice]:
+    for device in report.devices:
+        share = (device.throttled_s or 0.0) / report.run.duration_s if report.run.duration_s else 0
+        if share >= _MATTERS:
+            yield Advice(
+                code="throttling",
+                message=f"{device.key} ({device.name}, {device.host}) was slowed down by heat or "
+                f"by its power limit for {words.duration(device.throttled_s)}, "
+                f"{words.percent(share)} of the time.",
+                fix="better cooling; or a lower power limit, at which the same work often takes "
+                "fewer joules",
+                saves_j=None,
+            )
+
+
+def _stragglers(report: "EnergyReport") -> Iterator[Advice]:
+    for one in report.imbalances:
+        yield Advice(
+            code="straggler", message=one.message, fix=_RANK_FIXES[one.quantity], saves_j=None
+        )
