@@ -12,8 +12,6 @@ from transformers import Trainer, TrainingArguments
 from energy_callbacks.huggingface import batch_arguments
 from tests.integrations.huggingface.tunable import Tunable, tuned
 
-RANK = int(os.environ["RANK"])
-
 
 class Model(Tunable):
     """Takes ``num_items_in_batch``, which the Trainer then counts over all ranks."""
@@ -33,8 +31,8 @@ class Talking(Trainer):
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    model = Model(most=16 if RANK == 0 else 8)
+    folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
+    model = Model(most=16 if rank == 0 else 8)
     rows = [{"input_ids": torch.ones(3), "labels": torch.ones(1)} for _ in range(128)]
 
     def make_trainer(**batch: int) -> Trainer:
@@ -55,7 +53,7 @@ if __name__ == "__main__":
         return Talking(model=model, args=args, train_dataset=rows)
 
     before = [one.detach().clone() for one in model.parameters()]
-    result = tuned(make_trainer, folder / str(RANK), global_batch_size=64)
+    result = tuned(make_trainer, folder / str(rank), global_batch_size=64)
     is_as_before = all(map(torch.equal, before, model.parameters()))
     model.seen.clear()
     trainer = make_trainer(**batch_arguments(result))
@@ -69,6 +67,6 @@ if __name__ == "__main__":
         "steps": trainer.state.global_step,
         "weights": [one.tolist() for one in model.parameters()],
     }
-    (folder / f"{RANK}.json").write_text(json.dumps(found))
+    (folder / f"{rank}.json").write_text(json.dumps(found))
     # Else the process ends with an abort (transformers 5.23, torch 2.13, gloo).
     torch.distributed.destroy_process_group()
