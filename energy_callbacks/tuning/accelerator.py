@@ -67,7 +67,7 @@ def reset_peak() -> None:
     if (tensorflow := awake_tensorflow()) is not None:
         for index in range(len(tensorflow.config.list_logical_devices("GPU"))):
             tensorflow.config.experimental.reset_memory_stats(f"GPU:{index}")
-    _jax_peaks.update(_peaks_of_jax())
+    _jax_peaks.update((number, stats["peak_bytes_in_use"]) for number, stats in _stats_of_jax())
     try:
         _CLEAR_REFS.write_text(_RESET_PEAK)
     except OSError:
@@ -147,14 +147,10 @@ def _card_bytes(ordinal: int) -> int | None:
 
 def _of_jax() -> Iterator[Memory]:
     """JAX never resets a peak: one that has not risen is that of an earlier, larger size."""
-    sizes = {number: stats["bytes_limit"] for number, stats in _stats_of_jax()}
-    for number, peak_bytes in _peaks_of_jax().items():
+    for number, stats in _stats_of_jax():
+        peak_bytes = stats["peak_bytes_in_use"]
         is_new = peak_bytes > _jax_peaks.get(number, 0)
-        yield Memory(peak_bytes if is_new else None, sizes[number])
-
-
-def _peaks_of_jax() -> dict[int, int]:
-    return {number: stats["peak_bytes_in_use"] for number, stats in _stats_of_jax()}
+        yield Memory(peak_bytes if is_new else None, stats["bytes_limit"])
 
 
 def _stats_of_jax() -> Iterator[tuple[int, dict[str, int]]]:

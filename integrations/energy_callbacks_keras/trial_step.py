@@ -61,7 +61,6 @@ class TrialStep:
             vars(model)["optimizer"] = accumulating(model.optimizer, accumulation)
         self._passes = Passes(model, self._source, size)
         _build(model, self._passes)
-        _forget_compiled(model)
         model.make_train_function()
         model.reset_metrics()
         if keras.backend.backend() == "torch":
@@ -100,7 +99,7 @@ class TrialStep:
         if self._passes is not None:
             self._passes.end_pass()
         self._trial = self._passes = self._state = None
-        _forget_compiled(self._model)
+        self._model.train_function = None  # no shape of another trial makes the next one's dynamic
 
 
 def _build(model: Any, passes: Passes) -> None:
@@ -136,12 +135,3 @@ def _scope(model: Any) -> Any:
     if keras.backend.backend() == "tensorflow":
         return model.distribute_strategy.scope()
     return nullcontext()
-
-
-def _forget_compiled(model: Any) -> None:
-    """No shape of another trial makes this one's dynamic."""
-    model.train_function = None
-    if keras.backend.backend() == "torch" and model.jit_compile:
-        import torch
-
-        torch.compiler.reset()
