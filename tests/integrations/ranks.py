@@ -1,6 +1,7 @@
 """What holds of every training with two ranks on one host, from the report of its first rank."""
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -95,3 +96,14 @@ def pretend_host(name: str) -> None:
     """From here on this process runs on a machine of this name."""
     real = os.uname()
     os.uname = lambda: os.uname_result((real[0], name, *real[2:]))  # type: ignore[assignment]
+
+
+def leave() -> None:
+    """Disconnect this process from its ranks, where it is connected.
+
+    Else one of gloo's threads may free a tensor after the interpreter has ended, and the process
+    ends with an abort, without us too (https://github.com/pytorch/pytorch/pull/179291).
+    """
+    ranks = sys.modules["torch"].distributed
+    if ranks.is_initialized():
+        ranks.destroy_process_group()

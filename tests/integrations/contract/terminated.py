@@ -15,9 +15,9 @@ from tests.integrations.contract.lab import POWER_W, STEP_S
 from tests.integrations.contract.sigterm_script import EPOCH_STEPS, EPOCHS, LAST_BATCH, Ended
 
 _ROOT = Path(__file__).parents[3]
-# At the end a sensor is waited for three seconds and the journal as long, and the report is
-# written, beside four other processes.
-LONGEST_END_S = 12.0
+# Kubernetes and Slurm kill this long after SIGTERM. At the end a sensor is waited for three seconds
+# and the journal as long, and the report is written, here beside four other processes.
+LONGEST_END_S = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class TerminatedContract:
         found, without = terminated.ended[name], terminated.ended[reference]
         assert found.signal_unix_s
         assert found.status == without.status, terminated.said(name)
-        assert found.end_s < without.end_s + LONGEST_END_S
+        assert found.end_s < LONGEST_END_S, without
         assert "Traceback" not in terminated.said(name)
 
     @pytest.mark.parametrize("name", ["as it was killed", "caught"])

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks.report import save
-from tests.integrations.ranks import cards_of, pretend_host
+from tests.integrations.ranks import cards_of, leave, pretend_host
 
 DEATH_BATCH = 60
 
@@ -69,6 +69,7 @@ def main() -> None:
     )  # fmt: skip
     data = TensorDataset(torch.randn(800, 4))
     trainer.fit(Module(asked.dying_rank, asked.step_s), DataLoader(data, batch_size=4))
+    leave()
     if asked.strategy != "ddp":  # the process that the user has started, whose ranks are gone
         save(callback.report, asked.folder / "seen_by_the_parent")
 

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.lightning import BatchSizeTuner, tune_batch_size
 from energy_callbacks.tuning import Patience
+from tests.integrations.ranks import leave
 
 MOST = (100, 24)
 
@@ -57,6 +58,7 @@ def main() -> None:
         trainer.callbacks.append(Tells(folder, result))
         loader = DataLoader(loader.dataset, batch_size=module.batch_size)
     trainer.fit(module, loader)
+    leave()
 
 
 class Tells(pl.Callback):
