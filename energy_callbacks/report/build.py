@@ -11,7 +11,7 @@ from typing import Any
 from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.errors import JournalError
-from energy_callbacks.report import curves, figures, footprint, notices
+from energy_callbacks.report import command, curves, figures, footprint, notices
 from energy_callbacks.report.advice import advice
 from energy_callbacks.report.batch_sizes import BatchSizeCurve, from_record
 from energy_callbacks.report.devices import device_table, memory
@@ -51,7 +51,7 @@ def build(
     """
     several = [paths] if isinstance(paths, str | Path) else paths
     readable, unreadable = _load_all(_journals(map(Path, several)))
-    processes, other_runs = newest_run(readable)
+    processes, other_runs = newest_run(command.joined(readable))
     _add_earlier(processes)
     merged = merge(processes)
     attempts = tuple(_attempts(merged, time.time() if now_unix_s is None else now_unix_s))

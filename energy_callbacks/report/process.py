@@ -23,6 +23,18 @@ class TimedEnergy:
     energy: dict[str, Energy]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """A training that ran inside a measured command.
+
+    Attributes:
+        start_s: on the time axis of the command.
+    """
+
+    process: "Process"
+    start_s: float
+
+
 @dataclass(slots=True, kw_only=True)
 class Process:
     """One journal.
@@ -36,6 +48,8 @@ class Process:
         batch_sizes: what searches for one have found.
         so_far: energy by device key, at the last moment whose quality was written down.
         data_wait: the newest seconds and energy of waiting for data; empty where nobody told.
+        used: keys of devices on which a process of the command was seen.
+        trainings: of a measured command, those that ran in it, one after the other.
         totals: the last line, ``None`` where the attempt was cut off or still runs.
     """
 
@@ -58,6 +72,8 @@ class Process:
     batch_sizes: list[Record] = field(default_factory=list)
     so_far: Record = field(default_factory=dict)
     data_wait: Record = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    trainings: tuple[Training, ...] = ()
     totals: Record | None = None
 
     @property
@@ -166,23 +182,38 @@ def _unnamed(devices: dict[str, Record]) -> dict[str, list[float | None]]:
 
 def _take_event(process: Process, record: Record) -> None:
     process.end_s = max(process.end_s, record.get("t_s", 0.0), record.get("end_s", 0.0))
-    kind = record["kind"]
-    if kind == "span":
-        process.spans.append(_timed(record, "phase"))
-    elif kind == "window":
-        process.windows.append(_timed(record, "name"))
-    elif kind == "steps":
-        _settle(process.steps, record)
-        record.pop("energy", None)  # version 1 told here what rows and spans tell
-        process.steps.append(record)
-    elif kind == "phase":
-        process.open_phase = record["phase"]
-    elif kind == "resume":
-        process.resumed_at_step = record["step"]
-    elif kind == "forecast":
-        process.forecast = record
-    elif kind == "batch_sizes":
-        process.batch_sizes.append(record)
+    if (take := _EVENT_TAKERS.get(record["kind"])) is not None:
+        take(process, record)
+
+
+def _take_steps(process: Process, record: Record) -> None:
+    _settle(process.steps, record)
+    record.pop("energy", None)  # version 1 told here what rows and spans tell
+    process.steps.append(record)
+
+
+def _take_phase(process: Process, record: Record) -> None:
+    process.open_phase = record["phase"]
+
+
+def _take_resume(process: Process, record: Record) -> None:
+    process.resumed_at_step = record["step"]
+
+
+def _take_forecast(process: Process, record: Record) -> None:
+    process.forecast = record
+
+
+_EVENT_TAKERS: dict[str, Callable[[Process, Record], None]] = {
+    "span": lambda process, record: process.spans.append(_timed(record, "phase")),
+    "window": lambda process, record: process.windows.append(_timed(record, "name")),
+    "steps": _take_steps,
+    "phase": _take_phase,
+    "resume": _take_resume,
+    "forecast": _take_forecast,
+    "batch_sizes": lambda process, record: process.batch_sizes.append(record),
+    "used": lambda process, record: process.used.update(record["devices"]),
+}
 
 
 def _settle(earlier: list[Record], line: Record) -> None:
