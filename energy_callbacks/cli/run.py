@@ -144,14 +144,12 @@ def _measured(meter: EnergyMeter, command: Sequence[str], mask: Collection[int])
     """Run the command to its end; what the children of its shell do after it is not waited for."""
     environment = {**os.environ, RUN_DIR_VARIABLE: str(meter.run_folder)}
     seen: set[str] = set()
-    with meter.phase(COMMAND):
-        child = Child(command, environment, mask)
-        while (code := child.wait(_LOOK_S)) is None:
-            new = _used(meter, child.pid, seen)
-            if new:
-                meter.record_used(new)
-                seen |= new
-        meter.stop(_as_error(code))
+    child = Child(command, environment, mask)
+    while (code := child.wait(_LOOK_S)) is None:
+        if new := _used(meter, child.pid, seen):
+            meter.record_used(new)
+            seen |= new
+    meter.stop(_as_error(code))
     return code
 
 

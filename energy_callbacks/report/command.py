@@ -41,6 +41,9 @@ def is_command(process: Process) -> bool:
 
 def _joined(command: Process, inside: Sequence[Process]) -> Iterator[Process]:
     command = _of_used_cards(command, inside)
+    # Nobody tells the phases of a program that is not ours.
+    command.spans = [replace(span, name=COMMAND) for span in command.spans]
+    command.open_phase = COMMAND
     leads = sorted((one for one in inside if one.rank == 0), key=lambda one: one.unix_s)
     trainings, aside = _one_after_the_other(command, leads)
     if not trainings:
