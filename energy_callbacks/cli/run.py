@@ -19,6 +19,15 @@ from energy_callbacks.accounting.launch import COMMAND, Process
 from energy_callbacks.cli.child import Child, end_as, signals_held
 from energy_callbacks.config import RUN_DIR_VARIABLE, EnergyConfig, is_disabled
 from energy_callbacks.meter import EnergyMeter
+from energy_callbacks.report import (
+    EnergyReport,
+    gpu_stats,
+    gpu_stats_plot,
+    load,
+    save,
+    side_by_side,
+)
+from energy_callbacks.report.build import gather
 from energy_callbacks.sensing.sources.nvml_processes import card_processes
 
 HELP = "measure any command from its start to its end; options come before the --"
@@ -50,6 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--region", help="state of the USA or province of Canada")
     parser.add_argument("--pue", type=float, default=1.0, help="of the building (default: 1)")
     parser.add_argument("--price-per-kwh", type=float, metavar="PRICE", help="in your currency")
+    parser.add_argument("--graphs", action="store_true", help="the report's charts as PNG, too")
+    parser.add_argument(
+        "--compare-with",
+        type=Path,
+        metavar="PATH",
+        help="an older run's folder or report: print both side by side",
+    )
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND [ARGUMENTS]")
 
 
@@ -68,13 +84,42 @@ def run(arguments: argparse.Namespace) -> int:
     if (problem := _problem(command[0])) is not None:
         print(f"energy-callbacks run: {command[0]}: {problem[1]}", file=sys.stderr)
         return problem[0]
+    before = None if arguments.compare_with is None else load(arguments.compare_with)
     meter = _meter(arguments, command)
     with signals_held() as mask:
         code = _measured(meter, command, mask)
-        # Also where the other end of the pipe has gone.
-        with suppress(OSError):
-            print(f"energy: {meter.save_report()}", file=sys.stderr, flush=True)
+        with suppress(OSError):  # also where the other end of the pipe has gone
+            _tell(meter, before, graphs=arguments.graphs)
     return end_as(code)
+
+
+def _tell(meter: EnergyMeter, before: EnergyReport | None, *, graphs: bool) -> None:
+    """Files into the run folder, what they say in short to the standard error."""
+    folder = meter.run_folder
+    print(f"energy: {meter.save_report()}", file=sys.stderr, flush=True)
+    assert folder is not None
+    _save_samples(folder, meter.config.run_name or "run")
+    if graphs:
+        save(meter.report(), folder, ("png",))
+    if before is not None:
+        said = side_by_side.render(before, meter.report())
+        (folder / "comparison.txt").write_text(said, encoding="utf-8")
+        print(said, end="", file=sys.stderr, flush=True)
+
+
+def _save_samples(folder: Path, name: str) -> None:
+    """The samples of the cards, in the files and fields that GPU loggers have."""
+    attempts, _, _ = gather(folder)
+    found = gpu_stats.samples(attempts)
+    if not found:
+        return
+    started = time.strftime("%Y%m%d_%H%M%S", time.localtime(attempts[0].lead.unix_s))
+    stem = folder / f"gpu_stats_{_safe(name)}_{started}"
+    gpu_stats.write(found, stem.with_name(f"{stem.name}.json"))
+    gpu_stats_plot.save(found, stem.with_name(f"{stem.name}_plot.png"))
+    stem.with_name(f"{stem.name}_summary.txt").write_text(
+        gpu_stats.summary(found), encoding="utf-8"
+    )
 
 
 def _devices(word: str) -> str | list[int | str]:
@@ -129,15 +174,19 @@ def _name_of(command: Sequence[str]) -> str:
 
 
 def _new_folder(name: str) -> Path:
-    """A folder that nobody else has; names become safe for any file system."""
-    safe = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:60] or "run"
-    stem = Path("energy_runs") / f"{safe}-{time.strftime('%Y%m%d-%H%M%S')}"
+    """A folder that nobody else has."""
+    stem = Path("energy_runs") / f"{_safe(name)}-{time.strftime('%Y%m%d-%H%M%S')}"
     for number in itertools.count(1):
         folder = stem if number == 1 else stem.with_name(f"{stem.name}-{number}")
         with suppress(FileExistsError):
             folder.mkdir(parents=True)
             return folder
     raise AssertionError("unreachable")
+
+
+def _safe(name: str) -> str:
+    """A name that any file system bears."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:60] or "run"
 
 
 def _measured(meter: EnergyMeter, command: Sequence[str], mask: Collection[int]) -> int:

@@ -49,13 +49,27 @@ def build(
     Raises:
         JournalError: where no journal can be read.
     """
+    merged, other_runs, unreadable = gather(paths)
+    attempts = tuple(_attempts(merged, time.time() if now_unix_s is None else now_unix_s))
+    return _assemble(merged, attempts, other_runs, unreadable)
+
+
+def gather(
+    paths: str | Path | Sequence[str | Path],
+) -> tuple[list[MergedAttempt], int, list[str]]:
+    """The attempts of the newest run, how many other runs there are, and what cannot be read.
+
+    Args:
+        paths: see ``build``.
+
+    Raises:
+        JournalError: likewise.
+    """
     several = [paths] if isinstance(paths, str | Path) else paths
     readable, unreadable = _load_all(_journals(map(Path, several)))
     processes, other_runs = newest_run(command.joined(readable))
     _add_earlier(processes)
-    merged = merge(processes)
-    attempts = tuple(_attempts(merged, time.time() if now_unix_s is None else now_unix_s))
-    return _assemble(merged, attempts, other_runs, unreadable)
+    return merge(processes), other_runs, unreadable
 
 
 def _journals(paths: Iterable[Path]) -> list[Path]:

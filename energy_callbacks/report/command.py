@@ -59,6 +59,11 @@ def _joined(command: Process, inside: Sequence[Process]) -> Iterator[Process]:
         devices={**_all(trainings, "devices"), **command.devices},
         columns={**_columns(trainings), **command.columns},
         steps=[_moved(line, one.start_s) for one in trainings for line in one.process.steps],
+        epochs=[
+            {**line, "t_s": line["t_s"] + one.start_s}
+            for one in trainings
+            for line in one.process.epochs
+        ],
         batch_sizes=[line for one in trainings for line in one.process.batch_sizes],
         forecast=lead.forecast,
         data_wait=_data_wait(trainings),

@@ -46,6 +46,7 @@ class Process:
         resumed_at_step: optimizer steps of earlier attempts that this one continues from.
         forecast: the newest one.
         batch_sizes: what searches for one have found.
+        epochs: their ends.
         so_far: energy by device key, at the last moment whose quality was written down.
         data_wait: the newest seconds and energy of waiting for data; empty where nobody told.
         used: keys of devices on which a process of the command was seen.
@@ -70,6 +71,7 @@ class Process:
     steps: list[Record] = field(default_factory=list)
     forecast: Record | None = None
     batch_sizes: list[Record] = field(default_factory=list)
+    epochs: list[Record] = field(default_factory=list)
     so_far: Record = field(default_factory=dict)
     data_wait: Record = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
@@ -212,6 +214,7 @@ _EVENT_TAKERS: dict[str, Callable[[Process, Record], None]] = {
     "resume": _take_resume,
     "forecast": _take_forecast,
     "batch_sizes": lambda process, record: process.batch_sizes.append(record),
+    "epoch": lambda process, record: process.epochs.append(record),
     "used": lambda process, record: process.used.update(record["devices"]),
 }
 
