@@ -42,7 +42,7 @@ CHARTS: tuple[Chart, ...] = (
 def pictures(
     report: EnergyReport, *, width_in: float = _PICTURE_IN, dpi: float = _PICTURE_DPI
 ) -> Iterator[tuple[str, bytes]]:
-    """The name and the PNG of each chart of which something is known, and of each batch-size search.
+    """Name and PNG of each chart of which something is known, and of each batch-size search.
 
     Args:
         report: what to draw.
