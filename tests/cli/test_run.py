@@ -47,14 +47,14 @@ class Measured:
     def __init__(self, folder: Path, surroundings: dict[str, str]) -> None:
         self.folder = folder
         self.out = folder / "run"
-        self._env = surroundings
+        self.surroundings = surroundings
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __call__(self, *command: str, **options: object) -> subprocess.Popen[bytes]:
         words = [*RUN, "--out", str(self.out), "--", *command]
         piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self._processes.append(
-            subprocess.Popen(words, cwd=self.folder, env=self._env, **{**piped, **options})  # type: ignore[call-overload]
+            subprocess.Popen(words, cwd=self.folder, env=self.surroundings, **{**piped, **options})  # type: ignore[call-overload]
         )
         return self._processes[-1]
 
@@ -150,7 +150,12 @@ def test_the_terminals_signal_arrives_once(measured: Measured) -> None:
     words = ["setsid", "--ctty", "--wait", *RUN, "--out", str(measured.out), "--",
              sys.executable, "-c", script]  # fmt: skip
     process = subprocess.Popen(
-        words, stdin=slave, stdout=slave, stderr=slave, env=measured._env, cwd=measured.folder
+        words,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env=measured.surroundings,
+        cwd=measured.folder,
     )
     os.close(slave)
     said = b""
@@ -400,3 +405,26 @@ def test_the_journal_of_a_command(measured: Measured) -> None:
     header = json.loads(path.read_text().splitlines()[0])
     assert header["framework"] == "command"
     assert header["environment"]["command"].endswith("-- true --flag")
+
+
+def test_files_beside_the_report(measured: Measured, tmp_path: Path) -> None:
+    """Samples, their summary and picture, the charts, and an older run side by side."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder, options in ((old, []), (new, ["--graphs", "--compare-with", str(old)])):
+        words = [*RUN, "--name", "my run", "--out", str(folder), *options, "--", "sleep", "2"]
+        done = subprocess.run(
+            words, env=measured.surroundings, check=True, capture_output=True, text=True
+        )
+    names = sorted(path.name for path in new.iterdir())
+    stats = [name for name in names if name.startswith("gpu_stats_my_run_20")]
+    assert [name.rpartition("_")[2] for name in stats if "json" not in name] == [
+        "plot.png", "summary.txt"
+    ]  # fmt: skip
+    samples = json.loads((new / next(name for name in stats if "json" in name)).read_text())
+    known = [sample for sample in samples if sample["power"] is not None]
+    assert known[-1]["power"] == pytest.approx(POWER_W, rel=0.02)
+    assert known[-1]["training_metadata"]["phase"] == "command"
+    assert 0.0 < known[-1]["memory_percent"] < 100.0
+    assert "energy_report_power.png" in names
+    assert (new / "comparison.txt").read_text() in done.stderr
+    assert "now / before" in done.stderr
