@@ -30,7 +30,7 @@ from energy_callbacks.report import (
 from energy_callbacks.report.build import gather
 from energy_callbacks.sensing.sources.nvml_processes import card_processes
 
-HELP = "measure any command from its start to its end; options come before the --"
+HELP = "measure any command from its start to its end"
 
 # What shells answer for a program that is not there, and for one that may not be run.
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
@@ -66,7 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="an older run's folder or report: print both side by side",
     )
-    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND [ARGUMENTS]")
+    parser.add_argument(
+        "words",
+        nargs=argparse.REMAINDER,
+        metavar="-- COMMAND [ARGUMENTS]",
+        help="what to measure",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
