@@ -94,7 +94,7 @@ def test_the_energy_is_that_of_the_whole_command(measured: Measured) -> None:
     report = measured.report
     [phase] = report.phases
     assert phase.name == "command"
-    assert 3.0 <= report.run.duration_s < 4.0
+    assert 3.0 <= report.run.duration_s < 6.0
     gpu = report.energy.gpu
     assert gpu.energy_j == pytest.approx(POWER_W * report.run.duration_s, abs=gpu.error_j)
     assert phase.total.energy_j == report.energy.total.energy_j
@@ -231,16 +231,19 @@ def test_a_command_that_forks(measured: Measured) -> None:
 
 def test_kill_9_of_the_measuring_process(measured: Measured) -> None:
     """At most the last second is lost, and the command goes on as without us."""
-    process = measured("sleep", "6")
-    time.sleep(5.0)
-    [command] = psutil.Process(process.pid).children()
+    process = measured("sleep", "60")
+    while not (children := psutil.Process(process.pid).children()):
+        time.sleep(0.01)
+    time.sleep(4.0)
+    killed_unix_s = time.time()
     process.kill()
     process.wait()
-    assert command.is_running()
-    command.kill()
+    assert children[0].is_running()
+    children[0].kill()
     report = build(measured.out, now_unix_s=time.time() + 60.0)
     assert report.run.status == "cut off"
-    assert 2.5 < report.run.duration_s < 5.0
+    lived_s = killed_unix_s - report.run.started_unix_s
+    assert lived_s - 1.0 <= report.run.duration_s <= lived_s
     gpu = report.energy.gpu
     assert gpu.energy_j == pytest.approx(POWER_W * report.run.duration_s, rel=0.25)
 
@@ -278,8 +281,8 @@ def test_trainings_inside_lead_the_phases_and_each_device_counts_once(measured: 
     truth_j = POWER_W * report.run.duration_s
     assert gpu.energy_j == pytest.approx(truth_j, abs=gpu.error_j)
     phases = {phase.name: phase for phase in report.phases}
-    assert phases["train"].duration_s == pytest.approx(60 * 0.05, rel=0.1)
-    assert phases["validation"].duration_s == pytest.approx(30 * 0.05, rel=0.1)
+    assert 60 * 0.05 <= phases["train"].duration_s < 1.5 * 60 * 0.05
+    assert 30 * 0.05 <= phases["validation"].duration_s < 1.5 * 30 * 0.05
     assert phases["command"].duration_s > 2.0
     for phase in phases.values():
         if phase.duration_s > 1.0:
@@ -329,7 +332,7 @@ def test_a_card_on_which_nothing_of_the_command_was_seen(
             return tuple(CardProcess(pid=one.pid, name=None, memory_bytes=None) for one in mine)
 
         monkeypatch.setattr(run, "card_processes", processes)
-        assert main(["run", "--out", str(tmp_path / name), "--", "sleep", "2"]) == 0
+        assert main(["run", "--out", str(tmp_path / name), "--", "sleep", "3"]) == 0
         report = load(tmp_path / name / "energy_report.json")
         cards[name] = [device.key for device in report.devices if device.kind == "gpu"]
     assert cards == {"one": ["gpu1"], "both": ["gpu0", "gpu1"]}
