@@ -9,11 +9,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from energy_callbacks.cli import main, run
+from energy_callbacks.cli.child import Child
 from energy_callbacks.report import EnergyReport, build, load
 from energy_callbacks.sensing.sources.nvml_processes import CardProcess
 from tests.fake_nvml import Constant, Scenario, env, fixtures, h200
@@ -23,7 +25,7 @@ fake_nvml = fixtures.fake_nvml
 POWER_W = 300.0
 MIB = 2**20
 RUN = (sys.executable, "-m", "energy_callbacks", "run")
-STATUS = "grep -E 'Sig(Blk|Ign|Cgt)' /proc/self/status"
+STATUS = ("grep", "-E", "Sig(Blk|Ign|Cgt)", "/proc/self/status")
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +175,24 @@ def test_the_terminals_signal_arrives_once(measured: Measured) -> None:
     assert b"heard 1" in said
 
 
+@pytest.mark.parametrize(("si_code", "is_passed_on"), [(0, True), (-6, True), (128, False)])
+def test_only_what_a_process_sent_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch, si_code: int, is_passed_on: bool
+) -> None:
+    """By ``kill``, also from outside of a container, or by ``tgkill``; not by the kernel."""
+    found = SimpleNamespace(si_signo=signal.SIGTERM, si_code=si_code, si_pid=0)
+    child = Child(["sleep", "30"], os.environ)
+    with monkeypatch.context() as patch:
+        patch.setattr(signal, "sigtimedwait", lambda *_: found)
+        child.wait(0.1)
+    time.sleep(0.2)
+    is_over = child.wait(0.0) == -signal.SIGTERM
+    if not is_over:
+        os.kill(child.pid, signal.SIGKILL)
+        os.waitpid(child.pid, 0)
+    assert is_over == is_passed_on
+
+
 def test_a_gigabyte_of_output_passes(measured: Measured) -> None:
     """Byte by byte the command's own, and without a byte of ours between."""
     process = measured("head", "-c", "1073741824", "/dev/zero", stderr=subprocess.DEVNULL)
@@ -200,8 +220,8 @@ def test_a_command_finds_the_signals_as_without_us(measured: Measured) -> None:
     def signals(out: bytes) -> list[int]:
         return [int(line.split()[1], 16) & 2**31 - 1 for line in out.splitlines()]
 
-    out, _ = measured("sh", "-c", STATUS).communicate()
-    alone = subprocess.run(["sh", "-c", STATUS], capture_output=True, check=True).stdout
+    out, _ = measured(*STATUS).communicate()
+    alone = subprocess.run(STATUS, capture_output=True, check=True).stdout
     assert signals(out) == signals(alone)
     assert len(signals(out)) == 3
 

@@ -107,6 +107,15 @@ def test_work_and_settings_are_the_trainings(tmp_path: Path) -> None:
     assert (report.emissions.place, report.emissions.pue) == ("Atlantis", 1.1)
 
 
+def test_what_only_the_training_knows(tmp_path: Path) -> None:
+    """Its allocator's memory, on the time of the command."""
+    own = replace(PROCESS, key="allocator")
+    report = build(folder_of(tmp_path, OUTER, replace(FIRST, devices=(GPU, CPU, own))))
+    curve = next(one for one in report.series if one.key == "allocator")
+    assert curve.t_s[0] == pytest.approx(20.5)
+    assert curve.t_s[-1] == pytest.approx(52.0)
+
+
 def test_a_training_that_read_more_than_the_command(tmp_path: Path) -> None:
     """Two readers of one sensor differ at the edges: phases still sum, and none is negative."""
     hotter = {"gpu0": 505.0, "cpu0": 100.0}
