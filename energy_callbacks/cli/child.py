@@ -85,6 +85,11 @@ def signals_held() -> Iterator[Collection[int]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def first_pending() -> int | None:
+    """A signal that has come since they are held, before there was a child to hear it."""
+    return min(signal.sigpending() & set(_PASSED_ON), default=None)
+
+
 def end_as(code: int) -> int:
     """End as a child has ended: by the same signal, for whoever waits for this process.
 

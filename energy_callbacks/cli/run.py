@@ -16,8 +16,9 @@ from typing import Final
 import psutil
 
 from energy_callbacks.accounting.launch import COMMAND, Process
-from energy_callbacks.cli.child import Child, end_as, signals_held
+from energy_callbacks.cli.child import Child, end_as, first_pending, signals_held
 from energy_callbacks.config import RUN_DIR_VARIABLE, EnergyConfig, is_disabled
+from energy_callbacks.errors import JournalError
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.report import (
     EnergyReport,
@@ -90,26 +91,35 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"energy-callbacks run: {command[0]}: {problem[1]}", file=sys.stderr)
         return problem[0]
     before = None if arguments.compare_with is None else load(arguments.compare_with)
-    meter = _meter(arguments, command)
     with signals_held() as mask:
+        meter = _meter(arguments, command)
         code = _measured(meter, command, mask)
-        with suppress(OSError):  # also where the other end of the pipe has gone
+        try:
             _tell(meter, before, graphs=arguments.graphs)
+        except Exception as error:  # noqa: BLE001 - the command's own end must not suffer by it
+            _say(f"energy-callbacks run: {error!r}; the journal is in {meter.run_folder}")
     return end_as(code)
 
 
 def _tell(meter: EnergyMeter, before: EnergyReport | None, *, graphs: bool) -> None:
     """Files into the run folder, what they say in short to the standard error."""
     folder = meter.run_folder
-    print(f"energy: {meter.save_report()}", file=sys.stderr, flush=True)
     assert folder is not None
+    if summary := meter.save_report():
+        _say(f"energy: {summary}")
     _save_samples(folder, meter.config.run_name or "run")
     if graphs:
         save(meter.report(), folder, ("png",))
     if before is not None:
         said = side_by_side.render(before, meter.report())
         (folder / "comparison.txt").write_text(said, encoding="utf-8")
-        print(said, end="", file=sys.stderr, flush=True)
+        _say(said.rstrip())
+
+
+def _say(text: str) -> None:
+    """To the standard error, unless the other end of a pipe has gone."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def _save_samples(folder: Path, name: str) -> None:
@@ -148,9 +158,10 @@ def _is_measured() -> bool:
 
     folder = os.environ.get(RUN_DIR_VARIABLE)
     for path in journal.find(Path(folder)) if folder else ():
-        header = journal.header(path)
-        if header.get("framework") == COMMAND and not journal.is_gone(header):
-            return True
+        with suppress(JournalError):
+            header = journal.header(path)
+            if header.get("framework") == COMMAND and not journal.is_gone(header):
+                return True
     return False
 
 
@@ -196,6 +207,9 @@ def _safe(name: str) -> str:
 
 def _measured(meter: EnergyMeter, command: Sequence[str], mask: Collection[int]) -> int:
     """Run the command to its end; what the children of its shell do after it is not waited for."""
+    if (number := first_pending()) is not None:
+        meter.stop(KeyboardInterrupt(signal.Signals(number).name))
+        return -number
     environment = {**os.environ, RUN_DIR_VARIABLE: str(meter.run_folder)}
     seen: set[str] = set()
     child = Child(command, environment, mask)

@@ -136,6 +136,17 @@ def test_sigterm_reaches_a_command_that_ignores_it(measured: Measured) -> None:
     assert measured.report.run.status == "finished"
 
 
+def test_a_signal_before_the_command_has_begun(measured: Measured) -> None:
+    """While sensors open, which takes a second: the command never begins."""
+    process = measured("sh", "-c", "touch began; sleep 30")
+    while not list(measured.out.glob("attempts/1/*.jsonl")):
+        assert not (measured.folder / "began").exists()
+        time.sleep(0.001)
+    process.terminate()
+    process.wait(timeout=30.0)
+    assert process.returncode == -signal.SIGTERM
+
+
 def test_the_terminals_signal_arrives_once(measured: Measured) -> None:
     """Ctrl-C goes to all of a terminal's programs: one that we passed on would be a second."""
     master, slave = pty.openpty()
@@ -252,7 +263,8 @@ def test_a_command_that_forks(measured: Measured) -> None:
 def test_kill_9_of_the_measuring_process(measured: Measured) -> None:
     """At most the last second is lost, and the command goes on as without us."""
     process = measured("sleep", "60")
-    while not (children := psutil.Process(process.pid).children()):
+    wrapper = psutil.Process(process.pid)
+    while not (children := [one for one in wrapper.children() if one.name() == "sleep"]):
         time.sleep(0.01)
     time.sleep(4.0)
     killed_unix_s = time.time()
@@ -408,6 +420,17 @@ def test_a_run_inside_a_run_only_runs(measured: Measured) -> None:
         env=os.environ | {"ENERGY_CALLBACKS_DISABLED": "1"},
     )  # fmt: skip
     assert (off.returncode, off.stderr) == (6, b"")
+
+
+def test_a_report_that_cannot_be_written(
+    measured: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command's exit code is still its own, and the journal is named."""
+    process = measured("sh", "-c", f"mkdir {tmp_path}/run/energy_report.html; exit 9")
+    _, err = process.communicate()
+    assert process.returncode == 9
+    assert str(measured.out).encode() in err
+    assert b"Traceback" not in err
 
 
 def test_names_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
