@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from energy_callbacks.report import phases
 from energy_callbacks.report.merge import Identity, MergedAttempt, Owned
@@ -29,12 +30,13 @@ _T_DECIMALS, _POWER_DECIMALS = 3, 4
 
 @dataclass(frozen=True, slots=True)
 class _Bins:
-    """Time, energy and memory between moments, each (n,)."""
+    """Time, energy, memory and its peak in the allocator between moments, each (n,)."""
 
     end_s: Array
     seen_s: Array
     energy_j: Array
     memory_bytes: Array
+    peak_bytes: Array
 
     def __len__(self) -> int:
         return len(self.end_s)
@@ -68,6 +70,7 @@ def _curve(parts: Sequence[tuple[MergedAttempt, Owned]], limit: int) -> Series:
         seen_s=tuple(seen_s.tolist()),
         power_w=_with_none(power_w),
         memory_bytes=_with_none(bins.memory_bytes),
+        peak_allocated_bytes=() if np.isnan(bins.peak_bytes).all() else _with_none(bins.peak_bytes),
     )
 
 
@@ -88,13 +91,13 @@ def _bins(columns: Columns, start_s: float) -> _Bins:
         columns["energy_j"],
         columns["power_w"],
     )
-    memory = columns.memory_bytes
+    memory, peak = columns.memory_bytes, columns["peak_allocated_bytes"]
     is_news = ~np.isnan(power_w) & ~np.isnan(energy_j)
     # Before the first joule a row with memory is a bin of its own.
     is_early = np.cumsum(is_news & (energy_j > 0.0)) == 0
     [rows] = np.nonzero(is_news | (is_early & np.isnan(power_w) & ~np.isnan(memory)))
     if not len(rows):
-        return _Bins(*np.empty((4, 0)))
+        return _Bins(*np.empty((5, 0)))
     is_news, at_s, energy_j = is_news[rows], at_s[rows], energy_j[rows]
     known_s, known_j = (
         _before(np.where(is_news, at_s, 0.0)),
@@ -108,14 +111,22 @@ def _bins(columns: Columns, start_s: float) -> _Bins:
         end_s=start_s + np.where(is_news, at_s, t_s[rows]),
         seen_s=np.where(is_news, at_s - known_s, 0.0),
         energy_j=np.where(is_news, np.maximum(energy_j - known_j, 0.0), 0.0),
-        memory_bytes=np.fmax.reduceat(memory[: rows[-1] + 1], np.append(0, rows[:-1] + 1)),
+        memory_bytes=_highest(memory, rows),
+        peak_bytes=_highest(peak, rows),
     )
     return _Bins(
         end_s=np.insert(bins.end_s, gaps, start_s + gap_end_s[gaps]),
         seen_s=np.insert(bins.seen_s, gaps, 0.0),
         energy_j=np.insert(bins.energy_j, gaps, 0.0),
         memory_bytes=np.insert(bins.memory_bytes, gaps, np.nan),
+        peak_bytes=np.insert(bins.peak_bytes, gaps, np.nan),
     )
+
+
+def _highest(values: Array, rows: NDArray[np.int_]) -> Array:
+    """Since the chosen row before, at each of the chosen rows."""
+    found: Array = np.fmax.reduceat(values[: rows[-1] + 1], np.append(0, rows[:-1] + 1))
+    return found
 
 
 def _before(values: Array) -> Array:
@@ -143,6 +154,7 @@ def _decimated(bins: _Bins, limit: int) -> _Bins:
         seen_s=np.add.reduceat(bins.seen_s, first),
         energy_j=np.add.reduceat(bins.energy_j, first),
         memory_bytes=np.fmax.reduceat(bins.memory_bytes, first),
+        peak_bytes=np.fmax.reduceat(bins.peak_bytes, first),
     )
 
 

@@ -432,6 +432,7 @@ class Series:
             ``sum(seen_s * power_w)`` is the energy of the curve.
         power_w: mean while seen; ``None`` where nothing was seen.
         memory_bytes: highest in the bin: device memory in use, resident or allocated memory.
+        peak_allocated_bytes: highest in the bin that an allocator has told of; empty where none has.
     """
 
     key: str
@@ -440,6 +441,7 @@ class Series:
     seen_s: tuple[float, ...]
     power_w: tuple[float | None, ...]
     memory_bytes: tuple[float | None, ...]
+    peak_allocated_bytes: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ class Process:
         resumed_at_step: optimizer steps of earlier attempts that this one continues from.
         forecast: the newest one.
         batch_sizes: what searches for one have found.
+        metrics: of the user, in time order.
         so_far: energy by device key, at the last moment whose quality was written down.
         data_wait: the newest seconds and energy of waiting for data; empty where nobody told.
         totals: the last line, ``None`` where the attempt was cut off or still runs.
@@ -56,6 +57,7 @@ class Process:
     steps: list[Record] = field(default_factory=list)
     forecast: Record | None = None
     batch_sizes: list[Record] = field(default_factory=list)
+    metrics: list[Record] = field(default_factory=list)
     so_far: Record = field(default_factory=dict)
     data_wait: Record = field(default_factory=dict)
     totals: Record | None = None
@@ -183,6 +185,9 @@ def _take_event(process: Process, record: Record) -> None:
         process.forecast = record
     elif kind == "batch_sizes":
         process.batch_sizes.append(record)
+    elif kind == "metrics":
+        record["values"] = {name: float(value) for name, value in record["values"].items()}
+        process.metrics.append(record)
 
 
 def _settle(earlier: list[Record], line: Record) -> None:

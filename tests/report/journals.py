@@ -73,6 +73,7 @@ class Attempt:
     """One process of one attempt.
 
     Attributes:
+        metrics: records of the user's metrics: when, values, step, epoch.
         cut_off_at_s: when the process was killed: no later line, no totals.
         relative_error: systematic bound of each energy, as a share of it.
         wait_energy: while it waited for data, of the first ``wait_known_s`` of waiting.
@@ -91,6 +92,7 @@ class Attempt:
     devices: Sequence[Device] = (GPU, CPU, PROCESS)
     stretches: Sequence[Stretch] = TWO_PHASES
     windows: Sequence[Window] = ()
+    metrics: Sequence[tuple[float, Mapping[str, float], int | None, float | None]] = ()
     status: str = "finished"
     error: str | None = None
     cut_off_at_s: float | None = None
@@ -139,7 +141,8 @@ def _records(attempt: Attempt) -> list[dict[str, Any]]:
         records.append(
             {"type": "event", "kind": "resume", "t_s": 0.0, "step": attempt.resumed_at_step}
         )
-    timed = [*_spans(attempt), *_windows(attempt), *_steps(attempt), *_rows(attempt)]
+    timed = [*_spans(attempt), *_windows(attempt), *_steps(attempt), *_metrics(attempt)]
+    timed += _rows(attempt)
     records += [record for t_s, record in sorted(timed, key=lambda pair: pair[0])]
     if attempt.cut_off_at_s is None:
         records.append(_totals(attempt))
@@ -313,6 +316,15 @@ def _steps_line(
         "data_wait_s": None if attempt.wait_s is None else attempt.wait_s * steps,
         "energy": _energies(attempt, start_s, end_s),
     }
+
+
+def _metrics(attempt: Attempt) -> list[tuple[float, dict[str, Any]]]:
+    event = {"type": "event", "kind": "metrics"}
+    return [
+        (t_s, event | {"t_s": t_s, "step": step, "epoch": epoch, "values": dict(values)})
+        for t_s, values, step, epoch in attempt.metrics
+        if t_s <= attempt.length_s
+    ]
 
 
 def _rows(attempt: Attempt) -> list[tuple[float, dict[str, Any]]]:
