@@ -14,8 +14,8 @@ from energy_callbacks.accounting.budget import Budget
 from energy_callbacks.accounting.forecast import Forecaster
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.accounting.launch import Process, launch_id
-from energy_callbacks.accounting.raw_readings import RawReadings
 from energy_callbacks.accounting.metrics import MetricLog
+from energy_callbacks.accounting.raw_readings import RawReadings
 from energy_callbacks.accounting.recorder import Recorder
 from energy_callbacks.accounting.scalars import EmissionsKg, ScalarBoard
 from energy_callbacks.accounting.silences import Silences

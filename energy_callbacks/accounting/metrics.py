@@ -1,4 +1,4 @@
-"""The user's own metrics, such as loss and accuracy: which numbers a journal keeps, and how many."""
+"""The user's own metrics, such as the loss: which numbers a journal keeps, and how many."""
 
 import math
 from collections import Counter

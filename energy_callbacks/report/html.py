@@ -15,6 +15,8 @@ from energy_callbacks.report import batch_sizes, palette, plots, words
 from energy_callbacks.report.batch_size_plot import batch_size_figure
 from energy_callbacks.report.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.cards import cards
+from energy_callbacks.report.memory_plot import memory_over_time
+from energy_callbacks.report.metric_plot import metric_over_energy
 from energy_callbacks.report.schema import EnergyReport, from_json, to_json
 
 if TYPE_CHECKING:
@@ -110,6 +112,8 @@ def _charts(report: EnergyReport) -> list[dict[str, Any]]:
     drawn = (
         ("power", "Power over time", plots.power_over_time),
         ("phases", "Energy by phase", plots.energy_by_phase),
+        ("metrics", "Metric against energy", metric_over_energy),
+        ("memory", "Memory over time", memory_over_time),
     )
     found = [
         {

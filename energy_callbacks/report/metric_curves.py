@@ -68,8 +68,8 @@ def _energy_at(attempt: MergedAttempt, t_s: NDArray[np.float64]) -> list[float] 
             continue
         rows = ~np.isnan(columns["energy_j"])
         if rows.any():
-            at_s = attempt.start_of(device.owner) + columns.seen_s[rows]
-            energy_j += np.interp(t_s, at_s, columns["energy_j"][rows], left=0.0)
+            at_s = attempt.start_of(device.owner) + np.append(0.0, columns.seen_s[rows])
+            energy_j += np.interp(t_s, at_s, np.append(0.0, columns["energy_j"][rows]))
             is_known = True
     return energy_j.tolist() if is_known else None
 

@@ -9,19 +9,25 @@ from typing import Literal
 
 Direction = Literal["lower", "higher"]
 
-_VALIDATION = frozenset("val valid validation eval evaluation dev test".split())
-_TRAINING = frozenset("train training".split())
-_FILLERS = frozenset("epoch step mean avg dataloader idx".split())
+_VALIDATION = frozenset(("val", "valid", "validation", "eval", "evaluation", "dev", "test"))
+_TRAINING = frozenset(("train", "training"))
+_FILLERS = frozenset(("epoch", "step", "mean", "avg", "dataloader", "idx"))
 _LOWER = frozenset(
-    "loss losses error err mse rmse mae mape smape perplexity ppl nll bce crossentropy "
-    "wer cer fid rmsle msle bpc bpb hinge".split()
-)
+    {
+        "loss", "losses", "error", "err", "mse", "rmse", "mae", "mape", "smape", "perplexity",
+        "ppl", "nll", "bce", "crossentropy", "wer", "cer", "fid", "rmsle", "msle", "bpc", "bpb",
+        "hinge",
+    }
+)  # fmt: skip
 _HIGHER = frozenset(
-    "acc accuracy f1 auc auroc auprc precision recall bleu rouge map iou miou dice jaccard "
-    "r2 mcc psnr ssim top1 top5 map50".split()
-)
+    {
+        "acc", "accuracy", "f1", "auc", "auroc", "auprc", "precision", "recall", "bleu",
+        "rouge", "map", "iou", "miou", "dice", "jaccard", "r2", "mcc", "psnr", "ssim", "top1",
+        "top5", "map50",
+    }
+)  # fmt: skip
 # What turns the meaning of the other words round, or leaves it open.
-_UNCLEAR = frozenset("neg negative minus inverse gap diff false".split())
+_UNCLEAR = frozenset(("neg", "negative", "minus", "inverse", "gap", "diff", "false"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +71,10 @@ def words_of(name: str) -> list[str]:
     """The words of a name in lower case.
 
     >>> words_of("ValidationF1/Score"), words_of("eval_loss")
-    (['validation', 'f1', 'score'], ['eval', 'loss'])
+    (['validation', 'f1', 'score'], ['eval', 'loss'))
     """
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    return re.findall(r"[a-z0-9]+", apart.lower())
+    return re.findall(r"[^\W_]+", apart.lower())
 
 
 def direction(name: str) -> Direction | None:

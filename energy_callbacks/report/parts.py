@@ -432,7 +432,7 @@ class Series:
             ``sum(seen_s * power_w)`` is the energy of the curve.
         power_w: mean while seen; ``None`` where nothing was seen.
         memory_bytes: highest in the bin: device memory in use, resident or allocated memory.
-        peak_allocated_bytes: highest in the bin that an allocator has told of; empty where none has.
+        peak_allocated_bytes: highest in the bin, of an allocator; empty where none has told.
     """
 
     key: str

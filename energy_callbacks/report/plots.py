@@ -103,7 +103,7 @@ def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
         layout = ConstrainedLayoutEngine(hspace=0.0, h_pad=0.02)
         canvas = Canvas(figsize=(width_in, height_in), layout=layout)
         power, strip = canvas.subplots(2, 1, sharex=True, height_ratios=(12, 1))
-        scale_s, unit = _time_unit(found[0].edges_s[-1])
+        scale_s, unit = time_unit(found[0].edges_s[-1])
         _draw_bands(power, found, scale_s, is_narrow=width_in < 6.0)
         _draw_phases(strip, report.timeline, scale_s, found[0].edges_s[-1])
         _mark_attempts(power, report, scale_s)
@@ -111,7 +111,8 @@ def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
     return canvas
 
 
-def _time_unit(duration_s: float) -> tuple[float, str]:
+def time_unit(duration_s: float) -> tuple[float, str]:
+    """Seconds in the unit that suits an axis of this length, and its name."""
     if duration_s < 180.0:
         return 1.0, "s"
     if duration_s < 3.0 * 3600.0:
@@ -121,22 +122,25 @@ def _time_unit(duration_s: float) -> tuple[float, str]:
 
 def _draw_bands(axes: "Axes", found: Sequence[Band], scale_s: float, *, is_narrow: bool) -> None:
     import numpy as np
+    from matplotlib.patches import StepPatch
 
     edges = np.asarray(found[0].edges_s) / scale_s
     below = np.zeros(len(edges) - 1)
     for band, colour in zip(found, _band_colours(found), strict=True):
         above = below + np.asarray(band.power_w)
-        axes.stairs(
+        # Not ``axes.stairs``, which walks over every step to find limits that are set below.
+        steps = StepPatch(
             above,
             edges,
-            baseline=below,
+            baseline=below,  # type: ignore[arg-type]
             fill=True,
             fc=colour,
             ec=PAPER,
             lw=0.0,
             hatch="////" if band.is_estimated else None,
-            label=_label(band.name, _SHORT_LABEL if is_narrow else _LONG_LABEL),
+            label=short_name(band.name, _SHORT_LABEL if is_narrow else _LONG_LABEL),
         )
+        axes.add_artist(steps)
         below = above
     axes.set_ylabel("power (W)")
     axes.set_ylim(0.0, max(float(below.max()) * 1.08, 1e-3))
@@ -165,7 +169,7 @@ def _draw_phases(axes: "Axes", timeline: Sequence[Span], scale_s: float, end_s: 
         ]
         if boxes:
             path = Path.make_compound_path(*boxes)
-            axes.add_patch(PathPatch(path, fc=colour, lw=0.0, antialiased=False))
+            axes.add_artist(PathPatch(path, fc=colour, lw=0.0, antialiased=False))
     axes.set_ylim(-0.5, 0.5)
     axes.grid(visible=False)
     axes.set_yticks([0.0], ["phase"])
@@ -248,7 +252,7 @@ def _bars(shown: Sequence[Phase], label: str, width_in: float) -> "Iterator[tupl
         axes = canvas.subplots()
         yield canvas, axes
         axes.set_xlabel(label)
-        axes.set_yticks(range(len(shown)), [_label(phase.name) for phase in shown])
+        axes.set_yticks(range(len(shown)), [short_name(phase.name) for phase in shown])
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0.0)
@@ -286,7 +290,7 @@ def _label_bars(axes: "Axes", ends: Sequence[float], labels: Sequence[str]) -> N
     axes.set_xlim(0.0, max(ends) * 1.12)
 
 
-def _label(name: str, length: int = _LONG_LABEL) -> str:
+def short_name(name: str, length: int = _LONG_LABEL) -> str:
     """A name that fits a chart: one line, no control characters, not longer than a legend bears."""
     # A leading underscore would tell matplotlib to leave the entry out of the legend.
     clean = re.sub(r" +", " ", words.one_line(name)).strip().lstrip("_") or "unnamed"
@@ -309,10 +313,13 @@ def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:
         name: unlike that of other figures of the page, so that their ids differ.
         title: what a screen reader says.
     """
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     buffer = io.StringIO()
     with style(salt=name):
         metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        fig.savefig(buffer, format="svg", metadata=metadata, transparent=True)
+        # Not ``fig.savefig``, which lays the figure out twice.
+        FigureCanvasSVG(fig).print_svg(buffer, metadata=metadata)  # type: ignore[no-untyped-call]
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)

@@ -168,26 +168,32 @@ def _unnamed(devices: dict[str, Record]) -> dict[str, list[float | None]]:
 
 def _take_event(process: Process, record: Record) -> None:
     process.end_s = max(process.end_s, record.get("t_s", 0.0), record.get("end_s", 0.0))
-    kind = record["kind"]
-    if kind == "span":
-        process.spans.append(_timed(record, "phase"))
-    elif kind == "window":
-        process.windows.append(_timed(record, "name"))
-    elif kind == "steps":
-        _settle(process.steps, record)
-        record.pop("energy", None)  # version 1 told here what rows and spans tell
-        process.steps.append(record)
-    elif kind == "phase":
-        process.open_phase = record["phase"]
-    elif kind == "resume":
-        process.resumed_at_step = record["step"]
-    elif kind == "forecast":
-        process.forecast = record
-    elif kind == "batch_sizes":
-        process.batch_sizes.append(record)
-    elif kind == "metrics":
-        record["values"] = {name: float(value) for name, value in record["values"].items()}
-        process.metrics.append(record)
+    take = _EVENT_TAKERS.get(record["kind"])
+    if take is not None:
+        take(process, record)
+
+
+def _take_steps(process: Process, record: Record) -> None:
+    _settle(process.steps, record)
+    record.pop("energy", None)  # version 1 told here what rows and spans tell
+    process.steps.append(record)
+
+
+def _take_phase(process: Process, record: Record) -> None:
+    process.open_phase = record["phase"]
+
+
+def _take_resume(process: Process, record: Record) -> None:
+    process.resumed_at_step = record["step"]
+
+
+def _take_forecast(process: Process, record: Record) -> None:
+    process.forecast = record
+
+
+def _take_metrics(process: Process, record: Record) -> None:
+    values = {name: float(value) for name, value in record["values"].items()}
+    process.metrics.append(record | {"values": values})
 
 
 def _settle(earlier: list[Record], line: Record) -> None:
@@ -212,6 +218,16 @@ def _take_totals(process: Process, record: Record) -> None:
     process.end_s = record["t_s"]
 
 
+_EVENT_TAKERS: dict[str, Callable[[Process, Record], None]] = {
+    "span": lambda process, record: process.spans.append(_timed(record, "phase")),
+    "window": lambda process, record: process.windows.append(_timed(record, "name")),
+    "steps": _take_steps,
+    "phase": _take_phase,
+    "resume": _take_resume,
+    "forecast": _take_forecast,
+    "batch_sizes": lambda process, record: process.batch_sizes.append(record),
+    "metrics": _take_metrics,
+}
 _TAKERS: dict[str, Callable[[Process, Record], None]] = {
     "device": _take_device,
     "series": _take_series,

@@ -112,7 +112,8 @@ def test_a_long_training_keeps_its_journal_short(tmp_path: Path) -> None:
     ("name", "expected"),
     [
         ("val_loss", "lower"), ("eval/perplexity", "lower"), ("ValRMSE", "lower"),
-        ("val_mean_absolute_error", "lower"), ("eval_accuracy", "higher"), ("val/F1Score", "higher"),
+        ("val_mean_absolute_error", "lower"), ("eval_accuracy", "higher"),
+        ("val/F1Score", "higher"),
         ("BinaryF1_val", "higher"), ("valid_map50", "higher"), ("val_neg_log_loss", None),
         ("val_error_recall", None), ("learning_rate", None), ("val_loss_gap", None), ("", None),
     ],
