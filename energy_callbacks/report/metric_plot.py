@@ -18,7 +18,7 @@ Over = Literal["energy", "epoch"]
 
 _LABELS = {"energy": "energy used (Wh)", "epoch": "epoch"}
 # So many points can still be told apart by their marks.
-_MARKED = 60
+_MARKED = 40
 # Values that differ more than this are drawn on a logarithmic axis.
 _DECADES = 50.0
 
@@ -120,14 +120,16 @@ def draw(axes: "Axes", family: Family, over: Over) -> None:
         if best is not None:
             axes.plot(
                 x[best], y[best], "o", ms=9.0, mfc="none", mec=INK, mew=1.2, ls="none",
-                label="best validation",
+                label="best",
             )  # fmt: skip
     values = [value for _, _, y in lines for value in y]
     if min(values) > 0.0 and max(values) > _DECADES * min(values):
         axes.set_yscale("log")
     axes.set_ylabel(short_name(family.name))
     axes.set_xlabel(_LABELS[over])
-    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.1)
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.1, columnspacing=1.4
+    )
 
 
 def _best(family: Family, values: Sequence[float]) -> int | None:

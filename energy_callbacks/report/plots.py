@@ -327,9 +327,16 @@ def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r' d="[^"]*"', _shorter, svg)
+    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
+    svg = re.sub(r' (?:x|y|transform)="[^"]*"', _rounded, svg)
+    svg = re.sub(r">\s+<", "><", svg)
     for colour in CSS_VARIABLES:
         svg = svg.replace(colour, css_colour(colour))
     return svg.replace("<svg", f'<svg role="img" aria-label="{_attribute(title)}"', 1)
+
+
+def _rounded(attribute: "re.Match[str]") -> str:
+    return re.sub(r"(\.\d\d)\d+", r"\1", attribute[0])
 
 
 def _shorter(path: "re.Match[str]") -> str:
@@ -337,7 +344,7 @@ def _shorter(path: "re.Match[str]") -> str:
 
     A line along an axis names one coordinate instead of two: that halves a curve of steps.
     """
-    found = re.sub(r"(\.\d\d)\d+", r"\1", path[0]).replace("\n", "")
+    found = _rounded(path).replace("\n", "")
     before: tuple[str, str] | None = None
 
     def along_axis(point: "re.Match[str]") -> str:
