@@ -4,7 +4,7 @@ import itertools
 import json
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -123,7 +123,7 @@ def hostile_report(report: EnergyReport) -> EnergyReport:
         warnings=(ReportWarning(code="c", message="m", fix="f"),),
     )  # fmt: skip
     plain = json.loads(to_json(report))
-    attacked = _attacked(plain, itertools.count())
+    attacked = _attacked(plain, {})
     adapter = TypeAdapter(EnergyReport)
     try:
         adapter.validate_python(attacked)
@@ -141,14 +141,14 @@ def metric(name: str) -> Metric:
     return Metric(name=name, t_s=ten, step=(None,) * 10, epoch=ten, energy_j=ten, value=ten)
 
 
-def _attacked(value: Any, count: Iterator[int]) -> Any:
-    """Every string and key of a JSON value made hostile, no two alike; keys of records stay."""
+def _attacked(value: Any, known: dict[str, str]) -> Any:
+    """Every string of a JSON value made hostile, equal ones alike; keys of records stay."""
     if isinstance(value, str):
-        return f"{next(count)} {HOSTILE}"
+        return known.setdefault(value, f"{len(known)} {HOSTILE}")
     if isinstance(value, list):
-        return [_attacked(item, count) for item in value]
+        return [_attacked(item, known) for item in value]
     if isinstance(value, dict):
-        attacked = {key: _attacked(item, count) for key, item in value.items()}
+        attacked = {key: _attacked(item, known) for key, item in value.items()}
         if "tags" in attacked:
             attacked["tags"] = {HOSTILE: HOSTILE, "many words": HOSTILE}
         if "environment" in attacked:
