@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 from energy_callbacks.report.metrics import Metric
 from energy_callbacks.report.palette import INK, phase_colours
-from energy_callbacks.report.plots import short_name, style
+from energy_callbacks.report.plots import energy_unit, short_name, style
 from energy_callbacks.report.schema import EnergyReport
-from energy_callbacks.units import watt_hours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 Over = Literal["energy", "epoch"]
 
-_LABELS = {"energy": "energy used (Wh)", "epoch": "epoch"}
 # So many points can still be told apart by their marks.
 _MARKED = 40
 # Values that differ more than this are drawn on a logarithmic axis.
@@ -36,17 +34,14 @@ class Family:
         return next(one.stem or one.name for one in (self.validation, self.training) if one)
 
     def lines(self, over: Over) -> list[tuple[str, list[float], list[float]]]:
-        """Names, places and values of what can be drawn: two points make a line."""
+        """Names, places (J, or epochs) and values of what can be drawn: two points make a line."""
         known = (("train", self.training), ("validation", self.validation))
         found = [(name, *_points(metric, over)) for name, metric in known if metric is not None]
         return [line for line in found if len(line[1]) > 1]
 
 
 def _points(metric: Metric, over: Over) -> tuple[list[float], list[float]]:
-    if over == "epoch":
-        places = metric.epoch
-    else:
-        places = tuple(None if e is None else watt_hours(e) for e in metric.energy_j)
+    places = metric.epoch if over == "epoch" else metric.energy_j
     known = [(x, y) for x, y in zip(places, metric.value, strict=True) if x is not None]
     return [x for x, _ in known], [y for _, y in known]
 
@@ -113,9 +108,16 @@ def draw(axes: "Axes", family: Family, over: Over) -> None:
     colours = phase_colours(("train", "validation"))
     marks = {"train": "o", "validation": "s"}
     lines = family.lines(over)
-    for name, x, y in lines:
+    scale, unit = 1.0, "epoch"
+    if over == "energy":
+        scale, name = energy_unit(max(max(x) for _, x, _ in lines))
+        unit = f"energy used ({name})"
+    for name, places, y in lines:
+        x = [place / scale for place in places]
         mark = marks[name] if len(x) <= _MARKED else None
-        axes.plot(x, y, color=colours[name], marker=mark, ms=3.5, lw=1.4, label=name)
+        # They differ without colour too.
+        dashes = "--" if mark is None and name == "validation" else "-"
+        axes.plot(x, y, dashes, color=colours[name], marker=mark, ms=3.5, lw=1.4, label=name)
         best = _best(family, y) if name == "validation" else None
         if best is not None:
             axes.plot(
@@ -126,7 +128,7 @@ def draw(axes: "Axes", family: Family, over: Over) -> None:
     if min(values) > 0.0 and max(values) > _DECADES * min(values):
         axes.set_yscale("log")
     axes.set_ylabel(short_name(family.name))
-    axes.set_xlabel(_LABELS[over])
+    axes.set_xlabel(unit)
     axes.legend(
         loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.1, columnspacing=1.4
     )

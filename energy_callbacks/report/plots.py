@@ -29,7 +29,7 @@ from energy_callbacks.report.parts import (
     Span,
 )
 from energy_callbacks.report.schema import EnergyReport
-from energy_callbacks.units import watt_hours
+from energy_callbacks.units import JOULES_PER_WATT_HOUR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,6 +120,15 @@ def time_unit(duration_s: float) -> tuple[float, str]:
     return 3600.0, "h"
 
 
+def energy_unit(energy_j: float) -> tuple[float, str]:
+    """Joules in the unit that suits an axis up to this energy, and its name."""
+    if energy_j < 0.1 * JOULES_PER_WATT_HOUR:
+        return JOULES_PER_WATT_HOUR / 1e3, "mWh"
+    if energy_j < 1e3 * JOULES_PER_WATT_HOUR:
+        return JOULES_PER_WATT_HOUR, "Wh"
+    return JOULES_PER_WATT_HOUR * 1e3, "kWh"
+
+
 def _draw_bands(axes: "Axes", found: Sequence[Band], scale_s: float, *, is_narrow: bool) -> None:
     import numpy as np
     from matplotlib.patches import StepPatch
@@ -207,13 +216,14 @@ def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
     shown = [phase for phase in report.phases if phase.total.energy_j]
     if not shown:
         return None
-    with _bars(shown, "energy (Wh)", width_in) as (canvas, axes):
-        ends = _draw_scopes(axes, shown, lambda _, figure: watt_hours(figure.energy_j or 0.0))
-        errors = [watt_hours(phase.total.error_j) for phase in shown]
+    scale_j, unit = energy_unit(max(phase.total.energy_j or 0.0 for phase in shown))
+    with _bars(shown, f"energy ({unit})", width_in) as (canvas, axes):
+        ends = _draw_scopes(axes, shown, lambda _, figure: (figure.energy_j or 0.0) / scale_j)
+        errors = [phase.total.error_j / scale_j for phase in shown]
         axes.errorbar(
             ends, range(len(shown)), xerr=errors, fmt="none", ecolor=INK, lw=1.0, capsize=2.5
         )
-        ends = [watt_hours((p.total.energy_j or 0.0) + p.total.error_j) for p in shown]
+        ends = [((p.total.energy_j or 0.0) + p.total.error_j) / scale_j for p in shown]
         _label_bars(axes, ends, [words.share(phase) for phase in shown])
     return canvas
 

@@ -70,6 +70,7 @@ def attempt(duration_s: float, cards: int) -> Attempt:
         stretches=stretches,
         config={"place": GERMANY, "price_per_kwh": 0.3},
         metrics=metrics(duration_s),
+        memory_grows=300.0 / duration_s,
         row_s=max(duration_s / 4000.0, 0.5),
     )
 

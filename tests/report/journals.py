@@ -74,6 +74,7 @@ class Attempt:
 
     Attributes:
         metrics: records of the user's metrics: when, values, step, epoch.
+        memory_grows: as fast as usual, times this.
         cut_off_at_s: when the process was killed: no later line, no totals.
         relative_error: systematic bound of each energy, as a share of it.
         wait_energy: while it waited for data, of the first ``wait_known_s`` of waiting.
@@ -104,6 +105,7 @@ class Attempt:
     wait_energy: Mapping[str, Energy] | None = None
     wait_known_s: float = 6.0
     row_s: float = 0.5
+    memory_grows: float = 1.0
     coverage: float = 1.0
     relative_error: float = 0.01
     unavailable: Sequence[tuple[str, str, str]] = ()
@@ -337,6 +339,7 @@ def _rows(attempt: Attempt) -> list[tuple[float, dict[str, Any]]]:
 
 def _row(attempt: Attempt, t_s: float) -> dict[str, Any]:
     devices: dict[str, Any] = {}
+    grown_s = attempt.memory_grows * t_s
     for device in attempt.devices:
         row: dict[str, Any] = {}
         energy_j = joules(attempt, device.key, 0.0, t_s)
@@ -344,10 +347,10 @@ def _row(attempt: Attempt, t_s: float) -> dict[str, Any]:
             last_j = joules(attempt, device.key, 0.0, t_s - attempt.row_s)
             row = {"energy_j": energy_j, "power_w": (energy_j - (last_j or 0.0)) / attempt.row_s}
         if device.kind == "gpu":
-            row |= {"memory_used_bytes": 40e9 + 1e8 * t_s, "utilisation": 0.75}
+            row |= {"memory_used_bytes": 40e9 + 1e8 * grown_s, "utilisation": 0.75}
             row |= {"temperature_c": 50.0 + t_s / 10.0, "throttled_s": 7.0 + 0.01 * t_s}
         if device.kind == "process":
-            row = {"rss_bytes": 2e9 + 1e7 * t_s, "peak_allocated_bytes": 30e9}
+            row = {"rss_bytes": 2e9 + 1e7 * grown_s, "peak_allocated_bytes": 30e9}
         devices[device.key] = row
     return devices
 
