@@ -17,7 +17,8 @@
     teardown | on_exception             meter.stop, last scalars, report
 
 ``validate``, ``test`` and ``predict`` by themselves start at ``on_*_start`` and end at
-``teardown``. No hook synchronises the device or reads a sensor.
+``teardown``. No hook reads a sensor, and none waits for the device: metrics are read where
+Lightning has just read them.
 """
 
 from typing import TYPE_CHECKING, Any
