@@ -133,6 +133,7 @@ def test_going_on_after_the_best_validation(tmp_path: Path) -> None:
         ("val_loss", [1.0, 3.0]),  # two say nothing
         ("val_loss", [1.0, 0.5, 0.7, 0.9, 1.1]),  # nor do five
         ("val_loss", [*OVERTRAINED[:5], 0.372, 0.3718, 0.3722, 0.372]),  # worse by nothing
+        ("val_loss", [0.3 + 2.0 * math.exp(-e) + 1e-4 * e for e in range(30)]),  # worse by < 1 %
         ("train_loss", OVERTRAINED),  # of the training data
         ("val_lr", OVERTRAINED),  # which way is better?
     ],

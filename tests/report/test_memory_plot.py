@@ -35,8 +35,14 @@ def test_of_two_cards_the_fuller_is_drawn(tmp_path: Path) -> None:
     """One line for both, which says so, in a bounded number of points."""
     stretch = replace(TRAIN, duration_s=1200.0, power_w={"gpu0": 100.0, "gpu1": 100.0})
     write(tmp_path, Attempt(stretches=(stretch,), devices=(GPU, GPU1)))
-    found = lines(build(tmp_path))
-    ((label, (t_s, _)),) = found.items()
+    report = build(tmp_path)
+    full, other = report.series
+    fuller = replace(full, memory_bytes=tuple(2.0 * (value or 0.0) for value in full.memory_bytes))
+    found = lines(replace(report, series=(fuller, other)))
+    ((label, (t_s, gib)),) = found.items()
+    assert min(gib) * 2**30 > 80e9
+    assert gib == sorted(gib)
+    assert gib[-1] * 2**30 == pytest.approx(fuller.memory_bytes[-1])
     assert label == "device, in use (highest of 2)"
     assert 100 < len(t_s) < 300
 

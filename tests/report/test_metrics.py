@@ -35,14 +35,15 @@ def test_a_metric_stands_beside_the_joules_used_by_then(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_goes_on_where_it_was(tmp_path: Path) -> None:
-    """The second attempt begins with the 36 kJ and the 60 s of the first."""
+    """Each attempt begins with the 36 kJ and the 60 s of those before it."""
     first = Attempt(stretches=(TRAIN,), metrics=[(60.0, {"loss": 2.0}, 600, 1.0)])
     write(tmp_path, first)
-    later = {"attempt": 2, "unix_s": first.unix_s + 500.0, "resumed_at_step": 600}
-    write(tmp_path, replace(first, metrics=[(30.0, {"loss": 1.0}, 900, 2.0)], **later))
+    for number in (2, 3):
+        later = {"attempt": number, "unix_s": first.unix_s + 500.0 * number}
+        write(tmp_path, replace(first, metrics=[(30.0, {"loss": 1.0}, 900, 2.0)], **later))
     loss = _metric(build(tmp_path), "loss")
-    assert loss.t_s == pytest.approx((60.0, 90.0))
-    assert loss.energy_j == pytest.approx((36_000.0, 54_000.0))
+    assert loss.t_s == pytest.approx((60.0, 90.0, 150.0))
+    assert loss.energy_j == pytest.approx((36_000.0, 54_000.0, 90_000.0))
 
 
 def test_without_a_sensor_the_energy_is_not_known(tmp_path: Path) -> None:
