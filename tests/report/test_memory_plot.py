@@ -31,9 +31,10 @@ def test_each_kind_of_memory_is_a_line_in_gib(tmp_path: Path) -> None:
         assert t_s[-1] == pytest.approx(60.0)
 
 
-def test_of_two_cards_the_fuller_is_drawn(tmp_path: Path) -> None:
+@pytest.mark.parametrize("duration_s", [60.0, 1200.0])
+def test_of_two_cards_the_fuller_is_drawn(tmp_path: Path, duration_s: float) -> None:
     """One line for both, which says so, in a bounded number of points."""
-    stretch = replace(TRAIN, duration_s=1200.0, power_w={"gpu0": 100.0, "gpu1": 100.0})
+    stretch = replace(TRAIN, duration_s=duration_s, power_w={"gpu0": 100.0, "gpu1": 100.0})
     write(tmp_path, Attempt(stretches=(stretch,), devices=(GPU, GPU1)))
     report = build(tmp_path)
     full, other = report.series
