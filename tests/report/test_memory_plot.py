@@ -31,7 +31,7 @@ def test_each_kind_of_memory_is_a_line_in_gib(tmp_path: Path) -> None:
         assert t_s[-1] == pytest.approx(60.0)
 
 
-@pytest.mark.parametrize("duration_s", [60.0, 1200.0])
+@pytest.mark.parametrize("duration_s", [30.0, 1200.0])
 def test_of_two_cards_the_fuller_is_drawn(tmp_path: Path, duration_s: float) -> None:
     """One line for both, which says so, in a bounded number of points."""
     stretch = replace(TRAIN, duration_s=duration_s, power_w={"gpu0": 100.0, "gpu1": 100.0})
