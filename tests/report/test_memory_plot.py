@@ -45,7 +45,7 @@ def test_of_two_cards_the_fuller_is_drawn(tmp_path: Path, duration_s: float) -> 
     assert gib == sorted(gib)
     assert gib[-1] * 2**30 == pytest.approx(fuller.memory_bytes[-1])
     assert label == "device, in use (highest of 2)"
-    assert 100 < len(t_s) < 300
+    assert 50 < len(t_s) < 300
 
 
 def test_an_hour_is_in_minutes_and_a_resumed_run_goes_on(tmp_path: Path) -> None:
