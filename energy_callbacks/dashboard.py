@@ -130,8 +130,9 @@ class Dashboard:
         last = users | _last_figures(report)
         columns = sorted(last, key=lambda tag: (tag not in _FIRST, tag not in users))
         now_s = time.time()
+        pages = list(_pages(report))
         for board in self._boards:
-            for summary in (summaries.scalars(last), *_pages(report)):
+            for summary in (summaries.scalars(last), *pages):
                 board.add(summary, step)
             if board in self._compared:
                 board.add(hparams.experiment(self._facts, columns, now_s), step)
@@ -165,10 +166,9 @@ def _last_figures(report: EnergyReport) -> dict[str, float]:
 
 
 def _pages(report: EnergyReport) -> Iterator[object]:
-    """The report as text, and the mean power of its phases as a picture."""
-    from energy_callbacks.report import plots, text
+    """The report as text, and its charts as pictures."""
+    from energy_callbacks.report import charts, text
 
     yield summaries.verbatim("energy_report", text.render(report))
-    figure = plots.power_by_phase(report, width_in=_PICTURE_IN)
-    if figure is not None:
-        yield summaries.image("energy_report/mean_power_of_each_phase", plots.figure_png(figure))
+    for name, png in charts.pictures(report, width_in=_PICTURE_IN, dpi=100.0):
+        yield summaries.image(f"energy_report/{name}", png)

@@ -4,7 +4,7 @@ import atexit
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -13,7 +13,7 @@ from energy_callbacks import forks
 from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.attempt import Attempt
 from energy_callbacks.accounting.energy_sums import total
-from energy_callbacks.accounting.launch import Process, default_folder
+from energy_callbacks.accounting.launch import COMMAND, Process, default_folder
 from energy_callbacks.accounting.scalars import Scalars
 from energy_callbacks.accounting.vote import Vote
 from energy_callbacks.calls import OngoingCall, keep_interrupt
@@ -219,6 +219,7 @@ class EnergyMeter:
             devices=self.config.devices,
             used_ordinals=used_gpus,
             host=process.local_rank == 0,
+            other_program=process.framework == COMMAND,
         )
         return found.sources, found.unavailable
 
@@ -445,6 +446,16 @@ class EnergyMeter:
         """
         if attempt := self._running():
             attempt.metrics.record(values, attempt.now_s(), step, epoch)
+
+    @harmless
+    def record_used(self, devices: Iterable[str]) -> None:
+        """Keep on which devices the measured program was seen.
+
+        Args:
+            devices: keys of ``devices``.
+        """
+        if attempt := self._running():
+            attempt.recorder.event("used", attempt.now_s(), devices=list(devices))
 
     def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
         """Energy between two moments of ``time.monotonic()`` of the last attempt.

@@ -69,6 +69,7 @@ class Device:
         instance_count: MIG instances that it is split into; 0 where it is not.
         instances: those of them that this process uses, by UUID; empty where it uses the whole.
         limit_w: power that it is held to, as a mean; ``None`` where nobody says.
+        memory_bytes: that it has; likewise.
     """
 
     key: str
@@ -83,6 +84,7 @@ class Device:
     instance_count: int = 0
     instances: tuple[str, ...] = ()
     limit_w: float | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,6 +122,15 @@ def gibibytes(size_bytes: float) -> float:
     return size_bytes / BYTES_PER_GIBIBYTE
 
 
+def mebibytes(size_bytes: float) -> float:
+    """Bytes to MiB.
+
+    >>> mebibytes(2**20)
+    1.0
+    """
+    return size_bytes / BYTES_PER_MEBIBYTE
+
+
 def bytes_from_mebibytes(size_mib: float) -> float:
     """MiB (2**20 bytes; not MB) to bytes.
 

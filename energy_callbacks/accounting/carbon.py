@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import version
 from statistics import quantiles
-from typing import Any
+from typing import Any, Final
 
 from energy_callbacks.records import Energy
 from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
@@ -26,6 +26,9 @@ from energy_callbacks.units import kilograms_from_grams, kilowatt_hours
 # the 90th percentile).
 _ANNUAL_SPREAD = 0.2
 _UNKNOWN_RANGE = "5th to 95th percentile of all countries"
+
+SET_BY_USER: Final = "set by the user"
+"""The origin of a place that was passed on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +99,7 @@ def place(country: str | None = None, region: str | None = None) -> Place:
         ValueError: where the country or region is not known; with the nearest ones that are.
     """
     if country is not None:
-        return _known_place(country, region, "set by the user")
+        return _known_place(country, region, SET_BY_USER)
     if region is not None:
         raise ValueError(f"region needs its country: got region={region!r}; set country= too")
     configured = _codecarbon_configuration()

@@ -357,6 +357,7 @@ def device_record(device: Device, channels: Iterable[Channel]) -> Record:
             "instance_count": device.instance_count,
             "instances": list(device.instances),
             "limit_w": device.limit_w,
+            "memory_bytes": device.memory_bytes,
         },
         "sensors": {
             channel.quantity: _sensor_json(channel.sensor)

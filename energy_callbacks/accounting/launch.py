@@ -4,6 +4,10 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+COMMAND: Final = "command"
+"""The framework of a process that measures another program, and the phase that it is in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,7 +15,7 @@ class Process:
     """Which process of which framework this is.
 
     Attributes:
-        framework: ``lightning``, ``keras``, ``huggingface`` or ``plain``.
+        framework: ``lightning``, ``keras``, ``huggingface``, ``plain`` or ``command``.
         framework_version: of that framework.
         rank: number among all processes of the run.
         local_rank: number among those of this host; the first measures CPU and RAM.

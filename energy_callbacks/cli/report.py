@@ -30,6 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="which files to write (default: all)",
     )
     parser.add_argument(
+        "--graphs",
+        action="store_true",
+        help="also write each chart as a PNG file, such as energy_report_power.png",
+    )
+    parser.add_argument(
         "--emissions-csv",
         type=Path,
         metavar="FILE",
@@ -45,11 +50,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read, write the files, print the report and where the files are."""
     report = load(arguments.path)
-    paths: list[Path] = []
+    formats: list[Format] = []
     if arguments.out is not None or not arguments.json:
-        folder = arguments.out or _folder_of(arguments.path)
+        formats += _formats(arguments.format)
+    if arguments.graphs:
+        formats.append("png")
+    folder = arguments.out or _folder_of(arguments.path)
+    if formats:
         folder.mkdir(parents=True, exist_ok=True)
-        paths = save(report, folder, _formats(arguments.format))
+    paths = save(report, folder, formats)
     if arguments.emissions_csv is not None:
         emissions_csv.write(report, arguments.emissions_csv)
         paths.append(arguments.emissions_csv)

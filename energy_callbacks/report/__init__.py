@@ -4,28 +4,25 @@
 
     report = build(run_folder)               # a pure function of the journals in it
     save(report, run_folder)                 # energy_report.html, .json, .txt
+    save(report, run_folder, ["png"])        # energy_report_power.png, _phases.png, ...
     report = load("energy_report.html")      # any of them gives the same report back
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from energy_callbacks.errors import JournalError
-from energy_callbacks.report import html, schema, text
+from energy_callbacks.report import charts, html, schema, text
 from energy_callbacks.report.build import build
 from energy_callbacks.report.schema import EnergyReport
 
 __all__ = ["FORMATS", "EnergyReport", "Format", "build", "load", "save"]
 
-Format = Literal["html", "json", "txt"]
-_RENDERERS: Mapping[Format, Callable[[EnergyReport], str]] = {
-    "html": html.render,
-    "json": schema.to_json,
-    "txt": text.render,
-}
-FORMATS: tuple[Format, ...] = tuple(_RENDERERS)
+Format = Literal["html", "json", "txt", "png"]
+FORMATS: tuple[Format, ...] = ("html", "json", "txt")
+"""What is written where nobody says otherwise."""
 
 
 def save(
@@ -37,7 +34,7 @@ def save(
         report: what to write.
         folder_or_stem: an existing folder, in which the files are called ``energy_report.*``; or
             the path of the files without their endings.
-        formats: which files.
+        formats: which files; ``"png"`` is a picture for each chart, ``energy_report_power.png``.
 
     Returns:
         The paths, in the order of ``formats``.
@@ -46,18 +43,32 @@ def save(
     stem = place / "energy_report" if place.is_dir() else place
     paths = []
     for name in formats:
-        path = stem.with_name(f"{stem.name}.{name}")
-        _write(path, _RENDERERS[name](report))
-        paths.append(path)
+        for ending, content in _RENDERERS[name](report):
+            path = stem.with_name(stem.name + ending)
+            _write(path, content)
+            paths.append(path)
     return paths
 
 
-def _write(path: Path, content: str) -> None:
+def _pictures(report: EnergyReport) -> Iterator[tuple[str, bytes]]:
+    return ((f"_{name}.png", png) for name, png in charts.pictures(report))
+
+
+# The files of a format: what their names end with, and what is in them.
+_RENDERERS: Mapping[Format, Callable[[EnergyReport], Iterable[tuple[str, str | bytes]]]] = {
+    "html": lambda report: [(".html", html.render(report))],
+    "json": lambda report: [(".json", schema.to_json(report))],
+    "txt": lambda report: [(".txt", text.render(report))],
+    "png": _pictures,
+}
+
+
+def _write(path: Path, content: str | bytes) -> None:
     """Write beside the place and rename, so that no reader sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        draft.write_text(content, encoding="utf-8", newline="\n")
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

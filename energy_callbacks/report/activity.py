@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from energy_callbacks.report import phases
 from energy_callbacks.report.merge import MergedAttempt
 from energy_callbacks.report.parts import Activity
 from energy_callbacks.report.process import Process, TimedEnergy
@@ -34,7 +35,7 @@ def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
     found: dict[str, list[_Spell]] = {}
     for device in (device for attempt in attempts for device in attempt.owned):
         columns = device.owner.columns.get(device.key, Columns())
-        windows = sorted(device.owner.windows, key=attrgetter("start_s"))
+        windows = phases.named(device.owner)
         for spell in _spells(columns):
             name = _phase(device.owner, windows, spell)
             if name is not None:

@@ -11,7 +11,7 @@ from typing import Any
 from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.errors import JournalError
-from energy_callbacks.report import curves, figures, footprint, notices
+from energy_callbacks.report import command, curves, figures, footprint, notices
 from energy_callbacks.report.advice import advice
 from energy_callbacks.report.batch_sizes import BatchSizeCurve, from_record
 from energy_callbacks.report.devices import device_table, memory
@@ -50,13 +50,27 @@ def build(
     Raises:
         JournalError: where no journal can be read.
     """
-    several = [paths] if isinstance(paths, str | Path) else paths
-    readable, unreadable = _load_all(_journals(map(Path, several)))
-    processes, other_runs = newest_run(readable)
-    _add_earlier(processes)
-    merged = merge(processes)
+    merged, other_runs, unreadable = gather(paths)
     attempts = tuple(_attempts(merged, time.time() if now_unix_s is None else now_unix_s))
     return _assemble(merged, attempts, other_runs, unreadable)
+
+
+def gather(
+    paths: str | Path | Sequence[str | Path],
+) -> tuple[list[MergedAttempt], int, list[str]]:
+    """The attempts of the newest run, how many other runs there are, and what cannot be read.
+
+    Args:
+        paths: see ``build``.
+
+    Raises:
+        JournalError: likewise.
+    """
+    several = [paths] if isinstance(paths, str | Path) else paths
+    readable, unreadable = _load_all(_journals(map(Path, several)))
+    processes, other_runs = newest_run(command.joined(readable))
+    _add_earlier(processes)
+    return merge(processes), other_runs, unreadable
 
 
 def _journals(paths: Iterable[Path]) -> list[Path]:

@@ -157,11 +157,18 @@ def _waiting(report: EnergyReport) -> str:
 def _memory(report: EnergyReport) -> Iterator[Card]:
     found = report.memory
     if found.device_used_peak_bytes is not None:
-        allocated = found.peak_allocated_bytes
+        details = (
+            (found.device_used_mean_bytes, "on average"),
+            (found.peak_allocated_bytes, "at most by the framework"),
+        )
         yield Card(
             label="Peak memory of a GPU",
             value=words.size(found.device_used_peak_bytes),
-            detail="" if allocated is None else f"{words.size(allocated)} by the framework",
+            detail=", ".join(
+                f"{words.size(size_bytes)} {what}"
+                for size_bytes, what in details
+                if size_bytes is not None
+            ),
         )
     if found.host_rss_peak_bytes is not None:
         yield Card(

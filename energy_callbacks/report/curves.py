@@ -15,6 +15,8 @@ from energy_callbacks.report.parts import (
 )
 from energy_callbacks.report.rows import Array, Columns
 
+Places = NDArray[np.intp]
+
 # Points of one curve: more than a screen has pixels for, few enough for a small file.
 MAX_POINTS = 2000
 # All curves together, so that the report of sixteen devices stays as small as that of two.
@@ -26,16 +28,21 @@ MAX_SPANS = 1000
 GAP_S = 3.0
 # Decimals that are kept: 1 ms and 0.1 mW, below what any sensor resolves.
 _T_DECIMALS, _POWER_DECIMALS = 3, 4
+# Gauges of drivers are whole percents and degrees.
+_SHARE_DECIMALS, _CELSIUS_DECIMALS = 2, 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Bins:
-    """Time, energy, memory and its peak in the allocator between moments, each (n,)."""
+    """Time, energy and what gauges said between moments, each (n,)."""
 
     end_s: Array
     seen_s: Array
     energy_j: Array
     memory_bytes: Array
+    utilisation: Array
+    temperature_c: Array
+    throttled_s: Array
     peak_bytes: Array
 
     def __len__(self) -> int:
@@ -70,8 +77,15 @@ def _curve(parts: Sequence[tuple[MergedAttempt, Owned]], limit: int) -> Series:
         seen_s=tuple(seen_s.tolist()),
         power_w=_with_none(power_w),
         memory_bytes=_with_none(bins.memory_bytes),
-        peak_allocated_bytes=() if np.isnan(bins.peak_bytes).all() else _with_none(bins.peak_bytes),
+        utilisation=_or_empty(bins.utilisation.round(_SHARE_DECIMALS)),
+        temperature_c=_or_empty(bins.temperature_c.round(_CELSIUS_DECIMALS)),
+        throttled_s=_or_empty(bins.throttled_s.round(_T_DECIMALS)),
+        peak_allocated_bytes=_or_empty(bins.peak_bytes),
     )
+
+
+def _or_empty(values: Array) -> tuple[float | None, ...]:
+    return () if np.isnan(values).all() else _with_none(values)
 
 
 def _with_none(values: Array) -> tuple[float | None, ...]:
@@ -91,13 +105,13 @@ def _bins(columns: Columns, start_s: float) -> _Bins:
         columns["energy_j"],
         columns["power_w"],
     )
-    memory, peak = columns.memory_bytes, columns["peak_allocated_bytes"]
+    memory = columns.memory_bytes
     is_news = ~np.isnan(power_w) & ~np.isnan(energy_j)
     # Before the first joule a row with memory is a bin of its own.
     is_early = np.cumsum(is_news & (energy_j > 0.0)) == 0
     [rows] = np.nonzero(is_news | (is_early & np.isnan(power_w) & ~np.isnan(memory)))
     if not len(rows):
-        return _Bins(*np.empty((5, 0)))
+        return _Bins(*np.empty((len(fields(_Bins)), 0)))
     is_news, at_s, energy_j = is_news[rows], at_s[rows], energy_j[rows]
     known_s, known_j = (
         _before(np.where(is_news, at_s, 0.0)),
@@ -106,27 +120,44 @@ def _bins(columns: Columns, start_s: float) -> _Bins:
     row_before_s = np.where(rows > 0, t_s[rows - 1], 0.0)
     gap_end_s = np.minimum(row_before_s, at_s)
     [gaps] = np.nonzero(is_news & (row_before_s - known_s > GAP_S))
+    first, end = np.append(0, rows[:-1] + 1), rows[-1] + 1
     known_s[gaps] = gap_end_s[gaps]
     bins = _Bins(
         end_s=start_s + np.where(is_news, at_s, t_s[rows]),
         seen_s=np.where(is_news, at_s - known_s, 0.0),
         energy_j=np.where(is_news, np.maximum(energy_j - known_j, 0.0), 0.0),
-        memory_bytes=_highest(memory, rows),
-        peak_bytes=_highest(peak, rows),
+        memory_bytes=np.fmax.reduceat(memory[:end], first),
+        utilisation=_mean(columns["utilisation"][:end], first),
+        temperature_c=np.fmax.reduceat(columns["temperature_c"][:end], first),
+        throttled_s=_sum(_growth(columns["throttled_s"])[:end], first),
+        peak_bytes=np.fmax.reduceat(columns["peak_allocated_bytes"][:end], first),
     )
-    return _Bins(
-        end_s=np.insert(bins.end_s, gaps, start_s + gap_end_s[gaps]),
-        seen_s=np.insert(bins.seen_s, gaps, 0.0),
-        energy_j=np.insert(bins.energy_j, gaps, 0.0),
-        memory_bytes=np.insert(bins.memory_bytes, gaps, np.nan),
-        peak_bytes=np.insert(bins.peak_bytes, gaps, np.nan),
-    )
+    in_gap: dict[str, Array | float] = {
+        "end_s": start_s + gap_end_s[gaps],
+        "seen_s": 0.0,
+        "energy_j": 0.0,
+    }
+    names = [field.name for field in fields(_Bins)]
+    return _Bins(*(np.insert(getattr(bins, n), gaps, in_gap.get(n, np.nan)) for n in names))
 
 
-def _highest(values: Array, rows: NDArray[np.int_]) -> Array:
-    """Since the chosen row before, at each of the chosen rows."""
-    found: Array = np.fmax.reduceat(values[: rows[-1] + 1], np.append(0, rows[:-1] + 1))
-    return found
+def _mean(values: Array, first: Places) -> Array:
+    """Mean of what is known from each of ``first`` to the next; NaN where nothing is."""
+    return _sum(values, first) / np.add.reduceat(~np.isnan(values), first, dtype=float)
+
+
+def _sum(values: Array, first: Places) -> Array:
+    """Likewise the sum."""
+    is_known = np.logical_or.reduceat(~np.isnan(values), first)
+    return np.where(is_known, np.add.reduceat(np.nan_to_num(values), first), np.nan)
+
+
+def _growth(counter: Array) -> Array:
+    """What a counter gained since its last value; a step back is a driver's restart, (n,)."""
+    [known] = np.nonzero(~np.isnan(counter))
+    growth = np.full(len(counter), np.nan)
+    growth[known[1:]] = np.maximum(np.diff(counter[known]), 0.0)
+    return growth
 
 
 def _before(values: Array) -> Array:
@@ -154,6 +185,9 @@ def _decimated(bins: _Bins, limit: int) -> _Bins:
         seen_s=np.add.reduceat(bins.seen_s, first),
         energy_j=np.add.reduceat(bins.energy_j, first),
         memory_bytes=np.fmax.reduceat(bins.memory_bytes, first),
+        utilisation=_mean(bins.utilisation, first),
+        temperature_c=np.fmax.reduceat(bins.temperature_c, first),
+        throttled_s=_sum(bins.throttled_s, first),
         peak_bytes=np.fmax.reduceat(bins.peak_bytes, first),
     )
 

@@ -98,20 +98,24 @@ def _grown(columns: Iterable[Columns]) -> float | None:
 
 
 def memory(attempts: Iterable[MergedAttempt]) -> Memory:
-    """The highest memory of any one GPU, allocator and rank."""
+    """The highest memory of any one GPU, allocator and rank, and the means of those."""
     rows = list(_columns_by_kind(attempts))
-    ranks = [
-        (_highest([one.memory_bytes]) or 0.0, _mean([one.memory_bytes]))
-        for kind, one in rows
-        if kind == "process"
-    ]
-    rss_peak, rss_mean = max((rank for rank in ranks if rank[1] is not None), default=(None, None))
+    device_peak, device_mean = _fullest(one for kind, one in rows if kind == "gpu")
+    rss_peak, rss_mean = _fullest(one for kind, one in rows if kind == "process")
     return Memory(
-        device_used_peak_bytes=_highest(one.memory_bytes for kind, one in rows if kind == "gpu"),
+        device_used_peak_bytes=device_peak,
+        device_used_mean_bytes=device_mean,
         peak_allocated_bytes=_highest(one["peak_allocated_bytes"] for _, one in rows),
         host_rss_peak_bytes=rss_peak,
         host_rss_mean_bytes=rss_mean,
     )
+
+
+def _fullest(found: Iterable[Columns]) -> tuple[float | None, float | None]:
+    """Peak and mean of the memory that was highest."""
+    known = [values for one in found if len(values := _known([one.memory_bytes]))]
+    peaks = ((float(values.max()), float(values.mean())) for values in known)
+    return max(peaks, default=(None, None))
 
 
 def _columns_by_kind(attempts: Iterable[MergedAttempt]) -> Iterator[tuple[str, Columns]]:

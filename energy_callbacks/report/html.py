@@ -15,8 +15,7 @@ from energy_callbacks.report import batch_sizes, palette, plots, words
 from energy_callbacks.report.batch_size_plot import batch_size_figure
 from energy_callbacks.report.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.cards import cards
-from energy_callbacks.report.memory_plot import memory_over_time
-from energy_callbacks.report.metric_plot import metric_over_energy
+from energy_callbacks.report.charts import CHARTS
 from energy_callbacks.report.schema import EnergyReport, from_json, to_json
 
 if TYPE_CHECKING:
@@ -109,20 +108,14 @@ def _short(text: str, length: int = 400) -> str:
 
 def _charts(report: EnergyReport) -> list[dict[str, Any]]:
     """Each chart twice, for wide and for narrow windows: style sheets choose."""
-    drawn = (
-        ("power", "Power over time", plots.power_over_time),
-        ("phases", "Energy by phase", plots.energy_by_phase),
-        ("metrics", "Metric against energy", metric_over_energy),
-        ("memory", "Memory over time", memory_over_time),
-    )
     found = [
         {
-            "name": name,
-            "title": title,
-            "wide": _svg(report, draw, f"{name}-wide", title, _WIDE_IN),
-            "narrow": _svg(report, draw, f"{name}-narrow", title, _NARROW_IN),
+            "name": chart.name,
+            "title": chart.title,
+            "wide": _svg(report, chart.draw, f"{chart.name}-wide", chart.title, _WIDE_IN),
+            "narrow": _svg(report, chart.draw, f"{chart.name}-narrow", chart.title, _NARROW_IN),
         }
-        for name, title, draw in drawn
+        for chart in CHARTS
     ]
     return [chart for chart in found if chart["wide"]]
 

@@ -18,6 +18,7 @@ _PHASE_COLOURS: Mapping[str, str] = {
     "checkpoint": "#b8a900",
     "setup": "#8fa3b3",
     "tuning": "#7a6fc2",
+    "command": "#a3937b",
     "idle": "#c9d1d8",
 }
 _OTHER_PHASES = ("#4d8f8b", "#a06f4f", "#6f8f3d", "#8a6fa0")

@@ -330,10 +330,11 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Memory at its highest, in bytes; ``None`` where nobody looked.
+    """Memory at its highest and on average, in bytes; ``None`` where nobody looked.
 
     Attributes:
         device_used_peak_bytes: highest on any one GPU, all processes of the card together.
+        device_used_mean_bytes: mean of that same GPU.
         peak_allocated_bytes: highest in the framework's allocator of any one process.
         host_rss_peak_bytes: highest resident memory of any one rank with its workers.
         host_rss_mean_bytes: mean of that same rank.
@@ -343,6 +344,7 @@ class Memory:
     peak_allocated_bytes: float | None
     host_rss_peak_bytes: float | None
     host_rss_mean_bytes: float | None
+    device_used_mean_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,6 +434,10 @@ class Series:
             ``sum(seen_s * power_w)`` is the energy of the curve.
         power_w: mean while seen; ``None`` where nothing was seen.
         memory_bytes: highest in the bin: device memory in use, resident or allocated memory.
+        utilisation: mean share of time in which the device was busy, 0 to 1; like the next two
+            empty where the device never said.
+        temperature_c: highest in the bin.
+        throttled_s: of the bin, the seconds in which the driver held the clocks down.
         peak_allocated_bytes: highest in the bin, of an allocator; empty where none has told.
     """
 
@@ -441,6 +447,9 @@ class Series:
     seen_s: tuple[float, ...]
     power_w: tuple[float | None, ...]
     memory_bytes: tuple[float | None, ...]
+    utilisation: tuple[float | None, ...] = ()
+    temperature_c: tuple[float | None, ...] = ()
+    throttled_s: tuple[float | None, ...] = ()
     peak_allocated_bytes: tuple[float | None, ...] = ()
 
 

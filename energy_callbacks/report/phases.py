@@ -2,15 +2,20 @@
 
 Spans cover the attempt without a hole, except for the phase that was still open when a process
 was cut off: that one gets what the spans leave of the total. A window that was named afterwards
-takes its time and energy away from the spans it lies in.
+takes its time and energy away from the spans it lies in. The trainings inside a measured command
+take theirs away from the command.
 """
 
 import math
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from energy_callbacks.accounting.energy_sums import UNKNOWN, total
+from energy_callbacks.accounting.launch import COMMAND
 from energy_callbacks.records import Energy
+from energy_callbacks.report.merge import energy_of
 from energy_callbacks.report.process import Process, TimedEnergy
 
 # Below this share of the total, a remainder is rounding of the numbers in the journal.
@@ -33,6 +38,10 @@ def durations_s(process: Process) -> dict[str, float]:
     found: dict[str, float] = {}
     for piece in _cut(process, None, UNKNOWN):
         found[piece.name] = found.get(piece.name, 0.0) + piece.duration_s
+    for training in process.trainings:
+        for name, duration_s in durations_s(training.process).items():
+            found[name] = found.get(name, 0.0) + duration_s
+        found[COMMAND] = max(found.get(COMMAND, 0.0) - training.process.end_s, 0.0)
     return found
 
 
@@ -50,19 +59,81 @@ def energies(process: Process, key: str, whole: Energy) -> dict[str, Energy]:
     by_name: dict[str, list[_Piece]] = {}
     for piece in _cut(process, key, whole):
         by_name.setdefault(piece.name, []).append(piece)
-    return {
+    found = {
         name: total([p.energy for p in pieces], [p.duration_s for p in pieces])
         for name, pieces in by_name.items()
     }
+    return _with_trainings(process, key, found) if process.trainings else found
+
+
+def _with_trainings(process: Process, key: str, found: dict[str, Energy]) -> dict[str, Energy]:
+    """What the trainings inside a command have measured themselves is taken out of it."""
+    trainings = [one.process for one in process.trainings if key in one.process.devices]
+    inside = [energies(one, key, energy_of(one, key)) for one in trainings]
+    seconds = [durations_s(one) for one in trainings]
+    known_j = math.fsum(e.energy_j or 0.0 for phases in inside for e in phases.values())
+    command = found.get(COMMAND, UNKNOWN)
+    if command.energy_j is None or not known_j:
+        return found
+    # Two that read one sensor may differ by what lies between two of its values.
+    share = min(command.energy_j / known_j, 1.0)
+    by_name: dict[str, list[tuple[Energy, float]]] = {}
+    for duration_s, energy in zip(seconds, inside, strict=True):
+        for name, one in energy.items():
+            by_name.setdefault(name, []).append((one, duration_s.get(name, 0.0)))
+    taken = {
+        name: _times(total([one for one, _ in parts], [s for _, s in parts]), share)
+        for name, parts in by_name.items()
+    }
+    rest = replace(
+        command,
+        energy_j=command.energy_j - share * known_j,
+        stderr_j=math.hypot(command.stderr_j, *(one.stderr_j for one in taken.values())),
+        systematic_j=max(
+            command.systematic_j - math.fsum(one.systematic_j for one in taken.values()), 0.0
+        ),
+    )
+    own = {name: energy for name, energy in found.items() if name != COMMAND}
+    for name, one in taken.items():
+        own[name] = total([own[name], one]) if name in own else one
+    return {COMMAND: rest, **own}
+
+
+def _times(energy: Energy, factor: float) -> Energy:
+    if energy.energy_j is None or factor == 1.0:
+        return energy
+    return replace(energy, energy_j=energy.energy_j * factor)
+
+
+def named(process: Process) -> list[TimedEnergy]:
+    """Windows and, of a command, the spans and windows of its trainings, by their start."""
+    inside = (
+        replace(one, start_s=training.start_s + one.start_s, end_s=training.start_s + one.end_s)
+        for training in process.trainings
+        for one in (*training.process.spans, *training.process.windows)
+    )
+    return sorted((*process.windows, *inside), key=attrgetter("start_s"))
 
 
 def stretches(process: Process) -> list[tuple[str, float, float]]:
     """Name, start and end of each span, of the open phase and of each window, for a time axis."""
+    if process.trainings:
+        return list(_around_trainings(process))
     timed = [(span.name, span.start_s, span.end_s) for span in process.spans]
     closed_s = timed[-1][2] if timed else 0.0
     if process.end_s > closed_s:
         timed.append((process.open_phase, closed_s, process.end_s))
     return timed + [(window.name, window.start_s, window.end_s) for window in process.windows]
+
+
+def _around_trainings(process: Process) -> Iterator[tuple[str, float, float]]:
+    before_s = 0.0
+    for training in process.trainings:
+        yield COMMAND, before_s, training.start_s
+        for name, start_s, end_s in stretches(training.process):
+            yield name, training.start_s + start_s, training.start_s + end_s
+        before_s = training.start_s + training.process.end_s
+    yield COMMAND, before_s, process.end_s
 
 
 def _cut(process: Process, key: str | None, whole: Energy) -> list[_Piece]:

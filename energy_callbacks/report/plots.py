@@ -108,6 +108,12 @@ def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
         _draw_phases(strip, report.timeline, scale_s, found[0].edges_s[-1])
         _mark_attempts(power, report, scale_s)
         strip.set_xlabel(f"time measured ({unit})")
+        # For pictures: the page has a list of the phases' colours beside the chart.
+        columns = 6 if width_in >= 6.0 else 3
+        named = canvas.legend(
+            *strip.get_legend_handles_labels(), ncols=columns, loc="outside lower left"
+        )
+        named.set(visible=False, in_layout=False)
     return canvas
 
 
@@ -178,7 +184,10 @@ def _draw_phases(axes: "Axes", timeline: Sequence[Span], scale_s: float, end_s: 
         ]
         if boxes:
             path = Path.make_compound_path(*boxes)
-            axes.add_artist(PathPatch(path, fc=colour, lw=0.0, antialiased=False))
+            patch = PathPatch(
+                path, fc=colour, lw=0.0, antialiased=False, label=short_name(phase, 20)
+            )
+            axes.add_artist(patch)
     axes.set_ylim(-0.5, 0.5)
     axes.grid(visible=False)
     axes.set_yticks([0.0], ["phase"])
@@ -307,11 +316,23 @@ def short_name(name: str, length: int = _LONG_LABEL) -> str:
     return clean if len(clean) <= length else clean[: length - 1] + "…"
 
 
-def figure_png(fig: "Canvas") -> bytes:
-    """A figure as PNG on paper, for viewers that show pictures only."""
+def figure_png(fig: "Canvas", *, title: str = "", dpi: float = 100.0) -> bytes:
+    """A figure as PNG on paper, for viewers that show pictures only.
+
+    Args:
+        fig: the figure.
+        title: above it, cut to its width; ``""`` for none.
+        dpi: points per inch.
+    """
     buffer = io.BytesIO()
     with style():
-        fig.savefig(buffer, format="png", facecolor=PAPER)
+        if title:
+            # At 10 points a letter is a twelfth of an inch wide at most.
+            most = round(12 * fig.get_figwidth())
+            fig.suptitle(short_name(title, most), x=0.01, ha="left", fontsize=10.0)
+        for legend in fig.legends:
+            legend.set(visible=True, in_layout=True)
+        fig.savefig(buffer, format="png", facecolor=PAPER, dpi=dpi)
     return buffer.getvalue()
 
 

@@ -23,6 +23,18 @@ class TimedEnergy:
     energy: dict[str, Energy]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """A training that ran inside a measured command.
+
+    Attributes:
+        start_s: on the time axis of the command.
+    """
+
+    process: "Process"
+    start_s: float
+
+
 @dataclass(slots=True, kw_only=True)
 class Process:
     """One journal.
@@ -35,8 +47,11 @@ class Process:
         forecast: the newest one.
         batch_sizes: what searches for one have found.
         metrics: of the user, in time order.
+        epochs: their ends.
         so_far: energy by device key, at the last moment whose quality was written down.
         data_wait: the newest seconds and energy of waiting for data; empty where nobody told.
+        used: keys of devices on which a process of the command was seen.
+        trainings: of a measured command, those that ran in it, one after the other.
         totals: the last line, ``None`` where the attempt was cut off or still runs.
     """
 
@@ -58,8 +73,11 @@ class Process:
     forecast: Record | None = None
     batch_sizes: list[Record] = field(default_factory=list)
     metrics: list[Record] = field(default_factory=list)
+    epochs: list[Record] = field(default_factory=list)
     so_far: Record = field(default_factory=dict)
     data_wait: Record = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    trainings: tuple[Training, ...] = ()
     totals: Record | None = None
 
     @property
@@ -168,8 +186,7 @@ def _unnamed(devices: dict[str, Record]) -> dict[str, list[float | None]]:
 
 def _take_event(process: Process, record: Record) -> None:
     process.end_s = max(process.end_s, record.get("t_s", 0.0), record.get("end_s", 0.0))
-    take = _EVENT_TAKERS.get(record["kind"])
-    if take is not None:
+    if (take := _EVENT_TAKERS.get(record["kind"])) is not None:
         take(process, record)
 
 
@@ -227,6 +244,8 @@ _EVENT_TAKERS: dict[str, Callable[[Process, Record], None]] = {
     "forecast": _take_forecast,
     "batch_sizes": lambda process, record: process.batch_sizes.append(record),
     "metrics": _take_metrics,
+    "epoch": lambda process, record: process.epochs.append(record),
+    "used": lambda process, record: process.used.update(record["devices"]),
 }
 _TAKERS: dict[str, Callable[[Process, Record], None]] = {
     "device": _take_device,

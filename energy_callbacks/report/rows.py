@@ -43,6 +43,23 @@ class Columns:
         seen_s = self["seen_s"]
         return np.where(np.isnan(seen_s), self["t_s"], seen_s)
 
+    def moved(self, by_s: float) -> "Columns":
+        """The same on a time axis that began so much earlier."""
+        table = self._table.copy()
+        for name in ("t_s", "seen_s"):
+            if name in self._names:
+                table[:, self._names.index(name)] += by_s
+        return Columns(self._names, table)
+
+    @classmethod
+    def chained(cls, parts: Sequence["Columns"]) -> "Columns":
+        """Rows that follow each other, with the names of the last."""
+        if len(parts) == 1:
+            return parts[0]
+        names = parts[-1]._names  # noqa: SLF001 - of its own kind
+        tables = [np.column_stack([one[name] for name in names]) for one in parts]
+        return cls(names, np.concatenate(tables))
+
     @property
     def memory_bytes(self) -> Array:
         """In use on the card, else resident, else allocated, (n,)."""

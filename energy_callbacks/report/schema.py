@@ -112,7 +112,7 @@ def to_json(report: EnergyReport) -> str:
     """The report as JSON in the order of the schema: one line for each part, so that it diffs."""
     parts = _adapter().dump_python(report, mode="json")
     lines = [
-        f'"{name}": {json.dumps(part, ensure_ascii=False, allow_nan=False)}'
+        f'"{name}": {json.dumps(part, ensure_ascii=False, allow_nan=False, separators=(",", ": "))}'
         for name, part in parts.items()
     ]
     return "{\n" + ",\n".join(lines) + "\n}\n"

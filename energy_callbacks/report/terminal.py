@@ -1,9 +1,9 @@
 """The report in a terminal, with rich: the same words as the plain text, in colour."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from energy_callbacks.report import text, words
+from energy_callbacks.report import batch_sizes, text, words
 from energy_callbacks.report.cards import Card, cards
 from energy_callbacks.report.schema import EnergyReport
 
@@ -19,6 +19,8 @@ _STATUS_STYLES = {
     "interrupted": "yellow",
     "cut off": "yellow",
 }
+# Columns of a frame with its margins, left and right.
+_FRAME = 6
 _ORIGIN_STYLES = {"measured": "green", "estimated": "yellow", "mixed": "cyan"}
 
 
@@ -29,7 +31,7 @@ def print_rich(report: EnergyReport, console: "Console") -> None:
 
     console.print(
         Panel(
-            Group(*_blocks(report)),
+            Group(*_blocks(report, console.width - _FRAME)),
             title=_title(report),
             title_align="left",
             border_style="dim",
@@ -47,7 +49,7 @@ def _title(report: EnergyReport) -> "Text":
     return Text.assemble(("Energy report: ", "bold"), (name, "bold"), "  ", status)
 
 
-def _blocks(report: EnergyReport) -> "Iterator[RenderableType]":
+def _blocks(report: EnergyReport, width: int) -> "Iterator[RenderableType]":
     from rich.text import Text
 
     for warning in report.warnings:
@@ -58,16 +60,30 @@ def _blocks(report: EnergyReport) -> "Iterator[RenderableType]":
     if report.warnings:
         yield Text()
     yield _headline(cards(report))
-    yield from _table("Energy by phase", text.PHASE_HEAD, text.phase_rows(report))
-    yield from _table("Energy per unit of work", text.RATIO_HEAD, text.ratio_rows(report))
-    yield from _table("GPU activity", text.ACTIVITY_HEAD, text.activity_rows(report))
-    yield from _table("Devices", text.DEVICE_HEAD, text.device_rows(report))
-    for note in text.device_notes(report):
-        yield Text(words.one_line(note), style="dim")
-    yield from _table("Attempts", text.ATTEMPT_HEAD, text.attempt_rows(report))
-    yield from _table("Ranks", text.RANK_HEAD, text.rank_rows(report))
-    for one in report.imbalances:
-        yield Text(words.one_line(one.message))
+    if report.advice:
+        yield Text("\nWhat to change", style="bold")
+        yield from (Text(words.one_line(line)) for line in text.advice_lines(report))
+    for title, head, rows, remarks in _tables(report):
+        if rows:
+            yield Text(f"\n{title}", style="bold")
+            yield _table(text.fitted(head, rows, width))
+        yield from (Text(words.one_line(remark), style="dim") for remark in remarks)
+
+
+def _tables(
+    report: EnergyReport,
+) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]], Iterable[str]]]:
+    """Title, head and rows of each table, and what is said below it."""
+    yield "Energy by phase", text.PHASE_HEAD, text.phase_rows(report), ()
+    yield "Energy per unit of work", text.RATIO_HEAD, text.ratio_rows(report), ()
+    yield "GPU activity", text.ACTIVITY_HEAD, text.activity_rows(report), ()
+    yield "Devices", text.DEVICE_HEAD, text.device_rows(report), text.device_notes(report)
+    yield "Attempts", text.ATTEMPT_HEAD, text.attempt_rows(report), ()
+    uneven = (one.message for one in report.imbalances)
+    yield "Ranks", text.RANK_HEAD, text.rank_rows(report), uneven
+    for curve in report.batch_sizes:
+        rows = list(batch_sizes.rows(curve))
+        yield "Batch size", batch_sizes.HEAD, rows, (curve.sentence,)
 
 
 def _headline(shown: Sequence[Card]) -> "Table":
@@ -84,19 +100,15 @@ def _headline(shown: Sequence[Card]) -> "Table":
     return table
 
 
-def _table(
-    title: str, head: Sequence[str], rows: Sequence[Sequence[str]]
-) -> "Iterator[RenderableType]":
-    if not rows:
-        return
+def _table(cells: Sequence[Sequence[str]]) -> "Table":
+    """Cells that fit, head first; like the plain text two characters apart."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column, name in enumerate(head):
-        table.add_column(name, justify="right" if column else "left", no_wrap=column > 0)
-    for row in rows:
-        table.add_row(*(Text(words.one_line(cell)) for cell in row))
-    yield Text(f"\n{title}", style="bold")
-    yield table
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
+    for column, name in enumerate(cells[0]):
+        table.add_column(Text(name), justify="right" if column else "left", no_wrap=True)
+    for row in cells[1:]:
+        table.add_row(*map(Text, row))
+    return table

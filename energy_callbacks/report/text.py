@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _NARROWEST = 40
+_NARROWEST_COLUMN = 6
+# Columns of names, like the first one of each table; a number that is cut is a wrong number.
+_NAMES = ("host", "cards")
 
 
 def summary_line(report: EnergyReport, path: Path | None = None) -> str:
@@ -290,10 +293,16 @@ def _sensors(report: EnergyReport, width: int) -> list[str]:
     return lines
 
 
-def _advice(report: EnergyReport, width: int) -> Iterator[str]:
+def advice_lines(report: EnergyReport) -> Iterator[str]:
+    """What to change, a line each."""
     for one in report.advice:
         saving = f" ({one.saving})" if one.saving else ""
-        yield from _wrapped(f"- {one.message}{saving} -> {one.fix}", width, indent="  ")
+        yield f"- {one.message}{saving} -> {one.fix}"
+
+
+def _advice(report: EnergyReport, width: int) -> Iterator[str]:
+    for line in advice_lines(report):
+        yield from _wrapped(line, width, indent="  ")
 
 
 def _batch_sizes(report: EnergyReport, width: int) -> Iterator[list[str]]:
@@ -313,23 +322,36 @@ def _section(title: str, lines: Iterable[str], width: int) -> list[str]:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Columns as wide as they need; the first gives way where the line is too long."""
     if not rows:
         return []
-    cells = [[words.one_line(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(_columns(row[i]) for row in cells) for i in range(len(head))]
-    spare = width - sum(widths) - 2 * (len(widths) - 1)
-    widths[0] = max(widths[0] + min(spare, 0), 6)
+    cells = fitted(head, rows, width)
+    widths = [max(map(_columns, column)) for column in zip(*cells, strict=True)]
     return [_row(row, widths) for row in cells]
 
 
+def fitted(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
+    """The cells of a table, head first; names give way where its lines are too long.
+
+    Args:
+        head: of the columns.
+        rows: the cells below it.
+        width: of a line, in characters, with two of them between columns.
+    """
+    cells = [[words.one_line(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(map(_columns, column)) for column in zip(*cells, strict=True)]
+    names = [i for i, name in enumerate(head) if i == 0 or name in _NAMES]
+    for _ in range(max(sum(widths) + 2 * (len(widths) - 1) - width, 0)):
+        widest = max(names, key=widths.__getitem__)
+        widths[widest] = max(widths[widest] - 1, _NARROWEST_COLUMN)
+    return [[_clipped(*pair) for pair in zip(row, widths, strict=True)] for row in cells]
+
+
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    first = _padded(_clipped(cells[0], widths[0]), widths[0])
-    rest = [
+    behind = (
         " " * (width - _columns(cell)) + cell
         for cell, width in zip(cells[1:], widths[1:], strict=True)
-    ]
-    return "  ".join([first, *rest]).rstrip()
+    )
+    return "  ".join([_padded(cells[0], widths[0]), *behind]).rstrip()
 
 
 def _padded(text: str, width: int) -> str:

@@ -87,6 +87,7 @@ class Attempt:
     world_size: int = 1
     launch: str | None = None
     unix_s: float = 1_790_000_000.0
+    framework: str = "lightning"
     run_name: str | None = "resnet"
     tags: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -167,7 +168,7 @@ def _header(attempt: Attempt) -> dict[str, Any]:
         "unix_s": attempt.unix_s,
         "run_name": attempt.run_name,
         "tags": dict(attempt.tags),
-        "framework": "lightning",
+        "framework": attempt.framework,
         "framework_version": "2.6.0",
         "config": {"place": {"country": None}, "pue": 1.0, "price_per_kwh": None}
         | dict(attempt.config),

@@ -188,6 +188,11 @@ def test_a_long_curve_is_decimated_and_keeps_energy_and_means(tmp_path):
     assert 1000 < len(curve.t_s) <= 2000
     assert area_j == pytest.approx(3000.0 * 500.0, rel=1e-6)
     assert set(curve.power_w) == {500.0}
+    assert set(curve.utilisation) == {0.75}
+    # The card gets a degree hotter each 10 s, and is throttled for 1 % of the time.
+    assert curve.temperature_c[-1] == 350.0
+    throttled_s = [one for one in curve.throttled_s if one is not None]
+    assert math.fsum(throttled_s) == pytest.approx(0.01 * 3000.0, rel=1e-3)
 
 
 def test_a_cut_off_run_keeps_the_open_phase(tmp_path):
@@ -518,6 +523,26 @@ def test_a_span_that_is_newer_than_the_last_row_counts_whole(tmp_path):
     assert _phase(report, "idle").gpu.energy_j == pytest.approx(1_600.0)
 
 
+def test_a_device_without_gauges_has_no_curves_of_them(report):
+    """A processor says neither load nor temperature: empty, not a list of nothing."""
+    cpu = next(curve for curve in report.series if curve.key == "cpu0")
+    assert (cpu.utilisation, cpu.temperature_c, cpu.throttled_s) == ((), (), ())
+
+
+def test_a_gauge_in_a_bin_is_the_mean_of_its_rows(tmp_path):
+    """Half of the rows busy, half idle: wide bins are half busy."""
+    path = write(tmp_path, Attempt(devices=(GPU,), stretches=(replace(TRAIN, duration_s=3000.0),)))
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    series = [row for row in rows if row["type"] == "series"]
+    for number, row in enumerate(series):
+        row["devices"]["gpu0"]["utilisation"] = float(number % 2)
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    (curve,) = build(tmp_path).series
+    means = [value for value in curve.utilisation if value is not None]
+    assert sum(means) / len(means) == pytest.approx(0.5, abs=0.01)
+    assert 0.3 < min(means) <= max(means) < 0.7
+
+
 def test_a_gap_of_a_sensor_is_a_hole_in_the_curve(tmp_path):
     """A sensor away from 30 s to 50 s: no power is drawn there, and no low plateau either."""
     path = write(tmp_path, Attempt(devices=(GPU,)))
@@ -534,6 +559,7 @@ def test_a_gap_of_a_sensor_is_a_hole_in_the_curve(tmp_path):
     (curve,) = build(tmp_path).series
     hole = curve.power_w.index(None)
     assert (curve.t_s[hole], curve.seen_s[hole]) == (50.0, 0.0)
+    assert (curve.utilisation[hole], curve.temperature_c[hole]) == (None, None)
     assert max(power_w for power_w in curve.power_w if power_w is not None) >= 500.0
     assert math.fsum(curve.seen_s) == pytest.approx(60.0)
 

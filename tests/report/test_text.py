@@ -12,6 +12,7 @@ from energy_callbacks.report import words
 from energy_callbacks.report.build import build
 from energy_callbacks.report.parts import (
     Figure,
+    RankUse,
 )
 from energy_callbacks.report.text import print_report, render, summary_line
 from tests.report.journals import CPU, GERMANY, PROCESS, Attempt, write
@@ -39,6 +40,9 @@ def test_text_has_what_people_look_for(report):
     """Emissions with their place, average and peak memory, phases, devices."""
     text = render(report)
     assert re.search(r"Emissions +4\.0\d gCO2e  \(Germany, 381 g/kWh", text)
+    assert re.search(
+        r"Peak memory of a GPU +44\.7 GiB  \(41\.0 GiB on average, 27\.9 GiB at most", text
+    )
     assert re.search(r"Peak memory of the host +2\.61 GiB  \(2\.24 GiB on average\)", text)
     assert re.search(r"validation +5\.0 s +0\.417 Wh +0\.111 Wh +0\.528 Wh +1\.1 % +4\.9 %", text)
     assert re.search(r"gpu0 NVIDIA H200 +8\.78 Wh +1\.0 % +395 W +500 W", text)
@@ -49,6 +53,29 @@ def test_no_line_is_longer_than_asked_for(report, width):
     """Also where names are long: the first column gives way."""
     long = replace(report, run=replace(report.run, name="name " * 100))
     assert max(map(len, render(long, width).splitlines())) <= width
+
+
+def test_no_name_makes_a_table_too_wide(report):
+    """Hosts, cards and devices with long names, in every table and in a terminal: 80 columns."""
+    long = "a-very-long-name-of-a-node." * 3
+    rank = RankUse(
+        attempt=1, host=long, rank=1, gpus=("gpu0", "gpu1", long), shares_gpus=True, steps=10**6,
+        samples=10**6, train_s=3e5, data_wait_s=3e5, gpu=report.energy.gpu, gpu_power_w=1234.5,
+    )  # fmt: skip
+    shown = replace(
+        report,
+        devices=tuple(replace(device, name=long, host=long) for device in report.devices),
+        attempts=tuple(replace(report.attempts[0], attempt=n, host=long) for n in (1, 2)),
+        ranks=(rank, replace(rank, rank=0)),
+    )
+    assert max(map(len, render(shown).splitlines())) <= 80
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    print_report(shown, console)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", console.file.getvalue()).splitlines()
+    assert max(map(len, lines)) <= 80
+    for text in (render(shown), "\n".join(lines)):
+        assert text.count("1 000 000") == 4  # a number that is cut is a wrong number
+        assert text.count("1234 W") == 2
 
 
 def test_control_characters_never_reach_the_terminal(tmp_path):

@@ -23,6 +23,10 @@ logger = logging.getLogger("energy_callbacks")
 
 POWERCAP_VARIABLE = "ENERGY_CALLBACKS_POWERCAP"
 """Where a container has mounted the host's powercap folder."""
+_NO_CARD = (
+    "the NVIDIA driver lists no GPU",
+    "start the container with GPUs (docker run --gpus all)",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,7 @@ def discover(
     used_ordinals: Sequence[int] | None = None,
     *,
     host: bool = True,
+    other_program: bool = False,
 ) -> Found:
     """The sensors that speak for this run.
 
@@ -49,6 +54,8 @@ def discover(
         used_ordinals: for ``"auto"``, CUDA's numbers of the devices in use. ``None`` where nobody
             said so: then those on which this process has a context, else the first.
         host: whether this process speaks for CPUs and memory; one per machine does.
+        other_program: whether it is not this process that is measured, but a program that it
+            starts: ``"auto"`` are then all GPUs that this one sees.
 
     Raises:
         ValueError: where ``devices`` names a GPU that is not there.
@@ -57,11 +64,11 @@ def discover(
     from energy_callbacks.sensing.sources.allocator import AllocatorSource
     from energy_callbacks.sensing.sources.host_memory import HostMemorySource
 
+    memory = HostMemorySource(clock, only_descendants=other_program)
     parts = (
-        _nvidia(clock, devices, used_ordinals),
+        _nvidia(clock, devices, used_ordinals, other_program=other_program),
         _host_energy(clock) if host else Found(),
-        Found(sources=(HostMemorySource(clock),)),
-        Found(sources=(AllocatorSource(clock),)),
+        Found(sources=(memory,) if other_program else (memory, AllocatorSource(clock))),
     )
     return Found(
         sources=tuple(source for part in parts for source in part.sources),
@@ -69,7 +76,9 @@ def discover(
     )
 
 
-def _nvidia(clock: Clock, devices: Devices, used_ordinals: Sequence[int] | None) -> Found:
+def _nvidia(
+    clock: Clock, devices: Devices, used_ordinals: Sequence[int] | None, *, other_program: bool
+) -> Found:
     """A source for each chosen card; a refusal only where the user named one."""
     from energy_callbacks.sensing.devices import check_devices_argument
     from energy_callbacks.sensing.sources.nvml import NvmlSource
@@ -79,7 +88,8 @@ def _nvidia(clock: Clock, devices: Devices, used_ordinals: Sequence[int] | None)
     if amd and devices == "auto":
         return Found(unavailable=amd)
     try:
-        chosen, missing = _chosen(devices, used_ordinals)
+        is_all_visible = other_program and devices == "auto"
+        chosen, missing = (_visible(), ()) if is_all_visible else _chosen(devices, used_ordinals)
     except SourceUnavailable as error:
         if devices not in ("auto", "all"):
             asked = f"devices={devices!r} was asked for, but {error.reason}"
@@ -87,6 +97,19 @@ def _nvidia(clock: Clock, devices: Devices, used_ordinals: Sequence[int] | None)
         return Found(unavailable=(*amd, ("NVIDIA GPU", error.reason, error.fix)))
     sources = tuple(NvmlSource(clock, *uuids) for uuids in chosen)
     return Found(sources=sources, unavailable=(*amd, *missing))
+
+
+def _visible() -> tuple[tuple[str, ...], ...]:
+    """All cards that the masks of this process leave, by UUID; CUDA is not woken."""
+    from energy_callbacks.sensing.devices import resolve
+
+    cards = _cards()
+    if not cards:
+        raise SourceUnavailable(*_NO_CARD)
+    visible = dict.fromkeys(choice.gpu.uuid for choice in resolve(os.environ, cards))
+    if not visible:
+        raise SourceUnavailable("the command sees no GPU", "--devices 0 measures one all the same")
+    return tuple((uuid,) for uuid in visible)
 
 
 def _amd(used_ordinals: Sequence[int] | None) -> tuple[tuple[str, str, str], ...]:
@@ -110,10 +133,7 @@ def _chosen(
 
     cards = _cards()
     if not cards:
-        raise SourceUnavailable(
-            "the NVIDIA driver lists no GPU",
-            "start the container with GPUs (docker run --gpus all)",
-        )
+        raise SourceUnavailable(*_NO_CARD)
     if devices == "auto" and used_ordinals is not None and not used_ordinals:
         raise SourceUnavailable(
             "this run uses no GPU", "pass devices=[0] to measure one all the same"

@@ -28,10 +28,12 @@ class HostMemorySource:
 
     Args:
         clock: where time comes from.
+        only_descendants: leave this process itself out, which has started what is measured.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, only_descendants: bool = False) -> None:
         self._clock = clock
+        self._only_descendants = only_descendants
         self._process: psutil.Process | None = None
         self._children: list[psutil.Process] = []
         self._list_s = -math.inf
@@ -84,11 +86,12 @@ class HostMemorySource:
             raise ReadingMissed("host memory is not open; call open() first")
         self._read_s = self._clock.monotonic_s()
         try:
-            rss_bytes = self._process.memory_info().rss
+            rss_bytes = 0 if self._only_descendants else self._process.memory_info().rss
             now_s = self._clock.monotonic_s()
             if now_s >= self._list_s:
                 self._children = self._process.children(recursive=True) if _is_parent() else []
-                self._list_s = now_s + _LIST_INTERVAL_S
+                # Who only watches others can afford to look for them each time.
+                self._list_s = now_s + (0.0 if self._only_descendants else _LIST_INTERVAL_S)
         except (psutil.Error, OSError) as error:
             raise ReadingMissed(f"memory of this process could not be read: {error}") from error
         rss_bytes += sum(_rss_bytes(child) for child in self._children)

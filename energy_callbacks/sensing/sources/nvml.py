@@ -272,6 +272,7 @@ def _opened(nvml: Any, clock: Clock, uuid: str, more_instances: Sequence[str]) -
         instance_count=len(_mig_uuids(nvml, handle)),
         instances=(uuid, *more_instances) if is_instance else (),
         limit_w=_limit_w(nvml, handle),
+        memory_bytes=_memory_bytes(nvml, handle),
     )
     capability = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     return Card(
@@ -283,6 +284,13 @@ def _limit_w(nvml: Any, handle: Any) -> float | None:
     """The lowest of all limits that hold at present."""
     try:
         return watts_from_milliwatts(nvml.nvmlDeviceGetEnforcedPowerLimit(handle)) or None
+    except nvml.NVMLError:
+        return None
+
+
+def _memory_bytes(nvml: Any, handle: Any) -> int | None:
+    try:
+        return int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
     except nvml.NVMLError:
         return None
 

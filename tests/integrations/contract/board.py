@@ -64,14 +64,14 @@ class BoardContract:
             assert session.status == api_pb2.STATUS_SUCCESS
 
     def test_the_report_stands_in_tensorboard(self, bench: Bench) -> None:
-        """The text report as it is, once, and the mean power of each phase as a picture."""
+        """The text report as it is, once, and its charts as pictures."""
         ours = bench.callback()
         run = bench.fit(Plan(validation_samples=20), ours).run_folder()
         board = TensorBoardView(run.parent)
         [text] = board.texts(run.name, "energy_report")
         expected = (ours._meter.run_folder / "energy_report.txt").read_text(encoding="utf-8")
         assert re.sub("^ {4}", "", text, flags=re.MULTILINE) == expected.rstrip("\n")
-        [picture] = board.images(run.name)["energy_report/mean_power_of_each_phase"]
+        [picture] = board.images(run.name)["energy_report/phase_power"]
         assert picture.startswith(b"\x89PNG")
 
     def test_all_of_it_is_in_one_event_file(self, bench: Bench) -> None:

@@ -1,0 +1,239 @@
+"""``energy-callbacks run``: any command, measured from its start to its end."""
+
+import argparse
+import itertools
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from energy_callbacks.accounting.launch import COMMAND, Process
+from energy_callbacks.cli.child import Child, end_as, signals_held
+from energy_callbacks.config import RUN_DIR_VARIABLE, EnergyConfig, is_disabled
+from energy_callbacks.meter import EnergyMeter
+from energy_callbacks.report import (
+    EnergyReport,
+    gpu_stats,
+    gpu_stats_plot,
+    load,
+    save,
+    side_by_side,
+)
+from energy_callbacks.report.build import gather
+from energy_callbacks.sensing.sources.nvml_processes import card_processes
+
+HELP = "measure any command from its start to its end"
+
+# What shells answer for a program that is not there, and for one that may not be run.
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+# A program that computes for less than this on a card may not be seen there.
+_LOOK_S: Final = 0.5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.usage = "energy-callbacks run [options] -- COMMAND [ARGUMENTS]"
+    parser.add_argument("--name", help="of the run; default: that of the program")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="run folder, without an older run; default: energy_runs/NAME-STAMP",
+    )
+    parser.add_argument(
+        "--devices",
+        type=_devices,
+        metavar="LIST",
+        help="all, or NVML indices and UUIDs, such as 0,1; default: the GPUs that the command "
+        "sees, without those on which none of its processes was seen",
+    )
+    parser.add_argument("--country", help="ISO code or name of your place, for emissions")
+    parser.add_argument("--region", help="state of the USA or province of Canada")
+    parser.add_argument("--pue", type=float, default=1.0, help="of the building (default: 1)")
+    parser.add_argument("--price-per-kwh", type=float, metavar="PRICE", help="in your currency")
+    parser.add_argument("--graphs", action="store_true", help="the report's charts as PNG, too")
+    parser.add_argument(
+        "--compare-with",
+        type=Path,
+        metavar="PATH",
+        help="an older run's folder or report: print both side by side",
+    )
+    parser.add_argument(
+        "words",
+        nargs=argparse.REMAINDER,
+        metavar="-- COMMAND [ARGUMENTS]",
+        help="what to measure",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run it, write the report, say its summary on the standard error; end as it has ended."""
+    command = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
+    if not command:
+        raise ValueError("no command: write it after --, as in: run -- python train.py")
+    if is_disabled() or _is_measured():
+        os.execvp(command[0], command)  # noqa: S606 - it is the user's command, and its own words
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+        raise ValueError(
+            "this process is one of several of a launcher (WORLD_SIZE is set), and each would "
+            "count the host; measure the launcher: energy-callbacks run -- torchrun ..."
+        )
+    if (problem := _problem(command[0])) is not None:
+        print(f"energy-callbacks run: {command[0]}: {problem[1]}", file=sys.stderr)
+        return problem[0]
+    before = None if arguments.compare_with is None else load(arguments.compare_with)
+    meter = _meter(arguments, command)
+    with signals_held() as mask:
+        code = _measured(meter, command, mask)
+        with suppress(OSError):  # also where the other end of the pipe has gone
+            _tell(meter, before, graphs=arguments.graphs)
+    return end_as(code)
+
+
+def _tell(meter: EnergyMeter, before: EnergyReport | None, *, graphs: bool) -> None:
+    """Files into the run folder, what they say in short to the standard error."""
+    folder = meter.run_folder
+    print(f"energy: {meter.save_report()}", file=sys.stderr, flush=True)
+    assert folder is not None
+    _save_samples(folder, meter.config.run_name or "run")
+    if graphs:
+        save(meter.report(), folder, ("png",))
+    if before is not None:
+        said = side_by_side.render(before, meter.report())
+        (folder / "comparison.txt").write_text(said, encoding="utf-8")
+        print(said, end="", file=sys.stderr, flush=True)
+
+
+def _save_samples(folder: Path, name: str) -> None:
+    """The samples of the cards, in the files and fields that GPU loggers have."""
+    attempts, _, _ = gather(folder)
+    found = gpu_stats.samples(attempts)
+    if not found:
+        return
+    started = time.strftime("%Y%m%d_%H%M%S", time.localtime(attempts[0].lead.unix_s))
+    stem = folder / f"gpu_stats_{_safe(name)}_{started}"
+    gpu_stats.write(found, stem.with_name(f"{stem.name}.json"))
+    gpu_stats_plot.save(found, stem.with_name(f"{stem.name}_plot.png"))
+    stem.with_name(f"{stem.name}_summary.txt").write_text(
+        gpu_stats.summary(found), encoding="utf-8"
+    )
+
+
+def _devices(word: str) -> str | list[int | str]:
+    if word in ("all", "auto"):
+        return word
+    return [int(one) if one.isdecimal() else one for one in word.split(",")]
+
+
+def _problem(program: str) -> tuple[int, str] | None:
+    """Why a shell would not run it, and what it would answer."""
+    if shutil.which(program) is not None:
+        return None
+    if os.sep in program and Path(program).exists():
+        return _NOT_EXECUTABLE, "permission denied"
+    return _NOT_FOUND, "command not found"
+
+
+def _is_measured() -> bool:
+    """Whether this process itself runs inside a command that is measured."""
+    from energy_callbacks.accounting import journal
+
+    folder = os.environ.get(RUN_DIR_VARIABLE)
+    for path in journal.find(Path(folder)) if folder else ():
+        header = journal.header(path)
+        if header.get("framework") == COMMAND and not journal.is_gone(header):
+            return True
+    return False
+
+
+def _meter(arguments: argparse.Namespace, command: Sequence[str]) -> EnergyMeter:
+    name = arguments.name or _name_of(command)
+    config = EnergyConfig(
+        report_dir=arguments.out,
+        run_name=name,
+        country=arguments.country,
+        region=arguments.region,
+        pue=arguments.pue,
+        price_per_kwh=arguments.price_per_kwh,
+        devices=arguments.devices or "auto",
+    )
+    folder = config.run_folder or _new_folder(name)
+    if any(Path(folder).glob("attempts/*/*.jsonl")):
+        raise ValueError(f"--out {folder} already holds a run; give a folder of its own")
+    meter = EnergyMeter(config=config)
+    return meter.start(folder, process=Process(framework=COMMAND))
+
+
+def _name_of(command: Sequence[str]) -> str:
+    """The script where the program is an interpreter, else the program."""
+    scripts = [word for word in command[1:] if word.endswith((".py", ".sh"))]
+    return Path(scripts[0] if scripts else command[0]).stem
+
+
+def _new_folder(name: str) -> Path:
+    """A folder that nobody else has."""
+    stem = Path("energy_runs") / f"{_safe(name)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    for number in itertools.count(1):
+        folder = stem if number == 1 else stem.with_name(f"{stem.name}-{number}")
+        with suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            return folder
+    raise AssertionError("unreachable")
+
+
+def _safe(name: str) -> str:
+    """A name that any file system bears."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:60] or "run"
+
+
+def _measured(meter: EnergyMeter, command: Sequence[str], mask: Collection[int]) -> int:
+    """Run the command to its end; what the children of its shell do after it is not waited for."""
+    environment = {**os.environ, RUN_DIR_VARIABLE: str(meter.run_folder)}
+    seen: set[str] = set()
+    child = Child(command, environment, mask)
+    while (code := child.wait(_LOOK_S)) is None:
+        if new := _used(meter, child.pid, seen):
+            meter.record_used(new)
+            seen |= new
+    meter.stop(_as_error(code))
+    return code
+
+
+def _used(meter: EnergyMeter, pid: int, seen: set[str]) -> set[str]:
+    """Cards on which a process of the command is seen for the first time."""
+    unseen = [
+        one for one in meter.devices if one.kind == "gpu" and one.uuid and one.key not in seen
+    ]
+    if not unseen:
+        return set()
+    pids = {pid, *_descendants(pid)}
+    return {
+        device.key
+        for device in unseen
+        if pids & {process.pid for process in card_processes(device.uuid or "")}
+    }
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    with suppress(psutil.Error):
+        for child in psutil.Process(pid).children(recursive=True):
+            yield child.pid
+
+
+def _as_error(code: int) -> BaseException | None:
+    """How the command ended, as the report tells it."""
+    if code == 0:
+        return None
+    if code > 0:
+        return ChildProcessError(f"exit code {code}")
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    asked = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return KeyboardInterrupt(name) if -code in asked else ChildProcessError(f"ended by {name}")

@@ -1,0 +1,453 @@
+"""``energy-callbacks run`` around programs that behave as badly as programs do."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from energy_callbacks.cli import main, run
+from energy_callbacks.cli.child import Child
+from energy_callbacks.report import EnergyReport, build, load
+from energy_callbacks.sensing.sources.nvml_processes import CardProcess
+from tests.fake_nvml import Constant, Scenario, env, fixtures, h200
+
+fake_nvml = fixtures.fake_nvml
+
+POWER_W = 300.0
+MIB = 2**20
+RUN = (sys.executable, "-m", "energy_callbacks", "run")
+STATUS = ("grep", "-E", "Sig(Blk|Ign|Cgt)", "/proc/self/status")
+
+
+@pytest.fixture(scope="module")
+def surroundings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A machine with one card of constant power."""
+    folder = tmp_path_factory.mktemp("card")
+    return env(Scenario(cards=(h200(Constant(POWER_W)),)).write(folder / "scenario"))
+
+
+@pytest.fixture
+def measured(tmp_path: Path, surroundings: dict[str, str]) -> Iterator["Measured"]:
+    """Starts commands inside ``run``."""
+    one = Measured(tmp_path, surroundings)
+    yield one
+    one.close()
+
+
+class Measured:
+    """Commands inside ``run``, each with a run folder of its own."""
+
+    def __init__(self, folder: Path, surroundings: dict[str, str]) -> None:
+        self.folder = folder
+        self.out = folder / "run"
+        self.surroundings = surroundings
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __call__(self, *command: str, **options: object) -> subprocess.Popen[bytes]:
+        words = [*RUN, "--out", str(self.out), "--", *command]
+        piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self._processes.append(
+            subprocess.Popen(words, cwd=self.folder, env=self.surroundings, **{**piped, **options})  # type: ignore[call-overload]
+        )
+        return self._processes[-1]
+
+    def python(self, script: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """A Python program."""
+        return self(sys.executable, "-u", "-c", script, *arguments)
+
+    @property
+    def report(self) -> EnergyReport:
+        """That was saved at the end."""
+        return load(self.out / "energy_report.json")
+
+    def close(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+def test_exit_code_and_output_are_the_commands_own(measured: Measured) -> None:
+    """Bytes of both streams, input, and a code; our summary follows on the standard error."""
+    process = measured("sh", "-c", "cat; printf 'a\\377b'; printf err >&2; sleep 1; exit 7")
+    out, err = process.communicate(b"typed\n")
+    assert process.returncode == 7
+    assert out == b"typed\na\xffb"
+    assert err.startswith(b"errenergy: failed")
+    assert err.count(b"\n") == 1
+    report = measured.report
+    assert (report.run.status, report.run.error) == ("failed", "ChildProcessError: exit code 7")
+    assert report.run.name == "sh"
+
+
+def test_the_energy_is_that_of_the_whole_command(measured: Measured) -> None:
+    """From its start to its end, in one phase, and no step is made up."""
+    process = measured("sleep", "3")
+    process.communicate()
+    report = measured.report
+    [phase] = report.phases
+    assert phase.name == "command"
+    assert 3.0 <= report.run.duration_s < 6.0
+    gpu = report.energy.gpu
+    assert gpu.energy_j == pytest.approx(POWER_W * report.run.duration_s, abs=gpu.error_j)
+    assert phase.total.energy_j == report.energy.total.energy_j
+    assert report.throughput.steps == 0
+    assert (report.run.framework, report.run.status) == ("command", "finished")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+def test_a_command_that_a_signal_ends(measured: Measured, number: signal.Signals) -> None:
+    """Whoever started us sees the same signal; the report says which."""
+    process = measured("sh", "-c", f"kill -{number.name[3:]} $$")
+    process.communicate()
+    assert process.returncode == -number
+    assert number.name in (measured.report.run.error or "")
+    expected = "interrupted" if number == signal.SIGTERM else "failed"
+    assert measured.report.run.status == expected
+
+
+def test_sigterm_reaches_a_command_that_ignores_it(measured: Measured) -> None:
+    """Nothing of ours ends before the command has, and its own end is what counts."""
+    process = measured.python(
+        "import signal, time\n"
+        "heard = []\n"
+        "signal.signal(signal.SIGTERM, lambda *_: heard.append(1))\n"
+        "print('ready')\n"
+        "while len(heard) < 2: time.sleep(0.01)\n"
+        "time.sleep(1.0)\n"
+        "print('heard', len(heard))\n"
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    for _ in range(2):
+        process.terminate()
+        time.sleep(0.3)
+    out, _ = process.communicate(timeout=30.0)
+    assert (process.returncode, out) == (0, b"heard 2\n")
+    assert measured.report.run.status == "finished"
+
+
+def test_the_terminals_signal_arrives_once(measured: Measured) -> None:
+    """Ctrl-C goes to all of a terminal's programs: one that we passed on would be a second."""
+    master, slave = pty.openpty()
+    script = (
+        "import signal, time\n"
+        "heard = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: heard.append(1))\n"
+        "print('ready', flush=True)\n"
+        "while not heard: time.sleep(0.01)\n"
+        "time.sleep(1.0)\n"
+        "print('heard', len(heard), flush=True)\n"
+    )
+    # ``setsid --ctty`` makes it the terminal's own program.
+    words = ["setsid", "--ctty", "--wait", *RUN, "--out", str(measured.out), "--",
+             sys.executable, "-c", script]  # fmt: skip
+    process = subprocess.Popen(
+        words,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env=measured.surroundings,
+        cwd=measured.folder,
+    )
+    os.close(slave)
+    said = b""
+    is_sent = False
+    while True:
+        try:
+            said += os.read(master, 4096)
+        except OSError:  # the last program has gone
+            break
+        if b"ready" in said and not is_sent:
+            os.write(master, b"\x03")
+            is_sent = True
+    os.close(master)
+    assert process.wait(timeout=30.0) == 0, said
+    assert b"heard 1" in said
+
+
+@pytest.mark.parametrize(("si_code", "is_passed_on"), [(0, True), (-6, True), (128, False)])
+def test_only_what_a_process_sent_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch, si_code: int, is_passed_on: bool
+) -> None:
+    """By ``kill``, also from outside of a container, or by ``tgkill``; not by the kernel."""
+    found = SimpleNamespace(si_signo=signal.SIGTERM, si_code=si_code, si_pid=0)
+    child = Child(["sleep", "30"], os.environ)
+    with monkeypatch.context() as patch:
+        patch.setattr(signal, "sigtimedwait", lambda *_: found)
+        child.wait(0.1)
+    time.sleep(0.2)
+    is_over = child.wait(0.0) == -signal.SIGTERM
+    if not is_over:
+        os.kill(child.pid, signal.SIGKILL)
+        os.waitpid(child.pid, 0)
+    assert is_over == is_passed_on
+
+
+def test_a_gigabyte_of_output_passes(measured: Measured) -> None:
+    """Byte by byte the command's own, and without a byte of ours between."""
+    process = measured("head", "-c", "1073741824", "/dev/zero", stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    count = 0
+    while chunk := process.stdout.read(16 * MIB):
+        assert not chunk.strip(b"\0")
+        count += len(chunk)
+    assert (process.wait(), count) == (0, 2**30)
+
+
+def test_a_reader_that_goes_away(measured: Measured) -> None:
+    """As in ``yes | head``: the command ends by SIGPIPE, and so do we."""
+    process = measured("yes")
+    assert process.stdout is not None
+    process.stdout.read(10)
+    process.stdout.close()
+    process.wait(timeout=30.0)
+    assert process.returncode == -signal.SIGPIPE
+
+
+def test_a_command_finds_the_signals_as_without_us(measured: Measured) -> None:
+    """None is blocked or ignored on our account; two that are glibc's own do not count."""
+
+    def signals(out: bytes) -> list[int]:
+        return [int(line.split()[1], 16) & 2**31 - 1 for line in out.splitlines()]
+
+    out, _ = measured(*STATUS).communicate()
+    alone = subprocess.run(STATUS, capture_output=True, check=True).stdout
+    assert signals(out) == signals(alone)
+    assert len(signals(out)) == 3
+
+
+def test_a_command_that_forks(measured: Measured) -> None:
+    """Its whole tree counts for memory; a child that outlives it holds nobody up."""
+    process = measured.python(
+        "import os, time\n"
+        "if os.fork() == 0:\n"
+        "    if os.fork() == 0:\n"
+        f"        held = bytearray(300 * {MIB})\n"
+        "        time.sleep(4.0)\n"
+        "        os._exit(0)\n"
+        "    os.wait()\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "if os.fork() == 0:\n"
+        "    os.close(1), os.close(2)\n"
+        "    time.sleep(60.0)\n"
+    )
+    process.communicate(timeout=30.0)
+    assert process.returncode == 0
+    peak_bytes = measured.report.memory.host_rss_peak_bytes
+    assert peak_bytes is not None
+    assert 300 * MIB < peak_bytes < 400 * MIB
+
+
+def test_kill_9_of_the_measuring_process(measured: Measured) -> None:
+    """At most the last second is lost, and the command goes on as without us."""
+    process = measured("sleep", "60")
+    while not (children := psutil.Process(process.pid).children()):
+        time.sleep(0.01)
+    time.sleep(4.0)
+    killed_unix_s = time.time()
+    process.kill()
+    process.wait()
+    assert children[0].is_running()
+    children[0].kill()
+    report = build(measured.out, now_unix_s=time.time() + 60.0)
+    assert report.run.status == "cut off"
+    lived_s = killed_unix_s - report.run.started_unix_s
+    assert lived_s - 1.0 <= report.run.duration_s <= lived_s
+    gpu = report.energy.gpu
+    assert gpu.energy_j == pytest.approx(POWER_W * report.run.duration_s, rel=0.25)
+
+
+TRAININGS = """
+import sys, time
+from energy_callbacks import EnergyConfig, EnergyMeter
+
+def train(steps):
+    with EnergyMeter(config=EnergyConfig(report_dir="ignored", country="DEU")) as meter:
+        for phase, count in (("train", steps), ("validation", steps // 2)):
+            with meter.phase(phase):
+                for _ in range(count):
+                    time.sleep(0.05)
+                    if phase == "train":
+                        meter.step(samples=8)
+
+time.sleep(1.0)
+for steps in map(int, sys.argv[1:]):
+    train(steps)
+    time.sleep(1.0)
+"""
+
+
+def test_trainings_inside_lead_the_phases_and_each_device_counts_once(measured: Measured) -> None:
+    """Two trainings, one after the other: their steps and phases, and the energy of it all."""
+    process = measured.python(TRAININGS, "40", "20")
+    _, err = process.communicate(timeout=60.0)
+    assert process.returncode == 0, err
+    report = measured.report
+    [attempt] = report.attempts
+    assert attempt.steps == report.throughput.steps == 60
+    assert report.throughput.samples == 8 * 60
+    gpu = report.energy.gpu
+    truth_j = POWER_W * report.run.duration_s
+    assert gpu.energy_j == pytest.approx(truth_j, abs=gpu.error_j)
+    phases = {phase.name: phase for phase in report.phases}
+    assert 60 * 0.05 <= phases["train"].duration_s < 1.5 * 60 * 0.05
+    assert 30 * 0.05 <= phases["validation"].duration_s < 1.5 * 30 * 0.05
+    assert phases["command"].duration_s > 2.0
+    for phase in phases.values():
+        if phase.duration_s > 1.0:
+            assert phase.gpu.energy_j == pytest.approx(
+                POWER_W * phase.duration_s, abs=phase.gpu.error_j + 0.02 * truth_j
+            )
+    assert sum(phase.duration_s for phase in phases.values()) == pytest.approx(
+        report.run.duration_s, rel=1e-6
+    )
+    assert sum(phase.total.energy_j or 0.0 for phase in phases.values()) == pytest.approx(
+        report.energy.total.energy_j, rel=1e-9
+    )
+    ratio = report.efficiency.gpu.j_per_sample
+    assert ratio is not None
+    assert ratio.low_j <= POWER_W * phases["train"].duration_s / 480 <= ratio.high_j
+    assert [span.phase for span in report.timeline if span.phase != "idle"] == [
+        "command", "train", "validation", "command", "train", "validation", "command"
+    ]  # fmt: skip
+    ends_s = [span.end_s for span in report.timeline]
+    assert all(s.start_s >= e - 0.002 for s, e in zip(report.timeline[1:], ends_s, strict=False))
+    assert report.emissions is not None
+    assert report.emissions.place == "Germany"
+    assert not (measured.folder / "ignored").exists()
+
+
+def test_trainings_at_once_are_said(measured: Measured) -> None:
+    """Energy is that of all, counted once; whose phases they are stands in a warning."""
+    script = f'{sys.executable} -c "$0" 30 & {sys.executable} -c "$0" 30; wait'
+    measured("sh", "-c", script, TRAININGS).communicate(timeout=60.0)
+    report = measured.report
+    assert "trainings_at_once" in [warning.code for warning in report.warnings]
+    assert report.throughput.steps == 30
+    gpu = report.energy.gpu
+    assert gpu.energy_j == pytest.approx(POWER_W * report.run.duration_s, abs=gpu.error_j)
+
+
+def test_a_card_on_which_nothing_of_the_command_was_seen(
+    fake_nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two visible cards one counts; without any sign of use both do."""
+    fake_nvml(Scenario(cards=(h200(Constant(100.0)), h200(Constant(POWER_W)))), virtual=False)
+    cards = {}
+    for name, seen_on in (("one", "1"), ("both", "none")):
+
+        def processes(uuid: str, on: str = seen_on) -> tuple[CardProcess, ...]:
+            mine = psutil.Process().children() if uuid.endswith(on) else ()
+            return tuple(CardProcess(pid=one.pid, name=None, memory_bytes=None) for one in mine)
+
+        monkeypatch.setattr(run, "card_processes", processes)
+        assert main(["run", "--out", str(tmp_path / name), "--", "sleep", "3"]) == 0
+        report = load(tmp_path / name / "energy_report.json")
+        cards[name] = [device.key for device in report.devices if device.kind == "gpu"]
+    assert cards == {"one": ["gpu1"], "both": ["gpu0", "gpu1"]}
+    notes = load(tmp_path / "one" / "energy_report.json").method_notes
+    assert any("gpu0: no process of the command was seen there" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["--", "no-such-program"], 127, "command not found"),
+        (["--", "./plain"], 126, "permission denied"),
+        ([], 2, "write it after --"),
+        (["--pue", "0.5", "--", "true"], 2, "pue"),
+        (["--out", "used", "--", "true"], 2, "already holds a run"),
+    ],
+)
+def test_what_cannot_be_run(
+    tmp_path: Path, surroundings: dict[str, str], words: Sequence[str], code: int, says: str
+) -> None:
+    """As a shell answers, or with what to do; nothing is left behind."""
+    (tmp_path / "plain").write_text("no program")
+    (tmp_path / "used/attempts/1").mkdir(parents=True)
+    (tmp_path / "used/attempts/1/host-0.jsonl").touch()
+    done = subprocess.run(
+        [*RUN, *words], cwd=tmp_path, env=surroundings, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (code, "")
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "energy_runs").exists()
+
+
+def test_inside_a_launcher(tmp_path: Path, surroundings: dict[str, str]) -> None:
+    """Each of several ranks would count the host."""
+    done = subprocess.run(
+        [*RUN, "--", "true"], cwd=tmp_path, env=surroundings | {"WORLD_SIZE": "2", "RANK": "0"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "run -- torchrun" in done.stderr
+
+
+def test_a_run_inside_a_run_only_runs(measured: Measured) -> None:
+    """The outer one measures; so does none where everything is switched off."""
+    process = measured(*RUN, "--", "sh", "-c", "exit 5")
+    _, err = process.communicate()
+    assert process.returncode == 5
+    assert err.count(b"energy:") == 1
+    assert len(list(measured.out.glob("attempts/*/*.jsonl"))) == 1
+    off = subprocess.run(
+        [*RUN, "--", "sh", "-c", "exit 6"], cwd=measured.folder, capture_output=True, check=False,
+        env=os.environ | {"ENERGY_CALLBACKS_DISABLED": "1"},
+    )  # fmt: skip
+    assert (off.returncode, off.stderr) == (6, b"")
+
+
+def test_names_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script's name and the moment; two of one second are two, and no name leaves the place."""
+    monkeypatch.chdir(tmp_path)
+    assert run._name_of(["python", "-u", "sub/train.py", "--lr=1"]) == "train"
+    assert run._name_of(["/usr/bin/time", "x"]) == "time"
+    names = [run._new_folder(name).name for name in ("train", "train", "../../etc/x y", "…")]
+    assert names[1] == f"{names[0]}-2" or names[1] > names[0]
+    assert names[2].startswith("etc_x_y-")
+    assert names[3].startswith("run-")
+
+
+def test_the_journal_of_a_command(measured: Measured) -> None:
+    """Its header says what it is, and which program it was."""
+    measured("true", "--flag").communicate()
+    [path] = measured.out.glob("attempts/1/*.jsonl")
+    header = json.loads(path.read_text().splitlines()[0])
+    assert header["framework"] == "command"
+    assert header["environment"]["command"].endswith("-- true --flag")
+
+
+def test_files_beside_the_report(measured: Measured, tmp_path: Path) -> None:
+    """Samples, their summary and picture, the charts, and an older run side by side."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder, options in ((old, []), (new, ["--graphs", "--compare-with", str(old)])):
+        words = [*RUN, "--name", "my run", "--out", str(folder), *options, "--", "sleep", "2"]
+        done = subprocess.run(
+            words, env=measured.surroundings, check=True, capture_output=True, text=True
+        )
+    names = sorted(path.name for path in new.iterdir())
+    stats = [name for name in names if name.startswith("gpu_stats_my_run_20")]
+    assert [name.rpartition("_")[2] for name in stats if "json" not in name] == [
+        "plot.png", "summary.txt"
+    ]  # fmt: skip
+    samples = json.loads((new / next(name for name in stats if "json" in name)).read_text())
+    known = [sample for sample in samples if sample["power"] is not None]
+    assert known[-1]["power"] == pytest.approx(POWER_W, rel=0.02)
+    assert known[-1]["training_metadata"]["phase"] == "command"
+    assert 0.0 < known[-1]["memory_percent"] < 100.0
+    assert "energy_report_power.png" in names
+    assert (new / "comparison.txt").read_text() in done.stderr
+    assert "now / before" in done.stderr

@@ -1,0 +1,77 @@
+"""The one list of charts: page, pictures and TensorBoard have the same."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from energy_callbacks.report import charts, html, save
+from energy_callbacks.report.build import build
+from energy_callbacks.report.palette import PAPER, phase_colours
+from energy_callbacks.report.plots import figure_png, power_over_time
+from tests.report.journals import Attempt, write
+from tests.report.test_html import HOSTILE
+
+
+def test_each_chart_is_a_picture_beside_the_report(tuned, tmp_path):
+    """PNG files named after the charts, 1500 pixels wide, on white paper."""
+    paths = save(tuned, tmp_path, ["png"])
+    names = [chart.name for chart in charts.CHARTS] + ["batch_sizes", "batch_sizes_2"]
+    assert [path.name for path in paths] == [f"energy_report_{name}.png" for name in names]
+    paper = tuple(bytes.fromhex(PAPER[1:]))
+    for path in paths:
+        with Image.open(path) as picture:
+            assert picture.format == "PNG"
+            assert picture.width == pytest.approx(1504, abs=2)
+            assert picture.convert("RGB").getpixel((2, picture.height - 2)) == paper
+
+
+def test_a_stem_names_the_pictures(report, tmp_path):
+    """save(report, "energy", ["png"]) writes energy_power.png, also with a dot in the name."""
+    paths = save(report, tmp_path / "run-1.5", ["png"])
+    assert paths[0] == tmp_path / "run-1.5_power.png"
+
+
+def test_the_page_has_the_same_charts(report):
+    """In the order of the list."""
+    found = re.findall(r'class="panel chart" id="([^"]+)"', html.render(report))
+    assert found == [chart.name for chart in charts.CHARTS]
+
+
+def test_a_new_chart_is_one_line(report, monkeypatch, tmp_path):
+    """A chart that is added to the list is on the page and a file."""
+    chart = charts.Chart(name="new", title="New", draw=power_over_time)
+    for module in (charts, html):
+        monkeypatch.setattr(module, "CHARTS", (*charts.CHARTS[:1], chart))
+    assert 'id="new"' in html.render(report)
+    assert (tmp_path / "energy_report_new.png") in save(report, tmp_path, ["png"])
+
+
+def test_a_run_of_which_nothing_is_known_has_no_picture(tmp_path):
+    """No empty axes."""
+    write(tmp_path, Attempt(devices=()))
+    assert save(build(tmp_path), tmp_path, ["png"]) == []
+
+
+def _pixels(png: bytes) -> "np.ndarray":
+    with Image.open(io.BytesIO(png)) as picture:
+        return np.asarray(picture.convert("RGB"))
+
+
+def test_a_picture_says_which_colour_is_which_phase(report):
+    """By itself it has no page around it: the colour of a phase is below the strip once more."""
+    png = dict(charts.pictures(report))["power"]
+    pink = bytes.fromhex(phase_colours(["validation"])["validation"][1:])
+    rows = np.flatnonzero((_pixels(png) == tuple(pink)).all(axis=2).any(axis=1))
+    assert np.count_nonzero(np.diff(rows) > 1) == 1  # two bands of rows: strip and legend
+
+
+def test_a_picture_has_a_title(report):
+    """What it shows and of which run; a hostile or endless name stays one line of the same size."""
+    plain = figure_png(power_over_time(report))
+    titled = figure_png(power_over_time(report), title="Power over time · resnet")
+    hostile = figure_png(power_over_time(report), title=HOSTILE * 20)
+    assert len({_pixels(png).shape for png in (plain, titled, hostile)}) == 1
+    assert len({plain, titled, hostile}) == 3

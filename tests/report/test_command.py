@@ -1,0 +1,169 @@
+"""A measured command and the trainings inside it, in figures that can be worked out on paper.
+
+The card draws 500 W all the time and the CPU 100 W: each second of any phase takes 600 J.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks.accounting.launch import COMMAND
+from energy_callbacks.report.build import build
+from tests.report.journals import CPU, GERMANY, GPU, GPU1, PROCESS, Attempt, Stretch, Window, write
+
+WATTS = {"gpu0": 500.0, "cpu0": 100.0}
+BEGAN_S = 1_790_000_000.0
+OUTER = Attempt(
+    framework=COMMAND,
+    run_id="command",
+    unix_s=BEGAN_S,
+    run_name=None,
+    samples_per_step=None,
+    stretches=(Stretch(phase="idle", duration_s=100.0, power_w=WATTS),),
+)
+FIRST = Attempt(
+    attempt=2,
+    run_id="first",
+    unix_s=BEGAN_S + 20.0,
+    config={"place": GERMANY, "pue": 1.5},
+    stretches=(
+        Stretch(phase="train", duration_s=30.0, power_w=WATTS),
+        Stretch(phase="idle", duration_s=2.0, power_w=WATTS),
+    ),
+    windows=(
+        Window(name="validation", start_s=10.0, end_s=15.0, energy_j=dict.fromkeys(WATTS, 9.0)),
+    ),
+)
+SECOND = replace(
+    FIRST,
+    attempt=3,
+    run_id="second",
+    unix_s=BEGAN_S + 60.0,
+    stretches=(Stretch(phase="test", duration_s=10.0, power_w=WATTS),),
+    windows=(),
+)
+
+
+def folder_of(folder: Path, *attempts: Attempt) -> Path:
+    """A run folder."""
+    for attempt in attempts:
+        write(folder, attempt)
+    return folder
+
+
+def test_a_command_alone(tmp_path: Path) -> None:
+    """It is one phase; nobody calls another program idle."""
+    report = build(folder_of(tmp_path, OUTER))
+    assert [(phase.name, phase.total.energy_j) for phase in report.phases] == [(COMMAND, 60_000.0)]
+    assert [span.phase for span in report.timeline] == [COMMAND]
+
+
+def test_phases_are_those_of_the_trainings_and_sum_to_the_command(tmp_path: Path) -> None:
+    """30 s of training with a validation in it, 10 s of test, and the rest of 100 s."""
+    report = build(folder_of(tmp_path, OUTER, FIRST, SECOND))
+    seconds = {phase.name: phase.duration_s for phase in report.phases}
+    assert seconds == pytest.approx(
+        {"train": 25.0, "validation": 5.0, "idle": 2.0, "test": 10.0, COMMAND: 58.0}
+    )
+    joules = {phase.name: phase.total.energy_j for phase in report.phases}
+    assert joules == pytest.approx(
+        {"train": 600.0 * 30.0 - 18.0, "validation": 18.0, "idle": 1200.0, "test": 6000.0,
+         COMMAND: 600.0 * 58.0}
+    )  # fmt: skip
+    assert report.energy.total.energy_j == pytest.approx(60_000.0)
+    assert report.run.duration_s == 100.0
+    named = [(span.phase, span.start_s, span.end_s) for span in report.timeline]
+    assert named == [
+        (COMMAND, 0.0, 20.0),
+        ("train", 20.0, 50.0),
+        ("validation", 30.0, 35.0),
+        ("idle", 50.0, 52.0),
+        (COMMAND, 52.0, 60.0),
+        ("test", 60.0, 70.0),
+        (COMMAND, 70.0, 100.0),
+    ]
+
+
+def test_work_and_settings_are_the_trainings(tmp_path: Path) -> None:
+    """Steps, samples, framework and place; what the command line says has precedence."""
+    report = build(folder_of(tmp_path / "plain", OUTER, FIRST))
+    assert (report.throughput.steps, report.throughput.samples) == (300, 9600)
+    assert (report.run.framework, report.run.name, report.run.run_id) == (
+        "lightning", "resnet", "first"
+    )  # fmt: skip
+    assert report.memory.peak_allocated_bytes == 30e9
+    emissions = report.emissions
+    assert emissions is not None
+    assert (emissions.place, emissions.pue) == ("Germany", 1.5)
+    asked = replace(
+        OUTER,
+        run_name="mine",
+        config={"place": {**GERMANY, "country_name": "Atlantis"}, "pue": 1.1},
+    )
+    report = build(folder_of(tmp_path / "asked", asked, FIRST))
+    assert report.run.name == "mine"
+    assert report.emissions is not None
+    assert (report.emissions.place, report.emissions.pue) == ("Atlantis", 1.1)
+
+
+def test_what_only_the_training_knows(tmp_path: Path) -> None:
+    """Its allocator's memory, on the time of the command."""
+    own = replace(PROCESS, key="allocator")
+    report = build(folder_of(tmp_path, OUTER, replace(FIRST, devices=(GPU, CPU, own))))
+    curve = next(one for one in report.series if one.key == "allocator")
+    assert curve.t_s[0] == pytest.approx(20.5)
+    assert curve.t_s[-1] == pytest.approx(52.0)
+
+
+def test_a_training_that_read_more_than_the_command(tmp_path: Path) -> None:
+    """Two readers of one sensor differ at the edges: phases still sum, and none is negative."""
+    hotter = {"gpu0": 505.0, "cpu0": 100.0}
+    whole = replace(
+        FIRST,
+        unix_s=BEGAN_S,
+        stretches=(Stretch(phase="train", duration_s=100.0, power_w=hotter),),
+        windows=(),
+    )
+    report = build(folder_of(tmp_path, OUTER, whole))
+    phases = {phase.name: phase.gpu.energy_j for phase in report.phases}
+    assert phases["train"] == pytest.approx(50_000.0)
+    assert phases.get(COMMAND, 0.0) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_ranks_of_one_training(tmp_path: Path) -> None:
+    """They stay ranks; cards that only they know are theirs, the others the command's."""
+    ranks = [replace(FIRST, rank=rank, world_size=2, windows=()) for rank in (0, 1)]
+    far = replace(ranks[1], host="node2", devices=(GPU1,), stretches=(
+        Stretch(phase="train", duration_s=30.0, power_w={"gpu1": 200.0}),
+    ))  # fmt: skip
+    report = build(folder_of(tmp_path, OUTER, ranks[0], far))
+    assert report.energy.total.energy_j == pytest.approx(60_000.0 + 6_000.0)
+    assert report.throughput.steps == 300
+    assert report.throughput.samples == 2 * 9600
+    assert [(row.rank, row.steps) for row in report.ranks] == [(0, 300), (1, 300)]
+    assert "rank_missing" not in [warning.code for warning in report.warnings]
+
+
+def test_one_that_was_killed(tmp_path: Path) -> None:
+    """Both ended at once: what was written counts."""
+    report = build(
+        folder_of(tmp_path, replace(OUTER, cut_off_at_s=40.0), replace(FIRST, cut_off_at_s=20.0))
+    )
+    assert report.run.status == "cut off"
+    assert report.energy.total.energy_j == pytest.approx(24_000.0, rel=0.01)
+    seconds = {phase.name: phase.duration_s for phase in report.phases}
+    assert seconds == pytest.approx({"train": 15.0, "validation": 5.0, COMMAND: 20.0})
+
+
+def test_cards_that_nobody_used_are_left_out(tmp_path: Path) -> None:
+    """The command sees two; its training names one."""
+    watts = {**WATTS, "gpu1": 80.0}
+    both = replace(OUTER, devices=(GPU, GPU1, CPU, PROCESS), stretches=(
+        Stretch(phase="idle", duration_s=100.0, power_w=watts),
+    ))  # fmt: skip
+    alone = build(folder_of(tmp_path / "alone", both))
+    assert alone.energy.gpu.energy_j == pytest.approx(58_000.0)
+    report = build(folder_of(tmp_path / "used", both, FIRST))
+    assert report.energy.gpu.energy_j == pytest.approx(50_000.0)
+    assert any("gpu1: no process of the command" in note for note in report.method_notes)
