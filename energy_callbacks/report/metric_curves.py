@@ -11,7 +11,7 @@ from energy_callbacks.report.metrics import Metric
 
 MAX_METRICS = 20
 # All curves together, so that a page stays small, and of one.
-MAX_POINTS_IN_ALL, MAX_POINTS = 1600, 400
+MAX_POINTS_IN_ALL, MAX_POINTS = 1200, 300
 _T_DECIMALS, _ENERGY_DECIMALS = 3, 1
 _DIGITS = 6
 

@@ -361,6 +361,7 @@ def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:
     svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
     svg = re.sub(r' (?:x|y|transform)="[^"]*"', _rounded, svg)
     svg = re.sub(r">\s+<", "><", svg)
+    svg = svg.replace("font-family: 'DejaVu Sans'; ", "")  # it has that of the page
     for colour in CSS_VARIABLES:
         svg = svg.replace(colour, css_colour(colour))
     return svg.replace("<svg", f'<svg role="img" aria-label="{_attribute(title)}"', 1)
