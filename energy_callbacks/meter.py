@@ -431,6 +431,23 @@ class EnergyMeter:
             attempt.recorder.event("batch_sizes", attempt.now_s(), **curve)
 
     @harmless
+    def record_metrics(
+        self, values: Mapping[str, Any], *, step: int | None = None, epoch: float | None = None
+    ) -> None:
+        """Keep metrics of the training, such as its loss, for the report.
+
+        At most 20 names; what is no finite number, tensors too, is left out, and so are figures of
+        ours. Of thousands of records with the same names a part is kept.
+
+        Args:
+            values: by name; one with ``val``, ``eval`` or the like in it is of a validation.
+            step: optimizer steps done so far.
+            epoch: that they belong to.
+        """
+        if attempt := self._running():
+            attempt.metrics.record(values, attempt.now_s(), step, epoch)
+
+    @harmless
     def record_used(self, devices: Iterable[str]) -> None:
         """Keep on which devices the measured program was seen.
 

@@ -14,6 +14,7 @@ from energy_callbacks.accounting.budget import Budget
 from energy_callbacks.accounting.forecast import Forecaster
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.accounting.launch import Process, launch_id
+from energy_callbacks.accounting.metrics import MetricLog
 from energy_callbacks.accounting.raw_readings import RawReadings
 from energy_callbacks.accounting.recorder import Recorder
 from energy_callbacks.accounting.scalars import EmissionsKg, ScalarBoard
@@ -106,6 +107,7 @@ class Attempt:
         ends = _step_ends(clock) if config.step_events else None
         self.recorder = Recorder(self.timeline, self._writer, clock, self._start_s, ends)
         self.steps = self.recorder.steps
+        self.metrics = MetricLog(self.recorder)
         if problem:
             self.recorder.warn("place", problem)
         self.board = ScalarBoard(

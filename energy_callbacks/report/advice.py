@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from energy_callbacks.report import words
+from energy_callbacks.report.late_stop import late_stop
 
 if TYPE_CHECKING:
     from energy_callbacks.report.batch_sizes import BatchSizeCurve
     from energy_callbacks.report.schema import EnergyReport
 
-Code = Literal["data_wait", "idle", "batch_size", "throttling", "straggler"]
+Code = Literal["data_wait", "idle", "batch_size", "throttling", "straggler", "late_stop"]
 
 # Less than this share of the time, or of the energy, is not worth a change.
 _MATTERS: Final = 0.05
@@ -57,6 +58,7 @@ def advice(report: "EnergyReport") -> tuple[Advice, ...]:
         *_data_wait(report),
         *_idle(report),
         *_batch_size(report),
+        *_late_stop(report),
         *_throttling(report),
         *_stragglers(report),
     ]
@@ -131,6 +133,30 @@ def _saved_share(curve: "BatchSizeCurve", batch: float) -> float | None:
     logs = np.log(sizes)
     here, there = np.interp(np.log([batch, chosen.size * chosen.accumulation]), logs, joules)
     return float(1.0 - there / here)
+
+
+def _late_stop(report: "EnergyReport") -> Iterator[Advice]:
+    late, total_j = late_stop(report.metrics), report.energy.total.energy_j
+    if late is None or not total_j or not report.energy.total.is_resolved:
+        return
+    share, name = late.after_j / total_j, words.one_line(late.metric.name)
+    if share < _MATTERS or late.after_s < _LONG_S:
+        return
+    epoch, step = late.metric.epoch[late.best], late.metric.step[late.best]
+    found_at = words.duration(late.metric.t_s[late.best])
+    if epoch is not None:
+        found_at = f"epoch {epoch:.4g}"
+    elif step is not None:
+        found_at = f"step {words.grouped(step)}"
+    best, last = (f"{late.metric.value[at]:.4g}" for at in (late.best, -1))
+    yield Advice(
+        code="late_stop",
+        message=f"{name} was best at {found_at}, {best}, and {last} at the end; "
+        f"{words.percent(share)} of the energy, {words.duration(late.after_s)}, came after it.",
+        fix=f"stop early on {name}, after a few validations without a better one, and keep the "
+        "best checkpoint",
+        saves_j=late.after_j,
+    )
 
 
 def _throttling(report: "EnergyReport") -> Iterator[Advice]:

@@ -17,6 +17,7 @@ from energy_callbacks.report.batch_sizes import BatchSizeCurve, from_record
 from energy_callbacks.report.devices import device_table, memory
 from energy_callbacks.report.imbalance import imbalances
 from energy_callbacks.report.merge import MergedAttempt, merge, newest_run
+from energy_callbacks.report.metric_curves import metrics
 from energy_callbacks.report.parts import (
     Attempt,
     Figure,
@@ -186,6 +187,7 @@ def _assemble(
         ranks=ranks,
         imbalances=imbalances(merged, ranks),
         batch_sizes=_batch_sizes(merged),
+        metrics=metrics(merged),
     )
     return replace(report, advice=advice(report))
 

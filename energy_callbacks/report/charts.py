@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from energy_callbacks.report import plots
 from energy_callbacks.report.batch_size_plot import batch_size_figure
+from energy_callbacks.report.memory_plot import memory_over_time
+from energy_callbacks.report.metric_plot import metric_over_energy
 from energy_callbacks.report.schema import EnergyReport
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ class Chart:
 CHARTS: tuple[Chart, ...] = (
     Chart(name="power", title="Power over time", draw=plots.power_over_time),
     Chart(name="phases", title="Energy by phase", draw=plots.energy_by_phase),
+    Chart(name="metrics", title="Metric against energy", draw=metric_over_energy),
+    Chart(name="memory", title="Memory over time", draw=memory_over_time),
     Chart(name="phase_power", title="Mean power of each phase", draw=plots.power_by_phase),
 )
 

@@ -64,6 +64,11 @@ def _joined(command: Process, inside: Sequence[Process]) -> Iterator[Process]:
             for one in trainings
             for line in one.process.epochs
         ],
+        metrics=[
+            {**line, "t_s": line["t_s"] + one.start_s}
+            for one in trainings
+            for line in one.process.metrics
+        ],
         batch_sizes=[line for one in trainings for line in one.process.batch_sizes],
         forecast=lead.forecast,
         data_wait=_data_wait(trainings),

@@ -43,6 +43,7 @@ class _Bins:
     utilisation: Array
     temperature_c: Array
     throttled_s: Array
+    peak_bytes: Array
 
     def __len__(self) -> int:
         return len(self.end_s)
@@ -79,6 +80,7 @@ def _curve(parts: Sequence[tuple[MergedAttempt, Owned]], limit: int) -> Series:
         utilisation=_or_empty(bins.utilisation.round(_SHARE_DECIMALS)),
         temperature_c=_or_empty(bins.temperature_c.round(_CELSIUS_DECIMALS)),
         throttled_s=_or_empty(bins.throttled_s.round(_T_DECIMALS)),
+        peak_allocated_bytes=_or_empty(bins.peak_bytes),
     )
 
 
@@ -128,6 +130,7 @@ def _bins(columns: Columns, start_s: float) -> _Bins:
         utilisation=_mean(columns["utilisation"][:end], first),
         temperature_c=np.fmax.reduceat(columns["temperature_c"][:end], first),
         throttled_s=_sum(_growth(columns["throttled_s"])[:end], first),
+        peak_bytes=np.fmax.reduceat(columns["peak_allocated_bytes"][:end], first),
     )
     in_gap: dict[str, Array | float] = {
         "end_s": start_s + gap_end_s[gaps],
@@ -185,6 +188,7 @@ def _decimated(bins: _Bins, limit: int) -> _Bins:
         utilisation=_mean(bins.utilisation, first),
         temperature_c=np.fmax.reduceat(bins.temperature_c, first),
         throttled_s=_sum(bins.throttled_s, first),
+        peak_bytes=np.fmax.reduceat(bins.peak_bytes, first),
     )
 
 

@@ -438,6 +438,7 @@ class Series:
             empty where the device never said.
         temperature_c: highest in the bin.
         throttled_s: of the bin, the seconds in which the driver held the clocks down.
+        peak_allocated_bytes: highest in the bin, of an allocator; empty where none has told.
     """
 
     key: str
@@ -449,6 +450,7 @@ class Series:
     utilisation: tuple[float | None, ...] = ()
     temperature_c: tuple[float | None, ...] = ()
     throttled_s: tuple[float | None, ...] = ()
+    peak_allocated_bytes: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from energy_callbacks.report.parts import (
     Span,
 )
 from energy_callbacks.report.schema import EnergyReport
-from energy_callbacks.units import watt_hours
+from energy_callbacks.units import JOULES_PER_WATT_HOUR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,7 +103,7 @@ def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
         layout = ConstrainedLayoutEngine(hspace=0.0, h_pad=0.02)
         canvas = Canvas(figsize=(width_in, height_in), layout=layout)
         power, strip = canvas.subplots(2, 1, sharex=True, height_ratios=(12, 1))
-        scale_s, unit = _time_unit(found[0].edges_s[-1])
+        scale_s, unit = time_unit(found[0].edges_s[-1])
         _draw_bands(power, found, scale_s, is_narrow=width_in < 6.0)
         _draw_phases(strip, report.timeline, scale_s, found[0].edges_s[-1])
         _mark_attempts(power, report, scale_s)
@@ -117,7 +117,8 @@ def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
     return canvas
 
 
-def _time_unit(duration_s: float) -> tuple[float, str]:
+def time_unit(duration_s: float) -> tuple[float, str]:
+    """Seconds in the unit that suits an axis of this length, and its name."""
     if duration_s < 180.0:
         return 1.0, "s"
     if duration_s < 3.0 * 3600.0:
@@ -125,24 +126,36 @@ def _time_unit(duration_s: float) -> tuple[float, str]:
     return 3600.0, "h"
 
 
+def energy_unit(energy_j: float) -> tuple[float, str]:
+    """Joules in the unit that suits an axis up to this energy, and its name."""
+    if energy_j < 0.1 * JOULES_PER_WATT_HOUR:
+        return JOULES_PER_WATT_HOUR / 1e3, "mWh"
+    if energy_j < 1e3 * JOULES_PER_WATT_HOUR:
+        return JOULES_PER_WATT_HOUR, "Wh"
+    return JOULES_PER_WATT_HOUR * 1e3, "kWh"
+
+
 def _draw_bands(axes: "Axes", found: Sequence[Band], scale_s: float, *, is_narrow: bool) -> None:
     import numpy as np
+    from matplotlib.patches import StepPatch
 
     edges = np.asarray(found[0].edges_s) / scale_s
     below = np.zeros(len(edges) - 1)
     for band, colour in zip(found, _band_colours(found), strict=True):
         above = below + np.asarray(band.power_w)
-        axes.stairs(
+        # Not ``axes.stairs``, which walks over every step to find limits that are set below.
+        steps = StepPatch(
             above,
             edges,
-            baseline=below,
+            baseline=below,  # type: ignore[arg-type]
             fill=True,
             fc=colour,
             ec=PAPER,
             lw=0.0,
             hatch="////" if band.is_estimated else None,
-            label=_label(band.name, _SHORT_LABEL if is_narrow else _LONG_LABEL),
+            label=short_name(band.name, _SHORT_LABEL if is_narrow else _LONG_LABEL),
         )
+        axes.add_artist(steps)
         below = above
     axes.set_ylabel("power (W)")
     axes.set_ylim(0.0, max(float(below.max()) * 1.08, 1e-3))
@@ -171,8 +184,10 @@ def _draw_phases(axes: "Axes", timeline: Sequence[Span], scale_s: float, end_s: 
         ]
         if boxes:
             path = Path.make_compound_path(*boxes)
-            patch = PathPatch(path, fc=colour, lw=0.0, antialiased=False, label=_label(phase, 20))
-            axes.add_patch(patch)
+            patch = PathPatch(
+                path, fc=colour, lw=0.0, antialiased=False, label=short_name(phase, 20)
+            )
+            axes.add_artist(patch)
     axes.set_ylim(-0.5, 0.5)
     axes.grid(visible=False)
     axes.set_yticks([0.0], ["phase"])
@@ -210,13 +225,14 @@ def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
     shown = [phase for phase in report.phases if phase.total.energy_j]
     if not shown:
         return None
-    with _bars(shown, "energy (Wh)", width_in) as (canvas, axes):
-        ends = _draw_scopes(axes, shown, lambda _, figure: watt_hours(figure.energy_j or 0.0))
-        errors = [watt_hours(phase.total.error_j) for phase in shown]
+    scale_j, unit = energy_unit(max(phase.total.energy_j or 0.0 for phase in shown))
+    with _bars(shown, f"energy ({unit})", width_in) as (canvas, axes):
+        ends = _draw_scopes(axes, shown, lambda _, figure: (figure.energy_j or 0.0) / scale_j)
+        errors = [phase.total.error_j / scale_j for phase in shown]
         axes.errorbar(
             ends, range(len(shown)), xerr=errors, fmt="none", ecolor=INK, lw=1.0, capsize=2.5
         )
-        ends = [watt_hours((p.total.energy_j or 0.0) + p.total.error_j) for p in shown]
+        ends = [((p.total.energy_j or 0.0) + p.total.error_j) / scale_j for p in shown]
         _label_bars(axes, ends, [words.share(phase) for phase in shown])
     return canvas
 
@@ -255,7 +271,7 @@ def _bars(shown: Sequence[Phase], label: str, width_in: float) -> "Iterator[tupl
         axes = canvas.subplots()
         yield canvas, axes
         axes.set_xlabel(label)
-        axes.set_yticks(range(len(shown)), [_label(phase.name) for phase in shown])
+        axes.set_yticks(range(len(shown)), [short_name(phase.name) for phase in shown])
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0.0)
@@ -293,7 +309,7 @@ def _label_bars(axes: "Axes", ends: Sequence[float], labels: Sequence[str]) -> N
     axes.set_xlim(0.0, max(ends) * 1.12)
 
 
-def _label(name: str, length: int = _LONG_LABEL) -> str:
+def short_name(name: str, length: int = _LONG_LABEL) -> str:
     """A name that fits a chart: one line, no control characters, not longer than a legend bears."""
     # A leading underscore would tell matplotlib to leave the entry out of the legend.
     clean = re.sub(r" +", " ", words.one_line(name)).strip().lstrip("_") or "unnamed"
@@ -313,7 +329,7 @@ def figure_png(fig: "Canvas", *, title: str = "", dpi: float = 100.0) -> bytes:
         if title:
             # At 10 points a letter is a twelfth of an inch wide at most.
             most = round(12 * fig.get_figwidth())
-            fig.suptitle(_label(title, most), x=0.01, ha="left", fontsize=10.0)
+            fig.suptitle(short_name(title, most), x=0.01, ha="left", fontsize=10.0)
         for legend in fig.legends:
             legend.set(visible=True, in_layout=True)
         fig.savefig(buffer, format="png", facecolor=PAPER, dpi=dpi)
@@ -328,10 +344,13 @@ def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:
         name: unlike that of other figures of the page, so that their ids differ.
         title: what a screen reader says.
     """
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     buffer = io.StringIO()
     with style(salt=name):
         metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        fig.savefig(buffer, format="svg", metadata=metadata, transparent=True)
+        # Not ``fig.savefig``, which lays the figure out twice.
+        FigureCanvasSVG(fig).print_svg(buffer, metadata=metadata)  # type: ignore[no-untyped-call]
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
@@ -339,9 +358,17 @@ def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r' d="[^"]*"', _shorter, svg)
+    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
+    svg = re.sub(r' (?:x|y|transform)="[^"]*"', _rounded, svg)
+    svg = re.sub(r">\s+<", "><", svg)
+    svg = svg.replace("font-family: 'DejaVu Sans'; ", "")  # it has that of the page
     for colour in CSS_VARIABLES:
         svg = svg.replace(colour, css_colour(colour))
     return svg.replace("<svg", f'<svg role="img" aria-label="{_attribute(title)}"', 1)
+
+
+def _rounded(attribute: "re.Match[str]") -> str:
+    return re.sub(r"(\.\d\d)\d+", r"\1", attribute[0])
 
 
 def _shorter(path: "re.Match[str]") -> str:
@@ -349,7 +376,7 @@ def _shorter(path: "re.Match[str]") -> str:
 
     A line along an axis names one coordinate instead of two: that halves a curve of steps.
     """
-    found = re.sub(r"(\.\d\d)\d+", r"\1", path[0]).replace("\n", "")
+    found = _rounded(path).replace("\n", "")
     before: tuple[str, str] | None = None
 
     def along_axis(point: "re.Match[str]") -> str:

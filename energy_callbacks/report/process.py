@@ -46,6 +46,7 @@ class Process:
         resumed_at_step: optimizer steps of earlier attempts that this one continues from.
         forecast: the newest one.
         batch_sizes: what searches for one have found.
+        metrics: of the user, in time order.
         epochs: their ends.
         so_far: energy by device key, at the last moment whose quality was written down.
         data_wait: the newest seconds and energy of waiting for data; empty where nobody told.
@@ -71,6 +72,7 @@ class Process:
     steps: list[Record] = field(default_factory=list)
     forecast: Record | None = None
     batch_sizes: list[Record] = field(default_factory=list)
+    metrics: list[Record] = field(default_factory=list)
     epochs: list[Record] = field(default_factory=list)
     so_far: Record = field(default_factory=dict)
     data_wait: Record = field(default_factory=dict)
@@ -206,17 +208,9 @@ def _take_forecast(process: Process, record: Record) -> None:
     process.forecast = record
 
 
-_EVENT_TAKERS: dict[str, Callable[[Process, Record], None]] = {
-    "span": lambda process, record: process.spans.append(_timed(record, "phase")),
-    "window": lambda process, record: process.windows.append(_timed(record, "name")),
-    "steps": _take_steps,
-    "phase": _take_phase,
-    "resume": _take_resume,
-    "forecast": _take_forecast,
-    "batch_sizes": lambda process, record: process.batch_sizes.append(record),
-    "epoch": lambda process, record: process.epochs.append(record),
-    "used": lambda process, record: process.used.update(record["devices"]),
-}
+def _take_metrics(process: Process, record: Record) -> None:
+    values = {name: float(value) for name, value in record["values"].items()}
+    process.metrics.append(record | {"values": values})
 
 
 def _settle(earlier: list[Record], line: Record) -> None:
@@ -241,6 +235,18 @@ def _take_totals(process: Process, record: Record) -> None:
     process.end_s = record["t_s"]
 
 
+_EVENT_TAKERS: dict[str, Callable[[Process, Record], None]] = {
+    "span": lambda process, record: process.spans.append(_timed(record, "phase")),
+    "window": lambda process, record: process.windows.append(_timed(record, "name")),
+    "steps": _take_steps,
+    "phase": _take_phase,
+    "resume": _take_resume,
+    "forecast": _take_forecast,
+    "batch_sizes": lambda process, record: process.batch_sizes.append(record),
+    "metrics": _take_metrics,
+    "epoch": lambda process, record: process.epochs.append(record),
+    "used": lambda process, record: process.used.update(record["devices"]),
+}
 _TAKERS: dict[str, Callable[[Process, Record], None]] = {
     "device": _take_device,
     "series": _take_series,

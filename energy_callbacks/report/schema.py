@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from energy_callbacks.errors import JournalError
 from energy_callbacks.report.advice import Advice
 from energy_callbacks.report.batch_sizes import BatchSizeCurve
+from energy_callbacks.report.metrics import Metric
 from energy_callbacks.report.parts import (
     Attempt,
     Cost,
@@ -55,6 +56,7 @@ class EnergyReport:
         imbalances: ranks that stand out from the others.
         batch_sizes: searches for one, in the order in which they were made.
         advice: what to change, what saves most first.
+        metrics: the user's own, such as the loss.
         method_notes: each assumption behind the numbers, one sentence each.
     """
 
@@ -84,6 +86,7 @@ class EnergyReport:
     imbalances: tuple[Imbalance, ...] = ()
     batch_sizes: tuple[BatchSizeCurve, ...] = ()
     advice: tuple[Advice, ...] = ()
+    metrics: tuple[Metric, ...] = ()
 
     def __str__(self) -> str:
         """The report as a terminal shows it."""

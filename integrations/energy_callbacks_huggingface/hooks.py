@@ -9,7 +9,7 @@
       on_step_begin                     data_ready
       on_substep_end                    one micro-batch more
       on_step_end                       step
-      on_log                            figures into the row of the loss
+      on_log                            metrics; figures into the row of the loss
       on_prediction_step                (first) validation has begun after the event before
       on_evaluate | on_predict          window validation | predict
       on_save                           window checkpoint, since the event before
@@ -130,6 +130,9 @@ class EnergyHooks(EnergySessions):
             session.stop()  # TensorBoard closes its writer before our on_train_end
             # Now: reading the best checkpoint, which comes next, may fail.
             session.summary = self._save_report(state) or ""
+        elif state.is_world_process_zero:
+            values, epoch = loop.metrics(logs), state.epoch
+            self._meter.record_metrics(values, step=state.global_step, epoch=epoch)
         scalars = self._meter.log(state.global_step) if loop.is_training_row(logs) else {}
         if state.is_world_process_zero:
             # The last row stands beside means of the whole training, and is what ``train`` returns.

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
 from energy_callbacks.accounting.launch import Process
 
 logger = logging.getLogger("energy_callbacks")
+
+_NO_METRIC = ("epoch", "_runtime", "_per_second", "total_flos", "num_input_tokens_seen")
 
 
 def run_folder(args: Any) -> Path:
@@ -121,6 +123,11 @@ def is_training_row(logs: Iterable[str]) -> bool:
 def is_final_row(logs: Iterable[str]) -> bool:
     """Whether these are the last logs of ``train``; users log a ``train_loss`` of their own too."""
     return all(name in logs for name in ("train_loss", "train_runtime", "total_flos"))
+
+
+def metrics(logs: Mapping[str, Any]) -> dict[str, Any]:
+    """What a row tells of the model, without the Trainer's own clocks and counts."""
+    return {name: value for name, value in logs.items() if not name.endswith(_NO_METRIC)}
 
 
 def say(message: str) -> None:

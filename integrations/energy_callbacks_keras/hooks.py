@@ -8,7 +8,7 @@
         on_train_batch_begin              the batches before it are done: steps
         a loader that is timed            batch_done, data_ready
         on_test_begin / _end              phase validation
-      on_epoch_end                      epoch, samples, scalars to TensorBoard and into logs
+      on_epoch_end                      epoch, metrics, samples; scalars to TensorBoard and logs
     on_train_end                        meter.stop, last scalars, report
 
 ``evaluate`` and ``predict`` by themselves are an attempt from ``on_*_begin`` to ``on_*_end``. A
@@ -79,6 +79,7 @@ class EnergyHooks(EnergyCalls):
         self._meter.epoch(epoch)
         if self._process.rank == 0:
             self._rows.write_loss(logs)
+            self._meter.record_metrics(logs or {}, step=self._steps.done, epoch=epoch)
         scalars = self._log()
         if self._process.rank == 0 and self._siblings is not None:
             checkpoints.keep(self._siblings.all, self._meter.state())

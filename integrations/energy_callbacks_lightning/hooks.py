@@ -9,14 +9,16 @@
       on_train_epoch_start                batch_done: what follows is waiting
       precision_plugin.convert_input      data_ready
       on_train_batch_end                  batch_done, step, scalars to the loggers
-      on_validation_start / _end          phase validation
+      on_validation_start / _end          phase validation, its metrics
     on_train_epoch_end                    epoch, scalars
+    on_train_epoch_start | on_train_end   the epoch's metrics
     trainer.save_checkpoint               window checkpoint
     on_train_end                        phase train ends
     teardown | on_exception             meter.stop, last scalars, report
 
 ``validate``, ``test`` and ``predict`` by themselves start at ``on_*_start`` and end at
-``teardown``. No hook synchronises the device or reads a sensor.
+``teardown``. No hook reads a sensor, and none waits for the device: metrics are read where
+Lightning has just read them.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,7 @@ from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning import board, loop, monitors
 from energy_callbacks_lightning.bases import bases, version
 from energy_callbacks_lightning.ears import Ear, Fetched, Saved
+from energy_callbacks_lightning.metrics import LoggedMetrics
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback as Base
@@ -53,6 +56,7 @@ class EnergyHooks(Base):
         self._log_every_n_steps = log_every_n_steps
         self._state: dict[str, Any] = {}
         self._dashboard = Dashboard(meter)
+        self._metrics = LoggedMetrics()
 
     def _start(self, trainer: Any) -> None:
         # Every rank asks for the folder, whatever became of its meter: Lightning broadcasts it.
@@ -90,6 +94,12 @@ class EnergyHooks(Base):
                 logger.log_metrics(scalars, step=self._steps.logger_step)
             self._dashboard.row(scalars, self._steps.logger_step)
 
+    def _record_epoch(self, trainer: Any) -> None:
+        """Metrics of the epoch that is over, where one is."""
+        if trainer.is_global_zero:
+            values, epoch = self._metrics.of_epoch(trainer)
+            self._meter.record_metrics(values, step=trainer.global_step, epoch=epoch)
+
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """A search for a batch size or a learning rate comes before ``on_fit_start``."""
         if loop.is_searching(trainer):
@@ -126,6 +136,7 @@ class EnergyHooks(Base):
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """The loader's iterator is made next: from here on the loop waits for its first batch."""
+        self._record_epoch(trainer)
         self._meter.mark("batch_done")
 
     def on_train_batch_start(
@@ -153,10 +164,12 @@ class EnergyHooks(Base):
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Lightning writes the epoch's metrics now, at the step of the last batch."""
         self._meter.epoch(trainer.current_epoch)
+        self._metrics.end_epoch(trainer)
         self._log(trainer)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Training ends; what follows is idle."""
+        self._record_epoch(trainer)
         self._meter.leave("train")
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
@@ -165,10 +178,17 @@ class EnergyHooks(Base):
             self._start(trainer)
         if not trainer.sanity_checking:
             self._meter.enter("validation")
+            self._metrics.begin_validation(trainer)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Back to what was before."""
         self._meter.leave("validation")
+        if trainer.is_global_zero and not trainer.sanity_checking:
+            self._meter.record_metrics(
+                self._metrics.of_validation(trainer),
+                step=trainer.global_step,
+                epoch=trainer.current_epoch,
+            )
 
     def on_test_start(self, trainer: Any, pl_module: Any) -> None:
         """``trainer.test``."""

@@ -14,7 +14,7 @@ from tests.outputs.board import TensorBoardView
 from tests.outputs.test_tensorboard import read
 
 HOSTILE = "Energy  1 Wh\n\n```\n<script>alert(1)</script>\n* no list\n# no heading\n"
-PNG = figure_png(Figure(figsize=(3.0, 2.0), dpi=10.0))
+PNG = figure_png(Figure(figsize=(3.0, 2.0)), dpi=10.0)
 
 
 def write(folder: Path, summary: object) -> TensorBoardView:

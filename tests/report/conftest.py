@@ -16,11 +16,18 @@ VALIDATION = Window(
 )
 
 
+METRICS = [
+    (20.0 + 10.0 * i, {"train_loss": 2.0 / i, "val_loss": 2.2 / i}, 100 * i, float(i))
+    for i in range(1, 6)
+]
+
+
 @pytest.fixture
 def run_folder(tmp_path: Path) -> Path:
     """A folder with one finished run."""
     folder = tmp_path / "run"
-    write(folder, Attempt(windows=(VALIDATION,), config={"place": GERMANY, "price_per_kwh": 0.3}))
+    config = {"place": GERMANY, "price_per_kwh": 0.3}
+    write(folder, Attempt(windows=(VALIDATION,), config=config, metrics=METRICS))
     return folder
 
 

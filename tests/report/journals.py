@@ -73,6 +73,8 @@ class Attempt:
     """One process of one attempt.
 
     Attributes:
+        metrics: records of the user's metrics: when, values, step, epoch.
+        memory_grows: as fast as usual, times this.
         cut_off_at_s: when the process was killed: no later line, no totals.
         relative_error: systematic bound of each energy, as a share of it.
         wait_energy: while it waited for data, of the first ``wait_known_s`` of waiting.
@@ -92,6 +94,7 @@ class Attempt:
     devices: Sequence[Device] = (GPU, CPU, PROCESS)
     stretches: Sequence[Stretch] = TWO_PHASES
     windows: Sequence[Window] = ()
+    metrics: Sequence[tuple[float, Mapping[str, float], int | None, float | None]] = ()
     status: str = "finished"
     error: str | None = None
     cut_off_at_s: float | None = None
@@ -103,6 +106,7 @@ class Attempt:
     wait_energy: Mapping[str, Energy] | None = None
     wait_known_s: float = 6.0
     row_s: float = 0.5
+    memory_grows: float = 1.0
     coverage: float = 1.0
     relative_error: float = 0.01
     unavailable: Sequence[tuple[str, str, str]] = ()
@@ -140,7 +144,8 @@ def _records(attempt: Attempt) -> list[dict[str, Any]]:
         records.append(
             {"type": "event", "kind": "resume", "t_s": 0.0, "step": attempt.resumed_at_step}
         )
-    timed = [*_spans(attempt), *_windows(attempt), *_steps(attempt), *_rows(attempt)]
+    timed = [*_spans(attempt), *_windows(attempt), *_steps(attempt), *_metrics(attempt)]
+    timed += _rows(attempt)
     records += [record for t_s, record in sorted(timed, key=lambda pair: pair[0])]
     if attempt.cut_off_at_s is None:
         records.append(_totals(attempt))
@@ -316,6 +321,15 @@ def _steps_line(
     }
 
 
+def _metrics(attempt: Attempt) -> list[tuple[float, dict[str, Any]]]:
+    event = {"type": "event", "kind": "metrics"}
+    return [
+        (t_s, event | {"t_s": t_s, "step": step, "epoch": epoch, "values": dict(values)})
+        for t_s, values, step, epoch in attempt.metrics
+        if t_s <= attempt.length_s
+    ]
+
+
 def _rows(attempt: Attempt) -> list[tuple[float, dict[str, Any]]]:
     count = round(attempt.length_s / attempt.row_s)
     return [
@@ -326,6 +340,7 @@ def _rows(attempt: Attempt) -> list[tuple[float, dict[str, Any]]]:
 
 def _row(attempt: Attempt, t_s: float) -> dict[str, Any]:
     devices: dict[str, Any] = {}
+    grown_s = attempt.memory_grows * t_s
     for device in attempt.devices:
         row: dict[str, Any] = {}
         energy_j = joules(attempt, device.key, 0.0, t_s)
@@ -333,10 +348,10 @@ def _row(attempt: Attempt, t_s: float) -> dict[str, Any]:
             last_j = joules(attempt, device.key, 0.0, t_s - attempt.row_s)
             row = {"energy_j": energy_j, "power_w": (energy_j - (last_j or 0.0)) / attempt.row_s}
         if device.kind == "gpu":
-            row |= {"memory_used_bytes": 40e9 + 1e8 * t_s, "utilisation": 0.75}
+            row |= {"memory_used_bytes": 40e9 + 1e8 * grown_s, "utilisation": 0.75}
             row |= {"temperature_c": 50.0 + t_s / 10.0, "throttled_s": 7.0 + 0.01 * t_s}
         if device.kind == "process":
-            row = {"rss_bytes": 2e9 + 1e7 * t_s, "peak_allocated_bytes": 30e9}
+            row = {"rss_bytes": 2e9 + 1e7 * grown_s, "peak_allocated_bytes": 30e9}
         devices[device.key] = row
     return devices
 

@@ -1,14 +1,19 @@
 """What to change: told to a run that has the fault, and to no other."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from energy_callbacks.records import Energy
 from energy_callbacks.report import html, schema, text
 from energy_callbacks.report.advice import advice
 from energy_callbacks.report.build import build
+from energy_callbacks.report.late_stop import late_stop
+from energy_callbacks.report.metrics import Metric
 from energy_callbacks.report.parts import Imbalance
 from energy_callbacks.report.schema import EnergyReport
 from energy_callbacks.tuning import tune_batch_size
@@ -94,3 +99,89 @@ def test_it_is_shown_and_read_again(tmp_path: Path) -> None:
     assert "saves up to 0.667 Wh" in text.render(report)
     assert "saves up to 0.667 Wh" in html.render(report)
     assert schema.from_json(schema.to_json(report)).advice == report.advice
+
+
+def validations(
+    values: Sequence[float], name: str = "val_loss"
+) -> list[tuple[float, dict[str, float], int, float]]:
+    """Of 60 s of training, evenly."""
+    each_s = 60.0 / len(values)
+    return [
+        (each_s * (i + 1), {name: float(value)}, 10 * (i + 1), i + 1.0)
+        for i, value in enumerate(values)
+    ]
+
+
+OVERTRAINED = [2.0 * math.exp(-e / 1.2) + 0.3 + 0.05 * max(e - 4, 0) for e in range(12)]
+
+
+def test_going_on_after_the_best_validation(tmp_path: Path) -> None:
+    """Best at the fifth of 12 epochs of 5 s: what seven of them used, at 600 W, is 21 kJ."""
+    (one,) = report_of(tmp_path, metrics=validations(OVERTRAINED)).advice
+    assert (one.code, one.saves_j) == ("late_stop", pytest.approx(21_000.0))
+    assert "val_loss was best at epoch 5, 0.3713, and 0.6502 at the end" in one.message
+    assert "58.3 % of the energy, 35.0 s" in one.message
+    turned = validations([1.0 - value / 3.0 for value in OVERTRAINED], "val_accuracy")
+    (one,) = report_of(tmp_path / "turned", metrics=turned).advice
+    assert one.saves_j == pytest.approx(21_000.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("val_loss", [2.0 * math.exp(-e / 4.0) + 0.3 for e in range(12)]),  # still getting better
+        ("val_loss", [1.0, 3.0]),  # two say nothing
+        ("val_loss", [1.0, 0.5, 0.7, 0.9, 1.1]),  # nor do five
+        ("val_loss", [*OVERTRAINED[:5], 0.372, 0.3718, 0.3722, 0.372]),  # worse by nothing
+        ("val_loss", [0.3 + 2.0 * math.exp(-e) + 1e-4 * e for e in range(30)]),  # worse by < 1 %
+        ("train_loss", OVERTRAINED),  # of the training data
+        ("val_lr", OVERTRAINED),  # which way is better?
+    ],
+)
+def test_not_going_on_for_nothing(tmp_path: Path, name: str, values: Sequence[float]) -> None:
+    """Neither a good curve nor a short one, nor one that nobody can judge."""
+    assert report_of(tmp_path, metrics=validations(values, name)).advice == ()
+
+
+def test_noise_is_no_reason_to_stop() -> None:
+    """A plateau with noise has its best somewhere: told in less than one of a hundred runs."""
+    told = 0
+    for seed in range(300):
+        noise = np.random.default_rng(seed).normal(0.0, 0.05, size=10 + seed % 90)
+        told += late_stop([metric("val_loss", 0.5 + noise)]) is not None
+    assert told <= 3
+
+
+def test_noise_does_not_hide_a_turn() -> None:
+    """The same noise upon a curve that rises by twelve of its deviations at the end."""
+    told = 0
+    for seed in range(100):
+        noise = np.random.default_rng(seed).normal(0.0, 0.05, size=30)
+        turned = 0.5 + 0.8 * np.abs(np.arange(30) - 10) / 20 + noise
+        found = late_stop([metric("val_loss", turned)])
+        told += found is not None and 5 <= found.best <= 15
+    assert told >= 95
+
+
+def test_what_still_gets_better_is_a_reason_to_go_on() -> None:
+    """The loss rises while the accuracy does: not told. While it stands still: told."""
+    loss = metric("val_loss", np.asarray(OVERTRAINED))
+    rising = metric("val_accuracy", np.linspace(0.5, 0.9, 12))
+    assert late_stop([loss, rising]) is None
+    still = metric("val_accuracy", np.minimum(np.linspace(0.5, 1.7, 12), 0.9))
+    found = late_stop([loss, still])
+    assert found is not None
+    assert (found.metric.name, found.best) == ("val_loss", 4)
+
+
+def metric(name: str, values: np.ndarray) -> Metric:
+    """A value each 10 s at 100 W."""
+    t_s = tuple(10.0 * (i + 1) for i in range(len(values)))
+    return Metric(
+        name=name,
+        t_s=t_s,
+        step=(None,) * len(t_s),
+        epoch=(None,) * len(t_s),
+        energy_j=tuple(100.0 * one for one in t_s),
+        value=tuple(map(float, values)),
+    )

@@ -116,6 +116,14 @@ def test_what_only_the_training_knows(tmp_path: Path) -> None:
     assert curve.t_s[-1] == pytest.approx(52.0)
 
 
+def test_metrics_stand_on_the_time_and_the_energy_of_the_command(tmp_path: Path) -> None:
+    """10 s into a training that began after 20 s: 30 s at 600 W."""
+    told = replace(FIRST, metrics=[(10.0, {"loss": 1.0}, 100, 1.0)])
+    (loss,) = build(folder_of(tmp_path, OUTER, told)).metrics
+    assert loss.t_s == pytest.approx((30.0,))
+    assert loss.energy_j == pytest.approx((18_000.0,))
+
+
 def test_a_training_that_read_more_than_the_command(tmp_path: Path) -> None:
     """Two readers of one sensor differ at the edges: phases still sum, and none is negative."""
     hotter = {"gpu0": 505.0, "cpu0": 100.0}

@@ -4,22 +4,44 @@ import itertools
 import json
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from energy_callbacks.errors import JournalError
 from energy_callbacks.records import Device
+from energy_callbacks.report.advice import Advice
+from energy_callbacks.report.batch_sizes import BatchSizeCurve, BatchSizePoint
 from energy_callbacks.report.build import build
 from energy_callbacks.report.html import from_html, render
+from energy_callbacks.report.metrics import Metric
+from energy_callbacks.report.parts import Forecast, Imbalance, ReportWarning, UnavailableSensor
+from energy_callbacks.report.schema import EnergyReport, to_json
 from tests.report.journals import CPU, GERMANY, GPU, IDLE, PROCESS, TRAIN, Attempt, Window, write
 
 HOSTILE = (
     "<script>alert(1)</script><img src=x onerror=alert(2)> \"double\" 'single' </script><!-- "
     "{{ 7*7 }} \u202edesrever\u2066 line\nend \u2028 $\\frac{1}{2}$ & &amp; \x1b[31m"
 )
+CURVE = BatchSizeCurve(
+    size=8,
+    why="the knee",
+    objective="energy",
+    points=(
+        BatchSizePoint(
+            size=8, accumulation=1, fits=True, reason="", samples_per_s=1.0,
+            samples_per_s_error=0.1, scope="gpu", power_w=1.0, j_per_sample=None, peak_bytes=1,
+        ),
+    ),
+    memory_bytes=None,
+    duration_s=1.0,
+    energy_j=1.0,
+)  # fmt: skip
 VOID = {"meta", "br", "img", "link", "input", "hr", "path", "rect", "use", "g"}
 
 
@@ -70,9 +92,76 @@ def hostile_folder(tmp_path: Path) -> Path:
         warnings=((HOSTILE, HOSTILE),),
         unavailable=((HOSTILE, HOSTILE, HOSTILE),),
         config={"place": GERMANY, HOSTILE: HOSTILE},
+        metrics=[
+            (20.0 + i, {f"val_{HOSTILE}"[:120]: 1.0 + i, HOSTILE[:120]: 2.0}, i, i) for i in (1, 2)
+        ],
     )
     write(tmp_path / "run", attempt)
     return tmp_path / "run"
+
+
+@pytest.fixture
+def hostile_report(report: EnergyReport) -> EnergyReport:
+    """A report of which every string is an attack, but those that only have some values."""
+    report = replace(
+        report,
+        metrics=(metric("val_loss"), metric("loss")),
+        forecast=Forecast(
+            after="a tenth", steps=1, planned_steps=2, energy_j=1.0, energy_error_j=1.0,
+            duration_s=1.0, duration_error_s=1.0, emissions_kg=1.0, emissions_low_kg=1.0,
+            emissions_high_kg=1.0,
+        ),
+        imbalances=(
+            Imbalance(
+                attempt=1, host="h", rank=1, quantity="gpu_power", value=1.0, median=2.0,
+                error=0.1, message="m",
+            ),
+        ),
+        unavailable=(UnavailableSensor(source="s", reason="r", fix="f"),),
+        batch_sizes=(CURVE,),
+        advice=(Advice(code="idle", message="m", fix="f", saves_j=1.0),),
+        warnings=(ReportWarning(code="c", message="m", fix="f"),),
+    )  # fmt: skip
+    plain = json.loads(to_json(report))
+    attacked = _attacked(plain, {})
+    adapter = TypeAdapter(EnergyReport)
+    try:
+        adapter.validate_python(attacked)
+    except ValidationError as error:
+        for one in error.errors():
+            _put_back(attacked, plain, one["loc"])
+    found = adapter.validate_python(attacked)
+    assert to_json(found).count("alert(1)") > 90
+    return found
+
+
+def metric(name: str) -> Metric:
+    """Ten points of a metric."""
+    ten = tuple(float(i) for i in range(10))
+    return Metric(name=name, t_s=ten, step=(None,) * 10, epoch=ten, energy_j=ten, value=ten)
+
+
+def _attacked(value: Any, known: dict[str, str]) -> Any:
+    """Every string of a JSON value made hostile, equal ones alike; keys of records stay."""
+    if isinstance(value, str):
+        return known.setdefault(value, f"{len(known)} {HOSTILE}")
+    if isinstance(value, list):
+        return [_attacked(item, known) for item in value]
+    if isinstance(value, dict):
+        attacked = {key: _attacked(item, known) for key, item in value.items()}
+        if "tags" in attacked:
+            attacked["tags"] = {HOSTILE: HOSTILE, "many words": HOSTILE}
+        if "environment" in attacked:
+            attacked["environment"] = {HOSTILE: HOSTILE}
+        return attacked
+    return value
+
+
+def _put_back(attacked: Any, plain: Any, place: Sequence[str | int]) -> None:
+    *way, last = place
+    for step in way:
+        attacked, plain = attacked[step], plain[step]
+    attacked[last] = plain[last]
 
 
 def test_a_page_gives_its_report_back(report):
@@ -87,9 +176,10 @@ def test_a_hostile_page_gives_its_report_back(hostile_folder):
     assert report.run.name == HOSTILE
 
 
-def test_no_hostile_name_becomes_markup(hostile_folder):
+@pytest.mark.parametrize("where", ["names", "every string"])
+def test_no_hostile_name_becomes_markup(hostile_folder, hostile_report, where):
     """One script element, the data; no image, no event handler, no comment, no template run."""
-    text = render(build(hostile_folder))
+    text = render(build(hostile_folder) if where == "names" else hostile_report)
     page = _Page(text)
     tags = [tag for tag, _ in page.elements]
     assert tags.count("script") == 1
@@ -99,6 +189,8 @@ def test_no_hostile_name_becomes_markup(hostile_folder):
     assert "<!--" not in text
     assert "{{ 7*7 }}" in page.text
     assert "alert(1)" in page.text
+    shown = text.partition('<script type="application/json"')[0]
+    assert not set(shown) & set("\u202e\u2066\u2028\x1b")
 
 
 def test_names_cannot_turn_the_direction_of_the_page(hostile_folder):
@@ -231,13 +323,19 @@ CHROMIUM = shutil.which("chromium")
 
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize("is_hostile", [False, True])
-def test_a_browser_shows_the_page_from_disk(tmp_path, report, hostile_folder, is_hostile):
+@pytest.mark.parametrize("what", ["plain", "hostile names", "every string hostile", "a megabyte"])
+def test_a_browser_shows_the_page_from_disk(tmp_path, report, hostile_folder, hostile_report, what):
     """No message, no dialog, no request but the file; headline and chart seen, nothing cut off."""
     from playwright.sync_api import sync_playwright
 
     file = tmp_path / "energy_report.html"
-    file.write_text(render(build(hostile_folder) if is_hostile else report), encoding="utf-8")
+    shown = {
+        "plain": report,
+        "hostile names": build(hostile_folder),
+        "every string hostile": hostile_report,
+        "a megabyte": replace(report, run=replace(report.run, name="x" * 1_000_000)),
+    }[what]
+    file.write_text(render(shown), encoding="utf-8")
     with sync_playwright() as play:
         browser = play.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]

@@ -138,3 +138,13 @@ def test_a_shortened_path_goes_through_the_same_points() -> None:
     assert found == ' d="M1.23 2.0V3.99H5.5L6.5 4.5z"'
     curve = ' d="M 1.0 2.0 \nC 1.0 2.0 3.0 2.0 3.0 4.0 \nL 3.0 5.0 \n"'
     assert re.sub(r' d="[^"]*"', plots._shorter, curve) == curve.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("energy_j", "unit"), [(90.0, "mWh"), (3600.0, "Wh"), (3.5e6, "Wh"), (3.7e6, "kWh")]
+)
+def test_an_axis_of_energy_has_numbers_that_can_be_read(energy_j: float, unit: str) -> None:
+    """25 mWh, 1 Wh, 972 Wh, 1.03 kWh: none in hundred thousands, none in thousandths."""
+    scale_j, name = plots.energy_unit(energy_j)
+    assert name == unit
+    assert 1.0 <= energy_j / scale_j < 1000.0

@@ -7,6 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.accounting.scalars import TAGS
 from energy_callbacks.cli import main
 from tests.fake_nvml import Constant, Scenario, h200
 from tests.integrations.contract.lab import J_PER_SAMPLE, POWER_W, Bench, Plan
@@ -52,6 +53,24 @@ class ReportsContract:
         assert found.after.endswith("epochs")
         assert found.energy_j == pytest.approx(ours.report.energy.total.energy_j, rel=0.02)
         assert found.duration_s == pytest.approx(ours.report.run.duration_s, rel=0.02)
+
+    def test_the_users_metrics_stand_beside_the_joules(self, bench: Bench) -> None:
+        """Losses of training and of each validation, as they were logged, and nothing of ours."""
+        ours = bench.callback()
+        rows = bench.fit(Plan(epochs=3, validation_samples=20), ours).rows()
+        found = [metric for metric in ours.report.metrics if metric.stem == "loss"]
+        assert {metric.is_validation for metric in found} == {False, True}
+        logged = [value for values in rows.values() for _, value in values]
+        for metric in found:
+            assert len(metric.value) >= 3
+            assert len(metric.value) == 3 or not metric.is_validation
+            for value in metric.value:
+                assert value in [pytest.approx(one, rel=1e-5) for one in logged], metric.name
+            assert sorted(metric.energy_j) == list(metric.energy_j)
+            assert metric.energy_j[0] > 0.0
+            assert metric.epoch[-1] is not None
+            assert metric.step[-1] == 120
+        assert not {metric.name for metric in ours.report.metrics} & set(TAGS)
 
     def test_the_run_folder_is_beside_the_logs(self, bench: Bench) -> None:
         """It is called energy and lies in the user's own folder."""

@@ -1,0 +1,90 @@
+"""The user's metrics in a report, and what their names say: of training or validation, which way.
+
+A name is read by its words: ``val_loss``, ``eval/F1``, ``ValidationAccuracy``.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Direction = Literal["lower", "higher"]
+
+_VALIDATION = frozenset(("val", "valid", "validation", "eval", "evaluation", "dev", "test"))
+_TRAINING = frozenset(("train", "training"))
+_FILLERS = frozenset(("epoch", "step", "mean", "avg", "dataloader", "idx"))
+_LOWER = frozenset(
+    {
+        "loss", "losses", "error", "err", "mse", "rmse", "mae", "mape", "smape", "perplexity",
+        "ppl", "nll", "bce", "crossentropy", "wer", "cer", "fid", "rmsle", "msle", "bpc", "bpb",
+        "hinge",
+    }
+)  # fmt: skip
+_HIGHER = frozenset(
+    {
+        "acc", "accuracy", "f1", "auc", "auroc", "auprc", "precision", "recall", "bleu",
+        "rouge", "map", "iou", "miou", "dice", "jaccard", "r2", "mcc", "psnr", "ssim", "top1",
+        "top5", "map50",
+    }
+)  # fmt: skip
+# What turns the meaning of the other words round, or leaves it open.
+_UNCLEAR = frozenset(("neg", "negative", "minus", "inverse", "gap", "diff", "false"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One of the user's metrics over the run.
+
+    Attributes:
+        t_s: on the time axis of the charts.
+        step: optimizer steps, as far as told.
+        epoch: likewise.
+        energy_j: of GPUs and host until then, as far as it was seen; ``None`` where unknown.
+        value: finite.
+    """
+
+    name: str
+    t_s: tuple[float, ...]
+    step: tuple[int | None, ...]
+    epoch: tuple[float | None, ...]
+    energy_j: tuple[float | None, ...]
+    value: tuple[float, ...]
+
+    @property
+    def is_validation(self) -> bool:
+        """Whether its name says that it was found on other data than those of training."""
+        return bool(_VALIDATION.intersection(words_of(self.name)))
+
+    @property
+    def direction(self) -> Direction | None:
+        """Which way is better; ``None`` where the name does not say."""
+        return direction(self.name)
+
+    @property
+    def stem(self) -> str:
+        """What it measures, without whether that was in training or validation."""
+        return " ".join(
+            w for w in words_of(self.name) if w not in _VALIDATION | _TRAINING | _FILLERS
+        )
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a name in lower case.
+
+    >>> words_of("ValidationF1/Score"), words_of("eval_loss")
+    (['validation', 'f1', 'score'], ['eval', 'loss'))
+    """
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return re.findall(r"[^\W_]+", apart.lower())
+
+
+def direction(name: str) -> Direction | None:
+    """Which way of a metric is better, by its name.
+
+    >>> direction("val_loss"), direction("eval_accuracy"), direction("val_lr")
+    ('lower', 'higher', None)
+    """
+    words = set(words_of(name))
+    is_lower, is_higher = bool(words & _LOWER), bool(words & _HIGHER)
+    if words & _UNCLEAR or is_lower == is_higher:
+        return None
+    return "lower" if is_lower else "higher"

@@ -1,0 +1,70 @@
+"""The user's metrics in Lightning: each told once, when it is new, and nothing waits for it."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("lightning")
+
+import torch
+
+from energy_callbacks.testing import FakeClock
+from energy_callbacks_lightning.metrics import LoggedMetrics
+from tests.integrations.lightning.training import TinyModule, callback, loader, trainer
+
+
+class Logging(TinyModule):
+    """Logs what others forget: at the end of the epoch, and the same value again and again."""
+
+    def on_validation_epoch_end(self) -> None:
+        """A metric that stands still."""
+        self.log("val_acc", 0.5)
+
+    def on_train_epoch_end(self) -> None:
+        """After the hooks of callbacks, and not in each epoch."""
+        if self.current_epoch != 1:
+            self.log("late", float(self.current_epoch))
+
+
+def found(tmp_path: Path, **settings: object) -> dict[str, list[tuple[float | None, float]]]:
+    """Epochs and values of each metric in the report of three epochs."""
+    clock = FakeClock()
+    ours = callback(clock)
+    settings = {"max_epochs": 3, "num_sanity_val_steps": 2} | settings
+    trainer(tmp_path, ours, **settings).fit(Logging(clock), loader(), loader(5))
+    return {
+        metric.name: list(zip(metric.epoch, metric.value, strict=True))
+        for metric in ours.report.metrics
+    }
+
+
+def test_each_metric_is_told_once_an_epoch_with_the_epoch_that_it_is_of(tmp_path: Path) -> None:
+    """Also one that stands still, one that is logged late, and none of the sanity check."""
+    told = found(tmp_path)
+    assert told["val_acc"] == [(0.0, 0.5), (1.0, 0.5), (2.0, 0.5)]
+    assert told["late"] == [(0.0, 0.0), (2.0, 2.0)]
+    assert [epoch for epoch, _ in told["train_loss_epoch"]] == [0.0, 1.0, 2.0]
+
+
+def test_every_validation_within_an_epoch_counts(tmp_path: Path) -> None:
+    """Two an epoch; the training's own metrics still once."""
+    told = found(tmp_path, val_check_interval=0.5)
+    assert [epoch for epoch, _ in told["val_acc"]] == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]
+    assert [epoch for epoch, _ in told["train_loss_epoch"]] == [0.0, 1.0, 2.0]
+
+
+def test_without_logger_and_progress_bar_nothing_is_fetched_from_a_device() -> None:
+    """A tensor of the device 'meta' has no value: to read it is an error."""
+    logged = {"on_host": torch.tensor(1.0), "on_device": torch.empty((), device="meta")}
+    silent = SimpleNamespace(
+        callback_metrics=logged, loggers=[], progress_bar_callback=None, current_epoch=3
+    )
+    metrics = LoggedMetrics()
+    metrics.end_epoch(silent)
+    assert metrics.of_epoch(silent) == ({"on_host": 1.0}, 3)
+    loud = SimpleNamespace(**{**vars(silent), "loggers": [object()]})
+    metrics = LoggedMetrics()
+    metrics.end_epoch(loud)
+    with pytest.raises(RuntimeError, match="meta"):
+        metrics.of_epoch(loud)
