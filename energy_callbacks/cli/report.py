@@ -35,6 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also write each chart as a PNG file, such as energy_report_power.png",
     )
     parser.add_argument(
+        "--interactive",
+        action="store_true",
+        help="also write energy_report_interactive.html, to zoom and to point at (about 5 MB; "
+        "needs Plotly: pip install 'energy-callbacks[interactive]')",
+    )
+    parser.add_argument(
         "--emissions-csv",
         type=Path,
         metavar="FILE",
@@ -55,6 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
         formats += _formats(arguments.format)
     if arguments.graphs:
         formats.append("png")
+    if arguments.interactive:
+        formats.append("interactive")
     folder = arguments.out or _folder_of(arguments.path)
     if formats:
         folder.mkdir(parents=True, exist_ok=True)
