@@ -6,6 +6,7 @@
     save(report, run_folder)                 # energy_report.html, .json, .txt
     save(report, run_folder, ["png"])        # energy_report_power.png, _phases.png, ...
     report = load("energy_report.html")      # any of them gives the same report back
+    view(report, country="FRA")              # the same run's emissions at another place
 """
 
 import os
@@ -17,8 +18,9 @@ from energy_callbacks.errors import JournalError
 from energy_callbacks.report import charts, html, interactive, schema, text
 from energy_callbacks.report.build import build
 from energy_callbacks.report.schema import EnergyReport
+from energy_callbacks.report.views import view
 
-__all__ = ["FORMATS", "EnergyReport", "Format", "build", "load", "save"]
+__all__ = ["FORMATS", "EnergyReport", "Format", "build", "load", "save", "view"]
 
 Format = Literal["html", "json", "txt", "png", "interactive"]
 FORMATS: tuple[Format, ...] = ("html", "json", "txt")
