@@ -9,7 +9,7 @@ from energy_callbacks.report import words
 from energy_callbacks.report.batch_sizes import BatchSizeCurve, BatchSizePoint
 from energy_callbacks.report.palette import BLUES, GRID, INK, ORANGES, PAPER, phase_colours
 from energy_callbacks.report.parts import DeviceUse, Series, Span
-from energy_callbacks.report.plots import _time_unit
+from energy_callbacks.report.plots import time_unit
 from energy_callbacks.report.schema import EnergyReport
 from energy_callbacks.units import gibibytes, watt_hours
 
@@ -80,7 +80,7 @@ def over_time(report: EnergyReport) -> Plot | None:
     if not panels:
         return None
     end_s = max(curve.t_s[-1] for curve in report.series)
-    scale_s, unit = _time_unit(end_s)
+    scale_s, unit = time_unit(end_s)
     parts = _STRIP + len(panels) * (1.0 + _GAP)
     layout = _layout(round(_PANEL_PX * parts) + 90) | {
         "barmode": "overlay",

@@ -103,7 +103,7 @@ def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
         layout = ConstrainedLayoutEngine(hspace=0.0, h_pad=0.02)
         canvas = Canvas(figsize=(width_in, height_in), layout=layout)
         power, strip = canvas.subplots(2, 1, sharex=True, height_ratios=(12, 1))
-        scale_s, unit = _time_unit(found[0].edges_s[-1])
+        scale_s, unit = time_unit(found[0].edges_s[-1])
         _draw_bands(power, found, scale_s, is_narrow=width_in < 6.0)
         _draw_phases(strip, report.timeline, scale_s, found[0].edges_s[-1])
         _mark_attempts(power, report, scale_s)
@@ -117,7 +117,8 @@ def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
     return canvas
 
 
-def _time_unit(duration_s: float) -> tuple[float, str]:
+def time_unit(duration_s: float) -> tuple[float, str]:
+    """Seconds in the unit that suits an axis of this length, and its name."""
     if duration_s < 180.0:
         return 1.0, "s"
     if duration_s < 3.0 * 3600.0:
@@ -141,7 +142,7 @@ def _draw_bands(axes: "Axes", found: Sequence[Band], scale_s: float, *, is_narro
             ec=PAPER,
             lw=0.0,
             hatch="////" if band.is_estimated else None,
-            label=_label(band.name, _SHORT_LABEL if is_narrow else _LONG_LABEL),
+            label=short_name(band.name, _SHORT_LABEL if is_narrow else _LONG_LABEL),
         )
         below = above
     axes.set_ylabel("power (W)")
@@ -171,7 +172,9 @@ def _draw_phases(axes: "Axes", timeline: Sequence[Span], scale_s: float, end_s: 
         ]
         if boxes:
             path = Path.make_compound_path(*boxes)
-            patch = PathPatch(path, fc=colour, lw=0.0, antialiased=False, label=_label(phase, 20))
+            patch = PathPatch(
+                path, fc=colour, lw=0.0, antialiased=False, label=short_name(phase, 20)
+            )
             axes.add_patch(patch)
     axes.set_ylim(-0.5, 0.5)
     axes.grid(visible=False)
@@ -255,7 +258,7 @@ def _bars(shown: Sequence[Phase], label: str, width_in: float) -> "Iterator[tupl
         axes = canvas.subplots()
         yield canvas, axes
         axes.set_xlabel(label)
-        axes.set_yticks(range(len(shown)), [_label(phase.name) for phase in shown])
+        axes.set_yticks(range(len(shown)), [short_name(phase.name) for phase in shown])
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0.0)
@@ -293,7 +296,7 @@ def _label_bars(axes: "Axes", ends: Sequence[float], labels: Sequence[str]) -> N
     axes.set_xlim(0.0, max(ends) * 1.12)
 
 
-def _label(name: str, length: int = _LONG_LABEL) -> str:
+def short_name(name: str, length: int = _LONG_LABEL) -> str:
     """A name that fits a chart: one line, no control characters, not longer than a legend bears."""
     # A leading underscore would tell matplotlib to leave the entry out of the legend.
     clean = re.sub(r" +", " ", words.one_line(name)).strip().lstrip("_") or "unnamed"
@@ -313,7 +316,7 @@ def figure_png(fig: "Canvas", *, title: str = "", dpi: float = 100.0) -> bytes:
         if title:
             # At 10 points a letter is a twelfth of an inch wide at most.
             most = round(12 * fig.get_figwidth())
-            fig.suptitle(_label(title, most), x=0.01, ha="left", fontsize=10.0)
+            fig.suptitle(short_name(title, most), x=0.01, ha="left", fontsize=10.0)
         for legend in fig.legends:
             legend.set(visible=True, in_layout=True)
         fig.savefig(buffer, format="png", facecolor=PAPER, dpi=dpi)

@@ -5,22 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.records import Device
 from energy_callbacks.report.batch_sizes import BatchSizeCurve, BatchSizePoint
 from energy_callbacks.report.build import build
 from energy_callbacks.report.parts import Ratio
 from energy_callbacks.report.schema import EnergyReport
-from tests.report.journals import (
-    CPU,
-    GERMANY,
-    GPU,
-    HOSTILE,
-    PROCESS,
-    TRAIN,
-    Attempt,
-    Window,
-    write,
-)
+from tests.report.journals import GERMANY, Attempt, Window, write
 
 VALIDATION = Window(
     name="validation", start_s=40.0, end_s=45.0, energy_j={"gpu0": 1500.0, "cpu0": 400.0}
@@ -70,23 +59,3 @@ def tuned(report: EnergyReport) -> EnergyReport:
         energy_j=2000.0,
     )
     return replace(report, batch_sizes=(curve, curve))
-
-
-@pytest.fixture
-def hostile_folder(tmp_path: Path) -> Path:
-    """A run in which every string that a user or a driver chooses is an attack."""
-    gpu: Device = replace(GPU, name=HOSTILE, notes=(HOSTILE,))
-    attempt = Attempt(
-        run_name=HOSTILE,
-        tags={HOSTILE: HOSTILE},
-        error=HOSTILE,
-        status="failed",
-        devices=(gpu, replace(CPU, name=HOSTILE), PROCESS),
-        stretches=(replace(TRAIN, phase=HOSTILE), TRAIN),
-        windows=(Window(name=f"w{HOSTILE}", start_s=1.0, end_s=2.0, energy_j={"gpu0": 10.0}),),
-        warnings=((HOSTILE, HOSTILE),),
-        unavailable=((HOSTILE, HOSTILE, HOSTILE),),
-        config={"place": GERMANY, HOSTILE: HOSTILE},
-    )
-    write(tmp_path / "run", attempt)
-    return tmp_path / "run"

@@ -44,13 +44,6 @@ SENSORS: dict[str, dict[Quantity, Sensor]] = {
 }
 
 
-# What a user or a driver might call something.
-HOSTILE = (
-    "<script>alert(1)</script><img src=x onerror=alert(2)> \"double\" 'single' </script><!-- "
-    "{{ 7*7 }} \u202edesrever\u2066 line\nend \u2028 $\\frac{1}{2}$ & &amp; \x1b[31m"
-)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Stretch:
     """A phase of constant power."""

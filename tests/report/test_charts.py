@@ -11,7 +11,8 @@ from energy_callbacks.report import charts, html, save
 from energy_callbacks.report.build import build
 from energy_callbacks.report.palette import PAPER, phase_colours
 from energy_callbacks.report.plots import figure_png, power_over_time
-from tests.report.journals import HOSTILE, Attempt, write
+from tests.report.journals import Attempt, write
+from tests.report.test_html import HOSTILE
 
 
 def test_each_chart_is_a_picture_beside_the_report(tuned, tmp_path):

@@ -11,10 +11,15 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks.errors import JournalError
+from energy_callbacks.records import Device
 from energy_callbacks.report.build import build
 from energy_callbacks.report.html import from_html, render
-from tests.report.journals import GPU, HOSTILE, IDLE, TRAIN, Attempt, write
+from tests.report.journals import CPU, GERMANY, GPU, IDLE, PROCESS, TRAIN, Attempt, Window, write
 
+HOSTILE = (
+    "<script>alert(1)</script><img src=x onerror=alert(2)> \"double\" 'single' </script><!-- "
+    "{{ 7*7 }} \u202edesrever\u2066 line\nend \u2028 $\\frac{1}{2}$ & &amp; \x1b[31m"
+)
 VOID = {"meta", "br", "img", "link", "input", "hr", "path", "rect", "use", "g"}
 
 
@@ -48,6 +53,26 @@ class _Page(HTMLParser):
     @property
     def text(self) -> str:
         return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+@pytest.fixture
+def hostile_folder(tmp_path: Path) -> Path:
+    """A run in which every string that a user or a driver chooses is an attack."""
+    gpu: Device = replace(GPU, name=HOSTILE, notes=(HOSTILE,))
+    attempt = Attempt(
+        run_name=HOSTILE,
+        tags={HOSTILE: HOSTILE},
+        error=HOSTILE,
+        status="failed",
+        devices=(gpu, replace(CPU, name=HOSTILE), PROCESS),
+        stretches=(replace(TRAIN, phase=HOSTILE), TRAIN),
+        windows=(Window(name=f"w{HOSTILE}", start_s=1.0, end_s=2.0, energy_j={"gpu0": 10.0}),),
+        warnings=((HOSTILE, HOSTILE),),
+        unavailable=((HOSTILE, HOSTILE, HOSTILE),),
+        config={"place": GERMANY, HOSTILE: HOSTILE},
+    )
+    write(tmp_path / "run", attempt)
+    return tmp_path / "run"
 
 
 def test_a_page_gives_its_report_back(report):

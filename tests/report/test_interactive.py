@@ -15,8 +15,11 @@ from energy_callbacks.report.cards import cards
 from energy_callbacks.report.plotly_figures import batch_sizes, over_time
 from energy_callbacks.report.schema import EnergyReport
 from energy_callbacks.units import watt_hours
-from tests.report.journals import HOSTILE, Attempt, write
+from tests.report import test_html
+from tests.report.journals import Attempt, write
+from tests.report.test_html import HOSTILE
 
+hostile_folder = test_html.hostile_folder
 CHROMIUM = shutil.which("chromium")
 
 
