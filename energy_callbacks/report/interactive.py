@@ -5,13 +5,21 @@ anywhere: so this is a second file, and only where it is asked for.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from energy_callbacks.extras import requires
 from energy_callbacks.report import html
 from energy_callbacks.report.cards import cards
 from energy_callbacks.report.plotly_figures import batch_sizes, over_time
 from energy_callbacks.report.schema import EnergyReport
+
+# Plotly 7 offers to send a chart to its makers' server where it is not told otherwise.
+_CONFIG: Final = {
+    "displaylogo": False,
+    "showSendToCloud": False,
+    "plotlyServerURL": "",
+    "modeBarButtonsToRemove": ["sendChartToCloud", "sendDataToCloud", "select2d", "lasso2d"],
+}
 
 
 def render(report: EnergyReport) -> str:
@@ -44,6 +52,6 @@ def _plots(report: EnergyReport) -> Iterator[dict[str, Any]]:
             full_html=False,
             include_plotlyjs=number == 0,
             div_id=f"plot-{number}",
-            config={"displaylogo": False},
+            config=_CONFIG,
         )
         yield {"title": title, "markup": Markup(markup)}  # noqa: S704

@@ -90,6 +90,7 @@ def over_time(report: EnergyReport) -> Plot | None:
             title={"text": f"time measured ({unit})"},
             anchor=f"y{len(panels) + 1}",
             range=[0.0, end_s / scale_s],
+            hoverformat=".2f",
         ),
         "yaxis": _axis(domain=[1.0 - _STRIP / parts, 1.0], fixedrange=True),
     }
@@ -245,7 +246,8 @@ _SIZE_PANELS: Final = (
 def _layout(height_px: int) -> Plot:
     return {
         "height": height_px,
-        "margin": {"l": 70, "r": 20, "t": 10, "b": 50},
+        "margin": {"l": 70, "r": 50, "t": 10, "b": 50},
+        "modebar": {"orientation": "v"},
         "paper_bgcolor": PAPER,
         "plot_bgcolor": PAPER,
         "font": {"family": "system-ui, 'DejaVu Sans', sans-serif", "size": 12, "color": INK},

@@ -21,6 +21,11 @@ from tests.report.test_html import HOSTILE
 
 hostile_folder = test_html.hostile_folder
 CHROMIUM = shutil.which("chromium")
+# None of them sends anything anywhere.
+BUTTONS = {
+    "Download plot as a PNG", "Zoom", "Pan", "Zoom in", "Zoom out", "Autoscale", "Reset axes",
+}  # fmt: skip
+_TITLES = "buttons => buttons.map(button => button.getAttribute('data-title'))"
 
 
 def _lines(figure) -> dict[tuple[str, str], dict]:
@@ -158,6 +163,7 @@ def test_a_browser_draws_the_page_from_disk(tmp_path, request, which):
         page.goto(file.as_uri())
         _look(page, report)
         assert page.locator("img, iframe, object").count() == 0
+        assert set(page.locator(".modebar-btn").evaluate_all(_TITLES)) == BUTTONS
         browser.close()
     assert noise == []
     assert requests == [file.as_uri()]
