@@ -96,7 +96,7 @@ def _formats(arguments: argparse.Namespace, *, is_view: bool) -> list[Format]:
     Raises:
         ValueError: where a view would take the place of the run's own files.
     """
-    extra = [name for name, option in _EXTRA.items() if getattr(arguments, option)]
+    extra: list[Format] = [name for name, option in _EXTRA.items() if getattr(arguments, option)]
     if arguments.out is None and is_view and extra:
         raise ValueError(
             f"--{_EXTRA[extra[0]]} of another place or price would replace that of the run; "
@@ -104,7 +104,7 @@ def _formats(arguments: argparse.Namespace, *, is_view: bool) -> list[Format]:
         )
     if arguments.out is None and (arguments.json or is_view):
         return extra
-    return [name for name in FORMATS if arguments.format in (name, "all")] + extra
+    return [*(name for name in FORMATS if arguments.format in (name, "all")), *extra]
 
 
 def _folder_of(path: Path) -> Path:
