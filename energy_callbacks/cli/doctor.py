@@ -5,13 +5,20 @@ import contextlib
 import dataclasses
 import json
 import time
-from typing import Any, Final
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.errors import SourceError, SourceUnavailable
 from energy_callbacks.records import Channel, Reading
+from energy_callbacks.report import words
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.units import gibibytes, megahertz
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 HELP = "show which sensors were found, and how to get those that were not"
 _UNITS: Final = {
@@ -30,6 +37,8 @@ _UNITS: Final = {
     "allocated": "byte",
     "peak_allocated": "byte",
 }
+# So that the columns of all devices stand below each other.
+_QUANTITY_WIDTH, _VALUE_WIDTH = 16, 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,35 +118,62 @@ def _describe(source: Source, channel: Channel, value: float | None) -> dict[str
 
 def _print(findings: dict[str, Any]) -> None:
     from rich.console import Console
-    from rich.table import Table
+    from rich.padding import Padding
+    from rich.text import Text
 
     console = Console(highlight=False)
-    console.print("[bold]What will be measured, and what estimated[/]")
-    table = Table("device", "scope", "origin", "now", "by")
-    seen = None
-    for channel in findings["channels"]:
-        is_new, seen = channel["device"] != seen, channel["device"]
-        table.add_row(
-            f"[bold]{channel['device']}[/] {channel['name']}" if is_new else "",
-            (channel["scope"] or "-") if is_new else "",
-            channel["origin"] if is_new else "",
-            f"{channel['quantity']} {_with_unit(channel['value'], channel['unit'])}",
-            channel["sensor"] or "-",
-        )
-    console.print(table)
+    console.print(Text("What will be measured, and what estimated", style="bold"))
+    for _, channels in groupby(findings["channels"], key=itemgetter("source", "device")):
+        console.print(*_device(list(channels)), sep="\n")
     for missing in findings["unavailable"]:
-        console.print(f"[bold]Not measured[/]: {missing['source']}: {missing['reason']}")
+        console.print()
+        reason = (("Not measured: ", "bold"), f"{missing['source']}: {missing['reason']}")
+        console.print(Text.assemble(*reason))
         if missing["fix"]:
-            console.print(f"  to change that: {missing['fix']}")
-    console.print(_grid_words(findings["grid"]))
+            fix = Text(f"to change that: {missing['fix']}", style="dim")
+            console.print(Padding(fix, (0, 0, 0, 2)))
+    console.print()
+    console.print(Text(_grid_words(findings["grid"])))
+
+
+def _device(channels: list[dict[str, Any]]) -> "Iterator[RenderableType]":
+    """A line with the device, and below it what it says, how much that is now, and by what."""
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    first = channels[0]
+    about = f"({', '.join(word for word in (first['scope'], first['origin']) if word)})"
+    style = "green" if first["origin"] == "measured" else "yellow"
+    yield Text.assemble("\n", (first["device"], "bold"), f" {first['name']} ", (about, style))
+    table = Table.grid(padding=(0, 2))
+    table.add_column(min_width=_QUANTITY_WIDTH)
+    table.add_column(justify="right", min_width=_VALUE_WIDTH, no_wrap=True)
+    table.add_column(style="dim")
+    before = None
+    for channel in channels:
+        sensor = channel["sensor"] or "-"
+        table.add_row(
+            Text(f"  {channel['quantity'].replace('_', ' ')}"),
+            Text(_with_unit(channel["value"], channel["unit"])),
+            Text("same" if sensor == before else sensor),
+        )
+        before = sensor
+    yield table
+    for note in first["notes"]:
+        yield Padding(Text(note, style="dim"), (0, 0, 0, 2))
 
 
 def _with_unit(value: float | None, unit: str) -> str:
     if value is None:
         return "-"
-    if unit == "byte":
-        return f"{gibibytes(value):.2f} GiB"
-    return f"{megahertz(value):.0f} MHz" if unit == "Hz" else f"{value:.4g} {unit}"
+    shown = {
+        "byte": f"{gibibytes(value):.2f} GiB",
+        "Hz": f"{megahertz(value):.0f} MHz",
+        "J": words.energy(value),
+        "share": f"{100.0 * value:.0f} %",
+    }
+    return shown.get(unit, f"{value:.4g} {unit}")
 
 
 def _grid_words(grid: dict[str, Any]) -> str:

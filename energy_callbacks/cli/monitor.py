@@ -111,9 +111,11 @@ def _show(
     from rich.live import Live
 
     console = Console(highlight=False)
-    for source, reason, fix in missing:
-        console.print(f"not measured: {source}: {reason}; {fix}", markup=False, style="dim")
-    if not console.is_terminal:
+    for source, reason, _ in missing:
+        console.print(f"not measured: {source}: {reason}", markup=False, style="dim")
+    if missing:
+        console.print("energy-callbacks doctor says how to change that", style="dim")
+    if not console.is_terminal or console.is_dumb_terminal:
         for devices in looks:
             console.print(_table(watch.elapsed_s, devices, watch.problems))
         return
@@ -154,7 +156,7 @@ def _table(elapsed_s: float, devices: list[DeviceLook], problems: tuple[Notice, 
 
 
 def _cells(look: DeviceLook) -> tuple[str, ...]:
-    about = "~" if look.device.origin == "estimated" else ""
+    about = "[yellow]~[/]" if look.device.origin == "estimated" else ""
 
     def shown(value: float | None, text: str) -> str:
         return "-" if value is None else text

@@ -2,10 +2,14 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from energy_callbacks.report import FORMATS, Format, emissions_csv, load, save, schema, text
+from energy_callbacks.report import FORMATS, Format, emissions_csv, load, save, schema, text, view
 
+# Formats that are written where they are asked for, and the option that does.
+_EXTRA: Mapping[Format, str] = {"png": "graphs", "interactive": "interactive"}
+_VIEW = ("country", "region", "pue", "price_per_kwh")
 HELP = "render the report of a run again, from its folder, a journal, or a saved report"
 
 
@@ -35,11 +39,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also write each chart as a PNG file, such as energy_report_power.png",
     )
     parser.add_argument(
+        "--interactive",
+        action="store_true",
+        help="also write energy_report_interactive.html, to zoom and to point at (about 5 MB; "
+        "needs Plotly: pip install 'energy-callbacks[interactive]')",
+    )
+    parser.add_argument(
         "--emissions-csv",
         type=Path,
         metavar="FILE",
         help="also write one row as CodeCarbon's emissions.csv has it",
     )
+    elsewhere = parser.add_argument_group(
+        "the same energy elsewhere",
+        "emissions and money worked out anew; prints, and writes files only where --out is given",
+    )
+    elsewhere.add_argument("--country", metavar="CODE", help="as country= would take it")
+    elsewhere.add_argument("--region", help="state of the USA or province of Canada")
+    elsewhere.add_argument("--pue", type=float, help="power usage effectiveness of the building")
+    elsewhere.add_argument("--price-per-kwh", type=float, metavar="P", help="in any currency")
     parser.add_argument(
         "--json",
         action="store_true",
@@ -50,15 +68,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read, write the files, print the report and where the files are."""
     report = load(arguments.path)
-    formats: list[Format] = []
-    if arguments.out is not None or not arguments.json:
-        formats += _formats(arguments.format)
-    if arguments.graphs:
-        formats.append("png")
-    folder = arguments.out or _folder_of(arguments.path)
+    asked = {name: getattr(arguments, name) for name in _VIEW}
+    is_view = any(value is not None for value in asked.values())
+    if is_view:
+        report = view(report, **asked)
+    formats = _formats(arguments, is_view=is_view)
+    paths: list[Path] = []
     if formats:
+        folder = arguments.out or _folder_of(arguments.path)
         folder.mkdir(parents=True, exist_ok=True)
-    paths = save(report, folder, formats)
+        paths = save(report, folder, formats)
     if arguments.emissions_csv is not None:
         emissions_csv.write(report, arguments.emissions_csv)
         paths.append(arguments.emissions_csv)
@@ -71,8 +90,21 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _formats(chosen: str) -> tuple[Format, ...]:
-    return FORMATS if chosen == "all" else tuple(name for name in FORMATS if name == chosen)
+def _formats(arguments: argparse.Namespace, *, is_view: bool) -> list[Format]:
+    """What is to be written.
+
+    Raises:
+        ValueError: where a view would take the place of the run's own files.
+    """
+    extra: list[Format] = [name for name, option in _EXTRA.items() if getattr(arguments, option)]
+    if arguments.out is None and is_view and extra:
+        raise ValueError(
+            f"--{_EXTRA[extra[0]]} of another place or price would replace that of the run; "
+            "add --out DIR"
+        )
+    if arguments.out is None and (arguments.json or is_view):
+        return extra
+    return [*(name for name in FORMATS if arguments.format in (name, "all")), *extra]
 
 
 def _folder_of(path: Path) -> Path:

@@ -6,6 +6,7 @@
     save(report, run_folder)                 # energy_report.html, .json, .txt
     save(report, run_folder, ["png"])        # energy_report_power.png, _phases.png, ...
     report = load("energy_report.html")      # any of them gives the same report back
+    view(report, country="FRA")              # the same run's emissions at another place
 """
 
 import os
@@ -14,13 +15,14 @@ from pathlib import Path
 from typing import Literal
 
 from energy_callbacks.errors import JournalError
-from energy_callbacks.report import charts, html, schema, text
+from energy_callbacks.report import charts, html, interactive, schema, text
 from energy_callbacks.report.build import build
 from energy_callbacks.report.schema import EnergyReport
+from energy_callbacks.report.views import view
 
-__all__ = ["FORMATS", "EnergyReport", "Format", "build", "load", "save"]
+__all__ = ["FORMATS", "EnergyReport", "Format", "build", "load", "save", "view"]
 
-Format = Literal["html", "json", "txt", "png"]
+Format = Literal["html", "json", "txt", "png", "interactive"]
 FORMATS: tuple[Format, ...] = ("html", "json", "txt")
 """What is written where nobody says otherwise."""
 
@@ -34,10 +36,14 @@ def save(
         report: what to write.
         folder_or_stem: an existing folder, in which the files are called ``energy_report.*``; or
             the path of the files without their endings.
-        formats: which files; ``"png"`` is a picture for each chart, ``energy_report_power.png``.
+        formats: which files; ``"png"`` is a picture for each chart, ``energy_report_power.png``;
+            ``"interactive"`` is ``energy_report_interactive.html``, about 5 MB, drawn by Plotly.
 
     Returns:
         The paths, in the order of ``formats``.
+
+    Raises:
+        MissingExtraError: for ``"interactive"`` where Plotly is not installed.
     """
     place = Path(folder_or_stem)
     stem = place / "energy_report" if place.is_dir() else place
@@ -60,6 +66,7 @@ _RENDERERS: Mapping[Format, Callable[[EnergyReport], Iterable[tuple[str, str | b
     "json": lambda report: [(".json", schema.to_json(report))],
     "txt": lambda report: [(".txt", text.render(report))],
     "png": _pictures,
+    "interactive": lambda report: [("_interactive.html", interactive.render(report))],
 }
 
 

@@ -13,7 +13,7 @@ from energy_callbacks.report.parts import (
 from energy_callbacks.units import kilowatt_hours
 
 if TYPE_CHECKING:
-    from energy_callbacks.accounting.carbon import Place
+    from energy_callbacks.accounting.carbon import Intensity, Place
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -30,6 +30,13 @@ def emissions(total: Figure, config: Record) -> Emissions | None:
     except Exception as error:  # noqa: BLE001 - what only emissions need must not end the report
         logger.warning("emissions cannot be found: %s", error)
         return None
+    return emissions_with(total, intensity, pue)
+
+
+def emissions_with(total: Figure, intensity: "Intensity", pue: float) -> Emissions:
+    """Greenhouse gas of a known energy at a place whose grid is looked up."""
+    from energy_callbacks.accounting import carbon
+
     found = carbon.emissions(as_energy(total), intensity, pue)
     assert found.low_kg is not None, "a known energy has an interval"
     assert found.high_kg is not None, "a known energy has an interval"
@@ -62,10 +69,13 @@ def _place(config: Record) -> "Place":
 
 def cost(total: Figure, config: Record) -> Cost | None:
     """Money for the run's energy, PUE included; ``None`` without a price."""
-    price_per_kwh = config.get("price_per_kwh")
+    return cost_with(total, config.get("price_per_kwh"), float(config.get("pue") or 1.0))
+
+
+def cost_with(total: Figure, price_per_kwh: float | None, pue: float) -> Cost | None:
+    """Likewise at a price of one's own."""
     if total.energy_j is None or price_per_kwh is None:
         return None
-    pue = float(config.get("pue") or 1.0)
     return Cost(
         price_per_kwh=price_per_kwh,
         amount=kilowatt_hours(total.energy_j) * pue * price_per_kwh,

@@ -40,7 +40,7 @@ _WIDE_IN, _NARROW_IN = 9.4, 4.3
 
 def render(report: EnergyReport) -> str:
     """The page."""
-    return _template().render(
+    return template("energy_report.html").render(
         report=report,
         cards=cards(report),
         charts=_charts(report),
@@ -78,7 +78,8 @@ def from_html(text: str) -> EnergyReport:
 
 
 @cache
-def _template() -> "Template":
+def template(name: str) -> "Template":
+    """One of the pages, with everything escaped that is put in."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -90,7 +91,7 @@ def _template() -> "Template":
     )
     environment.globals["words"] = words
     environment.filters["short"] = _short
-    return environment.get_template("energy_report.html")
+    return environment.get_template(name)
 
 
 def _phase_colours(report: EnergyReport) -> dict[str, str]:

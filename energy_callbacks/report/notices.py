@@ -21,6 +21,8 @@ from energy_callbacks.report.parts import (
 _FULL_COVERAGE = 0.99
 # A counter that ticks each 100 ms leaves more than 1 % open in windows below ten seconds.
 _SHORT_RUN_S = 10.0
+# How the notes of views begin.
+EMISSIONS_NOTE, PRICE_NOTE = "Emissions", "The price"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +248,7 @@ def method_notes(facts: Facts) -> tuple[str, ...]:
         *_notes_of_scopes(facts),
         *_notes_of_time(facts),
         *_notes_of_work(facts),
-        *_notes_of_views(facts),
+        *notes_of_views(facts.emissions, facts.cost),
         *_notes_of_sensors(facts),
     )
 
@@ -327,24 +329,24 @@ def _notes_of_work(facts: Facts) -> Iterator[str]:
     )
 
 
-def _notes_of_views(facts: Facts) -> Iterator[str]:
-    found = facts.emissions
+def notes_of_views(found: Emissions | None, cost: Cost | None) -> Iterator[str]:
+    """How emissions and money follow from the energy."""
     if found is not None and found.kg is not None and found.kg_per_kwh is not None:
         yield (
-            f"Emissions are {words.significant(1e3 * found.kg_per_kwh)} g CO2e for each kWh "
+            f"{EMISSIONS_NOTE} are {words.significant(1e3 * found.kg_per_kwh)} g CO2e for each kWh "
             f"({found.place}, {found.source}), times the energy, times a PUE of {found.pue:g}; "
             "making the hardware is not included."
         )
     elif found is not None:
         yield (
-            f"Emissions lie between {words.significant(1e3 * found.low_kg_per_kwh)} and "
+            f"{EMISSIONS_NOTE} lie between {words.significant(1e3 * found.low_kg_per_kwh)} and "
             f"{words.significant(1e3 * found.high_kg_per_kwh)} g CO2e for each kWh "
             f"({found.source}), times the energy, times a PUE of {found.pue:g}; making the "
             "hardware is not included."
         )
-    if facts.cost is not None:
+    if cost is not None:
         yield (
-            f"The price is the energy times the PUE times {facts.cost.price_per_kwh:g} for each "
+            f"{PRICE_NOTE} is the energy times the PUE times {cost.price_per_kwh:g} for each "
             "kWh, in the currency of price_per_kwh."
         )
 

@@ -387,7 +387,7 @@ def print_report(report: EnergyReport, console: "Console | None" = None) -> None
     from rich.console import Console
 
     console = console or Console()
-    if not console.is_terminal:
+    if not console.is_terminal or console.is_dumb_terminal:
         console.print(render(report), markup=False, highlight=False, soft_wrap=True, end="")
         return
     from energy_callbacks.report.terminal import print_rich

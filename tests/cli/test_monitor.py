@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 
@@ -33,7 +34,9 @@ def test_lines_for_machines(card: None, capsys: pytest.CaptureFixture[str]) -> N
     gpu = gpus[-1]
     assert gpu["power_w"] == pytest.approx(300.0, rel=0.03)
     assert gpus[0]["energy_j"] < gpus[1]["energy_j"] < gpu["energy_j"]
-    assert gpu["energy_j"] == pytest.approx(300.0 * looks[-1]["elapsed_s"], rel=0.25)
+    # Up to a beat of 0.8 s has not been seen yet.
+    elapsed_s = looks[-1]["elapsed_s"]
+    assert 300.0 * (elapsed_s - 1.0) < gpu["energy_j"] < 300.0 * elapsed_s * 1.03
     assert [one["pid"] for one in gpu["processes"]] == [os.getppid(), os.getpid(), 2**22 + 5]
     assert [one["memory_bytes"] for one in gpu["processes"]] == [5 * GIB, 3 * GIB, GIB]
     assert gpu["processes"][1]["name"]
@@ -51,7 +54,7 @@ def test_a_table_of_80_columns(
     assert "\x1b" not in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
     [*_, last] = [line for line in shown.splitlines() if "gpu0" in line]
-    assert "300 W" in last or "299 W" in last or "301 W" in last
+    assert re.search(r" (29[5-9]|30[0-5]) W ", last)
     assert "outside" in shown
     assert "5.00 GiB" in shown
 

@@ -14,7 +14,7 @@ from energy_callbacks.keras import tune_batch_size as tune_keras
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks.outputs.function import FunctionOutput
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
-from energy_callbacks.report import EnergyReport, build, load, save
+from energy_callbacks.report import EnergyReport, build, load, save, view
 from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
 from energy_callbacks.tuning import BatchSizeResult
 
@@ -114,7 +114,8 @@ def plain_loop() -> float | None:
         meter.mark("data_ready")
         meter.window("validation", 0.0, 1.0)
         found = assert_type(meter.energy(0.0, 1.0, scope="gpu"), Energy)
-    save(meter.report(), "energy")
+    report = view(meter.report(), country="USA", region="ohio", pue=1.2, price_per_kwh=0.1)
+    save(assert_type(report, EnergyReport), "energy", ["json", "png", "interactive"])
     return assert_type(found.energy_j, float | None)
 
 

@@ -1,0 +1,96 @@
+"""A real terminal, tmux: a command runs in it, and what stands on the screen is read back."""
+
+import os
+import shlex
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+# What the tests' own terminal says must not reach the command.
+_OURS = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TERM", "TMUX")
+
+
+class Terminal:
+    """One window of tmux with a server of its own.
+
+    Args:
+        server: name of the server.
+        raw: where everything that the command writes is kept.
+    """
+
+    def __init__(self, server: str, raw: Path) -> None:
+        self._tmux = ("tmux", "-u", "-f", "/dev/null", "-L", server)
+        self._raw = raw
+
+    def tmux(self, *command: str, timeout_s: float = 60.0) -> str:
+        """Ask the server."""
+        done = subprocess.run(
+            [*self._tmux, *command],
+            capture_output=True, text=True, check=True, timeout=timeout_s,
+        )  # fmt: skip
+        return done.stdout
+
+    def wait(self) -> int:
+        """Until the command has ended; its exit code."""
+        self.tmux("wait-for", "ended")
+        return int((self._raw.parent / "code").read_text())
+
+    @property
+    def lines(self) -> list[str]:
+        """All lines, as they stand on the screen or have left it at the top."""
+        return self.tmux("capture-pane", "-p", "-S", "-").rstrip().splitlines()
+
+    @property
+    def wrapped(self) -> int:
+        """How many lines were too wide for the terminal, which has gone on below each."""
+        joined = self.tmux("capture-pane", "-p", "-J", "-S", "-").rstrip().splitlines()
+        return len(self.lines) - len(joined)
+
+    @property
+    def raw(self) -> str:
+        """Everything that was written, escape sequences included."""
+        return self._raw.read_text(encoding="utf-8")
+
+
+@contextmanager
+def terminal(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    width: int = 80,
+    height: int = 50,
+    **settings: str,
+) -> Iterator[Terminal]:
+    """A terminal in which a command runs.
+
+    Args:
+        command: to run.
+        folder: for what it writes.
+        environment: of the command; ours where it is left out.
+        width: in columns.
+        height: in lines.
+        settings: more of the environment, such as ``NO_COLOR="1"``.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    inherited = {k: v for k, v in (environment or os.environ).items() if k not in _OURS}
+    shown = Terminal(f"test-{uuid.uuid4().hex[:8]}", folder / "raw")
+    (folder / "raw").touch()
+    words = ["env", *(f"{name}={value}" for name, value in settings.items()), *command]
+    # The pipe is there before the command begins; its code is written when it has ended.
+    script = (
+        f"tmux wait-for begin; {shlex.join(words)}; echo $? > {shlex.quote(str(folder / 'code'))}; "
+        "tmux wait-for -S ended; sleep 600"
+    )
+    subprocess.run(
+        [*shown._tmux, "new-session", "-d", "-x", str(width), "-y", str(height), script],
+        env=inherited | {"LANG": "C.UTF-8"}, check=True, timeout=60.0,
+    )  # fmt: skip
+    try:
+        shown.tmux("pipe-pane", f"cat > {shlex.quote(str(folder / 'raw'))}")
+        shown.tmux("wait-for", "-S", "begin")
+        yield shown
+    finally:
+        shown.tmux("kill-server")
