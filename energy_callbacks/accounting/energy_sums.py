@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from energy_callbacks.records import Energy
 
@@ -60,6 +61,26 @@ def interval_j(energy: Energy) -> tuple[float, float, float] | None:
     whole_j = energy.energy_j / energy.coverage
     error_j = energy.error_j / energy.coverage + abs(whole_j - energy.energy_j)
     return whole_j, max(whole_j - error_j, 0.0), whole_j + error_j
+
+
+def whole_window(energy: Energy) -> Energy:
+    """The energy of all of its window, of which a part may not have been seen; see ``interval_j``.
+
+    What is guessed is a systematic bound; unknown where less than half was seen.
+
+    >>> whole_window(Energy(energy_j=90.0, systematic_j=9.0, method="power", coverage=0.9))
+    Energy(energy_j=100.0, stderr_j=0.0, systematic_j=20.0, method='power', coverage=0.9)
+    """
+    found = interval_j(energy)
+    if found is None or energy.energy_j is None:
+        return UNKNOWN
+    whole_j, _, _ = found
+    return replace(
+        energy,
+        energy_j=whole_j,
+        stderr_j=energy.stderr_j / energy.coverage,
+        systematic_j=energy.systematic_j / energy.coverage + abs(whole_j - energy.energy_j),
+    )
 
 
 def _joined(methods: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from energy_callbacks.accounting.energy_sums import whole_window
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.records import Energy
 from energy_callbacks.tuning import accelerator
@@ -180,8 +181,8 @@ class Bench:
     def _energy(self, start_s: float, end_s: float) -> tuple[Literal["gpu", "host"], Energy]:
         gpu = self._meter.energy(start_s, end_s, "gpu")
         if gpu.energy_j is not None:
-            return "gpu", gpu
-        return "host", self._meter.energy(start_s, end_s, "host")
+            return "gpu", whole_window(gpu)
+        return "host", whole_window(self._meter.energy(start_s, end_s, "host"))
 
 
 def _short(reason: str) -> str:

@@ -22,7 +22,8 @@ class Trial:
         steps: how many of the optimizer were measured, after those of the warm-up.
         duration_s: how long these took.
         stderr_s: standard error of it at random.
-        energy: of the GPUs meanwhile, or of the host where there is none.
+        energy: of the GPUs meanwhile, or of the host where there is none; what sensors have not
+            seen of that time is taken to be like the rest.
         scope: whose energy it is, ``gpu`` or ``host``.
         peak_bytes: the most memory of the device that was in use, on the card with the most.
         cost_s: time of the whole trial, with what comes before and after.

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from energy_callbacks.records import Energy
 from energy_callbacks.tuning.bench import Bench, Patience
 from tests.tuning.simulated import Training
 
@@ -26,6 +27,27 @@ def test_energy_is_that_of_the_measured_steps(tmp_path: Path) -> None:
     assert trial.power_w == pytest.approx(400.0, rel=0.03)
     assert abs(trial.energy.energy_j - 400.0 * trial.duration_s) <= trial.energy.error_j + 1e-6
     assert trial.j_per_sample == pytest.approx(400.0 * 0.084 / 64, rel=0.03)
+
+
+@pytest.mark.parametrize(("coverage", "is_known"), [(0.7, True), (0.4, False)])
+def test_energy_of_a_trial_that_was_seen_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coverage: float, is_known: bool
+) -> None:
+    """The joules of what was seen are those of fewer samples; the rest is a guess, and said so."""
+    training = Training(tmp_path)
+
+    def energy(start_s: float, end_s: float, scope: str = "total") -> Energy:
+        seen_j = 400.0 * coverage * (end_s - start_s)
+        return Energy(energy_j=seen_j if scope == "gpu" else None, coverage=coverage)
+
+    monkeypatch.setattr(training.meter, "energy", energy)
+    with training.meter:
+        trial = Bench(training.step, training.meter).run(64)
+    if not is_known:
+        assert trial.j_per_sample is None
+        return
+    assert trial.power_w == pytest.approx(400.0)
+    assert trial.energy.systematic_j == pytest.approx(0.3 * 400.0 * trial.duration_s)
 
 
 def test_a_trial_is_as_long_as_was_asked(tmp_path: Path) -> None:
