@@ -23,6 +23,7 @@ EXPECTED = {
     "grams": (0.25, 250.0),
     "kilograms_from_grams": (250.0, 0.25),
     "gibibytes": (2**31, 2.0),
+    "mebibytes": (3 * 1024 * 1024, 3.0),
     "bytes_from_mebibytes": (3, 3 * 1024 * 1024),
 }
 

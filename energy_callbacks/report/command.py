@@ -17,6 +17,7 @@ from energy_callbacks.accounting.energy_sums import total
 from energy_callbacks.accounting.journal import Record, energy_as_json
 from energy_callbacks.accounting.launch import COMMAND
 from energy_callbacks.config import EnergyConfig
+from energy_callbacks.report.merge import energy_of
 from energy_callbacks.report.process import Process, Training, energies
 from energy_callbacks.report.rows import Columns
 
@@ -50,11 +51,16 @@ def _joined(command: Process, inside: Sequence[Process]) -> Iterator[Process]:
         yield command
         return
     lead = trainings[-1].process
+    others = _energies_of_others(command, trainings)
+    if command.totals is not None:
+        energy = {**command.totals["energy"], **others}
+        command.totals = {**command.totals, "energy": energy}
     own = {key: lead.header[key] for key in _TRAININGS_OWN if key in lead.header}
     yield replace(
         command,
         header={**command.header, **own, **_settings(command, lead)},
         trainings=tuple(trainings),
+        so_far={**command.so_far, **others},
         resumed_at_step=trainings[0].process.resumed_at_step,
         devices={**_all(trainings, "devices"), **command.devices},
         columns={**_columns(trainings), **command.columns},
@@ -157,10 +163,27 @@ def _all(trainings: Sequence[Training], name: str) -> dict[str, Any]:
 def _columns(trainings: Sequence[Training]) -> dict[str, Columns]:
     """What only the trainings know, such as their allocator's memory, on the command's time."""
     found: dict[str, list[Columns]] = {}
+    before_j: dict[str, float] = {}
     for training in trainings:
         for key, columns in training.process.columns.items():
-            found.setdefault(key, []).append(columns.moved(training.start_s))
+            moved = columns.moved(training.start_s, before_j.get(key, 0.0))
+            found.setdefault(key, []).append(moved)
+            before_j[key] = before_j.get(key, 0.0) + (training.process.last_energy_j(key) or 0.0)
     return {key: Columns.chained(parts) for key, parts in found.items()}
+
+
+def _energies_of_others(command: Process, trainings: Sequence[Training]) -> Record:
+    """Energy of the devices that only the trainings have read, of their time alone."""
+    lines = _all(trainings, "devices")
+    found = {}
+    for key, line in lines.items():
+        if key in command.devices or line["device"]["scope"] is None:
+            continue
+        parts = [one.process for one in trainings if key in one.process.devices]
+        energy = total([energy_of(one, key) for one in parts], [one.end_s for one in parts])
+        share = min(sum(one.end_s for one in parts) / command.end_s, 1.0) if command.end_s else 1.0
+        found[key] = energy_as_json(replace(energy, coverage=energy.coverage * share))
+    return found
 
 
 def _moved(line: Record, by_s: float) -> Record:

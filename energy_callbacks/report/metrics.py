@@ -71,7 +71,7 @@ def words_of(name: str) -> list[str]:
     """The words of a name in lower case.
 
     >>> words_of("ValidationF1/Score"), words_of("eval_loss")
-    (['validation', 'f1', 'score'], ['eval', 'loss'))
+    (['validation', 'f1', 'score'], ['eval', 'loss'])
     """
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
     return re.findall(r"[^\W_]+", apart.lower())

@@ -43,12 +43,12 @@ class Columns:
         seen_s = self["seen_s"]
         return np.where(np.isnan(seen_s), self["t_s"], seen_s)
 
-    def moved(self, by_s: float) -> "Columns":
-        """The same on a time axis that began so much earlier."""
+    def moved(self, by_s: float, by_j: float) -> "Columns":
+        """The same on a time axis that began so much earlier, after so much energy."""
         table = self._table.copy()
-        for name in ("t_s", "seen_s"):
+        for name, by in (("t_s", by_s), ("seen_s", by_s), ("energy_j", by_j)):
             if name in self._names:
-                table[:, self._names.index(name)] += by_s
+                table[:, self._names.index(name)] += by
         return Columns(self._names, table)
 
     @classmethod

@@ -124,6 +124,23 @@ def test_metrics_stand_on_the_time_and_the_energy_of_the_command(tmp_path: Path)
     assert loss.energy_j == pytest.approx((18_000.0,))
 
 
+def test_a_card_that_only_the_trainings_have_read(tmp_path: Path) -> None:
+    """Its energy is that of their time, and its coverage says so; the curve has all of it."""
+    host = replace(OUTER, devices=(CPU, PROCESS))
+    report = build(folder_of(tmp_path, host, FIRST, SECOND))
+    gpu = report.energy.gpu
+    assert gpu.energy_j == pytest.approx(500.0 * (32.0 + 10.0))
+    assert gpu.coverage == pytest.approx(0.42)
+    joules = {phase.name: phase.gpu.energy_j for phase in report.phases}
+    assert joules["train"] == pytest.approx(500.0 * 30.0 - 9.0)
+    assert joules["test"] == pytest.approx(5000.0)
+    assert joules[COMMAND] == pytest.approx(0.0, abs=1e-6)
+    curve = next(one for one in report.series if one.key == "gpu0")
+    seen_j = sum(s * (p or 0.0) for s, p in zip(curve.seen_s, curve.power_w, strict=True))
+    assert seen_j == pytest.approx(21_000.0, rel=1e-3)
+    assert "low_coverage" in [warning.code for warning in report.warnings]
+
+
 def test_a_training_that_read_more_than_the_command(tmp_path: Path) -> None:
     """Two readers of one sensor differ at the edges: phases still sum, and none is negative."""
     hotter = {"gpu0": 505.0, "cpu0": 100.0}
