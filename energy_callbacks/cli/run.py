@@ -108,10 +108,13 @@ def _tell(meter: EnergyMeter, before: EnergyReport | None, *, graphs: bool) -> N
     if summary := meter.save_report():
         _say(f"energy: {summary}")
     _save_samples(folder, meter.config.run_name or "run")
+    if not graphs and before is None:
+        return
+    report = meter.report()
     if graphs:
-        save(meter.report(), folder, ("png",))
+        save(report, folder, ("png",))
     if before is not None:
-        said = side_by_side.render(before, meter.report())
+        said = side_by_side.render(before, report)
         (folder / "comparison.txt").write_text(said, encoding="utf-8")
         _say(said.rstrip())
 

@@ -6,11 +6,10 @@ folder, and know phases, steps and metrics. The command's process takes over wha
 sensors stay the ones that count.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from energy_callbacks.accounting.carbon import SET_BY_USER
 from energy_callbacks.accounting.energy_sums import total
@@ -23,6 +22,10 @@ from energy_callbacks.report.rows import Columns
 
 # What a training says of itself, in its header.
 _TRAININGS_OWN = ("run_id", "framework", "framework_version", "world_size", "launch", "before")
+
+_TIMES = ("t_s", "start_s", "end_s")
+# Two clocks of one machine: the wall's, by which trainings are placed, may be set meanwhile.
+_SLACK_S = 0.5
 
 
 def joined(processes: Sequence[Process]) -> list[Process]:
@@ -64,17 +67,9 @@ def _joined(command: Process, inside: Sequence[Process]) -> Iterator[Process]:
         resumed_at_step=trainings[0].process.resumed_at_step,
         devices={**_all(trainings, "devices"), **command.devices},
         columns={**_columns(trainings), **command.columns},
-        steps=[_moved(line, one.start_s) for one in trainings for line in one.process.steps],
-        epochs=[
-            {**line, "t_s": line["t_s"] + one.start_s}
-            for one in trainings
-            for line in one.process.epochs
-        ],
-        metrics=[
-            {**line, "t_s": line["t_s"] + one.start_s}
-            for one in trainings
-            for line in one.process.metrics
-        ],
+        steps=_lines(trainings, "steps"),
+        epochs=_lines(trainings, "epochs"),
+        metrics=_lines(trainings, "metrics"),
         batch_sizes=[line for one in trainings for line in one.process.batch_sizes],
         forecast=lead.forecast,
         data_wait=_data_wait(trainings),
@@ -123,10 +118,6 @@ def _one_after_the_other(
         else:
             found.append(Training(process=lead, start_s=start_s))
     return found, aside
-
-
-# Two clocks of one machine: the wall's, by which trainings are placed, may be set meanwhile.
-_SLACK_S = 0.5
 
 
 def _beside(aside: Sequence[Process]) -> Iterator[Record]:
@@ -186,8 +177,13 @@ def _energies_of_others(command: Process, trainings: Sequence[Training]) -> Reco
     return found
 
 
-def _moved(line: Record, by_s: float) -> Record:
-    return {**line, "start_s": line["start_s"] + by_s, "end_s": line["end_s"] + by_s}
+def _lines(trainings: Sequence[Training], name: str) -> list[Record]:
+    """Lines of all trainings, on the command's time."""
+    return [
+        {key: value + one.start_s if key in _TIMES else value for key, value in line.items()}
+        for one in trainings
+        for line in getattr(one.process, name)
+    ]
 
 
 def _data_wait(trainings: Sequence[Training]) -> Record:
@@ -205,7 +201,7 @@ def _data_wait(trainings: Sequence[Training]) -> Record:
         for key in keys
     }
     return {
-        "duration_s": float(np.sum([duration_s for _, duration_s in parts])),
+        "duration_s": math.fsum(duration_s for _, duration_s in parts),
         "energy": {key: energy_as_json(energy) for key, energy in by_key.items()},
     }
 

@@ -1,7 +1,7 @@
 """From the energies of devices to the figures of a report: scopes, phases, efficiency, work."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from energy_callbacks.accounting.energy_sums import UNKNOWN, interval_j, total
@@ -57,14 +57,19 @@ class Work:
 
 def whole_parts(devices: Iterable[Owned]) -> list[Part]:
     """The energy of every counted device over its attempt, as the journal's totals state it."""
-    return [_part(device, None, device.owner.end_s, device.energy) for device in _counted(devices)]
+    return [
+        _part(device, None, device.owner.end_s, device.energy)
+        for device in devices
+        if device.is_counted
+    ]
 
 
 def phase_parts(devices: Iterable[Owned]) -> list[Part]:
     """The same energy cut into phases."""
     return [
         _part(device, name, phases.durations_s(device.owner).get(name, 0.0), energy)
-        for device in _counted(devices)
+        for device in devices
+        if device.is_counted
         for name, energy in phases.energies(device.owner, device.key, device.energy).items()
     ]
 
@@ -73,8 +78,8 @@ def wait_parts(devices: Iterable[Owned]) -> list[Part]:
     """Energy of every counted device while the process that owns it waited for data."""
     return [
         _part(device, None, *_waited(device.owner, device.key))
-        for device in _counted(devices)
-        if device.owner.data_wait
+        for device in devices
+        if device.is_counted and device.owner.data_wait
     ]
 
 
@@ -89,12 +94,6 @@ def _waited(process: Process, key: str) -> tuple[float, Energy]:
     return max(told_s, known_s), replace(
         energy, coverage=energy.coverage * min(known_s / told_s, 1.0) if told_s else energy.coverage
     )
-
-
-def _counted(devices: Iterable[Owned]) -> Iterator[Owned]:
-    for device in devices:
-        if device.counted_in is None and device.record["device"]["scope"] is not None:
-            yield device
 
 
 def _part(device: Owned, phase: str | None, duration_s: float, energy: Energy) -> Part:

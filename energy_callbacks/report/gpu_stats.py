@@ -6,7 +6,7 @@ watts. ``null`` is not known. ``training_metadata`` says what the training was d
 
 import json
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -99,7 +99,7 @@ class _Doing:
             "model": header.get("run_name"),
             "training_command": (header.get("environment") or {}).get("command"),
         }
-        self._stretches = phases.stretches(process)
+        self._edges_s, self._phases = _painted(phases.stretches(process))
         self._epoch_ends_s = [line["t_s"] for line in process.epochs]
         self._step_ends_s = [line["end_s"] for line in process.steps]
         self._steps = [0]
@@ -108,11 +108,23 @@ class _Doing:
 
     def at(self, t_s: float) -> Mapping[str, Any]:
         """Phase; epochs that have ended, and steps that have, as far as anybody counts them."""
-        inside = [name for name, start_s, end_s in self._stretches if start_s <= t_s < end_s]
+        place = bisect_right(self._edges_s, t_s) - 1
         steps = self._steps[bisect_right(self._step_ends_s, t_s)]
         return {
             **self._always,
-            "phase": inside[-1] if inside else None,
+            "phase": self._phases[place] if place >= 0 else None,
             "epoch": bisect_right(self._epoch_ends_s, t_s) if self._epoch_ends_s else None,
             "batch": steps if self._step_ends_s else None,
         }
+
+
+def _painted(
+    stretches: Sequence[tuple[str, float, float]],
+) -> tuple[list[float], list[str | None]]:
+    """Moments at which the phase may change, and that from each of them on: a later one covers."""
+    edges_s = sorted({edge_s for _, start_s, end_s in stretches for edge_s in (start_s, end_s)})
+    names: list[str | None] = [None] * len(edges_s)
+    for name, start_s, end_s in stretches:
+        first, end = bisect_left(edges_s, start_s), bisect_left(edges_s, end_s)
+        names[first:end] = [name] * (end - first)
+    return edges_s, names

@@ -54,6 +54,11 @@ class Owned:
     counted_in: str | None
     notes: tuple[str, ...] = ()
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether its energy is one that is added up."""
+        return self.counted_in is None and self.record["device"]["scope"] is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedAttempt:

@@ -1,12 +1,12 @@
 """The user's metrics from journals, each value beside the energy that the run had used by then."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from energy_callbacks.report.merge import MergedAttempt, Owned
+from energy_callbacks.report.merge import MergedAttempt
 from energy_callbacks.report.metrics import Metric
 
 MAX_METRICS = 20
@@ -31,7 +31,8 @@ def metrics(attempts: Sequence[MergedAttempt]) -> tuple[Metric, ...]:
     for attempt in attempts:
         for name, point in _points(attempt, before_j):
             found.setdefault(name, []).append(point)
-        before_j += sum(device.energy.energy_j or 0.0 for device in _counted(attempt))
+        counted = (device for device in attempt.owned if device.is_counted)
+        before_j += sum(device.energy.energy_j or 0.0 for device in counted)
     chosen = list(found.items())[:MAX_METRICS]
     limit = min(MAX_POINTS, MAX_POINTS_IN_ALL // max(len(chosen), 1))
     return tuple(_metric(name, _decimated(points, limit)) for name, points in chosen)
@@ -49,21 +50,12 @@ def _points(attempt: MergedAttempt, before_j: float) -> Iterator[tuple[str, _Poi
             yield name, _Point(at_s, record["step"], record["epoch"], known_j, rounded)
 
 
-def _counted(attempt: MergedAttempt) -> Iterable[Owned]:
-    """The devices whose energies are added."""
-    return (
-        device
-        for device in attempt.owned
-        if device.counted_in is None and device.record["device"]["scope"] is not None
-    )
-
-
 def _energy_at(attempt: MergedAttempt, t_s: NDArray[np.float64]) -> list[float] | None:
     """Energy of an attempt up to moments of the run's time axis; ``None`` where none is known."""
     energy_j = np.zeros(len(t_s))
     is_known = False
-    for device in _counted(attempt):
-        columns = device.owner.columns.get(device.key)
+    for device in attempt.owned:
+        columns = device.owner.columns.get(device.key) if device.is_counted else None
         if columns is None:
             continue
         rows = ~np.isnan(columns["energy_j"])
