@@ -56,6 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="all, or NVML indices and UUIDs, such as 0,1; default: the GPUs that the command "
         "sees, without those on which none of its processes was seen",
     )
+    parser.add_argument(
+        "--tag",
+        type=_tag,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a label that the report keeps, such as lr=1e-3; may be given several times",
+    )
     parser.add_argument("--country", help="ISO code or name of your place, for emissions")
     parser.add_argument("--region", help="state of the USA or province of Canada")
     parser.add_argument("--pue", type=float, default=1.0, help="of the building (default: 1)")
@@ -146,6 +154,13 @@ def _devices(word: str) -> str | list[int | str]:
     return [int(one) if one.isdecimal() else one for one in word.split(",")]
 
 
+def _tag(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{word!r} is no label; write NAME=VALUE, as in lr=1e-3")
+    return name, value
+
+
 def _problem(program: str) -> tuple[int, str] | None:
     """Why a shell would not run it, and what it would answer."""
     if shutil.which(program) is not None:
@@ -178,6 +193,7 @@ def _meter(arguments: argparse.Namespace, command: Sequence[str]) -> EnergyMeter
         pue=arguments.pue,
         price_per_kwh=arguments.price_per_kwh,
         devices=arguments.devices or "auto",
+        tags=dict(arguments.tag),
     )
     folder = config.run_folder or _new_folder(name)
     if any(Path(folder).glob("attempts/*/*.jsonl")):

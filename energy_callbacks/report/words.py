@@ -126,6 +126,15 @@ def ratio(found: Ratio | None) -> str:
     return _scaled(found.value_j, _JOULE_UNITS, digits=_digits(found))
 
 
+def joules(energy_j: float) -> str:
+    """Joules for a unit of work.
+
+    >>> joules(0.041234), joules(1500.0)
+    ('41.2 mJ', '1.50 kJ')
+    """
+    return _scaled(energy_j, _JOULE_UNITS)
+
+
 def ratio_interval(found: Ratio) -> str:
     """The 95 % interval in the unit of the value.
 

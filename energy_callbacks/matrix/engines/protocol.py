@@ -1,0 +1,49 @@
+"""What an engine does, and what it tells of it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from energy_callbacks.matrix.plan import Job
+from energy_callbacks.matrix.tries import Outcome
+
+
+class Told(Protocol):
+    """Who hears how jobs go; called on the thread that called ``Engine.run``."""
+
+    def started(self, job: Job, place: str) -> None:
+        """A job has begun, on a device or machine."""
+        ...
+
+    def ended(self, job: Job, outcome: Outcome) -> None:
+        """A job has ended, well or not."""
+        ...
+
+    def waiting(self) -> None:
+        """Nothing happened for a moment."""
+        ...
+
+    def said(self, line: str) -> None:
+        """Something else that the user wants to know."""
+        ...
+
+
+class Engine(Protocol):
+    """Runs jobs, each as ``energy-callbacks run``, in the order given as far as it can."""
+
+    def preview(self, jobs: Sequence[Job]) -> str:
+        """What ``run`` would do, in words; does nothing."""
+        ...
+
+    def queued(self, jobs: Sequence[Job]) -> list[Job]:
+        """Jobs that an earlier call has handed on and that are still to come."""
+        ...
+
+    def run(self, jobs: Sequence[Job], told: Told) -> int | None:
+        """Run them, or hand them on to what will.
+
+        A job that fails does not stop the others.
+
+        Returns:
+            The signal that ended it early; ``None`` where all has been done.
+        """
+        ...

@@ -1,0 +1,185 @@
+"""Jobs as tasks of Ray, on all machines of a cluster."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from energy_callbacks.extras import requires
+from energy_callbacks.matrix import handed
+from energy_callbacks.matrix.engines.protocol import Told
+from energy_callbacks.matrix.plan import Job
+from energy_callbacks.matrix.tries import Results
+
+_LOOK_S: Final = 0.5
+# A command may save its state when it is asked to end.
+_PATIENCE_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayOptions:
+    """``[ray]`` of the file.
+
+    Args:
+        address: of a cluster; ``None`` takes RAY_ADDRESS, else a cluster of this machine, which is
+            started where there is none.
+        gpus: of a job; ``None`` is 1 where the cluster has any, else 0.
+        cpus: of a job; ``None`` is 1 beside a GPU. Without GPUs it is all of a machine, so that a
+            machine has one job at a time, whose energy can be told apart.
+        resources: others of Ray's, such as ``{big = 1}``.
+    """
+
+    address: str | None = None
+    gpus: int | None = None
+    cpus: int | None = None
+    resources: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, least in (("gpus", 0), ("cpus", 1)):
+            value = getattr(self, name)
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int) or value < least
+            ):
+                raise ValueError(
+                    f"{name} in [ray] must be a whole number of at least {least}, got {value!r}"
+                )
+        if self.address is not None and not isinstance(self.address, str):
+            raise TypeError(f"address in [ray] must be a text, got {self.address!r}")
+
+
+class RayEngine:
+    """See ``protocol.Engine``.
+
+    Args:
+        options: what a job needs.
+        results: where jobs leave what they have measured; on a file system that machines share.
+    """
+
+    def __init__(self, options: RayOptions, results: Results) -> None:
+        self._options = options
+        self._results = results
+
+    def preview(self, jobs: Sequence[Job]) -> str:
+        """Where the jobs would go; asks no cluster."""
+        address = self._options.address or os.environ.get("RAY_ADDRESS") or "this machine"
+        return f"{len(jobs)} jobs as tasks of Ray at {address}\n"
+
+    def queued(self, jobs: Sequence[Job]) -> list[Job]:
+        """None: tasks end with the call."""
+        del jobs
+        return []
+
+    def run(self, jobs: Sequence[Job], told: Told) -> int | None:
+        """Run them all, or until a signal comes; then those that run are ended.
+
+        Raises:
+            MissingExtraError: where Ray is not installed.
+        """
+        with requires("ray", extra="ray"):
+            import ray
+        file = self._results.folder / "ray_jobs.json"
+        handed.write(file, self._results, jobs)
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no network that nobody asked for
+        ray.init(
+            address=self._options.address,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="WARNING",
+            ignore_reinit_error=True,
+        )
+        before = signal.signal(signal.SIGTERM, _interrupt)
+        needs = _needs(self._options, ray.nodes())
+        task = ray.remote(max_retries=0, **needs)(run_task)
+        told.said(
+            f"{len(jobs)} tasks of Ray, each with {needs['num_gpus']} GPUs and "
+            f"{needs['num_cpus']} CPUs"
+        )
+        tasks = {task.remote(str(file), number): job for number, job in enumerate(jobs)}
+        try:
+            self._wait(ray, tasks, told)
+        except KeyboardInterrupt as error:
+            _cancel(ray, tasks)
+            return signal.SIGTERM if error.args else signal.SIGINT
+        finally:
+            signal.signal(signal.SIGTERM, before)
+            ray.shutdown()
+        return None
+
+    def _wait(self, ray: Any, tasks: dict[Any, Job], told: Told) -> None:
+        """Until each has ended."""
+        begun: set[Path] = set()
+        while tasks:
+            ended, _ = ray.wait(list(tasks), timeout=_LOOK_S)
+            for job in tasks.values():
+                self._tell_begun(job, begun, told)
+            for one in ended:
+                job = tasks.pop(one)
+                _result(ray, one, told)
+                outcomes = self._results.outcomes(job)
+                if outcomes:
+                    told.ended(job, outcomes[-1])
+            told.waiting()
+
+    def _tell_begun(self, job: Job, begun: set[Path], told: Told) -> None:
+        """A job begins on its machine when its newest try appears."""
+        outcomes = [] if job.folder in begun else self._results.outcomes(job)
+        if outcomes and outcomes[-1].is_running:
+            begun.add(job.folder)
+            told.started(job, outcomes[-1].host)
+
+
+def run_task(file: str, number: int) -> int:
+    """One job, on the machine that Ray has chosen, with the GPUs that it has given.
+
+    Args:
+        file: of jobs handed on.
+        number: of the job in it.
+
+    Returns:
+        Its exit code.
+    """
+    handed.read(Path(file))  # says what is the matter where the folder is not shared
+    process = subprocess.Popen(  # noqa: S603 - this package itself
+        [sys.executable, "-P", "-m", "energy_callbacks", "matrix", file, "--task", str(number)],
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        return process.wait()
+    except BaseException:
+        process.terminate()
+        process.wait(_PATIENCE_S)
+        raise
+
+
+def _needs(options: RayOptions, nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What each task asks for."""
+    alive = [node["Resources"] for node in nodes if node["Alive"]]
+    gpus = options.gpus
+    if gpus is None:
+        gpus = int(any(node.get("GPU") for node in alive))
+    cpus = options.cpus
+    if cpus is None:
+        cpus = 1 if gpus else max(1, int(min(node["CPU"] for node in alive if node.get("CPU"))))
+    return {"num_gpus": gpus, "num_cpus": cpus, "resources": dict(options.resources)}
+
+
+def _result(ray: Any, task: Any, told: Told) -> None:
+    """An exit code is in the job's folder as well; what Ray itself met is not."""
+    try:
+        ray.get(task)
+    except ray.exceptions.RayError as error:
+        told.said(f"Ray: {str(error).strip().splitlines()[-1]}")
+
+
+def _cancel(ray: Any, tasks: Mapping[Any, Job]) -> None:
+    for task in tasks:
+        ray.cancel(task)
+    ray.wait(list(tasks), num_returns=len(tasks), timeout=_PATIENCE_S)
+
+
+def _interrupt(number: int, _: object) -> None:
+    raise KeyboardInterrupt(signal.Signals(number).name)

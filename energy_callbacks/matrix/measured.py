@@ -1,0 +1,67 @@
+"""One job as a program of its own: ``energy-callbacks run`` around its command."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from energy_callbacks.config import RUN_DIR_VARIABLE
+from energy_callbacks.matrix.plan import REPEAT, Job
+from energy_callbacks.matrix.tries import OUTPUT, Results
+
+
+class Measured:
+    """A try of a job that has begun.
+
+    Args:
+        job: what to run.
+        results: where it is measured into.
+        environment: of the device that it is to use.
+
+    Raises:
+        Busy: where an older try of the job goes on.
+    """
+
+    def __init__(self, job: Job, results: Results, environment: Mapping[str, str]) -> None:
+        self.job = job
+        self._results = results
+        self._folder = results.begin(job)
+        with (self._folder / OUTPUT).open("wb") as output:
+            self._process = subprocess.Popen(  # noqa: S603 - the user's command, and its own words
+                run_words(job, results, self._folder),
+                cwd=results.working_folder,
+                env=_environment({**job.environment, **environment}),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def signal(self, number: int) -> None:
+        """Pass a signal on to the command."""
+        self._process.send_signal(number)
+
+    def ended(self) -> bool:
+        """Whether it has ended; then that is noted in its folder."""
+        if self._process.poll() is None:
+            return False
+        self.outcome = self._results.end(self._folder, self._process.returncode)
+        return True
+
+
+def run_words(job: Job, results: Results, folder: Path) -> list[str]:
+    """The command that measures a job into a folder; its parameters are tags of the report."""
+    tags = {**job.parameters, REPEAT: str(job.repeat)}
+    return [
+        *(sys.executable, "-P", "-m", "energy_callbacks", "run"),
+        *("--out", str(folder), "--name", str(job)),
+        *results.run_options,
+        *(word for name, value in tags.items() for word in ("--tag", f"{name}={value}")),
+        *("--", *job.words),
+    ]
+
+
+def _environment(added: Mapping[str, str]) -> dict[str, str]:
+    """Of the caller, without the run folder that this process may itself be measured into."""
+    kept = {name: value for name, value in os.environ.items() if name != RUN_DIR_VARIABLE}
+    return {**kept, **added}

@@ -1,0 +1,64 @@
+"""Signals that end a matrix: heard in one place, and who sent them is known.
+
+A terminal's Ctrl-C reaches all programs of its group, so the jobs have it already; what another
+process has sent to this one alone is passed on to them.
+"""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_HELD: Final = {*_ENDING, signal.SIGCHLD}
+
+
+class Stopping:
+    """Holds the signals that end a program while jobs run; main thread only.
+
+    Attributes:
+        first: the first of them that came.
+    """
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self._to_pass_on: list[int] = []
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """None of them ends this process inside."""
+        before = {number: signal.signal(number, self._handle) for number in _ENDING}
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def as_before(self) -> Iterator[None]:
+        """A program that is started inside finds signals as this one did."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+
+    def wait(self, timeout_s: float) -> list[int]:
+        """Signals to pass on to the jobs; returns early where one came or a job has ended."""
+        found = signal.sigtimedwait(_HELD, timeout_s)
+        # The kernel's own, above zero, come from the terminal, which tells its whole group.
+        if found is not None and found.si_signo != signal.SIGCHLD:
+            self._hear(found.si_signo, pass_on=found.si_code <= 0)
+        heard, self._to_pass_on = self._to_pass_on, []
+        return heard
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        self._hear(number, pass_on=True)
+
+    def _hear(self, number: int, *, pass_on: bool) -> None:
+        self.first = self.first or number
+        if pass_on:
+            self._to_pass_on.append(number)
