@@ -13,6 +13,7 @@ NEEDS = {
     "huggingface_text.py": ("transformers", "accelerate", "torch"),
     "keras_digits.py": ("keras", "sklearn"),
     "lightning_digits.py": ("lightning", "sklearn"),
+    "matrix_train.py": ("torch", "sklearn"),
     "plain_pytorch.py": ("torch", "sklearn"),
 }
 BACKENDS = [name for name in ("torch", "jax", "tensorflow") if find_spec(name)]

@@ -103,9 +103,9 @@ class Plan:
     def __post_init__(self) -> None:
         for name in ("name", "metric"):
             _check_text(name, getattr(self, name), optional=name == "metric")
-        if folder_name({"name": self.name}) != f"name={self.name}":
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", self.name):
             raise ValueError(
-                f"name = {self.name!r} is to be a folder; use letters, digits, dots, + and -"
+                f"name = {self.name!r} is to be a folder; use up to 100 letters, digits, ., _, + and -, no blanks"
             )
         _check_whole("repeats", self.repeats)
         _check_seconds("cool_down_s", self.cool_down_s)

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_HELD: Final = {*_ENDING, signal.SIGCHLD}
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_HELD: Final = {*ENDING, signal.SIGCHLD}
 
 
 class Stopping:
@@ -28,7 +28,7 @@ class Stopping:
     @contextmanager
     def held(self) -> Iterator[None]:
         """None of them ends this process inside."""
-        before = {number: signal.signal(number, self._handle) for number in _ENDING}
+        before = {number: signal.signal(number, self._handle) for number in ENDING}
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
         try:
             yield

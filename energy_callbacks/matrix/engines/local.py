@@ -38,6 +38,8 @@ class LocalOptions:
                 f'gpus must be "all", a number of GPUs or a list of their numbers, got '
                 f"{self.gpus!r}; write gpus = 2 or gpus = [0, 1]"
             )
+        if len(set(numbers)) < len(numbers):
+            raise ValueError(f"gpus = {self.gpus!r} names a GPU twice; each takes a job at a time")
         if not _is_number(self.gpus_per_job, 1):
             raise ValueError(
                 f"gpus_per_job must be a whole number of at least 1, got {self.gpus_per_job!r}"

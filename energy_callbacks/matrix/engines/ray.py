@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from energy_callbacks.extras import requires
 from energy_callbacks.matrix import handed
 from energy_callbacks.matrix.engines.protocol import Told
 from energy_callbacks.matrix.plan import Job
+from energy_callbacks.matrix.stopping import ENDING
 from energy_callbacks.matrix.tries import Results
 
 _LOOK_S: Final = 0.5
@@ -91,21 +93,22 @@ class RayEngine:
             logging_level="WARNING",
             ignore_reinit_error=True,
         )
-        before = signal.signal(signal.SIGTERM, _interrupt)
-        needs = _needs(self._options, ray.nodes())
-        task = ray.remote(max_retries=0, **needs)(run_task)
+        before = {number: signal.signal(number, _stop) for number in ENDING}
+        asked = needs(self._options, ray.nodes())
+        task = ray.remote(max_retries=0, **asked)(run_task)
         told.said(
-            f"{len(jobs)} tasks of Ray, each with {needs['num_gpus']} GPUs and "
-            f"{needs['num_cpus']} CPUs"
+            f"{len(jobs)} tasks of Ray, each with {asked['num_gpus']} GPUs and "
+            f"{asked['num_cpus']} CPUs"
         )
         tasks = {task.remote(str(file), number): job for number, job in enumerate(jobs)}
         try:
             self._wait(ray, tasks, told)
-        except KeyboardInterrupt as error:
+        except _Stopped as stopped:
             _cancel(ray, tasks)
-            return signal.SIGTERM if error.args else signal.SIGINT
+            return stopped.number
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
             ray.shutdown()
         return None
 
@@ -148,14 +151,16 @@ def run_task(file: str, number: int) -> int:
         stdin=subprocess.DEVNULL,
     )
     try:
-        return process.wait()
+        while process.poll() is None:  # in short sleeps, between which Ray can cancel
+            time.sleep(_LOOK_S)
+        return process.returncode
     except BaseException:
         process.terminate()
         process.wait(_PATIENCE_S)
         raise
 
 
-def _needs(options: RayOptions, nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def needs(options: RayOptions, nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What each task asks for."""
     alive = [node["Resources"] for node in nodes if node["Alive"]]
     gpus = options.gpus
@@ -181,5 +186,13 @@ def _cancel(ray: Any, tasks: Mapping[Any, Job]) -> None:
     ray.wait(list(tasks), num_returns=len(tasks), timeout=_PATIENCE_S)
 
 
-def _interrupt(number: int, _: object) -> None:
-    raise KeyboardInterrupt(signal.Signals(number).name)
+class _Stopped(BaseException):
+    """A signal came; no handler of errors on the way is to swallow it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _stop(number: int, _: object) -> None:
+    raise _Stopped(number)

@@ -1,0 +1,130 @@
+"""A matrix as users start it: a TOML file, and the command in a process group of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+# Each job leaves a line: what it is, when it began and when it ended.
+JOB = """
+import os, sys, time
+begun = time.time()
+name, rest_s, code = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+open("begun", "a").write(name + "\\n")
+print("job", name)
+time.sleep(rest_s)
+mask = os.environ.get('CUDA_VISIBLE_DEVICES') or '-'
+open("log", "a").write(f"{name} {begun} {time.time()} {mask}\\n")
+sys.exit(code)
+"""
+
+
+class Lab:
+    """A folder with a matrix of ``JOB``.
+
+    Args:
+        folder: that is empty.
+        environment: instead of the caller's.
+    """
+
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.file = folder / "matrix.toml"
+        self.results = folder / "energy_runs" / "lab"
+        known = dict(os.environ if environment is None else environment)
+        path = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
+        self.environment = {"CUDA_VISIBLE_DEVICES": "", **known, "PYTHONPATH": path}
+        (folder / "job.py").write_text(JOB, encoding="utf-8")
+        self._started: list[subprocess.Popen[str]] = []
+
+    def write(self, **changed: Any) -> None:
+        """The file; tables last, as TOML wants them."""
+        content: dict[str, Any] = {
+            "name": "lab",
+            "command": [sys.executable, "job.py", "{a}-{b}-{repeat}", "0.3", "0"],
+            "repeats": 1,
+            "cool_down_s": 0,
+            "graphs": False,
+            "parameters": {"a": ["x"], "b": [1, 2]},
+            **changed,
+        }
+        plain = {name: value for name, value in content.items() if not isinstance(value, dict)}
+        tables = {name: value for name, value in content.items() if isinstance(value, dict)}
+        lines = [f"{name} = {json.dumps(value)}" for name, value in plain.items()]
+        for name, table in tables.items():
+            lines += [f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())]
+        self.file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def start(self, *options: str) -> subprocess.Popen[str]:
+        """The command, as the first of a process group."""
+        command = [sys.executable, "-m", "energy_callbacks", "matrix", str(self.file), *options]
+        self._started.append(
+            subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=self.environment,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                process_group=0,
+            )
+        )
+        return self._started[-1]
+
+    def run(self, *options: str, timeout_s: float = 200.0) -> "Ended":
+        """The command to its end."""
+        process = self.start(*options)
+        out, err = process.communicate(timeout=timeout_s)
+        return Ended(process.returncode, out, err)
+
+    @property
+    def log(self) -> list[str]:
+        """Names of the jobs that have ended, in their order."""
+        return [line.split()[0] for line in self._lines("log")]
+
+    @property
+    def begun(self) -> list[str]:
+        """Names of the jobs that have begun, in their order."""
+        return self._lines("begun")
+
+    def spans(self) -> list[tuple[float, float, str]]:
+        """Begin, end and mask of each job."""
+        rows = (line.split() for line in self._lines("log"))
+        return [(float(begun), float(ended), mask) for _, begun, ended, mask in rows]
+
+    def table(self) -> dict[str, Any]:
+        """What the last call has found."""
+        found: dict[str, Any] = json.loads((self.results / "matrix.json").read_text())
+        return found
+
+    def _lines(self, name: str) -> list[str]:
+        path = self.folder / name
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+    def close(self) -> None:
+        """End what a failed test has left."""
+        for process in self._started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+class Ended:
+    """How a call ended."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+def until(is_so: Callable[[], Any], timeout_s: float = 60.0) -> None:
+    """Wait for something that another process does."""
+    end_s = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < end_s, "it has not come"
+        time.sleep(0.02)

@@ -1,0 +1,88 @@
+"""A Slurm of one machine: ``sbatch``, ``squeue`` and ``scontrol`` as executables in a folder.
+
+``sbatch`` keeps the script; its tasks wait in the queue until ``Cluster.work`` runs them, each as
+the script says it, with SLURM_ARRAY_TASK_ID.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+PROGRAM = f"""#!{sys.executable}
+import json, re, sys
+from pathlib import Path
+
+folder = Path(__file__).parent
+program, words = Path(__file__).name, sys.argv[1:]
+state = folder / "state.json"
+jobs = json.loads(state.read_text()) if state.exists() else {{}}
+if program == "scontrol":
+    print("Configuration data\\nMaxArraySize            = SIZE\\nMaxJobCount = 10000")
+elif program == "squeue":
+    number = next(word for word in words if word.startswith("--jobs=")).split("=")[1]
+    if number not in jobs:
+        sys.exit("slurm_load_jobs error: Invalid job id specified")
+    assert "--format=%K" in words and "--array" in words
+    print("\\n".join(map(str, jobs[number]["tasks"])))
+else:
+    [script] = [word for word in words if not word.startswith("--")]
+    text = Path(script).read_text()
+    if "--partition=wrong" in text:
+        sys.exit("sbatch: error: invalid partition specified: wrong")
+    first, last = map(int, re.search(r"--array=(\\d+)-(\\d+)", text).groups())
+    assert last < SIZE, "sbatch: error: Batch job submission failed: Invalid job array specification"
+    number = str(100 + len(jobs))
+    jobs[number] = {{"script": script, "tasks": list(range(first, last + 1))}}
+    state.write_text(json.dumps(jobs))
+    print(number + ";cluster" if "--parsable" in words else f"Submitted batch job {{number}}")
+"""
+
+
+class Cluster:
+    """The folder with Slurm's programs.
+
+    Args:
+        folder: that is empty.
+        max_array_size: of the cluster.
+    """
+
+    def __init__(self, folder: Path, max_array_size: int = 1001) -> None:
+        self.folder = folder
+        folder.mkdir()
+        for name in ("sbatch", "squeue", "scontrol"):
+            program = folder / name
+            program.write_text(PROGRAM.replace("SIZE", str(max_array_size)), encoding="utf-8")
+            program.chmod(0o755)
+
+    @property
+    def jobs(self) -> dict[str, Any]:
+        """By number: script, and tasks that have not run."""
+        state = self.folder / "state.json"
+        found: dict[str, Any] = json.loads(state.read_text()) if state.exists() else {}
+        return found
+
+    def work(self, environment: Mapping[str, str], *, only: Sequence[int] | None = None) -> None:
+        """Run tasks that wait, one after the other, and forget them."""
+        jobs = self.jobs
+        for job in jobs.values():
+            for task in [one for one in job["tasks"] if only is None or one in only]:
+                text = Path(job["script"]).read_text(encoding="utf-8")
+                found = re.search(r"--output=(.*)", text)
+                assert found is not None
+                with Path(found[1].replace("%a", str(task))).open("wb") as output:
+                    subprocess.run(
+                        ["/bin/bash", job["script"]],
+                        env={**os.environ, **environment, "SLURM_ARRAY_TASK_ID": str(task)},
+                        cwd=self.folder,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                        check=False,
+                        timeout=100.0,
+                    )
+                job["tasks"].remove(task)
+        (self.folder / "state.json").write_text(json.dumps(jobs), encoding="utf-8")
