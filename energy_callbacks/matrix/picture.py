@@ -4,18 +4,12 @@ from typing import TYPE_CHECKING
 
 from energy_callbacks.matrix.rows import Table
 from energy_callbacks.report.palette import BLUES, INK
-from energy_callbacks.report.plots import energy_unit, figure_svg, short_name, style
+from energy_callbacks.report.plots import energy_unit, short_name, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 _ROW_IN, _FRAME_IN = 0.34, 0.9
-
-
-def energies_svg(found: Table) -> str:
-    """For a page; empty where nothing is known."""
-    canvas = energies_figure(found)
-    return "" if canvas is None else figure_svg(canvas, name="energies", title="Energy of each run")
 
 
 def energies_figure(found: Table, *, width_in: float = 9.4) -> "Canvas | None":

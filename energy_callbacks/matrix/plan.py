@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, get_args
 
 from energy_callbacks.config import EnergyConfig
 from energy_callbacks.matrix.naming import folder_name
+from energy_callbacks.report.metrics import Direction, direction
 
 EngineName = Literal["local", "slurm", "ray"]
 Value = str | int | float | bool
@@ -25,21 +26,18 @@ class Job:
     """One command with its parameters, to be measured once.
 
     Attributes:
+        configuration: its parameters, for people, such as ``adam-16``.
         parameters: name to the text that stands in the command.
         repeat: from 1.
         words: program and arguments.
         environment: added to that of the caller.
     """
 
+    configuration: str
     parameters: Mapping[str, str]
     repeat: int
     words: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def configuration(self) -> str:
-        """Its parameters, for people: ``optimizer=adam batch_size=16``."""
-        return told(self.parameters)
 
     @property
     def folder(self) -> Path:
@@ -49,15 +47,6 @@ class Job:
     def __str__(self) -> str:
         """For people: configuration and repeat."""
         return f"{self.configuration} #{self.repeat}"
-
-
-def told(parameters: Mapping[str, str]) -> str:
-    """Parameters for people.
-
-    >>> told({"optimizer": "adam", "batch_size": "16"})
-    'optimizer=adam batch_size=16'
-    """
-    return " ".join(f"{name}={value}" for name, value in parameters.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +94,17 @@ class Plan:
             _check_text(name, getattr(self, name), optional=name == "metric")
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", self.name):
             raise ValueError(
-                f"name = {self.name!r} is to be a folder; use up to 100 letters, digits, ., _, + and -, no blanks"
+                f"name = {self.name!r} is to be a folder; use letters, digits, ., _, + and -"
             )
         _check_whole("repeats", self.repeats)
         _check_seconds("cool_down_s", self.cool_down_s)
         _check_one_of("engine", self.engine, get_args(EngineName))
         _check_one_of("metric_goal", self.metric_goal, (None, "min", "max"))
+        if self.metric is not None and self.goal is None:
+            raise ValueError(
+                f"whether {self.metric!r} is better when it is lower or higher is not clear from "
+                'its name; add metric_goal = "min" or metric_goal = "max"'
+            )
         if not isinstance(self.graphs, bool):
             raise TypeError(f"graphs must be true or false, got {self.graphs!r}")
         _check_parameters(self.parameters)
@@ -120,6 +114,13 @@ class Plan:
         _check_placeholders(self)
         if self.baseline is not None:
             _check_baseline(self.baseline, self.parameters)
+
+    @property
+    def goal(self) -> Direction | None:
+        """Which way of the metric is better; ``None`` without a metric."""
+        if self.metric is None or self.metric_goal is None:
+            return None if self.metric is None else direction(self.metric)
+        return "lower" if self.metric_goal == "min" else "higher"
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -139,7 +140,14 @@ class Plan:
         """The baseline as ``Job.configuration`` has it."""
         if self.baseline is None:
             return None
-        return told({name: as_text(self.baseline[name]) for name in self.parameters})
+        return self._told({name: as_text(self.baseline[name]) for name in self.parameters})
+
+    def _told(self, parameters: Mapping[str, str]) -> str:
+        """The values alone, where that is enough to tell configurations apart."""
+        short = ["-".join(one.values()) for one in self.configurations]
+        if len(set(short)) == len(short):
+            return "-".join(parameters.values())
+        return " ".join(f"{name}={value}" for name, value in parameters.items())
 
     def jobs(self) -> list[Job]:
         """All jobs, repeat by repeat, each second one backwards: A B, B A.
@@ -156,6 +164,7 @@ class Plan:
     def _job(self, parameters: Mapping[str, str], repeat: int) -> Job:
         known = {**parameters, REPEAT: str(repeat)}
         return Job(
+            configuration=self._told(parameters),
             parameters=parameters,
             repeat=repeat,
             words=tuple(_filled(word, known) for word in self.words),

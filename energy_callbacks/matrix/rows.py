@@ -34,7 +34,7 @@ class Row:
 
     Attributes:
         energies_j: of each job whose energy is known, and not too short to tell.
-        metric: last value of the metric that the file names.
+        metric: the best value of the metric that the file names.
         failed: how jobs ended that did not end well.
         missing: jobs that have not ended, or not begun.
     """
@@ -83,7 +83,7 @@ def table(plan: Plan, results: Results) -> Table:
     by_name: dict[str, list[Job]] = {}
     for job in jobs:
         by_name.setdefault(job.configuration, []).append(job)
-    rows = [_row(mine, found, done, scope, plan.metric) for mine in by_name.values()]
+    rows = [_row(mine, found, done, scope, plan) for mine in by_name.values()]
     rows.sort(key=lambda row: (row.energy_j is None, row.energy_j or 0.0))
     return Table(rows=rows, scope=scope, notes=list(_notes(rows, scope, plan)))
 
@@ -93,7 +93,7 @@ def _row(
     found: Mapping[Path, Outcome | None],
     done: Mapping[Path, Done],
     scope: Scope,
-    metric: str | None,
+    plan: Plan,
 ) -> Row:
     mine = [done[job.folder] for job in jobs if job.folder in done]
     outcomes = [(job, found[job.folder]) for job in jobs if job.folder not in done]
@@ -113,16 +113,18 @@ def _row(
         energy_j=_mean(energies_j),
         j_per_sample=_mean(ratio.value_j for ratio in ratios if ratio is not None),
         duration_s=_mean(report.run.duration_s for report in reports),
-        metric=_mean(value for report in reports if (value := last(report, metric)) is not None),
+        metric=_mean(value for report in reports if (value := best(report, plan)) is not None),
         failed=failed,
         missing=len(outcomes) - len(failed),
     )
 
 
-def last(report: EnergyReport, metric: str | None) -> float | None:
-    """The last value of a metric in a report; ``None`` where it has none of that name."""
-    found = [one for one in report.metrics if one.name == metric and one.value]
-    return found[0].value[-1] if found else None
+def best(report: EnergyReport, plan: Plan) -> float | None:
+    """The best value of the plan's metric in a report; ``None`` where it has none of that name."""
+    found = [one for one in report.metrics if one.name == plan.metric and one.value]
+    if not found:
+        return None
+    return min(found[0].value) if plan.goal == "lower" else max(found[0].value)
 
 
 def _report(folder: Path) -> EnergyReport | None:

@@ -3,57 +3,67 @@
 import json
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from urllib.parse import quote
 
 from energy_callbacks.matrix.plan import Plan
 from energy_callbacks.matrix.rows import Row, Table, table
 from energy_callbacks.matrix.tries import Results
-from energy_callbacks.matrix.verdict import Verdict, compared, verdict
+from energy_callbacks.matrix.verdict import Verdict, verdict
 from energy_callbacks.report import words
+from energy_callbacks.report.files import write
 from energy_callbacks.units import JOULES_PER_WATT_HOUR
 
 PAGE = "matrix.html"
 
 
 def conclude(plan: Plan, results: Results) -> int:
-    """Write ``matrix.html`` and ``matrix.json``, print the table.
+    """Write ``matrix.html``, ``matrix.json`` and the comparison's files; print the table.
 
     Returns:
         1 where a job has failed, else 0.
     """
     found = table(plan, results)
-    comparison = compared(plan, found, results.folder)
-    answer = verdict(plan, found, comparison)
-    results.folder.mkdir(parents=True, exist_ok=True)
-    (results.folder / "matrix.json").write_text(_as_json(plan, found, answer), encoding="utf-8")
-    page = results.folder / PAGE
-    page.write_text(_page(plan, found, answer, results.folder, comparison), encoding="utf-8")
-    _print(plan, found, answer, page)
+    answer = verdict(plan, found)
+    found = replace(found, rows=sorted(found.rows, key=lambda row: _rank(row, answer)))
+    if answer.comparison is not None:
+        answer.comparison.save(results.folder)
+    write(results.folder / "matrix.json", _as_json(plan, found, answer))
+    write(results.folder / PAGE, _page(plan, found, answer, results.folder))
+    _print(plan, found, answer, results.folder / PAGE)
     return int(any(row.failed for row in found.rows))
 
 
-def heads(plan: Plan, found: Table) -> list[str]:
+def _rank(row: Row, answer: Verdict) -> int:
+    names = list(answer.costs_j)
+    return names.index(row.name) if row.name in names else len(names)
+
+
+def heads(plan: Plan, found: Table, answer: Verdict) -> list[str]:
     """Of the table's columns."""
     scope = "GPU energy" if found.scope == "gpu" else "energy"
+    to_target = [] if answer.target is None else [f"to {answer.target:.4g}"]
     metric = [plan.metric] if plan.metric else []
-    return [*plan.parameters, scope, "per sample", "time", *metric, "runs", "failed"]
+    return [*plan.parameters, *to_target, scope, "per sample", "time", *metric, "runs"]
 
 
-def cells(plan: Plan, row: Row) -> list[str]:
+def cells(plan: Plan, row: Row, answer: Verdict) -> list[str]:
     """One row as it is shown."""
 
     def known(value: float | None, say: Callable[[float], str]) -> str:
         return "-" if value is None else say(value)
 
+    to_target = [] if answer.target is None else [answer.costs_j.get(row.name)]
     shown = [
         *row.parameters.values(),
+        *(known(cost_j, words.energy) for cost_j in to_target),
         known(row.energy_j, words.energy),
         known(row.j_per_sample, words.joules),
         known(row.duration_s, words.duration),
         *([known(row.metric, words.significant)] if plan.metric else []),
-        f"{len(row.done)} of {plan.repeats}",
-        str(len(row.failed) or "-"),
+        f"{len(row.done)} of {plan.repeats}"
+        + (f", {len(row.failed)} failed" if row.failed else ""),
     ]
     return [words.one_line(text) for text in shown]
 
@@ -65,10 +75,10 @@ def _print(plan: Plan, found: Table, answer: Verdict, page: Path) -> None:
     from rich.text import Text
 
     shown: RichTable = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in heads(plan, found):
+    for name in heads(plan, found, answer):
         shown.add_column(name, justify="left" if name in plan.parameters else "right", no_wrap=True)
     for row in found.rows:
-        shown.add_row(*(Text(cell) for cell in cells(plan, row)))
+        shown.add_row(*(Text(cell) for cell in cells(plan, row, answer)))
     console = Console(highlight=False)
     # Where it goes to a file, nothing is cut off.
     console.print(shown, crop=False, width=None if console.is_terminal else 200)
@@ -76,21 +86,21 @@ def _print(plan: Plan, found: Table, answer: Verdict, page: Path) -> None:
         console.print(line, markup=False, soft_wrap=True)
 
 
-def _page(plan: Plan, found: Table, answer: Verdict, folder: Path, comparison: Any) -> str:
-    from markupsafe import Markup
-
-    from energy_callbacks.matrix.picture import energies_svg
+def _page(plan: Plan, found: Table, answer: Verdict, folder: Path) -> str:
+    from energy_callbacks.matrix.picture import energies_figure
     from energy_callbacks.report import html
+    from energy_callbacks.report.comparison import page
 
+    details = {} if answer.comparison is None else page.content(answer.comparison)
     return html.template("matrix.html").render(
+        {"comparison": None, **details},
         plan=plan,
         answer=answer,
-        notes=found.notes,
-        heads=heads(plan, found),
-        rows=[(row, cells(plan, row)) for row in found.rows],
-        chart=Markup(energies_svg(found)),  # noqa: S704 - it escapes every text itself
-        place=lambda path: path.relative_to(folder).as_posix(),
-        comparison=comparison,
+        remarks=found.notes,
+        heads=heads(plan, found, answer),
+        rows=[(row, cells(plan, row, answer)) for row in found.rows],
+        picture=html.svg(found, energies_figure, "energies", "Energy of each run", 9.4),
+        place=lambda path: quote(path.relative_to(folder).as_posix()),
         command=plan.command if isinstance(plan.command, str) else shlex.join(plan.words),
     )
 
@@ -101,10 +111,13 @@ def _as_json(plan: Plan, found: Table, answer: Verdict) -> str:
         "answer": answer.sentence,
         "is_real": answer.is_real,
         "scope": found.scope,
+        "ranked_by": answer.quantity,
+        "target": answer.target,
         "notes": list(found.notes),
         "configurations": [
             {
                 "parameters": dict(row.parameters),
+                "cost_j": answer.costs_j.get(row.name),
                 "energy_j": row.energy_j,
                 "energy_wh": None if row.energy_j is None else row.energy_j / JOULES_PER_WATT_HOUR,
                 "energies_j": list(row.energies_j),

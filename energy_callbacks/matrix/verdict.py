@@ -1,16 +1,18 @@
 """Which configuration is the cheapest, and whether that is more than chance."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Final
 
 from energy_callbacks.matrix.plan import Plan
 from energy_callbacks.matrix.rows import Table
-from energy_callbacks.report import words
+from energy_callbacks.report import Comparison, compare, words
+from energy_callbacks.report.comparison.answers import change
+from energy_callbacks.report.comparison.model import Effect
+from energy_callbacks.report.comparison.quantities import ENERGY_TO_TARGET
 
-# What the comparison calls the energy of a run.
-_QUANTITY: Mapping[str, str] = {"total": "energy_total_j", "gpu": "energy_gpu_j"}
+_NAMED: Final = 3
+_RUN: Final = {"total": "energy_j", "gpu": "gpu_energy_j"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,23 +21,124 @@ class Verdict:
 
     Attributes:
         sentence: for people.
-        is_real: ``None`` where it cannot be told.
+        is_real: whether the cheapest is cheaper than the next beyond chance; ``None`` where there
+            are no two to compare.
+        comparison: of all configurations with the baseline, else with the cheapest.
+        quantity: of the comparison, by which they are ranked.
+        costs_j: means of it, by configuration, the cheapest first.
     """
 
     sentence: str
     is_real: bool | None = None
+    comparison: Comparison | None = None
+    quantity: str | None = None
+    costs_j: Mapping[str, float]
+
+    @property
+    def target(self) -> float | None:
+        """The metric's value that costs are those of reaching; ``None`` for whole runs."""
+        is_to_target = self.quantity == ENERGY_TO_TARGET and self.comparison is not None
+        return self.comparison.target if is_to_target and self.comparison else None
 
 
-def compared(plan: Plan, found: Table, folder: Path) -> Any:
-    """The comparison of all configurations, saved into the results folder; ``None`` for one."""
-    return None
+def verdict(plan: Plan, found: Table) -> Verdict:
+    """Rank the configurations and ask the comparison about the first two."""
+    groups = {
+        row.name: [one.report for one in row.done if one.report is not None] for row in found.rows
+    }
+    known = [name for name, reports in groups.items() if reports]
+    if len(known) < 2:
+        return _alone(found)
+    metric = plan.metric if any(row.metric is not None for row in found.rows) else None
+
+    def against(first: str) -> Comparison:
+        order = [first, *(name for name in known if name != first)]
+        return compare({name: groups[name] for name in order}, metric=metric, goal=plan.goal)
+
+    comparison = against(known[0])
+    quantity = _quantity(comparison, found, is_judged=metric is not None)
+    means = {group.name: group.means.get(quantity) for group in comparison.groups}
+    ranked = sorted((mean, name) for name, mean in means.items() if mean is not None)
+    if not ranked:
+        return _alone(found)
+    costs_j = {name: mean for mean, name in ranked}
+    best = next(iter(costs_j))
+    by_best = comparison if known[0] == best else against(best)
+    first = plan.baseline_name if plan.baseline_name in known else best
+    effects = [e for name in costs_j if (e := by_best.effect(name, quantity)) is not None]
+    return Verdict(
+        sentence=_sentence(plan, by_best, quantity, costs_j, effects),
+        is_real=effects[0].verdict == "higher" if effects else None,
+        comparison=by_best if first == best else against(first),
+        quantity=quantity,
+        costs_j=costs_j,
+    )
 
 
-def verdict(plan: Plan, found: Table, comparison: Any) -> Verdict:
-    """Of a table, with what the comparison says of chance."""
-    known = [row for row in found.rows if row.energy_j is not None]
+def _alone(found: Table) -> Verdict:
+    """Where there are no two to compare."""
+    known = {row.name: row.energy_j for row in found.rows if row.energy_j is not None}
     if not known:
-        return Verdict(sentence="Nothing has been measured yet.")
-    best = known[0]
-    told = f"{best.name} is the cheapest, at {words.energy(best.energy_j)} a run"
-    return Verdict(sentence=told)
+        return Verdict(sentence="Nothing is known yet of any configuration.", costs_j={})
+    told = ", ".join(f"{name}: {words.energy(cost_j)}" for name, cost_j in known.items())
+    return Verdict(sentence=f"There are no two configurations to compare. {told}.", costs_j=known)
+
+
+def _quantity(comparison: Comparison, found: Table, *, is_judged: bool) -> str:
+    """What the cheapest is cheapest in: reaching the metric that was asked for, else a run."""
+    is_reached = all(ENERGY_TO_TARGET in group.means for group in comparison.groups)
+    if is_judged and is_reached and found.scope == "total":
+        return ENERGY_TO_TARGET
+    return _RUN[found.scope]
+
+
+def _sentence(
+    plan: Plan,
+    comparison: Comparison,
+    quantity: str,
+    costs_j: Mapping[str, float],
+    effects: Sequence[Effect],
+) -> str:
+    best, cost_j = next(iter(costs_j.items()))
+    what = "a run"
+    if quantity == ENERGY_TO_TARGET and comparison.target is not None:
+        what = f"to reach {comparison.metric} {comparison.target:.4g}"
+    said = f"{best} is the cheapest, with {words.energy(cost_j)} {what}"
+    if not effects:
+        return f"{said}; of no other is that known."
+    return f"{said}. {_reality(effects)}{_against_baseline(plan, best, effects)}"
+
+
+def _reality(effects: Sequence[Effect]) -> str:
+    """Of each other against the cheapest, the next cheapest first."""
+    above = [effect for effect in effects if effect.verdict == "higher"]
+    open_ = [effect for effect in effects if effect.verdict != "higher"]
+    if not open_:
+        every = "the other takes" if len(above) == 1 else "each other takes"
+        return f"That is real: {every} more beyond chance, the next {_told(effects[:1])}."
+    told = f"Whether it is cheaper than {_told(open_)} is not resolved"
+    detectable = open_[0].detectable
+    if detectable is None:
+        told += ": a single run tells nothing of how runs differ, so repeat them."
+    elif detectable < 10.0:
+        told += f": so many repeats find differences of {words.percent(detectable)} and more."
+    else:
+        told += ": so few repeats find next to nothing."
+    return told + (f" It is really cheaper than {_told(above)}." if above else "")
+
+
+def _told(effects: Sequence[Effect]) -> str:
+    told = [f"{effect.group} ({change(effect)})" for effect in effects[:_NAMED]]
+    rest = [f"{len(effects) - _NAMED} more"] if len(effects) > _NAMED else []
+    return ", ".join(told + rest)
+
+
+def _against_baseline(plan: Plan, best: str, effects: Sequence[Effect]) -> str:
+    """The page compares with the baseline; this compares it with the cheapest."""
+    if plan.baseline_name in (None, best):
+        return ""
+    found = [effect for effect in effects if effect.group == plan.baseline_name]
+    if not found:
+        return f" Of the baseline {plan.baseline_name} the cost is not known."
+    is_real = "really takes" if found[0].verdict == "higher" else "is not resolved to take"
+    return f" The baseline {plan.baseline_name} {is_real} more ({change(found[0])})."

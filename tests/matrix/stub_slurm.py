@@ -35,7 +35,7 @@ else:
     if "--partition=wrong" in text:
         sys.exit("sbatch: error: invalid partition specified: wrong")
     first, last = map(int, re.search(r"--array=(\\d+)-(\\d+)", text).groups())
-    assert last < SIZE, "sbatch: error: Batch job submission failed: Invalid job array specification"
+    assert last < SIZE, "sbatch: error: Invalid job array specification"
     number = str(100 + len(jobs))
     jobs[number] = {{"script": script, "tasks": list(range(first, last + 1))}}
     state.write_text(json.dumps(jobs))

@@ -107,6 +107,7 @@ def test_words_and_environment_are_filled() -> None:
         ({"cool_down_s": -1}, "cool_down_s must be a number of seconds, got -1"),
         ({"cool_down_s": float("nan")}, "cool_down_s must be a number of seconds"),
         ({"engine": "k8s"}, 'engine must be one of "local", "slurm", "ray", got \'k8s\''),
+        ({"metric": "score"}, "'score' is better when it is lower or higher is not clear"),
         ({"metric_goal": "up"}, 'metric_goal must be one of "min", "max"'),
         ({"name": "a/b"}, "is to be a folder"),
         ({"name": ".."}, "is to be a folder"),
@@ -118,7 +119,7 @@ def test_words_and_environment_are_filled() -> None:
 )  # fmt: skip
 def test_what_cannot_be_run_is_refused(changed: dict[str, Any], said: str) -> None:
     """Before anything runs: what, the value got, what to do."""
-    with pytest.raises(ValueError, match=".") as raised:
+    with pytest.raises(ValueError, match=r".") as raised:
         plan(**changed)
     assert said in str(raised.value)
 
@@ -129,7 +130,7 @@ def test_what_cannot_be_run_is_refused(changed: dict[str, Any], said: str) -> No
 )  # fmt: skip
 def test_wrong_types_are_refused(changed: dict[str, Any]) -> None:
     """With the value got."""
-    with pytest.raises(TypeError, match="got|has the value"):
+    with pytest.raises(TypeError, match=r"got|has the value"):
         plan(**changed)
 
 

@@ -34,7 +34,7 @@ def test_the_same_results_as_here(ray_lab: Lab) -> None:
     assert ray_lab.log == ["x-0-1", "x-3-1", "x-3-2", "x-0-2"]
     spans = ray_lab.spans()
     assert all(after[0] > before[1] for before, after in pairwise(spans))
-    assert "b=3 #1: exit code 3" in ended.err
+    assert "x-3 #1: exit code 3" in ended.err
     found = ray_lab.table()
     assert found["scope"] == "total"
     assert [(one["finished"], one["failed"]) for one in found["configurations"]] == [(2, 0), (0, 2)]

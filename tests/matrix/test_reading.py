@@ -36,7 +36,7 @@ USUAL: dict[str, Any] = {"name": "n", "command": "x {a}", "parameters": {"a": [1
 )
 def test_what_is_not_understood_is_refused(changed: dict[str, Any], said: str) -> None:
     """Also in the tables of engines that are not in use; a near miss is told."""
-    with pytest.raises((ValueError, TypeError), match=".") as raised:
+    with pytest.raises((ValueError, TypeError), match=r".") as raised:
         reading.parsed(USUAL | changed, Path())
     assert said in str(raised.value)
 

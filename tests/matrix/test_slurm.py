@@ -20,7 +20,7 @@ def cluster(lab: Lab, max_array_size: int = 1001) -> Cluster:
 
 
 def test_submit_and_collect(lab: Lab) -> None:
-    """One array job; what waits is not submitted again; what has failed is; then there is a page."""
+    """What waits is not submitted again, what has failed is; in the end there is a page."""
     slurm = cluster(lab)
     command = [sys.executable, "job.py", "{a}-{b}-{repeat}", "0.1", "{b}"]
     lab.write(
@@ -98,7 +98,7 @@ def test_a_dry_run_submits_nothing(lab: Lab) -> None:
     ended = lab.run("--dry-run")
     assert ended.code == 0, ended.err
     assert "#SBATCH --array=0-3" in ended.out
-    assert "1 a=x b=1 #1: " in ended.out
+    assert "1 x-1 #1: " in ended.out
     assert not lab.results.exists()
 
 

@@ -93,7 +93,11 @@ class RayEngine:
             logging_level="WARNING",
             ignore_reinit_error=True,
         )
-        before = {number: signal.signal(number, _stop) for number in ENDING}
+        # Ray makes something else of what a handler raises, so this one only listens.
+        heard: list[int] = []
+        before = {
+            number: signal.signal(number, lambda came, _: heard.append(came)) for number in ENDING
+        }
         asked = needs(self._options, ray.nodes())
         task = ray.remote(max_retries=0, **asked)(run_task)
         told.said(
@@ -102,20 +106,19 @@ class RayEngine:
         )
         tasks = {task.remote(str(file), number): job for number, job in enumerate(jobs)}
         try:
-            self._wait(ray, tasks, told)
-        except _Stopped as stopped:
-            _cancel(ray, tasks)
-            return stopped.number
+            self._wait(ray, tasks, told, heard)
+            if heard:
+                _cancel(ray, tasks)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
             ray.shutdown()
-        return None
+        return heard[0] if heard else None
 
-    def _wait(self, ray: Any, tasks: dict[Any, Job], told: Told) -> None:
-        """Until each has ended."""
+    def _wait(self, ray: Any, tasks: dict[Any, Job], told: Told, heard: Sequence[int]) -> None:
+        """Until each has ended, or a signal is heard."""
         begun: set[Path] = set()
-        while tasks:
+        while tasks and not heard:
             ended, _ = ray.wait(list(tasks), timeout=_LOOK_S)
             for job in tasks.values():
                 self._tell_begun(job, begun, told)
@@ -153,11 +156,11 @@ def run_task(file: str, number: int) -> int:
     try:
         while process.poll() is None:  # in short sleeps, between which Ray can cancel
             time.sleep(_LOOK_S)
-        return process.returncode
     except BaseException:
         process.terminate()
         process.wait(_PATIENCE_S)
         raise
+    return process.returncode
 
 
 def needs(options: RayOptions, nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -184,15 +187,3 @@ def _cancel(ray: Any, tasks: Mapping[Any, Job]) -> None:
     for task in tasks:
         ray.cancel(task)
     ray.wait(list(tasks), num_returns=len(tasks), timeout=_PATIENCE_S)
-
-
-class _Stopped(BaseException):
-    """A signal came; no handler of errors on the way is to swallow it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
-def _stop(number: int, _: object) -> None:
-    raise _Stopped(number)

@@ -13,17 +13,21 @@ _WIDE_IN, _NARROW_IN = 9.4, 4.3
 
 def render(comparison: Comparison) -> str:
     """The page."""
+    return template("comparison.html").render(content(comparison))
+
+
+def content(comparison: Comparison) -> dict[str, Any]:
+    """What the page is made of, also for pages that say more than it."""
     charts = [_chart(comparison, chart) for chart in CHARTS]
-    names = " · ".join(group.name for group in comparison.groups)
-    return template("comparison.html").render(
-        comparison=comparison,
-        title=names,
-        tables=[_table(comparison, group) for group in comparison.groups[1:]],
-        charts=[chart for chart in charts if chart["wide"]],
-        known=[one for one in BY_NAME.values() if _is_known(comparison, one.name)],
-        notes=text.notes(comparison),
-        embedded=embedded(to_json(comparison)),
-    )
+    return {
+        "comparison": comparison,
+        "title": " · ".join(group.name for group in comparison.groups),
+        "tables": [_table(comparison, group) for group in comparison.groups[1:]],
+        "charts": [chart for chart in charts if chart["wide"]],
+        "known": [one for one in BY_NAME.values() if _is_known(comparison, one.name)],
+        "notes": text.notes(comparison),
+        "embedded": embedded(to_json(comparison)),
+    }
 
 
 def _table(comparison: Comparison, group: Any) -> dict[str, Any]:
