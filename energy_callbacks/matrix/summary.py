@@ -2,9 +2,11 @@
 
 import json
 import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 from energy_callbacks.matrix.plan import Plan
@@ -16,6 +18,7 @@ from energy_callbacks.report.files import write
 from energy_callbacks.units import JOULES_PER_WATT_HOUR
 
 PAGE = "matrix.html"
+_FILE_COLUMNS: Final = 200
 
 
 def conclude(plan: Plan, results: Results) -> int:
@@ -79,9 +82,9 @@ def _print(plan: Plan, found: Table, answer: Verdict, page: Path) -> None:
         shown.add_column(name, justify="left" if name in plan.parameters else "right", no_wrap=True)
     for row in found.rows:
         shown.add_row(*(Text(cell) for cell in cells(plan, row, answer)))
-    console = Console(highlight=False)
     # Where it goes to a file, nothing is cut off.
-    console.print(shown, crop=False, width=None if console.is_terminal else 200)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _FILE_COLUMNS)
+    console.print(shown)
     for line in (answer.sentence, *found.notes, str(page)):
         console.print(line, markup=False, soft_wrap=True)
 

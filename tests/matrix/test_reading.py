@@ -19,7 +19,7 @@ USUAL: dict[str, Any] = {"name": "n", "command": "x {a}", "parameters": {"a": [1
         ({"folder": "x"}, "'folder' is not known"),
         ({"energy": {}}, "'energy' is not known"),
         ({"local": {"gpu": 1}}, "'gpu' in [local] is not known; did you mean 'gpus'?"),
-        ({"ray": {"adress": "x"}}, "'adress' in [ray] is not known; did you mean 'address'?"),
+        ({"ray": {"addr": "x"}}, "'addr' in [ray] is not known; did you mean 'address'?"),
         ({"ray": {"gpus": -1}}, "gpus in [ray] must be a whole number of at least 0, got -1"),
         ({"local": {"gpus": "some"}}, "got 'some'; write gpus = 2 or gpus = [0, 1]"),
         ({"local": {"gpus": []}}, "got []"),

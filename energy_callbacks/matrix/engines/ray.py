@@ -1,5 +1,6 @@
 """Jobs as tasks of Ray, on all machines of a cluster."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -90,7 +91,7 @@ class RayEngine:
             address=self._options.address,
             include_dashboard=False,
             log_to_driver=False,
-            logging_level="WARNING",
+            logging_level=logging.WARNING,
             ignore_reinit_error=True,
         )
         # Ray makes something else of what a handler raises, so this one only listens.
