@@ -62,6 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
             _say_strangers(results, jobs)
             waiting = engine.queued(_missing(jobs, results))
             todo = [job for job in _missing(jobs, results) if job not in waiting]
+            for job in todo:
+                results.check_free(job)  # before any other begins
             with _Telling(len(jobs), len(jobs) - len(todo)) as told:
                 if waiting:
                     told.said(f"{len(waiting)} jobs wait or run elsewhere; call again to collect")

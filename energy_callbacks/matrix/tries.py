@@ -119,12 +119,7 @@ class Results:
         Raises:
             Busy: where an older try of the job goes on.
         """
-        for one in self.outcomes(job):
-            if one.is_running:
-                raise Busy(
-                    f"{job} of an earlier call still runs, in {one.folder} on {one.host}; "
-                    "wait until it has ended, or end it"
-                )
+        self.check_free(job)
         number = len(list(self._place(job).glob("try-*"))) + 1
         while True:
             folder = self._place(job) / f"try-{number}"
@@ -135,6 +130,19 @@ class Results:
         content = {**asdict(job), "host": os.uname().nodename, "started_unix_s": time.time()}
         write_json(folder / _JOB, content)
         return folder
+
+    def check_free(self, job: Job) -> None:
+        """Nobody is at work on a job.
+
+        Raises:
+            Busy: where an older try of it goes on.
+        """
+        for one in self.outcomes(job):
+            if one.is_running:
+                raise Busy(
+                    f"{job} of an earlier call still runs, in {one.folder} on {one.host}; "
+                    "wait until it has ended, or end it"
+                )
 
     def end(self, folder: Path, exit_code: int) -> Outcome:
         """Note how a try ended."""

@@ -20,7 +20,7 @@ NAMED = "{a}-{b}-{repeat}"
 def test_order_results_and_a_second_call(lab: Lab) -> None:
     """ABBA, a run folder for each job, one table; a second call has nothing to do."""
     lab.write(repeats=2, cool_down_s=1.0, parameters={"a": ["x"], "b": ["A", "B"]})
-    assert "4 x-" not in lab.run("--dry-run").out
+    assert "4 x-A #2: " in lab.run("--dry-run").out
     assert not lab.results.exists()
     ended = lab.run()
     assert ended.code == 0, ended.err

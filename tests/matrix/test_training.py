@@ -62,7 +62,8 @@ def test_killed_half_way_and_resumed(example: Lab) -> None:
         assert len({report.run.run_id for report in reports}) == 3
         assert row["energies_j"] == [report.energy.total.energy_j for report in reports]
         assert row["metric"] > 0.8
-    assert [row["energy_j"] for row in rows] == sorted(row["energy_j"] for row in rows)
+    assert found["ranked_by"] == "energy_to_target_j"
+    assert [row["cost_j"] for row in rows] == sorted(row["cost_j"] for row in rows)
     page = (example.results / "matrix.html").read_text(encoding="utf-8")
     assert found["answer"] in page.replace("&#39;", "'")
     best = "-".join(rows[0]["parameters"].values())

@@ -1,0 +1,120 @@
+"""Which configuration is the cheapest, and is it real: from run folders whose truth is known."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from energy_callbacks.matrix import summary
+from energy_callbacks.matrix.plan import Plan
+from energy_callbacks.matrix.tries import Results, write_json
+from tests.report.journals import Attempt, Stretch, write
+
+TRAIN_S = 60.0
+# By repeat: much less than the differences that are to be seen, much more than those that are not.
+NOISE = (0.0, 0.02, -0.02, 0.01, -0.01, 0.0)
+ACCURACY = [(10.0 * i, {"val_accuracy": 1.0 - 0.5**i}, 100 * i, float(i)) for i in range(1, 6)]
+
+
+def matrix(folder: Path, power_w: Mapping[str, float], **changed: Any) -> dict[str, Any]:
+    """What the page's table says, where each configuration draws a power of its own."""
+    usual: dict[str, Any] = {
+        "name": "m", "command": "x {opt}", "parameters": {"opt": list(power_w)},
+        "repeats": len(NOISE),
+    }  # fmt: skip
+    plan = Plan(**(usual | changed))
+    results = Results(folder=folder, working_folder=folder)
+    for place, job in enumerate(plan.jobs()):
+        own = 2 * list(power_w).index(job.parameters["opt"])  # the same scatter in another order
+        watt = power_w[job.parameters["opt"]] * (1.0 + NOISE[(job.repeat + own) % len(NOISE)])
+        if watt < 0.0:
+            results.end(results.begin(job), 3)
+            continue
+        train = Stretch(
+            phase="train", duration_s=TRAIN_S, power_w={"gpu0": watt - 100.0, "cpu0": 100.0}
+        )
+        made = Attempt(
+            stretches=(train,), run_id=f"run{place}", unix_s=1.79e9 + 100.0 * place,
+            metrics=ACCURACY,
+        )  # fmt: skip
+        run = results.begin(job)
+        write(run, made)
+        results.end(run, 0)
+        (run / "job.json").write_text(
+            json.dumps(json.loads((run / "job.json").read_text()) | {"started_unix_s": place})
+        )
+        write_json(run / "outcome.json", {"exit_code": 0, "ended_unix_s": place + 0.5})
+    assert summary.conclude(plan, results) == int(min(power_w.values()) < 0.0)
+    found: dict[str, Any] = json.loads((folder / "matrix.json").read_text(encoding="utf-8"))
+    page = (folder / "matrix.html").read_text(encoding="utf-8")
+    assert all(name in page for name in power_w)
+    return found
+
+
+def test_what_is_cheaper_beyond_chance_is_real(tmp_path: Path) -> None:
+    """300, 400 and 500 W for a minute: the order and the joules are known."""
+    found = matrix(tmp_path, {"mid": 400.0, "low": 300.0, "high": 500.0})
+    assert found["is_real"] is True
+    assert [one["parameters"]["opt"] for one in found["configurations"]] == ["low", "mid", "high"]
+    for one, power_w in zip(found["configurations"], (300.0, 400.0, 500.0), strict=True):
+        assert one["energy_j"] == pytest.approx(power_w * TRAIN_S, rel=0.02)
+        assert len(one["energies_j"]) == len(NOISE)
+    assert found["answer"].startswith("low is the cheapest, with 5.00 Wh a run. That is real: ")
+    assert "each other takes more beyond chance, the next mid (+33.3 %" in found["answer"]
+
+
+def test_what_chance_may_have_done_is_not(tmp_path: Path) -> None:
+    """300.1 W and 300 W, with two per cent of scatter; 500 W is known to be more."""
+    found = matrix(tmp_path, {"a": 300.1, "b": 300.0, "c": 500.0})
+    assert found["is_real"] is False
+    assert "b is the cheapest" in found["answer"]
+    assert "Whether it is cheaper than a (+0.03 %" in found["answer"]
+    assert "is not resolved: so many repeats find differences of" in found["answer"]
+    assert "It is really cheaper than c (+66.7 %" in found["answer"]
+
+
+def test_the_cheapest_to_a_metric(tmp_path: Path) -> None:
+    """All reach it in 50 of 60 seconds: the energy until then, and the best value."""
+    found = matrix(tmp_path, {"a": 400.0, "b": 300.0}, metric="val_accuracy")
+    assert found["ranked_by"] == "energy_to_target_j"
+    assert found["target"] == pytest.approx(1.0 - 0.5**5)
+    best = found["configurations"][0]
+    assert best["cost_j"] == pytest.approx(300.0 * 50.0, rel=0.03)
+    assert best["metric"] == pytest.approx(1.0 - 0.5**5)
+    assert "to reach val_accuracy 0.9688" in found["answer"]
+
+
+def test_a_baseline_that_is_named(tmp_path: Path) -> None:
+    """The comparison is with it, and the answer says what it takes more than the cheapest."""
+    found = matrix(tmp_path, {"a": 300.0, "b": 400.0}, baseline={"opt": "b"})
+    assert "The baseline b really takes more (+33.3 %" in found["answer"]
+    kept = json.loads((tmp_path / "comparison.json").read_text(encoding="utf-8"))
+    assert [group["name"] for group in kept["groups"]] == ["b", "a"]
+
+
+def test_a_configuration_that_never_ended_well(tmp_path: Path) -> None:
+    """It is in the table, without figures, and the others are compared."""
+    found = matrix(tmp_path, {"a": 300.0, "b": -1.0, "c": 400.0})
+    broken = found["configurations"][-1]
+    assert broken["parameters"] == {"opt": "b"}
+    assert (broken["energy_j"], broken["failed"], broken["finished"]) == (None, len(NOISE), 0)
+    assert found["is_real"] is True
+    assert "exit code 3" in (tmp_path / "matrix.html").read_text(encoding="utf-8")
+
+
+def test_one_configuration_is_not_compared(tmp_path: Path) -> None:
+    """Its energy is told all the same."""
+    found = matrix(tmp_path, {"a": 300.0})
+    assert (found["is_real"], found["ranked_by"]) == (None, None)
+    assert found["answer"] == "There are no two configurations to compare. a: 5.00 Wh."
+
+
+def test_a_metric_that_nobody_has(tmp_path: Path) -> None:
+    """Is said with those that there are, and the energy of runs is compared."""
+    found = matrix(tmp_path, {"a": 300.0, "b": 400.0}, metric="val_f1", repeats=3)
+    assert found["ranked_by"] == "energy_j"
+    assert any("No report has the metric 'val_f1'; they have val_accuracy" in note
+               for note in found["notes"])  # fmt: skip
+    assert any("odd number" in note for note in found["notes"])
