@@ -22,7 +22,8 @@ def answers(comparison: Comparison) -> Iterator[str]:
             yield f"{group.name}: nothing that both sides know can be compared with {first}."
             continue
         quality = next((one for one in comparison.qualities if one.group == group.name), None)
-        yield f"{_said(effect, first, comparison.caveats)}{_of_quality(effect, quality, comparison)}."
+        said = _said(effect, first, comparison.caveats)
+        yield f"{said}{_of_quality(effect, quality, comparison)}."
 
 
 def _said(effect: Effect, first: str, caveats: Sequence[Caveat]) -> str:
