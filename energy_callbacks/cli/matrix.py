@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, get_args
 
@@ -11,6 +10,8 @@ from energy_callbacks.config import is_disabled
 from energy_callbacks.matrix import handed, reading, summary
 from energy_callbacks.matrix.engines import make
 from energy_callbacks.matrix.engines.local import LocalEngine
+from energy_callbacks.matrix.engines.protocol import Engine
+from energy_callbacks.matrix.naming import counted
 from energy_callbacks.matrix.plan import EngineName, Job, Plan
 from energy_callbacks.matrix.tries import Outcome, Results
 
@@ -56,20 +57,31 @@ def run(arguments: argparse.Namespace) -> int:
         _preview(jobs, results)
         print(engine.preview(_missing(jobs, results)), end="")
         return 0
-    with nullcontext() if arguments.collect else results.locked():
-        stopped = None
-        if not arguments.collect:
-            _say_strangers(results, jobs)
-            waiting = engine.queued(_missing(jobs, results))
-            todo = [job for job in _missing(jobs, results) if job not in waiting]
-            for job in todo:
-                results.check_free(job)  # before any other begins
-            with _Telling(len(jobs), len(jobs) - len(todo)) as told:
-                if waiting:
-                    told.said(f"{len(waiting)} jobs wait or run elsewhere; call again to collect")
-                stopped = engine.run(todo, told) if todo else None
+    if arguments.collect:
+        return summary.conclude(plan, results)
+    with results.locked():
+        stopped = _run_missing(engine, results, jobs)
         code = summary.conclude(plan, results)
     return code if stopped is None else 128 + stopped
+
+
+def _run_missing(engine: Engine, results: Results, jobs: Sequence[Job]) -> int | None:
+    """Run what has not ended well and is not on its way; the signal that ended it early."""
+    if count := results.strangers(jobs):
+        print(
+            f"energy-callbacks matrix: {results.folder} holds {counted(count)} not in the file, "
+            "which stay as they are and out of the comparison",
+            file=sys.stderr,
+        )
+    missing = _missing(jobs, results)
+    queued = engine.queued(missing)
+    todo = [job for job in missing if job not in queued]
+    for job in todo:
+        results.check_free(job)  # before any other begins
+    with _Telling(len(jobs), len(jobs) - len(todo)) as told:
+        if queued:
+            told.said(f"waiting or running: {counted(len(queued))}; call again to collect")
+        return engine.run(todo, told) if todo else None
 
 
 def _results(plan: Plan, out: Path | None) -> Results:
@@ -100,15 +112,6 @@ def _preview(jobs: Sequence[Job], results: Results) -> None:
         outcome = results.outcome(job)
         is_done = outcome is not None and outcome.is_done
         print(f"{number:4} {'done  ' if is_done else ''}{job}: {shlex.join(job.words)}")
-
-
-def _say_strangers(results: Results, jobs: Sequence[Job]) -> None:
-    if count := results.strangers(jobs):
-        print(
-            f"energy-callbacks matrix: {count} jobs in {results.folder} are not in the file; they "
-            "are left as they are, and out of the comparison",
-            file=sys.stderr,
-        )
 
 
 def _run_task(file: Path, number: int) -> int:

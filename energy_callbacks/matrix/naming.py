@@ -10,6 +10,15 @@ _LONGEST: Final = 120
 _DIGEST: Final = 8
 
 
+def counted(number: int) -> str:
+    """So many jobs.
+
+    >>> counted(1), counted(2)
+    ('1 job', '2 jobs')
+    """
+    return f"{number} job{'' if number == 1 else 's'}"
+
+
 def folder_name(parameters: Mapping[str, str]) -> str:
     """``name=value,name=value``; a digest stands for what a file system may not bear.
 

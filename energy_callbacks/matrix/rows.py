@@ -166,7 +166,7 @@ def _notes(rows: Sequence[Row], scope: Scope, plan: Plan) -> Iterable[str]:
             "Configurations ran on different cards, and cards of one kind differ by some per "
             "cent; run more repeats, or all on one card (gpus = 1)."
         )
-    if plan.repeats % 2:
+    if plan.repeats % 2 and plan.repeats > 1:
         yield (
             f"{plan.repeats} repeats are an odd number: the order of the last is not made up for "
             "by a reversed one."

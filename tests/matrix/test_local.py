@@ -70,7 +70,7 @@ def test_a_file_that_has_changed(lab: Lab) -> None:
     lab.write(parameters={"a": ["x"], "b": [2]})
     ended = lab.run()
     assert ended.code == 0
-    assert "1 jobs in" in ended.err
+    assert "holds 1 job not in the file" in ended.err
     assert [one["parameters"]["b"] for one in lab.table()["configurations"]] == ["2"]
     lab.write(command=[sys.executable, "job.py", NAMED, "0.2", "0"])
     ended = lab.run()

@@ -28,7 +28,13 @@ def ray_lab(lab: Lab) -> Lab:
 def test_the_same_results_as_here(ray_lab: Lab) -> None:
     """Run folders, order and table; without a GPU one at a time; a failure is told."""
     command = [sys.executable, "job.py", "{a}-{b}-{repeat}", "0.3", "{b}"]
-    ray_lab.write(engine="ray", command=command, parameters={"a": ["x"], "b": [0, 3]}, repeats=2)
+    ray_lab.write(
+        engine="ray",
+        command=command,
+        parameters={"a": ["x"], "b": [0, 3]},
+        repeats=2,
+        ray={"address": "local"},
+    )
     ended = ray_lab.run()
     assert ended.code == 1, ended.err
     assert ray_lab.log == ["x-0-1", "x-3-1", "x-3-2", "x-0-2"]
@@ -46,7 +52,7 @@ def test_the_same_results_as_here(ray_lab: Lab) -> None:
 def test_sigterm_ends_its_jobs(ray_lab: Lab) -> None:
     """None is left behind, and none is begun that waited."""
     command = [sys.executable, "job.py", "{a}-{b}-{repeat}", "60", "0"]
-    ray_lab.write(engine="ray", command=command)
+    ray_lab.write(engine="ray", command=command, ray={"address": "local"})
     process = ray_lab.start()
     until(lambda: ray_lab.begun)
     process.terminate()

@@ -37,7 +37,7 @@ def test_submit_and_collect(lab: Lab) -> None:
     assert head.index("export SET_UP=1") == len(head) - 2
     slurm.work(lab.environment, only=[0])
     ended = lab.run()
-    assert "1 jobs wait or run elsewhere" in ended.err
+    assert "waiting or running: 1 job;" in ended.err
     assert list(slurm.jobs) == ["100"]
     slurm.work(lab.environment)
     assert lab.log == ["x-0-1", "x-3-1"]
@@ -77,7 +77,7 @@ def test_what_was_submitted_stays_as_it_was(lab: Lab) -> None:
     lab.write(engine="slurm", parameters={"a": ["x"], "b": [5, 2, 1]})
     slurm.work(lab.environment)
     assert sorted(lab.log) == ["x-1-1", "x-2-1"]
-    assert "1 jobs submitted" in lab.run().err
+    assert "1 job submitted" in lab.run().err
 
 
 def test_more_jobs_than_an_array_takes(lab: Lab) -> None:
@@ -88,7 +88,7 @@ def test_more_jobs_than_an_array_takes(lab: Lab) -> None:
     assert lab.run().code == 0
     assert [job["tasks"] for job in slurm.jobs.values()] == [[0, 1, 2], [0, 1, 2], [0, 1]]
     assert "#SBATCH --array=0-2%2" in Path(slurm.jobs["100"]["script"]).read_text()
-    assert "8 jobs wait or run elsewhere" in lab.run().err
+    assert "waiting or running: 8 jobs;" in lab.run().err
 
 
 def test_a_dry_run_submits_nothing(lab: Lab) -> None:

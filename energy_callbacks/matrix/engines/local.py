@@ -10,6 +10,7 @@ from typing import Final, Literal
 from energy_callbacks.errors import SourceUnavailable
 from energy_callbacks.matrix.engines.protocol import Told
 from energy_callbacks.matrix.measured import Measured
+from energy_callbacks.matrix.naming import counted
 from energy_callbacks.matrix.plan import Job
 from energy_callbacks.matrix.stopping import Stopping
 from energy_callbacks.matrix.tries import Results
@@ -75,7 +76,7 @@ class LocalEngine:
     def preview(self, jobs: Sequence[Job]) -> str:
         """The places that jobs run in."""
         places = [place.name for place in self._places()]
-        return f"{len(jobs)} jobs here, {len(places)} at a time: {', '.join(places)}\n"
+        return f"{counted(len(jobs))} here, {len(places)} at a time: {', '.join(places)}\n"
 
     def queued(self, jobs: Sequence[Job]) -> list[Job]:
         """None: jobs live no longer than the call."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 from energy_callbacks.extras import requires
 from energy_callbacks.matrix import handed
 from energy_callbacks.matrix.engines.protocol import Told
+from energy_callbacks.matrix.naming import counted
 from energy_callbacks.matrix.plan import Job
 from energy_callbacks.matrix.stopping import ENDING
 from energy_callbacks.matrix.tries import Results
@@ -69,7 +70,7 @@ class RayEngine:
     def preview(self, jobs: Sequence[Job]) -> str:
         """Where the jobs would go; asks no cluster."""
         address = self._options.address or os.environ.get("RAY_ADDRESS") or "this machine"
-        return f"{len(jobs)} jobs as tasks of Ray at {address}\n"
+        return f"{counted(len(jobs))} as tasks of Ray at {address}\n"
 
     def queued(self, jobs: Sequence[Job]) -> list[Job]:
         """None: tasks end with the call."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 from energy_callbacks.errors import EnergyCallbacksError
 from energy_callbacks.matrix import handed
 from energy_callbacks.matrix.engines.protocol import Told
+from energy_callbacks.matrix.naming import counted
 from energy_callbacks.matrix.plan import Job
 from energy_callbacks.matrix.tries import Results, write_json
 
@@ -118,7 +119,7 @@ class SlurmEngine:
             write_json(
                 folder / _SUBMITTED, {"id": job_id, "jobs": [str(job.folder) for job in chunk]}
             )
-            told.said(f"{len(chunk)} jobs submitted to Slurm as job {job_id}: {script}")
+            told.said(f"{counted(len(chunk))} submitted to Slurm as job {job_id}: {script}")
 
     @property
     def _place(self) -> Path:
