@@ -61,8 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
         return summary.conclude(plan, results)
     with results.locked():
         stopped = _run_missing(engine, results, jobs)
-        code = summary.conclude(plan, results)
-    return code if stopped is None else 128 + stopped
+        summary.conclude(plan, results)
+        left = _missing(jobs, results)
+        is_complete = not left or len(engine.queued(left)) == len(left)
+    return int(not is_complete) if stopped is None else 128 + stopped
 
 
 def _run_missing(engine: Engine, results: Results, jobs: Sequence[Job]) -> int | None:

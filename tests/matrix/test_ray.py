@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from energy_callbacks.matrix.engines.ray import RayOptions, needs
+from energy_callbacks.matrix.engines.ray import RayOptions, fits, needs
 from tests.matrix.lab import Lab, until
 
 pytest.importorskip("ray")
@@ -69,3 +69,11 @@ def test_what_a_job_asks_for() -> None:
     assert needs(RayOptions(), NODES[1:])["num_cpus"] == 8
     assert needs(RayOptions(gpus=0), NODES)["num_cpus"] == 8
     assert needs(RayOptions(gpus=2, cpus=4), NODES)["num_cpus"] == 4
+
+
+def test_what_no_machine_has_is_told() -> None:
+    """Of machines that are there, and of all that is asked for together."""
+    assert fits(needs(RayOptions(gpus=2, cpus=16), NODES), NODES)
+    assert not fits(needs(RayOptions(gpus=3), NODES), NODES)
+    assert not fits(needs(RayOptions(gpus=1), NODES), NODES[1:])
+    assert not fits(needs(RayOptions(resources={"big": 1.0}), NODES), NODES)

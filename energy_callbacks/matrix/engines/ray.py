@@ -100,12 +100,15 @@ class RayEngine:
         before = {
             number: signal.signal(number, lambda came, _: heard.append(came)) for number in ENDING
         }
-        asked = needs(self._options, ray.nodes())
+        nodes = ray.nodes()
+        asked = needs(self._options, nodes)
         task = ray.remote(max_retries=0, **asked)(run_task)
         told.said(
             f"{len(jobs)} tasks of Ray, each with {asked['num_gpus']} GPUs and "
             f"{asked['num_cpus']} CPUs"
         )
+        if not fits(asked, nodes):
+            told.said("no machine of the cluster has as much now; waiting for one that does")
         tasks = {task.remote(str(file), number): job for number, job in enumerate(jobs)}
         try:
             self._wait(ray, tasks, told, heard)
@@ -175,6 +178,16 @@ def needs(options: RayOptions, nodes: Sequence[Mapping[str, Any]]) -> dict[str, 
     if cpus is None:
         cpus = 1 if gpus else max(1, int(min(node["CPU"] for node in alive if node.get("CPU"))))
     return {"num_gpus": gpus, "num_cpus": cpus, "resources": dict(options.resources)}
+
+
+def fits(asked: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a machine of the cluster has what a task asks for, as it is now."""
+    wanted = {"GPU": asked["num_gpus"], "CPU": asked["num_cpus"], **asked["resources"]}
+    return any(
+        all(node["Resources"].get(name, 0.0) >= amount for name, amount in wanted.items())
+        for node in nodes
+        if node["Alive"]
+    )
 
 
 def _result(ray: Any, task: Any, told: Told) -> None:
