@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from energy_callbacks.errors import JournalError
-from energy_callbacks.report import charts, html, interactive, schema, text
+from energy_callbacks.report import charts, html, importers, interactive, schema, text
 from energy_callbacks.report.build import build
 from energy_callbacks.report.schema import EnergyReport
 from energy_callbacks.report.views import view
@@ -25,6 +25,8 @@ __all__ = ["FORMATS", "EnergyReport", "Format", "build", "load", "save", "view"]
 Format = Literal["html", "json", "txt", "png", "interactive"]
 FORMATS: tuple[Format, ...] = ("html", "json", "txt")
 """What is written where nobody says otherwise."""
+MOST_BYTES = 2**28
+"""Of a report that is read; the largest that are written have some ten megabytes."""
 
 
 def save(
@@ -82,15 +84,20 @@ def _write(path: Path, content: str | bytes) -> None:
 
 
 def load(path: str | Path) -> EnergyReport:
-    """The report in a JSON or HTML file, or of a run folder or journal.
+    """The report in a JSON or HTML file, or of a run folder, a journal or another program's log.
+
+    Args:
+        path: of it; ``FILE#RUN`` is one run of a log that holds several.
 
     Raises:
-        JournalError: where there is none, or one of a newer version.
+        JournalError: where there is none, or one of a newer version, or a log of several runs
+            without ``#RUN``.
+        MissingExtraError: for a packed log whose unpacker is not installed.
     """
     place = Path(path)
     if place.suffix.lower() in (".html", ".htm"):
         return _read(place, html.from_html)
-    if place.suffix.lower() == ".json":
+    if place.suffix.lower() == ".json" and not importers.is_log(place):
         return _read(place, schema.from_json)
     return build(place)
 
@@ -98,6 +105,11 @@ def load(path: str | Path) -> EnergyReport:
 def _read(path: Path, parse: Callable[[str], EnergyReport]) -> EnergyReport:
     if not path.is_file():
         raise JournalError(f"{path} does not exist; give a run folder or a report of one")
+    if path.stat().st_size > MOST_BYTES:
+        raise JournalError(
+            f"{path} is no report: it is larger than {MOST_BYTES // 2**20} MiB; "
+            "give a run folder, or a log as docs/old-logs.md names them"
+        )
     try:
         return parse(path.read_text(encoding="utf-8", errors="replace"))
     except JournalError as error:
