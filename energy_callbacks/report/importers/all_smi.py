@@ -16,14 +16,15 @@ from energy_callbacks.report.importers.log_clock import LogClock
 from energy_callbacks.report.importers.protocol import Log
 from energy_callbacks.report.importers.samples import Samples
 from energy_callbacks.report.importers.values import (
-    above_0,
-    at_least_0,
     celsius,
+    clock_from_megahertz,
+    index,
     moment,
     share,
+    size_bytes,
+    whole,
     words,
 )
-from energy_callbacks.units import hertz_from_megahertz
 
 NAME: Final = "all-smi"
 _LISTS: Final = {"gpus": "gpu", "cpus": "cpu"}
@@ -100,25 +101,23 @@ def _add(
     device: Mapping[str, Any],
 ) -> None:
     host = words(device.get("hostname")) or "unknown"
-    uuid = words(device.get("uuid")) or str(at_least_0(device.get("index")) or 0.0)
-    index = sum(known == kind for known, _, _ in keys)
-    key = keys.setdefault((kind, host, uuid), f"{kind}{index}")
-    clock_mhz = above_0(device.get("frequency"))
+    uuid = words(device.get("uuid")) or str(index(device.get("index")) or 0)
+    count = sum(known == kind for known, _, _ in keys)
+    key = keys.setdefault((kind, host, uuid), f"{kind}{count}")
     added = samples.add(
         key,
         t_s,
         device.get("power_consumption"),
         utilisation=share(device.get("utilization")),
-        memory_used_bytes=at_least_0(device.get("used_memory")),
+        memory_used_bytes=size_bytes(device.get("used_memory")),
         temperature_c=celsius(device.get("temperature")),
-        clock_hz=None if clock_mhz is None else hertz_from_megahertz(clock_mhz),
+        clock_hz=clock_from_megahertz(device.get("frequency")),
     )
     if added.index is None:
         added.kind, added.index = kind, int(key[3:])
         added.name = words(device.get("name") or device.get("cpu_model")) or kind.upper()
         added.uuid = words(device.get("uuid"))
-        total = above_0(device.get("total_memory"))
-        added.memory_bytes = None if total is None else round(total)
+        added.memory_bytes = whole(size_bytes(device.get("total_memory")))
 
 
 def _name_hosts(samples: Samples, keys: Mapping[tuple[str, str, str], str], hosts: int) -> None:

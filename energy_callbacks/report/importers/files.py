@@ -22,7 +22,7 @@ _LINE: Final = 2**22
 _GIVE_UP: Final = 1000
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 # PowerShell writes the output of a program so.
-_BYTE_ORDER_MARKS: Final = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+_BYTE_ORDER_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Damage:
@@ -165,7 +165,7 @@ def _open(path: Path, stack: ExitStack) -> IO[str]:
         raw = stack.enter_context(cast("IO[bytes]", gzip.GzipFile(fileobj=raw)))
     elif start == _ZSTD:
         raw = stack.enter_context(_unpacked(raw))
-    encoding = _BYTE_ORDER_MARKS.get(start[:2], "utf-8-sig")
+    encoding = "utf-16" if start[:2] in _BYTE_ORDER_MARKS else "utf-8-sig"
     return io.TextIOWrapper(raw, encoding=encoding, errors="replace")
 
 

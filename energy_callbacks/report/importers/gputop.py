@@ -22,14 +22,16 @@ from energy_callbacks.report.importers.protocol import Log
 from energy_callbacks.report.importers.samples import Samples
 from energy_callbacks.report.importers.values import (
     above_0,
-    at_least_0,
     celsius,
+    clock_from_megahertz,
+    index,
     moment,
     number,
     share,
+    size_from_mebibytes,
+    whole,
     words,
 )
-from energy_callbacks.units import bytes_from_mebibytes, hertz_from_megahertz
 
 NAME: Final = "gputop"
 _SEVERAL: Final = "_multi_gpu"
@@ -81,25 +83,24 @@ def _cards(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _add(samples: Samples, t_s: float, card: Mapping[str, Any]) -> None:
-    index = at_least_0(card.get("gpu_index")) or 0.0
-    memory, clocks = at_least_0(card.get("memory_used")), card.get("clocks")
-    clock = above_0(clocks.get("gpu", clocks.get("sclk"))) if isinstance(clocks, dict) else None
+    card_number, clocks = index(card.get("gpu_index")) or 0, card.get("clocks")
     device = samples.add(
-        f"gpu{index:.0f}",
+        f"gpu{card_number}",
         t_s,
         card.get("power"),
         zero_is_known=False,
         utilisation=share(card.get("utilization")),
-        memory_used_bytes=None if memory is None else bytes_from_mebibytes(memory),
+        memory_used_bytes=size_from_mebibytes(card.get("memory_used")),
         temperature_c=_celsius(card),
-        clock_hz=None if clock is None else hertz_from_megahertz(clock),
+        clock_hz=clock_from_megahertz(
+            clocks.get("gpu", clocks.get("sclk")) if isinstance(clocks, dict) else None
+        ),
     )
     if device.index is None:
-        device.index = int(index)
+        device.index = card_number
         device.name = words(card.get("gpu_name")) or device.name
         device.limit_w = above_0(card.get("power_limit"))
-        total = above_0(card.get("memory_total"))
-        device.memory_bytes = round(bytes_from_mebibytes(total)) if total else None
+        device.memory_bytes = whole(size_from_mebibytes(card.get("memory_total")))
 
 
 def _celsius(card: Mapping[str, Any]) -> float | None:

@@ -18,13 +18,14 @@ class LogClock:
     * Local time that goes back by an hour, and less than a minute, is the end of summer time:
       the hour is added again.
     * Any other step back, and one ahead of more than a week, is a clock that was set: it counts
-      as no time at all.
+      as no time at all. Where the next moment goes on from the one before, it was a slip.
     """
 
     def __init__(self) -> None:
         self._first: Moment | None = None
-        self._last_s = 0.0
+        self._last = 0.0, 0.0  # as the log says, and since it began
         self._ahead_s = 0.0
+        self._ahead_before_s = 0.0
         self._set: list[float] = []
         self._winter = 0
         self._summer = 0
@@ -42,19 +43,24 @@ class LogClock:
     def t_s(self, found: Moment) -> float:
         """Seconds since the first moment."""
         if self._first is None:
-            self._first, self._last_s = found, found.s
-        step_s = found.s - self._last_s
-        if step_s < 0.0 or step_s > _MOST_STEP_S:
+            self._first, self._last = found, (found.s, 0.0)
+        last_s, last_t_s = self._last
+        step_s, elapsed_s = found.s - last_s, found.s - self._first.s
+        if 0.0 <= elapsed_s + self._ahead_before_s - last_t_s <= _MOST_STEP_S:
+            self._ahead_s = self._ahead_before_s  # it was a slip, or nothing at all
+        elif step_s < 0.0 or step_s > _MOST_STEP_S:
             self._turned(step_s, found)
-        elif found.is_local and 0.0 <= step_s - _HOUR_S <= _SLACK_S:
+        if found.is_local and 0.0 <= step_s - _HOUR_S <= _SLACK_S:
             self._summer += 1
-        self._last_s = found.s
-        return found.s - self._first.s + self._ahead_s
+        self._last = found.s, elapsed_s + self._ahead_s
+        return self._last[1]
 
     def _turned(self, step_s: float, found: Moment) -> None:
+        self._ahead_before_s = self._ahead_s
         if found.is_local and 0.0 <= step_s + _HOUR_S <= _SLACK_S:
             self._winter += 1
             self._ahead_s += _HOUR_S
+            self._ahead_before_s = self._ahead_s
         else:
             self._set.append(step_s)
             self._ahead_s -= step_s

@@ -12,13 +12,13 @@ from energy_callbacks.report.importers.protocol import Log
 from energy_callbacks.report.importers.samples import Samples
 from energy_callbacks.report.importers.values import (
     Moment,
-    above_0,
-    at_least_0,
+    index,
     number,
     share,
+    size_from_mebibytes,
+    whole,
     words,
 )
-from energy_callbacks.units import bytes_from_mebibytes
 
 NAME: Final = "monitor_gpu.py"
 _START: Final = re.compile(r'\s*\{\s*"model"')
@@ -37,23 +37,22 @@ def records(log: Log) -> Iterator[Record]:
     model = None
     for record in files.objects(log.path, damage):
         at_s = number(record.get("timestamp"))
-        memory_mib = at_least_0(record.get("memory_mb"))
-        if at_s is None or memory_mib is None:
+        memory_bytes = size_from_mebibytes(record.get("memory_mb"))
+        if at_s is None or memory_bytes is None:
             damage.places += 1
             continue
         count += 1
-        index = at_least_0(record.get("gpu_id")) or 0.0
+        card = index(record.get("gpu_id")) or 0
         device = samples.add(
-            f"gpu{index:.0f}",
+            f"gpu{card}",
             clock.t_s(Moment(at_s, is_local=False)),
             None,
-            memory_used_bytes=bytes_from_mebibytes(memory_mib),
+            memory_used_bytes=memory_bytes,
             utilisation=share(record.get("gpu_utilization")),
         )
         if device.index is None:
-            device.index = int(index)
-            total_mib = above_0(record.get("memory_total_mb"))
-            device.memory_bytes = round(bytes_from_mebibytes(total_mib)) if total_mib else None
+            device.index = card
+            device.memory_bytes = whole(size_from_mebibytes(record.get("memory_total_mb")))
             model = model or words(record.get("model"))
     about = About(program=NAME, name=model or log.path.stem, unix_s=0.0)
     lines = recording.recorded(log, about, samples, clock, damage)

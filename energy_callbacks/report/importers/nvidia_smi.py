@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.errors import JournalError
@@ -19,13 +20,15 @@ from energy_callbacks.report.importers.protocol import Log
 from energy_callbacks.report.importers.samples import DeviceSamples, Samples
 from energy_callbacks.report.importers.values import (
     above_0,
-    at_least_0,
     celsius,
+    clock_from_megahertz,
+    index,
     moment,
     share,
+    size_from_mebibytes,
+    whole,
     words,
 )
-from energy_callbacks.units import bytes_from_mebibytes, hertz_from_megahertz
 
 NAME: Final = "nvidia-smi"
 # What tells cards apart, the first that is there; all are names of `nvidia-smi --help-query-gpu`.
@@ -90,48 +93,44 @@ def _add(samples: Samples, key: str, t_s: float, row: Mapping[str, str]) -> None
         t_s,
         _first(row, _POWERS),
         utilisation=share(row.get("utilization.gpu")),
-        memory_used_bytes=_mebibytes(at_least_0(row.get("memory.used"))),
+        memory_used_bytes=size_from_mebibytes(row.get("memory.used")),
         temperature_c=celsius(row.get("temperature.gpu")),
-        clock_hz=_megahertz(above_0(_first(row, _CLOCKS))),
+        clock_hz=clock_from_megahertz(_first(row, _CLOCKS)),
     )
     if device.index is None:
         _describe(device, row)
 
 
 def _describe(device: DeviceSamples, row: Mapping[str, str]) -> None:
-    index = at_least_0(row.get("index"))
-    device.index = int(device.key[3:]) if index is None else int(index)
+    told = index(row.get("index"))
+    device.index = int(device.key[3:]) if told is None else told
     device.name = words(row.get("name") or row.get("gpu_name")) or device.name
     device.uuid = words(row.get("uuid") or row.get("gpu_uuid"))
     device.limit_w = above_0(row.get("power.limit"))
-    total = _mebibytes(above_0(row.get("memory.total")))
-    device.memory_bytes = None if total is None else round(total)
+    device.memory_bytes = whole(size_from_mebibytes(row.get("memory.total")))
 
 
 def _first(row: Mapping[str, str], names: Sequence[str]) -> str | None:
     return next((row[name] for name in names if name in row), None)
 
 
-def _mebibytes(value: float | None) -> float | None:
-    return None if value is None else bytes_from_mebibytes(value)
-
-
-def _megahertz(value: float | None) -> float | None:
-    return None if value is None else hertz_from_megahertz(value)
-
-
 def _refuse_several(log: Log, samples: Samples) -> None:
-    """Rows of several cards that nothing tells apart come in groups, all of one size."""
+    """Rows of several cards that nothing tells apart come in short groups, all of one size."""
     for device in samples.devices.values():
         steps_s = np.diff(device.t_s)
-        if not len(steps_s):
-            continue
-        short_s = float(np.quantile(steps_s, 0.25))
-        groups = np.diff(np.flatnonzero(steps_s > _APART * short_s))
-        if len(groups) < 3 or groups.min() < 2:
-            continue
-        if np.mean(groups == np.median(groups)) > 0.9:
+        if len(steps_s) and _comes_in_groups(steps_s):
             raise JournalError(
                 f"{log.path} seems to hold several cards, and no column that tells them apart; "
                 "ask nvidia-smi for index or uuid too"
             )
+
+
+def _comes_in_groups(steps_s: NDArray[np.float64]) -> bool:
+    short_s = float(np.quantile(steps_s, 0.25))
+    is_long = steps_s > _APART * short_s
+    sizes = np.diff(np.flatnonzero(is_long))
+    if len(sizes) < 3 or sizes.min() < 2:
+        return False
+    size = np.median(sizes)
+    is_short = size * short_s < np.median(steps_s[is_long]) / 2.0
+    return bool(is_short and np.mean(sizes == size) > 0.9)

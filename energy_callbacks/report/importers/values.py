@@ -5,9 +5,13 @@ import re
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from energy_callbacks.units import bytes_from_mebibytes, hertz_from_megahertz
+
 # "117.25 W", "97 %", "1024 MiB": what stands before the unit.
 _NUMBER: Final = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?)\s*([A-Za-z%]*)\s*")
 _LONGEST: Final = 64
+# Beyond what any device has: 1 PiB, 100 GHz.
+_MOST_BYTES, _MOST_MHZ, _MOST_INDEX = 2**50, 1e5, 10_000
 
 
 class Moment(NamedTuple):
@@ -72,6 +76,55 @@ def celsius(value: Any) -> float | None:
     """
     found = above_0(value)
     return found if found is not None and found < 200.0 else None
+
+
+def size_bytes(value: Any) -> float | None:
+    """A size in bytes that a memory can have.
+
+    >>> size_bytes(1024), size_bytes(1e300), size_bytes(-1)
+    (1024.0, None, None)
+    """
+    found = at_least_0(value)
+    return found if found is not None and found < _MOST_BYTES else None
+
+
+def size_from_mebibytes(value: Any) -> float | None:
+    """Likewise of MiB.
+
+    >>> size_from_mebibytes("1 MiB")
+    1048576.0
+    """
+    found = number(value)
+    return None if found is None else size_bytes(bytes_from_mebibytes(found))
+
+
+def clock_from_megahertz(value: Any) -> float | None:
+    """A clock in Hz; 0 MHz is what programs write for one that they cannot read.
+
+    >>> clock_from_megahertz("1980 MHz"), clock_from_megahertz(0)
+    (1980000000.0, None)
+    """
+    found = above_0(value)
+    return hertz_from_megahertz(found) if found is not None and found < _MOST_MHZ else None
+
+
+def index(value: Any) -> int | None:
+    """Number of a device.
+
+    >>> index("3"), index(1e300), index(None)
+    (3, None, None)
+    """
+    found = at_least_0(value)
+    return int(found) if found is not None and found < _MOST_INDEX else None
+
+
+def whole(value: float | None) -> int | None:
+    """The nearest integer; nothing is known of zero and of nothing.
+
+    >>> whole(2.6), whole(0.0), whole(None)
+    (3, None, None)
+    """
+    return round(value) if value else None
 
 
 def moment(text: Any) -> Moment | None:
