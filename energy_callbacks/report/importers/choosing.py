@@ -30,9 +30,9 @@ def chosen(log: Log, runs: Mapping[str, T], says: Mapping[str, str]) -> T:
     if log.choice in runs:
         return runs[log.choice or ""]
     problem = f"no run {log.choice!r}" if log.choice else f"{len(runs)} runs"
-    named = [f"{log.path}#{name} ({says[name]})" for name in list(runs)[-_MOST_NAMED:]]
-    more = ", the last of them" if len(runs) > _MOST_NAMED else ""
+    named = [f"{name} ({says[name]})" for name in list(runs)[-_MOST_NAMED:]]
+    which = "the last are" if len(runs) > len(named) else "they are"
     raise JournalError(
-        f"{log.path} holds {problem}; give {log.path}#{LAST}, or one by its name{more}: "
-        + ", ".join(named)
+        f"{log.path} holds {problem}; give {log.path.name}#{LAST}, or the name of one behind #: "
+        f"{which} {', '.join(named)}"
     )

@@ -13,8 +13,9 @@ from energy_callbacks.report.importers.trapezoid import Array
 from energy_callbacks.report.importers.values import number
 from energy_callbacks.sensing.shape import MOST_POWER_W
 
-MOST_SAMPLES: Final = 5_000_000
-"""Of one log, all devices together: a week of eight cards, a sample a second; 240 MB."""
+MOST_SAMPLES: Final = 3_000_000
+"""Of one log, all devices together: four days of eight cards, a sample a second. Their report takes
+a minute and a half and 1 GB."""
 MOST_DEVICES: Final = 1024
 _GAUGES: Final = ("utilisation", "memory_used_bytes", "temperature_c", "clock_hz")
 
