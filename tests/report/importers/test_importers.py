@@ -2,6 +2,7 @@
 
 import pytest
 
+from energy_callbacks.accounting import journal
 from energy_callbacks.cli import main
 from energy_callbacks.errors import JournalError
 from energy_callbacks.report import build, gpu_stats, importers, load
@@ -69,6 +70,9 @@ def test_a_kept_log_is_a_run_folder(log, tmp_path):
     for _ in range(2):
         path = importers.keep(log, folder)
         assert path == folder / "attempts" / "1" / "unknown-0.jsonl"
+        path.with_suffix(".draft").write_text("what a killed one had written\n")
+    importers.keep(log, folder)
+    assert next(journal.read(path))["type"] == "header"
     assert [one.name for one in path.parent.iterdir()] == [path.name]
     first, again = load(log), load(folder)
     assert again.energy == first.energy
