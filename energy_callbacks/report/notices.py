@@ -148,7 +148,7 @@ def _of_devices(facts: Facts) -> Iterator[ReportWarning]:
         yield ReportWarning(
             code="nothing_measured",
             message="No device with energy was seen: every energy is unknown.",
-            fix="run: energy-callbacks doctor",
+            fix="" if _is_imported(facts) else "run: energy-callbacks doctor",
         )
     for device in with_energy:
         name = f"{device.key} ({device.name}, host {device.host})"

@@ -1,7 +1,7 @@
 """CodeCarbon's ``emissions.csv``: totals of runs, one row each; ``emissions.csv#RUN_ID`` is one.
 
 Rows of one ``run_id`` are states of one run, each with all before it: the last one counts.
-Energies are kWh with the PUE in them, which is taken out again (2.8 and later name it).
+Energies are kWh with the PUE in them, which is taken out again where the row names it.
 """
 
 import math
@@ -101,8 +101,8 @@ def _devices(row: Row, pue: float) -> Iterator[tuple[Device, Sensor, Energy]]:
     for part, kind, scope, origin, relative in _PARTS:
         name = words(row.get(f"{part}_model")) or part.upper()
         energy_kwh = at_least_0(row.get(f"{part}_energy"))
-        is_none = not energy_kwh and not words(row.get(f"{part}_model"))
-        if part == "gpu" and (is_none or f"{part}_energy" not in row):
+        has_no_card = part == "gpu" and not energy_kwh and not words(row.get("gpu_model"))
+        if not row.get(f"{part}_energy") or has_no_card:
             continue
         device = Device(key=f"{kind}0", kind=kind, scope=scope, name=name, origin=origin)
         sensor = Sensor(name="a row of CodeCarbon", relative_error=relative)

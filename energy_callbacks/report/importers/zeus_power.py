@@ -1,4 +1,4 @@
-"""Power of cards as Zeus' ``PowerMonitor`` wrote it until 0.10: Unix time, then W of each card.
+"""Power of cards as older ``PowerMonitor`` of Zeus write it: Unix time, then W of each card.
 
 Zeus writes no names of columns; a first line ``time,power0,...`` is taken too. It drops readings
 that equal the one before: what stays the same for longer than five usual steps is a gap here.

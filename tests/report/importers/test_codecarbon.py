@@ -100,6 +100,9 @@ def test_zero_of_a_card_is_not_known(tmp_path):
     none = ROW | {"gpu_energy": 0.0, "gpu_model": "", "gpu_count": "", "energy_consumed": 0.15}
     report = load(_write(tmp_path / "emissions.csv", [none]))
     assert [device.kind for device in report.devices] == ["cpu", "dram"]
+    report = load(_write(tmp_path / "emissions.csv", [ROW | {"cpu_energy": "", "ram_energy": ""}]))
+    assert [device.kind for device in report.devices] == ["gpu"]
+    assert report.energy.total.coverage == 1.0
 
 
 @pytest.mark.parametrize("value", [*HOSTILE, "", "1e9"], ids=repr)
