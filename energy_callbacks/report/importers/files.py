@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -43,7 +44,7 @@ def head(path: Path) -> str:
     with ExitStack() as stack:
         try:
             return _open(path, stack).read(HEAD_BYTES)
-        except (EOFError, OSError, _zstd_error()):
+        except (EOFError, OSError, zlib.error, _zstd_error()):
             return ""
 
 
@@ -143,7 +144,7 @@ def _read(read: Any, size: int, damage: Damage) -> str:
     """The next piece; where a packed file ends too early, nothing."""
     try:
         return str(read(size))
-    except (EOFError, OSError, _zstd_error()):
+    except (EOFError, OSError, zlib.error, _zstd_error()):
         damage.is_cut_off = True
         return ""
 

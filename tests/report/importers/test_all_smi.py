@@ -55,6 +55,20 @@ def test_packed_recordings_are_read(tmp_path):
         assert "log_cut_off" in _codes(report)
 
 
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+def test_a_packed_file_that_is_damaged_gives_what_came_before(tmp_path, ending):
+    """Bytes in its middle were turned: no error of the unpacker reaches anybody."""
+    data = as_lines(tmp_path / "record.ndjson", _frames(20_000)).read_bytes()
+    path = tmp_path / f"record.ndjson.{ending}"
+    packed = bytearray(gzip.compress(data) if ending == "gz" else _packed(path, data).read_bytes())
+    middle = len(packed) // 2
+    packed[middle : middle + 64] = bytes(255 - byte for byte in packed[middle : middle + 64])
+    path.write_bytes(packed)
+    report = load(path)
+    assert 0.0 < report.energy.gpu.energy_j <= 400.0 * 39_998
+    assert {"log_cut_off", "damaged_lines"} & set(_codes(report))
+
+
 def test_zstandard_is_asked_for_where_it_is_missing(tmp_path, monkeypatch):
     """The message names the extra."""
     path = _packed(tmp_path / "record.ndjson.zst", b"{}")
