@@ -18,6 +18,10 @@ UNSEEN: Final = "not recorded"
 _MOST_TAGS: Final = 20
 
 
+UNKNOWN_HOST: Final = "unknown"
+"""Of a log that does not say where it was written."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
     """What a log says of its run as a whole.
@@ -49,7 +53,7 @@ def header(log: Log, about: About) -> Record:
         "columns": list(journal.COLUMNS),
         "run_id": log.run_id,
         "attempt": 1,
-        "host": about.host or "unknown",
+        "host": about.host or UNKNOWN_HOST,
         "rank": 0,
         "world_size": 1,
         "unix_s": about.unix_s,
