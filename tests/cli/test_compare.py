@@ -3,11 +3,13 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from energy_callbacks.cli import main
 from energy_callbacks.cli.compare import REGRESSED
 from energy_callbacks.report.comparison import model
+from tests.report.importers.logs import as_json, native, times
 from tests.report.journals import IDLE, Attempt, Stretch, write
 
 
@@ -94,3 +96,42 @@ def test_mistakes_are_told(capsys, words, code, said):
     """What, and what to do."""
     assert main(["compare", *words]) == code
     assert said in capsys.readouterr().err
+
+
+@pytest.fixture
+def logs(tmp_path, monkeypatch):
+    """Two gputop files of four minutes, a sample each 1.115 s, at 250 and 200 W with some noise."""
+    dice = np.random.default_rng(4)
+    for name, power_w in (("before", 250.0), ("after", 200.0)):
+        records = [native(t, power_w * (1.0 + dice.normal(0.0, 0.02))) for t in times(216, 1.115)]
+        as_json(tmp_path / f"{name}.json", records)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("logs")
+def test_two_old_logs(capsys):
+    """Energy by time: 250 W for 215 steps of 1.115 s, and not 215 s; power by its blocks.
+
+    Whether both are of one card is not known: 10 % of each side are in the interval.
+    """
+    assert main(["compare", "before.json", "after.json", "--json"]) == 0
+    found = model.from_json(capsys.readouterr().out)
+    joules = [group.means["energy_j"] for group in found.groups]
+    assert joules == pytest.approx([250.0 * 239.725, 200.0 * 239.725], rel=0.003)
+    power = found.effect("after", "power_w")
+    assert (power.ratio, power.basis) == (pytest.approx(0.8, abs=0.005), "blocks")
+    assert power.systematic == pytest.approx(0.2)
+    assert power.low < 0.68
+    assert power.high > 0.95
+    assert found.effect("after", "energy_j").verdict == "not resolved"
+
+
+def test_one_of_ours_and_an_old_log(folder, logs, capsys):
+    """What both know is compared; of steps the log knows nothing."""
+    assert main(["compare", "before.json", "new"]) == 0
+    out = capsys.readouterr().out
+    assert "Energy of the run" in out
+    assert "Energy per sample" not in out
+    assert "Intervals of energy hold what sensors of unlike cards may differ by" in out
+    assert "before ran on AMD Radeon Pro W7900, new on NVIDIA H200" in out

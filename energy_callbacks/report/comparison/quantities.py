@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from energy_callbacks.report import words
+from energy_callbacks.report.importers.journal_lines import UNKNOWN_HOST
 from energy_callbacks.report.parts import Figure, Ratio
 from energy_callbacks.report.schema import EnergyReport
 
@@ -92,9 +93,19 @@ def unlike_sensors(old: Sequence[EnergyReport], new: Sequence[EnergyReport]) -> 
     Where each sensor has spoken as often for the one as for the other, what it is off by is in
     both and cancels. Else both bounds stand.
     """
-    if _sensors(old) == _sensors(new):
+    if _are_known([*old, *new]) and _sensors(old) == _sensors(new):
         return 0.0
     return _bound(old) + _bound(new)
+
+
+def _are_known(reports: Sequence[EnergyReport]) -> bool:
+    """Whether the same name means the same device: logs of other programs may not tell theirs."""
+    return all(
+        one.uuid is not None or one.host != UNKNOWN_HOST
+        for report in reports
+        for one in report.devices
+        if one.scope is not None
+    )
 
 
 def _sensors(reports: Sequence[EnergyReport]) -> dict[tuple[str, str, str], float]:
