@@ -49,6 +49,19 @@ def test_the_same_results_as_here(ray_lab: Lab) -> None:
 
 
 @pytest.mark.framework
+def test_a_job_that_cannot_begin(ray_lab: Lab) -> None:
+    """It is told, with where to look, and the exit code says that something is left."""
+    ray_lab.write(engine="ray", ray={"address": "local"}, parameters={"a": ["x"], "b": [1]})
+    place = ray_lab.results / "jobs" / "a=x,b=1"
+    place.parent.mkdir(parents=True)
+    place.write_text("a file where a folder belongs", encoding="utf-8")
+    ended = ray_lab.run()
+    assert ended.code == 1
+    assert "x-1 #1: not run to its end; see" in ended.err
+    assert "Not a directory" in (ray_lab.results / "ray_0.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.framework
 def test_sigterm_ends_its_jobs(ray_lab: Lab) -> None:
     """None is left behind, and none is begun that waited."""
     command = [sys.executable, "job.py", "{a}-{b}-{repeat}", "60", "0"]

@@ -129,10 +129,12 @@ class RayEngine:
                 self._tell_begun(job, begun, told)
             for one in ended:
                 job = tasks.pop(one)
-                _result(ray, one, told)
+                _say_error(ray, one, told)
                 outcomes = self._results.outcomes(job)
-                if outcomes:
+                if outcomes and outcomes[-1].ended_unix_s is not None:
                     told.ended(job, outcomes[-1])
+                else:
+                    told.said(f"{job}: not run to its end; see {self._results.folder}/ray_*.txt")
             told.waiting()
 
     def _tell_begun(self, job: Job, begun: set[Path], told: Told) -> None:
@@ -154,10 +156,11 @@ def run_task(file: str, number: int) -> int:
         Its exit code.
     """
     handed.read(Path(file))  # says what is the matter where the folder is not shared
-    process = subprocess.Popen(  # noqa: S603 - this package itself
-        [sys.executable, "-P", "-m", "energy_callbacks", "matrix", file, "--task", str(number)],
-        stdin=subprocess.DEVNULL,
-    )
+    words = [sys.executable, "-P", "-m", "energy_callbacks", "matrix", file, "--task", str(number)]
+    with Path(file).with_name(f"ray_{number}.txt").open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603 - this package itself
+            words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        )
     try:
         while process.poll() is None:  # in short sleeps, between which Ray can cancel
             time.sleep(_LOOK_S)
@@ -190,7 +193,7 @@ def fits(asked: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> bool:
     )
 
 
-def _result(ray: Any, task: Any, told: Told) -> None:
+def _say_error(ray: Any, task: Any, told: Told) -> None:
     """An exit code is in the job's folder as well; what Ray itself met is not."""
     try:
         ray.get(task)
