@@ -171,7 +171,8 @@ def _notes(rows: Sequence[Row], scope: Scope, plan: Plan) -> Iterable[str]:
             f"{plan.repeats} repeats are an odd number: the order of the last is not made up for "
             "by a reversed one."
         )
-    if plan.metric is not None and all(row.metric is None for row in rows if row.done):
+    done = [row for row in rows if row.done]
+    if plan.metric is not None and done and all(row.metric is None for row in done):
         known = sorted(
             {m.name for row in rows for one in row.done if one.report for m in one.report.metrics}
         )
