@@ -244,6 +244,7 @@ def _run(merged: Sequence[MergedAttempt], attempts: Sequence[Attempt], duration_
         status=next(status for status in _GRAVITY if status in ends),
         error=next((error for error in errors if error), None),
         job=job.from_record(header.get("job")),
+        host=newest.lead.host,
     )
 
 

@@ -66,6 +66,7 @@ class Run:
         status: how the newest attempt ended.
         error: the exception of the newest attempt, in words.
         job: of a batch system, of the newest attempt; ``None`` outside of one.
+        host: of the process that leads the newest attempt.
     """
 
     run_id: str
@@ -80,6 +81,7 @@ class Run:
     status: Status
     error: str | None
     job: Job | None = None
+    host: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
