@@ -19,6 +19,7 @@ COMMANDS: tuple[str, ...] = (
     "demo",
     "run",
     "report",
+    "compare",
     "query",
     "project",
     "tune",

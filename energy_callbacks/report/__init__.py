@@ -9,18 +9,29 @@
     view(report, country="FRA")              # the same run's emissions at another place
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from energy_callbacks.errors import JournalError
 from energy_callbacks.report import charts, html, interactive, schema, text
 from energy_callbacks.report.build import build
+from energy_callbacks.report.comparison import Comparison, compare
+from energy_callbacks.report.files import write
+from energy_callbacks.report.reading import load
 from energy_callbacks.report.schema import EnergyReport
 from energy_callbacks.report.views import view
 
-__all__ = ["FORMATS", "EnergyReport", "Format", "build", "load", "save", "view"]
+__all__ = [
+    "FORMATS",
+    "Comparison",
+    "EnergyReport",
+    "Format",
+    "build",
+    "compare",
+    "load",
+    "save",
+    "view",
+]
 
 Format = Literal["html", "json", "txt", "png", "interactive"]
 FORMATS: tuple[Format, ...] = ("html", "json", "txt")
@@ -51,7 +62,7 @@ def save(
     for name in formats:
         for ending, content in _RENDERERS[name](report):
             path = stem.with_name(stem.name + ending)
-            _write(path, content)
+            write(path, content)
             paths.append(path)
     return paths
 
@@ -68,37 +79,3 @@ _RENDERERS: Mapping[Format, Callable[[EnergyReport], Iterable[tuple[str, str | b
     "png": _pictures,
     "interactive": lambda report: [("_interactive.html", interactive.render(report))],
 }
-
-
-def _write(path: Path, content: str | bytes) -> None:
-    """Write beside the place and rename, so that no reader sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_bytes(content.encode() if isinstance(content, str) else content)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def load(path: str | Path) -> EnergyReport:
-    """The report in a JSON or HTML file, or of a run folder or journal.
-
-    Raises:
-        JournalError: where there is none, or one of a newer version.
-    """
-    place = Path(path)
-    if place.suffix.lower() in (".html", ".htm"):
-        return _read(place, html.from_html)
-    if place.suffix.lower() == ".json":
-        return _read(place, schema.from_json)
-    return build(place)
-
-
-def _read(path: Path, parse: Callable[[str], EnergyReport]) -> EnergyReport:
-    if not path.is_file():
-        raise JournalError(f"{path} does not exist; give a run folder or a report of one")
-    try:
-        return parse(path.read_text(encoding="utf-8", errors="replace"))
-    except JournalError as error:
-        raise JournalError(f"{path}: {error}") from error

@@ -28,6 +28,7 @@ from energy_callbacks.report.parts import (
     UnavailableSensor,
 )
 from energy_callbacks.report.process import Process, load
+from energy_callbacks.report.progress import progress
 from energy_callbacks.report.ranks import rank_table
 from energy_callbacks.report.schema import EnergyReport
 
@@ -143,7 +144,7 @@ def _assemble(
     scopes = figures.scopes(whole)
     phases = figures.phase_table(merged, by_phase)
     done = figures.work(merged)
-    ranks = rank_table(merged)
+    ranks, timeline = rank_table(merged), curves.timeline(merged)
     header = merged[-1].lead.header
     config = header.get("config") or {}
     facts = notices.Facts(
@@ -182,12 +183,13 @@ def _assemble(
         measuring=_measuring(merged, facts.duration_s),
         environment=_environment(header),
         method_notes=notices.method_notes(facts),
-        timeline=curves.timeline(merged),
+        timeline=timeline,
         series=curves.series(merged),
         ranks=ranks,
         imbalances=imbalances(merged, ranks),
         batch_sizes=_batch_sizes(merged),
         metrics=metrics(merged),
+        progress=progress(merged, timeline),
     )
     return replace(report, advice=advice(report))
 

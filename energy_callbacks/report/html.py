@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from energy_callbacks.errors import JournalError
 from energy_callbacks.report import batch_sizes, palette, plots, words
 from energy_callbacks.report.batch_size_plot import batch_size_figure
-from energy_callbacks.report.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.cards import cards
 from energy_callbacks.report.charts import CHARTS
 from energy_callbacks.report.schema import EnergyReport, from_json, to_json
@@ -48,7 +47,7 @@ def render(report: EnergyReport) -> str:
         colours=_phase_colours(report),
         started=datetime.fromtimestamp(report.run.started_unix_s, tz=UTC),
         title=report.run.name or f"run {report.run.run_id}",
-        embedded=_embedded(report),
+        embedded=embedded(to_json(report)),
     )
 
 
@@ -113,8 +112,8 @@ def _charts(report: EnergyReport) -> list[dict[str, Any]]:
         {
             "name": chart.name,
             "title": chart.title,
-            "wide": _svg(report, chart.draw, f"{chart.name}-wide", chart.title, _WIDE_IN),
-            "narrow": _svg(report, chart.draw, f"{chart.name}-narrow", chart.title, _NARROW_IN),
+            "wide": svg(report, chart.draw, f"{chart.name}-wide", chart.title, _WIDE_IN),
+            "narrow": svg(report, chart.draw, f"{chart.name}-narrow", chart.title, _NARROW_IN),
         }
         for chart in CHARTS
     ]
@@ -128,20 +127,29 @@ def _batch_sizes(report: EnergyReport) -> list[dict[str, Any]]:
             "sentence": curve.sentence,
             "head": batch_sizes.HEAD,
             "rows": list(batch_sizes.rows(curve)),
-            "wide": _svg(curve, batch_size_figure, f"sizes-{i}-wide", "Batch size", _WIDE_IN),
-            "narrow": _svg(curve, batch_size_figure, f"sizes-{i}-narrow", "Batch size", _NARROW_IN),
+            "wide": svg(curve, batch_size_figure, f"sizes-{i}-wide", "Batch size", _WIDE_IN),
+            "narrow": svg(curve, batch_size_figure, f"sizes-{i}-narrow", "Batch size", _NARROW_IN),
         }
         for i, curve in enumerate(report.batch_sizes)
     ]
 
 
-def _svg(
-    shown: EnergyReport | BatchSizeCurve,
+def svg(
+    shown: Any,
     draw: Callable[..., Any],
     name: str,
     title: str,
     width_in: float,
 ) -> Any:
+    """A figure as markup, or ``None`` where nothing is known to draw.
+
+    Args:
+        shown: what ``draw`` takes.
+        draw: gives a figure or ``None``.
+        name: unlike that of other figures of the page.
+        title: what a screen reader says.
+        width_in: of the figure, in inches.
+    """
     from markupsafe import Markup
 
     figure = draw(shown, width_in=width_in)
@@ -149,10 +157,10 @@ def _svg(
     return None if figure is None else Markup(plots.figure_svg(figure, name=name, title=title))  # noqa: S704
 
 
-def _embedded(report: EnergyReport) -> Any:
+def embedded(text: str) -> Any:
+    """JSON as markup that no browser takes for anything else."""
     from markupsafe import Markup
 
-    text = to_json(report)
     for character, escape in _ESCAPES.items():
         text = text.replace(character, escape)
     return Markup(text)  # noqa: S704 - no character of HTML is left in it

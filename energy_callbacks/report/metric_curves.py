@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from energy_callbacks.report.merge import MergedAttempt
 from energy_callbacks.report.metrics import Metric
+from energy_callbacks.report.run_energy import energy_at, whole_j
 
 MAX_METRICS = 20
 # All curves together, so that a page stays small, and of one.
@@ -31,8 +31,7 @@ def metrics(attempts: Sequence[MergedAttempt]) -> tuple[Metric, ...]:
     for attempt in attempts:
         for name, point in _points(attempt, before_j):
             found.setdefault(name, []).append(point)
-        counted = (device for device in attempt.owned if device.is_counted)
-        before_j += sum(device.energy.energy_j or 0.0 for device in counted)
+        before_j += whole_j(attempt)
     chosen = list(found.items())[:MAX_METRICS]
     limit = min(MAX_POINTS, MAX_POINTS_IN_ALL // max(len(chosen), 1))
     return tuple(_metric(name, _decimated(points, limit)) for name, points in chosen)
@@ -41,29 +40,14 @@ def metrics(attempts: Sequence[MergedAttempt]) -> tuple[Metric, ...]:
 def _points(attempt: MergedAttempt, before_j: float) -> Iterator[tuple[str, _Point]]:
     records = attempt.lead.metrics
     t_s = np.asarray([record["t_s"] for record in records]) + attempt.start_of(attempt.lead)
-    energy_j = _energy_at(attempt, t_s)
+    found_j = energy_at(attempt, t_s)
+    energy_j = None if found_j is None else found_j.tolist()
     for i, record in enumerate(records):
         known_j = None if energy_j is None else round(before_j + energy_j[i], _ENERGY_DECIMALS)
         at_s = round(float(t_s[i]), _T_DECIMALS)
         for name, value in record["values"].items():
             rounded = float(f"{value:.{_DIGITS}g}")
             yield name, _Point(at_s, record["step"], record["epoch"], known_j, rounded)
-
-
-def _energy_at(attempt: MergedAttempt, t_s: NDArray[np.float64]) -> list[float] | None:
-    """Energy of an attempt up to moments of the run's time axis; ``None`` where none is known."""
-    energy_j = np.zeros(len(t_s))
-    is_known = False
-    for device in attempt.owned:
-        columns = device.owner.columns.get(device.key) if device.is_counted else None
-        if columns is None:
-            continue
-        rows = ~np.isnan(columns["energy_j"])
-        if rows.any():
-            at_s = attempt.start_of(device.owner) + np.append(0.0, columns.seen_s[rows])
-            energy_j += np.interp(t_s, at_s, np.append(0.0, columns["energy_j"][rows]))
-            is_known = True
-    return energy_j.tolist() if is_known else None
 
 
 def _decimated(points: Sequence[_Point], limit: int) -> list[_Point]:

@@ -469,6 +469,25 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the training was at moments of the run, and what it had used; n values each.
+
+    Attributes:
+        t_s: on the time axis of the charts.
+        step: optimizer steps of the run; falls where a resume repeated some.
+        samples: of all ranks, each executed step counted; ``None`` where nobody counted them.
+        energy_j: of GPUs and host until then, as far as it was seen.
+        train_j: of it, in the phase ``train``.
+    """
+
+    t_s: tuple[float, ...]
+    step: tuple[int, ...]
+    samples: tuple[float, ...] | None
+    energy_j: tuple[float, ...]
+    train_j: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnavailableSensor:
     """A sensor that could not be opened, and what would help."""
 

@@ -26,6 +26,7 @@ from energy_callbacks.report.parts import (
     MeasuringCost,
     Memory,
     Phase,
+    Progress,
     RankUse,
     ReportWarning,
     Run,
@@ -57,6 +58,7 @@ class EnergyReport:
         batch_sizes: searches for one, in the order in which they were made.
         advice: what to change, what saves most first.
         metrics: the user's own, such as the loss.
+        progress: steps and energy over time; ``None`` where no steps were told.
         method_notes: each assumption behind the numbers, one sentence each.
     """
 
@@ -87,6 +89,7 @@ class EnergyReport:
     batch_sizes: tuple[BatchSizeCurve, ...] = ()
     advice: tuple[Advice, ...] = ()
     metrics: tuple[Metric, ...] = ()
+    progress: Progress | None = None
 
     def __str__(self) -> str:
         """The report as a terminal shows it."""

@@ -1,0 +1,81 @@
+"""What a comparison comes to, in a sentence for each group."""
+
+from collections.abc import Iterator
+
+from energy_callbacks.report import words
+from energy_callbacks.report.comparison.model import Comparison, Effect, Quality
+from energy_callbacks.report.comparison.quantities import BY_NAME
+
+_BASIS = {
+    "runs": "",
+    "pairs": ", in pairs",
+    "blocks": ", between these two runs alone",
+}
+
+
+def answers(comparison: Comparison) -> Iterator[str]:
+    """One for each group but the first."""
+    first = comparison.groups[0].name
+    for group in comparison.groups[1:]:
+        effect = comparison.effect(group.name, comparison.primary or "")
+        if effect is None:
+            yield f"{group.name}: nothing that both sides know can be compared with {first}."
+            continue
+        quality = next((one for one in comparison.qualities if one.group == group.name), None)
+        yield f"{_said(effect, first)}{_of_quality(effect, quality, comparison)}."
+
+
+def _said(effect: Effect, first: str) -> str:
+    title = BY_NAME[effect.quantity].title
+    lowered = title[0].lower() + title[1:]
+    if effect.verdict == "not resolved":
+        found = f"{lowered} {change(effect)}, not resolved{_why(effect)}"
+        return f"{effect.group} against {first}: {found}"
+    found = f"{change(effect)}{_BASIS[effect.basis or 'runs']}"
+    return f"{effect.group} has a {effect.verdict} {lowered} than {first}: {found}"
+
+
+def _why(effect: Effect) -> str:
+    if effect.low is None:
+        return " (one run a side tells nothing of how runs differ; repeat them)"
+    if effect.detectable is not None and effect.low <= 1.0 <= effect.high:  # type: ignore[operator]
+        return f" (so many runs find changes of {words.percent(effect.detectable)} and more)"
+    return ""
+
+
+def _of_quality(effect: Effect, quality: Quality | None, comparison: Comparison) -> str:
+    if quality is None:
+        return ""
+    if quality.verdict == "as good":
+        return f", with {comparison.metric} as good"
+    if quality.verdict == "worse":
+        return (
+            f"; cheaper but worse {_in(comparison)}"
+            if effect.verdict == "lower"
+            else (f"; worse {_in(comparison)}")
+        )
+    return f"; whether {comparison.metric} is as good is not resolved"
+
+
+def _in(comparison: Comparison) -> str:
+    return f"in {comparison.metric}"
+
+
+def change(effect: Effect) -> str:
+    """A ratio as a change with its interval: ``-5.1 % (-6.0 to -4.2)``."""
+    said = signed_percent(effect.ratio)
+    if effect.low is None or effect.high is None:
+        return said
+    low, high = (signed_percent(one).removesuffix(" %") for one in (effect.low, effect.high))
+    return f"{said} ({low} to {high})"
+
+
+def signed_percent(ratio: float) -> str:
+    """What a ratio changes.
+
+    >>> signed_percent(0.95), signed_percent(1.0042), signed_percent(12.0)
+    ('-5.0 %', '+0.42 %', '+1100 %')
+    """
+    percent = 100.0 * (ratio - 1.0)
+    digits = 0 if abs(percent) >= 100.0 else 1 if abs(percent) >= 1.0 else 2
+    return f"{percent:+.{digits}f} %" if percent < 1e6 else "any %"

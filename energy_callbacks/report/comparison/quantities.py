@@ -1,0 +1,113 @@
+"""What is compared: a value of each run, with what its sensors leave open."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from energy_callbacks.report import words
+from energy_callbacks.report.parts import Figure, Ratio
+from energy_callbacks.report.schema import EnergyReport
+
+ENERGY_TO_TARGET, TIME_TO_TARGET = "energy_to_target_j", "time_to_target_s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """Something that runs are compared by.
+
+    Attributes:
+        name: with its unit.
+        title: for people.
+        say: a value in words.
+        is_energy: whether power sensors have part in it: gains of unlike cards count.
+        is_whole: whether it is of all the work of a run, so that unlike work cannot be compared.
+    """
+
+    name: str
+    title: str
+    say: Callable[[float], str]
+    is_energy: bool = True
+    is_whole: bool = False
+
+
+def _joules(value: float) -> str:
+    return words.ratio(Ratio(value_j=value, low_j=value, high_j=value))
+
+
+# In the order in which they are told; the first that is known is the one answers speak of.
+QUANTITIES: tuple[Quantity, ...] = (
+    Quantity(name=ENERGY_TO_TARGET, title="Energy to the target", say=words.energy),
+    Quantity(name="j_per_sample", title="Energy per sample", say=_joules),
+    Quantity(name="j_per_token", title="Energy per token", say=_joules),
+    Quantity(name="j_per_step", title="Energy per step", say=_joules),
+    Quantity(name="energy_j", title="Energy of the run", say=words.energy, is_whole=True),
+    Quantity(name="gpu_energy_j", title="of it, GPUs", say=words.energy, is_whole=True),
+    Quantity(name=TIME_TO_TARGET, title="Time to the target", say=words.duration, is_energy=False),
+    Quantity(
+        name="duration_s",
+        title="Time of the run",
+        say=words.duration,
+        is_energy=False,
+        is_whole=True,
+    ),
+    Quantity(name="samples_per_s", title="Samples per second", say=words.grouped, is_energy=False),
+    Quantity(name="power_w", title="Mean power", say=words.power),
+    Quantity(name="peak_memory_bytes", title="Peak card memory", say=words.size, is_energy=False),
+    Quantity(name="host_memory_bytes", title="Peak host memory", say=words.size, is_energy=False),
+)
+BY_NAME: Mapping[str, Quantity] = {one.name: one for one in QUANTITIES}
+
+
+def values(report: EnergyReport) -> dict[str, float]:
+    """All that is known of a run and positive, but for what a target decides."""
+    return {name: value for name, value in _values(report) if value is not None and value > 0.0}
+
+
+def _values(report: EnergyReport) -> Iterator[tuple[str, float | None]]:
+    efficiency = report.efficiency.total
+    for name in ("j_per_sample", "j_per_token", "j_per_step"):
+        ratio: Ratio | None = getattr(efficiency, name)
+        if ratio is not None and ratio.is_resolved:
+            yield name, ratio.value_j
+            break
+    total = report.energy.total
+    yield "energy_j", _resolved_j(total)
+    yield "gpu_energy_j", _resolved_j(report.energy.gpu)
+    yield "duration_s", report.run.duration_s
+    yield "samples_per_s", report.throughput.samples_per_s
+    seen_s = report.run.duration_s * total.coverage
+    yield "power_w", (_resolved_j(total) or 0.0) / seen_s if seen_s else None
+    memory = report.memory
+    yield "peak_memory_bytes", memory.device_used_peak_bytes
+    yield "host_memory_bytes", memory.host_rss_peak_bytes
+
+
+def _resolved_j(figure: Figure) -> float | None:
+    return figure.energy_j if figure.is_resolved else None
+
+
+def unlike_sensors(old: Sequence[EnergyReport], new: Sequence[EnergyReport]) -> float:
+    """The share by which two groups may differ because their sensors do.
+
+    Where each sensor has spoken as often for the one as for the other, what it is off by is in
+    both and cancels. Else both bounds stand.
+    """
+    if _sensors(old) == _sensors(new):
+        return 0.0
+    return _bound(old) + _bound(new)
+
+
+def _sensors(reports: Sequence[EnergyReport]) -> dict[tuple[str, str, str], float]:
+    """How often each device with its method has spoken, per run."""
+    spoken = Counter(
+        (one.host, one.uuid or one.key, one.energy.method)
+        for report in reports
+        for one in report.devices
+        if one.scope is not None and one.counted_in is None and one.energy.energy_j is not None
+    )
+    return {sensor: count / len(reports) for sensor, count in spoken.items()}
+
+
+def _bound(reports: Sequence[EnergyReport]) -> float:
+    totals = [report.energy.total for report in reports]
+    return max((one.systematic_j / one.energy_j for one in totals if one.energy_j), default=0.0)
