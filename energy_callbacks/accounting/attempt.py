@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from energy_callbacks.accounting import earlier, journal
 from energy_callbacks.accounting.budget import Budget
 from energy_callbacks.accounting.forecast import Forecaster
-from energy_callbacks.accounting.journal import Record
 from energy_callbacks.accounting.job import identity
+from energy_callbacks.accounting.journal import Record
 from energy_callbacks.accounting.launch import Process, launch_id
 from energy_callbacks.accounting.metrics import MetricLog
 from energy_callbacks.accounting.raw_readings import RawReadings

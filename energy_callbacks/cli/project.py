@@ -2,16 +2,19 @@
 
 import argparse
 import json
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from energy_callbacks.accounting import carbon
-from energy_callbacks.report import EnergyReport, load, view
+from energy_callbacks.cli.shares import share
+from energy_callbacks.report import EnergyReport, load, view, words
 from energy_callbacks.report import projection_text as said
 from energy_callbacks.report.comparison import model
 from energy_callbacks.report.comparison.model import Comparison
+from energy_callbacks.report.comparison.text import escaped
 from energy_callbacks.report.projection import Fleet, project
 from energy_callbacks.report.projection_of import changes_of, job_of, warnings_of
 from energy_callbacks.report.projection_text import Change, Column
@@ -27,7 +30,7 @@ _OF_RATIOS = (
     "The intervals are those of the ratios; what the sensors leave open of the energy before the "
     "change is not in a comparison."
 )
-_COMPARISON = "comparison.json"
+_COMPARISON, _WIDTH = "comparison.json", 80
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,10 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs-per-day", type=float, required=True, metavar="N", help="how many, such as 1e6"
     )
-    parser.add_argument("--pue", type=float, help="of the building (default: that of the run, or 1)")
+    parser.add_argument(
+        "--pue", type=float, help="of the building (default: that of the run, or 1)"
+    )
     parser.add_argument(
         "--scheduler-overhead",
-        type=_share,
+        type=share,
         default=0.0,
         metavar="SHARE",
         help="energy of nodes that start, wait and end, beside that of jobs, such as 5%%",
@@ -71,8 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _conclude(arguments, comparisons)
     if len(arguments.paths) > 2:
         raise ValueError(
-            f"give one run, or two: before and after; got {len(arguments.paths)}. Of repeats make a "
-            "comparison first: energy-callbacks compare --out DIR"
+            f"give one run, or two: before and after; got {len(arguments.paths)}. Of repeats make "
+            "a comparison first: energy-callbacks compare --out DIR"
         )
     return _project(arguments, [load(path) for path in arguments.paths])
 
@@ -99,9 +104,7 @@ def _project(arguments: argparse.Namespace, reports: Sequence[EnergyReport]) -> 
         notes.append(_ONE_EACH)
     if arguments.json:
         value = {
-            "jobs": [
-                {"name": column.title, **_periods(column, fleet)} for column in columns[:2]
-            ],
+            "jobs": [{"name": column.title, **_periods(column, fleet)} for column in columns[:2]],
             "saved": _periods(columns[2], fleet) if len(columns) == 3 else None,
         }
         _print_json(value, fleet, notes)
@@ -208,13 +211,7 @@ def _print(
     for head, rows in tables:
         print("\n".join((said.markdown if is_markdown else said.text)(head, rows)), end="\n\n")
     for note in [*notes, *said.notes(fleet)]:
-        print(f"- {said.words.one_line(note)}")
-
-
-def _share(word: str) -> float:
-    """``5%`` and ``0.05`` are the same."""
-    number = word.strip()
-    share = float(number.removesuffix("%")) / 100.0 if number.endswith("%") else float(number)
-    if not 0.0 <= share < 10.0:
-        raise argparse.ArgumentTypeError(f"got {word}; give a share such as 5% or 0.05")
-    return share
+        if is_markdown:
+            print(f"- {escaped(note)}")
+        else:
+            print(textwrap.fill(f"- {words.one_line(note)}", _WIDTH, subsequent_indent="  "))

@@ -2,7 +2,7 @@
 
 import argparse
 import csv
-import datetime
+import datetime as dt
 import json
 import math
 import sys
@@ -119,7 +119,7 @@ def _plain(value: Any) -> Any:
     """A value as CSV and JSON can hold it; numbers that are none are nothing."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    if isinstance(value, datetime.datetime | datetime.date):
+    if isinstance(value, dt.datetime | dt.date):
         return value.isoformat()
     if value is None or isinstance(value, str | int | float | bool):
         return value

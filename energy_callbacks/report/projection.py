@@ -89,8 +89,8 @@ class JobUse:
         """What a change saves that takes so many times the energy and the time of this job.
 
         >>> job = JobUse(energy_j=exact(100.0))
-        >>> job.saving(Amount(value=0.95, low=0.9, high=1.01)).energy_j.low
-        -1.0
+        >>> job.saving(Amount(value=0.75, low=0.5, high=1.5)).energy_j
+        Amount(value=25.0, low=-50.0, high=50.0)
         """
         left = None if time_ratio is None else exact(1.0).minus(time_ratio)
         return JobUse(
@@ -138,9 +138,7 @@ class Fleet:
     def kg_per_kwh(self) -> Amount:
         """Greenhouse gas of a kilowatt-hour."""
         found = self.intensity
-        return Amount(
-            value=found.kg_per_kwh, low=found.low_kg_per_kwh, high=found.high_kg_per_kwh
-        )
+        return Amount(value=found.kg_per_kwh, low=found.low_kg_per_kwh, high=found.high_kg_per_kwh)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

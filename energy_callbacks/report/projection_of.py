@@ -70,7 +70,7 @@ def changes_of(comparison: Comparison, label: str) -> list[Change]:
                 name=group.name,
                 before=_before(first, before_j),
                 energy_ratio=_ratio(energy),
-                time_ratio=time and _ratio(time),
+                time_ratio=None if time is None else _ratio(time),
                 energy_verdict=energy.verdict,
                 time_verdict=time.verdict if time else "",
             )

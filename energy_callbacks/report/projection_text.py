@@ -1,10 +1,12 @@
 """A projection in words: tables for a terminal, for markdown, and what must be known of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 from energy_callbacks.report import words
+from energy_callbacks.report.comparison.text import escaped
 from energy_callbacks.report.projection import (
     DAYS_A_YEAR,
     Amount,
@@ -16,7 +18,7 @@ from energy_callbacks.report.projection import (
     project,
 )
 
-_DIGITS: Final = 4
+_DIGITS, _LONGEST_NAME = 4, 20
 _Row = tuple[str, ...]
 
 
@@ -53,32 +55,41 @@ class Change:
     time_verdict: str
 
 
-def amount(found: Amount | None, unit: str) -> str:
-    """A number with its interval.
+def value(found: Amount | None, unit: str) -> str:
+    """The number; where it is not known, its interval.
 
-    >>> amount(Amount(value=750.0, low=600.0, high=900.0), "kWh")
-    '750 kWh (600 to 900)'
-    >>> amount(Amount(value=None, low=20.0, high=1234567.0), "kg")
+    >>> value(Amount(value=750.0, low=600.0, high=900.0), "kWh")
+    '750 kWh'
+    >>> value(Amount(value=None, low=20.0, high=1234567.0), "kg")
     '20 to 1 235 000 kg'
-    >>> amount(Amount(value=750.0, low=None, high=None), "kWh")
-    '750 kWh (interval not known)'
     """
     if found is None:
         return words.UNKNOWN
+    told = _ends(found) if found.value is None else _number(found.value)
+    return f"{told} {unit}".rstrip()
+
+
+def interval(found: Amount | None) -> str:
+    """Both ends, in the unit of the value; nothing for a number that is exact.
+
+    >>> interval(Amount(value=750.0, low=600.0, high=900.0))
+    '600 to 900'
+    >>> interval(Amount(value=750.0, low=None, high=None))
+    'interval not known'
+    """
+    if found is None or found.value is None or found.low == found.high is not None:
+        return ""
+    return _ends(found)
+
+
+def _ends(found: Amount) -> str:
     if found.low is None or found.high is None:
-        return f"{_number(found.value)} {unit} (interval not known)"
-    ends = f"{_number(found.low)} to {_number(found.high)}"
-    if found.value is None:
-        return f"{ends} {unit}"
-    if found.low == found.high:
-        return f"{_number(found.value)} {unit}"
-    return f"{_number(found.value)} {unit} ({ends})"
+        return "interval not known"
+    return f"{_number(found.low)} to {_number(found.high)}"
 
 
-def _number(value: float | None) -> str:
+def _number(value: float) -> str:
     """Four digits that say something, in groups of thousands."""
-    if value is None:
-        return words.UNKNOWN
     rounded = float(f"{value:.{_DIGITS}g}")
     return words.grouped(rounded) if abs(rounded) >= 1000.0 else f"{rounded:g}"
 
@@ -92,121 +103,130 @@ def over(job: JobUse, fleet: Fleet, days: float) -> Projection:
 
 
 def tables(columns: Sequence[Column], fleet: Fleet) -> Iterator[tuple[_Row, list[_Row]]]:
-    """Head and rows for each period."""
+    """Head and rows for each period: a row for each quantity of each column."""
     for period, days in PERIODS:
-        found = [over(column.job, fleet, days) for column in columns]
-        rows = [
-            ("energy", *(amount(one.energy_kwh, "kWh") for one in found)),
-            ("emissions", *(amount(one.emissions_kg, "kg") for one in found)),
-        ]
-        if fleet.price_per_kwh is not None:
-            rows.append(("cost of electricity", *(_money(one) for one in found)))
-        rows += [
-            ("GPU-hours", *(amount(one.gpu_h, "h") for one in found)),
-            ("hours of jobs", *(amount(one.wall_h, "h") for one in found)),
-        ]
-        yield (period, *(column.title for column in columns)), rows
+        found = [(column.title, over(column.job, fleet, days)) for column in columns]
+        rows: list[_Row] = []
+        for quantity in _QUANTITIES[: None if fleet.price_per_kwh is not None else -1]:
+            for i, (title, one) in enumerate(found):
+                amount, unit = quantity.of(one), quantity.unit
+                if not days and quantity.small:
+                    amount, unit = amount and amount.times(1e3), quantity.small
+                name = "" if i else quantity.title
+                rows.append((name, _clipped(title), value(amount, unit), interval(amount)))
+        yield (period, "", "", "95 % interval"), rows
 
 
-def _money(found: Projection) -> str:
-    return amount(found.money, "").replace(" (", "(").replace("(", " (").strip()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Quantity:
+    """A row; ``small`` is a thousandth of its unit, for one job."""
+
+    title: str
+    of: Callable[[Projection], Amount | None]
+    unit: str
+    small: str = ""
 
 
-CONCLUSION: Final = (
-    "improvement",
-    "performance impact",
-    "energy savings",
-    "saved a day",
-    "emissions saved a day",
-    "saved a year",
+_QUANTITIES: Final = (
+    _Quantity(title="energy", of=lambda one: one.energy_kwh, unit="kWh", small="Wh"),
+    _Quantity(title="emissions", of=lambda one: one.emissions_kg, unit="kgCO2e", small="gCO2e"),
+    _Quantity(title="GPU-hours", of=lambda one: one.gpu_h, unit="h"),
+    _Quantity(title="hours of jobs", of=lambda one: one.wall_h, unit="h"),
+    _Quantity(title="cost of electricity", of=lambda one: one.money, unit=""),
 )
+
+CONCLUSION: Final = ("improvement", "performance impact", "energy savings", "saving at scale")
 
 
 def conclusion(changes: Sequence[Change], fleet: Fleet) -> list[_Row]:
-    """A row for each change: improvement, performance impact, energy savings, saving at scale."""
+    """A row for each change; a cell has a line for each thing that it says."""
     return [_concluded(change, fleet) for change in changes]
 
 
 def _concluded(change: Change, fleet: Fleet) -> _Row:
     saving = change.before.saving(change.energy_ratio, change.time_ratio)
     day, year = project(saving, fleet), project(saving, fleet, days=DAYS_A_YEAR)
+    scale = [
+        (value(amount, f"{unit} a {period}"), interval(amount))
+        for amount, unit, period in (
+            (day.energy_kwh, "kWh", "day"),
+            (day.emissions_kg, "kgCO2e", "day"),
+            (year.energy_kwh, "kWh", "year"),
+            (year.emissions_kg, "kgCO2e", "year"),
+        )
+    ]
+    impact = ["time not known"]
+    if change.time_ratio is not None:
+        impact = _percents(change.time_ratio.minus(exact(1.0)), "time", change.time_verdict)
     return (
-        change.name,
-        "not known" if change.time_ratio is None else _changed(change.time_ratio, "time")
-        + _unresolved(change.time_verdict),
-        _saved(change.energy_ratio) + _unresolved(change.energy_verdict),
-        amount(day.energy_kwh, "kWh"),
-        amount(day.emissions_kg, "kg"),
-        amount(year.energy_kwh, "kWh"),
+        _clipped(change.name),
+        "\n".join(impact),
+        "\n".join(_percents(exact(1.0).minus(change.energy_ratio), "", change.energy_verdict)),
+        "\n".join(f"{told}\n  ({ends})" if ends else told for told, ends in scale),
     )
 
 
-def _unresolved(verdict: str) -> str:
-    return ", not resolved" if verdict == "not resolved" else ""
+def _percents(share: Amount, what: str, verdict: str) -> list[str]:
+    """Change, interval and whether it is one, a line each.
 
-
-def _changed(ratio: Amount, what: str) -> str:
-    """``+1.2 % time``, with its interval.
-
-    >>> _changed(Amount(value=1.012, low=0.99, high=1.03), "time")
-    '+1.2 % time (-1.0 to +3.0)'
+    >>> _percents(Amount(value=0.012, low=-0.01, high=0.03), "time", "not resolved")
+    ['+1.2 % time', '(-1.0 to +3.0)', 'not resolved']
     """
-    return _percents(ratio.minus(exact(1.0)), what)
+    assert share.value is not None, "a comparison without a ratio has no effect"
+    said = [f"{100.0 * share.value:+.1f} % {what}".rstrip()]
+    if share.low is not None and share.high is not None:
+        said.append(f"({100.0 * share.low:+.1f} to {100.0 * share.high:+.1f})")
+    return said + ["not resolved"] * (verdict == "not resolved")
 
 
-def _saved(ratio: Amount) -> str:
-    return _percents(exact(1.0).minus(ratio), "").replace("% (", "% (")
-
-
-def _percents(share: Amount, what: str) -> str:
-    assert share.value is not None
-    said = f"{100.0 * share.value:+.1f} % {what}".rstrip()
-    if share.low is None or share.high is None:
-        return said
-    return f"{said} ({100.0 * share.low:+.1f} to {100.0 * share.high:+.1f})"
+def _clipped(name: str) -> str:
+    clean = words.one_line(name)
+    return clean if len(clean) <= _LONGEST_NAME else f"{clean[: _LONGEST_NAME - 1]}…"
 
 
 def terms(fleet: Fleet) -> str:
     """What was multiplied with, in a line."""
-    jobs = words.grouped(fleet.jobs_per_day)
     price = "" if fleet.price_per_kwh is None else f", {fleet.price_per_kwh:g} per kWh"
     return (
-        f"{jobs} jobs a day, PUE {fleet.pue:g}, scheduler overhead "
-        f"{words.percent(fleet.scheduler_overhead)}{price}; a year has {DAYS_A_YEAR} days"
+        f"{words.grouped(fleet.jobs_per_day)} jobs a day, PUE {fleet.pue:g}, scheduler overhead "
+        f"{words.percent(fleet.scheduler_overhead)}{price}"
     )
 
 
 def notes(fleet: Fleet) -> list[str]:
     """How the figures came about."""
     return [
-        "Day = jobs x energy of a job x PUE x (1 + scheduler overhead). GPU-hours and hours are "
-        "those of the jobs alone.",
-        "In brackets are 95 % intervals. The error of a job is multiplied as it is: what sensors "
-        "and models are wrong by is the same in every job and does not average out, however many "
-        "there are. How much jobs differ from one another is not known from one.",
+        (
+            "Energy of a day = jobs x energy of a job x PUE x (1 + scheduler overhead); a year has "
+            f"{DAYS_A_YEAR} days. Hours are those of the jobs alone."
+        ),
+        (
+            "Intervals are of 95 %. The error of a job is multiplied as it is: what sensors and "
+            "models are wrong by is the same in every job and does not average out, however many "
+            "there are. How much jobs differ from one another is not known from one."
+        ),
         f"Grid: {fleet.intensity.source}.",
     ]
 
 
 def text(head: _Row, rows: Sequence[_Row]) -> list[str]:
-    """A table in columns."""
-    clean = [[words.one_line(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(map(len, column)) for column in zip(*clean, strict=True)]
+    """A table in columns; cells may have several lines."""
+    lines = [line for row in (head, *rows) for line in _lines(row)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in clean
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
     ]
+
+
+def _lines(row: _Row) -> list[tuple[str, ...]]:
+    return list(zip_longest(*(cell.split("\n") for cell in row), fillvalue=""))
 
 
 def markdown(head: _Row, rows: Sequence[_Row]) -> list[str]:
     """The same for pull requests and wikis."""
-    lines = [f"| {' | '.join(map(_escaped, row))} |" for row in (head, *rows)]
+    lines = [
+        f"| {' | '.join('<br>'.join(map(escaped, cell.splitlines())) for cell in row)} |"
+        for row in (head, *rows)
+    ]
     return [lines[0], "|---" * len(head) + "|", *lines[1:]]
-
-
-def _escaped(cell: str) -> str:
-    """A cell of a table: nothing in it ends the cell, begins HTML or a link."""
-    clean = words.one_line(cell).replace("&", "&amp;").replace("<", "&lt;")
-    for character in "\\|`*_[]":
-        clean = clean.replace(character, f"\\{character}")
-    return clean

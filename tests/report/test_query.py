@@ -14,7 +14,8 @@ from energy_callbacks.report.query import TABLES, QueryError, places, query, tab
 from tests.report.journals import GERMANY, Attempt, write
 
 SAMPLES = Path(__file__).parent / "samples"
-METRICS = [(10.0, {"loss": 2.0}, 1, None), (30.0, {"loss": 0.5}, 2, None), (60.0, {"loss": 1.0}, 3, None)]  # fmt: skip
+LOSSES = ((10.0, 2.0), (30.0, 0.5), (60.0, 1.0))
+METRICS = [(t_s, {"loss": loss}, i, None) for i, (t_s, loss) in enumerate(LOSSES, start=1)]
 
 
 def saved(folder, formats=("json",), **facts):
@@ -63,7 +64,10 @@ def test_a_row_is_the_report(tmp_path):
     assert row["cost"] == pytest.approx(report.cost.amount)
     ratio = report.efficiency.gpu.j_per_sample
     assert row["gpu_j_per_sample"] == ratio.value_j
-    assert (row["gpu_j_per_sample_low"], row["gpu_j_per_sample_high"]) == (ratio.low_j, ratio.high_j)
+    assert (row["gpu_j_per_sample_low"], row["gpu_j_per_sample_high"]) == (
+        ratio.low_j,
+        ratio.high_j,
+    )
     assert row["gpu_j_per_token"] is None
     assert (row["steps"], row["samples"]) == (report.throughput.steps, report.throughput.samples)
     assert row["device_peak_bytes"] == report.memory.device_used_peak_bytes
@@ -125,7 +129,9 @@ def test_what_is_no_report_is_named_and_counted(runs):
         ("only journals", "journal"),
     }
     assert {(one.why, one.path, one.message) for one in answer.skipped} == set(answer.rows)
-    messages = {path.split("/")[-2]: message for why, path, message in answer.rows if "json" in path}
+    messages = {
+        path.split("/")[-2]: message for why, path, message in answer.rows if "json" in path
+    }
     assert "schema version 2" in messages["newer"]
     assert "run.status" in messages["kind"]
     for fix in ("energy-callbacks report", "page/energy_report.html"):

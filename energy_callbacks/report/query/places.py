@@ -171,10 +171,8 @@ class _Remote:
             for path in listed
             if f"/{_JOURNALS}/" in path and path.endswith(".jsonl")
         }
-        for folder in sorted(pages - with_report):
-            skipped.append(_only_page(f"{folder}/{_PAGE}", folder))
-        for folder in sorted(journals - with_report - pages):
-            skipped.append(_only_journals(folder))
+        skipped += [_only_page(f"{one}/{_PAGE}", one) for one in sorted(pages - with_report)]
+        skipped += [_only_journals(one) for one in sorted(journals - with_report - pages)]
         yield from self._sizes
 
     def heads(self, paths: Sequence[str]) -> Iterator[tuple[Content, bool]]:

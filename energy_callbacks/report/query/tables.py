@@ -18,7 +18,6 @@ from energy_callbacks.errors import JournalError
 from energy_callbacks.report import schema
 from energy_callbacks.report.query.columns import (
     JSON_TYPES,
-    SKIPPED,
     SQL_TYPES,
     TABLES,
     Table,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 # Nothing is written, read, installed or looked up among the variables of this program; a sort that
 # does not fit into memory fails instead of going to a file.
-_CONFIG: Final = {
+_CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -97,10 +96,8 @@ def _fill(
 
 def note(connection: "DuckDBPyConnection", skipped: Sequence[Skipped]) -> None:
     """Fill the table of what is in no other."""
-    columns = {
-        name: [getattr(one, name) for one in skipped] for name in ("path", "why", "message")
-    }
-    _append(connection, f"INSERT INTO {SKIPPED.name} SELECT path, why, message FROM given", columns)
+    columns = {name: [getattr(one, name) for one in skipped] for name in ("path", "why", "message")}
+    _append(connection, "INSERT INTO skipped SELECT path, why, message FROM given", columns)
 
 
 def _texts(table: Table, place: Place, paths: Sequence[str]) -> Iterator[tuple[str, str | None]]:
@@ -191,10 +188,14 @@ def _taken_apart(table: Table) -> str:
         "FROM (SELECT path, CASE WHEN json_valid(text) AND json_type(text) = 'ARRAY' "
         "THEN json_extract_string(text, '$[*]') ELSE NULL END AS items FROM given)"
     )
-    values = ", ".join(f"TRY_CAST(x[{i}] AS {SQL_TYPES[field.kind]}) AS f{i}" for i, field in fields)
+    values = ", ".join(
+        f"TRY_CAST(x[{i}] AS {SQL_TYPES[field.kind]}) AS f{i}" for i, field in fields
+    )
     numbers = [f"coalesce(f{i}, 0)" for i, field in fields if field.kind == "number"]
     wholes = [
-        f"(f{i} IS NULL) = (x[{i}] IS NULL)" for i, field in fields if field.kind in ("whole", "list")
+        f"(f{i} IS NULL) = (x[{i}] IS NULL)"
+        for i, field in fields
+        if field.kind in ("whole", "list")
     ]
     version = [
         f"coalesce(f{i}, 0) <= {schema.SCHEMA_VERSION}"
@@ -213,7 +214,7 @@ def _taken_apart(table: Table) -> str:
 
 
 def _is_good(shape: str, table: Table) -> bool:
-    """Whether each field has its kind, and is there where it must be; ``[VARCHAR, 'NULL', ...]``."""
+    """Whether each field has its kind, and is there where it must be: ``[VARCHAR, NULL, ...]``."""
     pairs = zip(table.fields, re.findall(r"\w+", shape), strict=True)
     return all(
         found in JSON_TYPES[field.kind] or (found == "NULL" and field.path not in table.required)
@@ -229,4 +230,3 @@ def _append(connection: "DuckDBPyConnection", sql: str, given: dict[str, list[An
     connection.register("given", {k: np.array(v, dtype=object) for k, v in given.items()})
     connection.execute(sql).fetchall()
     connection.unregister("given")
-
