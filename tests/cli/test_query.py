@@ -80,7 +80,7 @@ def test_columns_are_listed(capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["selekt"], "syntax error"),
+        (["choose name"], "syntax error"),
         (["select nothing from reports"], "nothing"),
         (["drop table reports"], "one SELECT"),
         (["copy reports to 'x'"], "one SELECT"),

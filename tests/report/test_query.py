@@ -243,7 +243,7 @@ def test_an_address_is_read_through_fsspec(runs):
         "insert into reports select * from reports",
         "select 1; select 2",
         "",
-        "selekt",
+        "choose name",
         "select nothing from reports",
         "select * from secret",
     ],

@@ -160,7 +160,10 @@ class _Remote:
         self._sizes: dict[str, int] = {}
 
     def find(self, skipped: list[Skipped]) -> Iterator[str]:
-        listed: dict[str, Any] = self._files.find(self._root, detail=True)
+        try:
+            listed: dict[str, Any] = self._files.find(self._root, detail=True)
+        except Exception as error:  # each file system has errors of its own
+            raise JournalError(f"{self._root} cannot be listed: {error}") from error
         if not listed:
             raise JournalError(f"{self._root} holds nothing; give a folder with reports below it")
         self._sizes = {p: one["size"] for p, one in listed.items() if p.endswith(f"/{REPORT}")}
