@@ -1,0 +1,464 @@
+"""Groups of runs compared: what is said, what is not, and what forbids it."""
+
+import json
+import math
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from energy_callbacks.errors import JournalError
+from energy_callbacks.report import build, compare
+from energy_callbacks.report.comparison import model, page, plots, text
+from tests.report.journals import CPU, GPU, GPU1, IDLE, PROCESS, Attempt, Stretch, write
+
+CHROMIUM = shutil.which("chromium")
+ACCURACY = [
+    (20.0 + 10.0 * i, {"val_accuracy": 1.0 - 0.5**i}, 100 * i, float(i)) for i in range(1, 7)
+]
+NOISE = (0.0, 0.01, -0.01, 0.005, -0.005)
+
+
+def report(folder: Path, power_w: float, *, start_s: float = 0.0, **more):
+    """A training of 60 s at a power of its own."""
+    gpu = more.pop("key", "gpu0")
+    train = Stretch(phase="train", duration_s=60.0, power_w={gpu: power_w, "cpu0": 100.0})
+    attempt = Attempt(
+        stretches=(replace(IDLE, power_w={gpu: 80.0, "cpu0": 40.0}), train),
+        unix_s=1.79e9 + start_s,
+        **{"metrics": ACCURACY} | more,
+    )
+    write(folder, attempt)
+    return build(folder, now_unix_s=2e9)
+
+
+def group(folder: Path, power_w: float, *, first_s: float = 0.0, apart_s: float = 1000.0, **more):
+    """Five repeats with a little scatter."""
+    return [
+        report(
+            folder / str(i), power_w * (1.0 + noise), start_s=first_s + i * apart_s,
+            run_id=f"{folder.name}{i}", **more,
+        )
+        for i, noise in enumerate(NOISE)
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def groups(tmp_path):
+    """Two groups, 500 and 450 W, one made after the other."""
+    return {
+        "old": group(tmp_path / "old", 500.0),
+        "new": group(tmp_path / "new", 450.0, first_s=10_000.0),
+    }
+
+
+def test_less_power_for_the_same_work_is_lower(groups):
+    """600 and 550 W for 32 samples in a tenth of a second; the truth lies in the interval."""
+    found = compare(groups)
+    effect = found.effect("new", "j_per_sample")
+    truth = 550.0 / 600.0
+    assert effect.verdict == "lower"
+    assert effect.low < truth < effect.high
+    assert effect.ratio == pytest.approx(truth, rel=0.002)
+    assert effect.basis == "runs"
+    assert found.groups[0].means["j_per_sample"] == pytest.approx(600.0 / 320.0, rel=0.002)
+    assert found.primary == "energy_to_target_j"
+    assert found.effect("new", "duration_s").verdict == "not resolved"
+
+
+def test_the_other_way_round_is_the_inverse(groups):
+    """Lower becomes higher, ratio and ends their inverses."""
+    there = compare(groups).effect("new", "j_per_sample")
+    back = compare({"new": groups["new"], "old": groups["old"]}).effect("old", "j_per_sample")
+    assert back.verdict == "higher"
+    assert back.ratio == pytest.approx(1.0 / there.ratio)
+    assert back.low == pytest.approx(1.0 / there.high, rel=2e-3)
+    assert back.high == pytest.approx(1.0 / there.low, rel=2e-3)
+
+
+def test_the_same_against_itself_is_not_resolved(tmp_path):
+    """The answer says what so many runs would find."""
+    found = compare({"a": group(tmp_path / "a", 500.0), "b": group(tmp_path / "b", 500.0)})
+    assert {effect.verdict for effect in found.effects} == {"not resolved"}
+    assert "not resolved (so many runs find changes of" in found.answers[0]
+
+
+def test_runs_made_in_turn_are_pairs(tmp_path):
+    """A drift of the room is in both runs of a pair; told otherwise, or made in a row, it stays."""
+    drifting = [500.0 * math.exp(0.05 * i) for i in range(4)]
+    sides = {
+        name: [
+            report(
+                tmp_path / name / str(i), share * power_w + 100.0 * (share - 1.0),
+                start_s=2000.0 * i + first_s, run_id=f"{name}{i}",
+            )
+            for i, power_w in enumerate(drifting)
+        ]
+        for name, share, first_s in (("a", 1.0, 0.0), ("b", 0.95, 1000.0))
+    }  # fmt: skip
+    effect = compare(sides).effect("b", "j_per_sample")
+    assert (effect.basis, effect.verdict) == ("pairs", "lower")
+    assert effect.ratio == pytest.approx(0.95)
+    apart = compare(sides, paired=False).effect("b", "j_per_sample")
+    assert (apart.basis, apart.verdict) == ("runs", "not resolved")
+
+
+def test_all_questions_together_are_allowed_for(groups):
+    """Holm: as many questions as have an interval; a verdict needs the adjusted value."""
+    found = compare(groups)
+    adjusted = [effect.p_holm for effect in found.effects]
+    assert all(a >= e.p for a, e in zip(adjusted, found.effects, strict=True))
+    assert max(adjusted) <= 1.0
+    assert found.effect("new", "j_per_sample").p_holm > found.effect("new", "j_per_sample").p
+
+
+def test_unlike_cards_leave_open_what_their_sensors_may_differ_by(tmp_path):
+    """5 % on each side do not cancel between two cards; on one card they do."""
+    devices = (GPU1, CPU, PROCESS)
+    same = {
+        "a": group(tmp_path / "a", 500.0, relative_error=0.05),
+        "b": group(tmp_path / "b", 450.0, relative_error=0.05),
+    }
+    assert compare(same).effect("b", "energy_j").systematic == 0.0
+    other = same | {
+        "b": group(tmp_path / "c", 450.0, relative_error=0.05, devices=devices, key="gpu1")
+    }
+    effect = compare(other).effect("b", "energy_j")
+    assert effect.systematic == pytest.approx(0.1)
+    assert effect.low < 0.87
+    assert effect.high > 1.0
+    assert effect.verdict == "not resolved"
+    assert compare(other).effect("b", "duration_s").systematic == 0.0
+
+
+def codes(comparison, group_name: str) -> set[str]:
+    """Of the caveats of a group."""
+    return {one.code for one in comparison.caveats if one.group == group_name}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ({"cut_off_at_s": 70.0}, "unfinished", True),
+        ({"coverage": 0.8}, "low_coverage", False),
+        ({"devices": (replace(GPU, notes=("shared card: in use by other processes too: 77",)),
+                      CPU, PROCESS)}, "shared_card", False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("where", ["old", "new"])
+def test_a_fault_of_either_side_keeps_verdicts_from_being_given(groups, tmp_path, fault, where):
+    """Nothing is said of whole runs; of samples where the fault does not touch them."""
+    more, code, decided = fault
+    power_w, first_s = {"old": (500.0, 0.0), "new": (450.0, 10_000.0)}[where]
+    faulty = group(tmp_path / "faulty", power_w, first_s=first_s, **more)
+    found = compare(groups | {where: faulty})
+    assert code in codes(found, where)
+    assert found.effect("new", "energy_j").verdict == "not resolved"
+    assert (found.effect("new", "j_per_sample").verdict == "lower") is decided
+    assert code not in codes(compare(groups), where)
+
+
+def warmer(report, by_c: float):
+    """The same with a card that was so much hotter."""
+    curves = [
+        replace(one, temperature_c=tuple(t if t is None else t + by_c for t in one.temperature_c))
+        for one in report.series
+    ]
+    return replace(report, series=tuple(curves))
+
+
+@pytest.mark.parametrize(("by_c", "is_valid"), [(4.0, True), (14.0, False)])
+def test_a_card_that_began_warm_cannot_be_compared_with_a_cold_one(groups, by_c, is_valid):
+    """Ten degrees are too many."""
+    found = compare(groups | {"new": [warmer(one, by_c) for one in groups["new"]]})
+    assert ("unlike_temperature" in codes(found, "new")) is not is_valid
+    assert (found.effect("new", "j_per_sample").verdict == "lower") is is_valid
+
+
+def test_clocks_that_were_held_down_on_one_side_are_told(groups):
+    """A quarter of the time against a hundredth."""
+
+    def slowed(report):
+        devices = tuple(replace(one, throttled_s=20.0) for one in report.devices)
+        return replace(report, devices=devices)
+
+    found = compare(groups | {"new": [slowed(one) for one in groups["new"]]})
+    assert codes(found, "new") == {"throttled"}
+    assert "25.0 % of the time in new" in found.caveats[0].message
+
+
+def test_unlike_work_and_cards_are_told(groups, tmp_path):
+    """Twice the samples on another card."""
+    more = group(tmp_path / "more", 450.0, samples_per_step=64,
+                 devices=(replace(GPU, name="NVIDIA A100"), CPU, PROCESS))  # fmt: skip
+    found = compare(groups | {"new": more})
+    assert codes(found, "new") == {"unlike_work", "unlike_cards"}
+    assert codes(compare(groups), "new") == set()
+
+
+def scored(reports, scores):
+    """The same runs with other accuracies, all times a factor."""
+    return [
+        replace(
+            one,
+            metrics=tuple(replace(m, value=tuple(score * v for v in m.value)) for m in one.metrics),
+        )
+        for one, score in zip(reports, scores, strict=True)
+    ]
+
+
+EVEN = (1.0, 1.001, 0.999, 1.0005, 0.9995)
+
+
+def test_a_metric_that_is_as_good_is_said_to_be(groups):
+    """Two thousandths worse are within one per cent, and not within a hundredth of one."""
+    groups["old"] = scored(groups["old"], EVEN)
+    groups["new"] = scored(groups["new"], [0.998 * score for score in EVEN])
+    found = compare(groups)
+    assert [one.verdict for one in found.qualities] == ["as good"]
+    assert "with val_accuracy as good" in found.answers[0]
+    strict = compare(groups, margin=0.0001)
+    assert [one.verdict for one in strict.qualities] == ["worse"]
+
+
+def test_cheaper_but_worse(groups):
+    """Lower energy does not hide that the metric is worse."""
+    groups["old"] = scored(groups["old"], EVEN)
+    groups["new"] = scored(groups["new"], [0.9 * score for score in EVEN])
+    found = compare(groups, target=0.4)
+    assert [one.verdict for one in found.qualities] == ["worse"]
+    assert found.answers[0].endswith("cheaper but worse in val_accuracy.")
+
+
+def test_a_loss_is_better_when_it_is_lower(groups):
+    """The target is then the highest of the lowest."""
+    loss = {
+        name: [
+            replace(
+                one,
+                metrics=tuple(
+                    replace(m, name="val_loss", value=tuple(2.0 - v for v in m.value))
+                    for m in one.metrics
+                ),
+            )
+            for one in scored(runs, EVEN)
+        ]
+        for name, runs in groups.items()
+    }
+    found = compare(loss)
+    assert (found.metric, found.direction) == ("val_loss", "lower")
+    assert found.target == pytest.approx(
+        max(run.best_metric for g in found.groups for run in g.runs)
+    )
+    assert found.qualities[0].verdict == "as good"
+
+
+def test_energy_to_the_target_is_what_had_been_used_when_it_was_first_reached(groups):
+    """Accuracy 0.75 is there at 40 s: 20 s of idling and 20 s of training."""
+    found = compare(groups, target=0.75)
+    idle_j, train_j = 20.0 * 120.0, 20.0 * 600.0
+    assert found.groups[0].means["energy_to_target_j"] == pytest.approx(idle_j + train_j, rel=0.005)
+    assert found.groups[0].means["time_to_target_s"] == pytest.approx(40.0)
+
+
+def test_runs_that_never_get_there_are_told(groups):
+    """The answer then speaks of samples."""
+    found = compare(groups, target=0.99)
+    assert codes(found, "old") == codes(found, "new") == {"target_not_reached"}
+    assert found.effect("new", "energy_to_target_j") is None
+    assert found.primary == "j_per_sample"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"metric": "val_acc"}, "no run has a metric 'val_acc'; there are: val_accuracy"),
+        ({"margin": -0.1}, "margin=-0.1 must not be negative"),
+    ],
+)
+def test_wrong_settings_are_told(groups, arguments, message):
+    """What, the value got, what there is."""
+    with pytest.raises(ValueError, match=re.escape(message)):
+        compare(groups, **arguments)
+
+
+def test_wrong_groups_are_told(groups):
+    """Likewise."""
+    with pytest.raises(ValueError, match="needs two groups of runs at least, got 1"):
+        compare({"old": groups["old"]})
+    with pytest.raises(ValueError, match="group 'new' has no run"):
+        compare(groups | {"new": []})
+    with pytest.raises(ValueError, match="as many runs in each group, got old: 5, new: 1"):
+        compare(groups | {"new": groups["new"][0]}, paired=True)
+    with pytest.raises(ValueError, match="target=3 needs a metric"):
+        compare({n: [replace(r, metrics=()) for r in g] for n, g in groups.items()}, target=3)
+    with pytest.raises(JournalError, match="does not exist"):
+        compare({"a": "nowhere", "b": groups["new"]})
+
+
+def test_a_metric_with_a_name_that_says_nothing_needs_a_goal(groups):
+    """It is not chosen by itself."""
+    odd = {
+        name: [
+            replace(r, metrics=tuple(replace(m, name="val_reward") for m in r.metrics)) for r in g
+        ]
+        for name, g in groups.items()
+    }
+    assert compare(odd).metric is None
+    with pytest.raises(ValueError, match="say goal='lower' or goal='higher'"):
+        compare(odd, metric="val_reward")
+    assert compare(odd, metric="val_reward", goal="higher").direction == "higher"
+
+
+def long(folder: Path, power_w: float, seed: int):
+    """Four minutes of training in stretches whose power scatters by 2 %."""
+    dice = np.random.default_rng(seed)
+    stretches = [
+        Stretch(
+            phase="train", duration_s=8.0,
+            power_w={"gpu0": power_w * math.exp(dice.normal(0.0, 0.02)), "cpu0": 100.0},
+        )
+        for _ in range(30)
+    ]  # fmt: skip
+    write(folder, Attempt(stretches=stretches, run_id=folder.name))
+    return build(folder)
+
+
+def test_one_run_a_side_is_judged_by_its_blocks_and_says_so(tmp_path):
+    """Of samples and power there are many blocks; of whole runs there is one value each."""
+    found = compare({"a": long(tmp_path / "a", 500.0, 1), "b": long(tmp_path / "b", 450.0, 2)})
+    effect = found.effect("b", "j_per_sample")
+    assert (effect.basis, effect.verdict) == ("blocks", "lower")
+    assert effect.low < 550.0 / 600.0 < effect.high
+    assert found.effect("b", "energy_j").low is None
+    assert found.effect("b", "energy_j").verdict == "not resolved"
+    assert "between these two runs alone" in found.answers[0]
+    assert "How much two runs of the same differ is not in them" in str(found)
+
+
+def test_one_short_run_a_side_has_numbers_and_no_interval(tmp_path):
+    """And no verdict."""
+    found = compare(
+        {"a": report(tmp_path / "a", 500.0), "b": report(tmp_path / "b", 450.0, run_id="b")}
+    )
+    assert {(effect.low, effect.verdict) for effect in found.effects} == {(None, "not resolved")}
+    assert "one run a side tells nothing of how runs differ" in found.answers[0]
+
+
+def test_three_groups_are_each_against_the_first(groups, tmp_path):
+    """An answer for each."""
+    groups["third"] = group(tmp_path / "third", 550.0, first_s=20_000.0)
+    found = compare(groups)
+    assert found.effect("new", "j_per_sample").verdict == "lower"
+    assert found.effect("third", "j_per_sample").verdict == "higher"
+    assert len(found.answers) == 2
+
+
+def test_json_gives_it_back(groups):
+    """Equal in every part."""
+    found = compare(groups)
+    assert model.from_json(model.to_json(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(schema_version=99), "schema version 99"),
+        (lambda d: d.update(format="x"), "not a comparison"),
+        (lambda d: d.update(groups=3), "damaged: groups"),
+    ],
+)
+def test_json_of_something_else_is_refused(groups, change, message):
+    """With what is wrong."""
+    value = json.loads(model.to_json(compare(groups)))
+    change(value)
+    with pytest.raises(JournalError, match=message):
+        model.from_json(json.dumps(value))
+    with pytest.raises(JournalError, match="not a comparison"):
+        model.from_json("{")
+
+
+def test_files(groups, tmp_path):
+    """Page, JSON, markdown and all pictures, by these names."""
+    names = {path.name for path in compare(groups).save(tmp_path / "out")}
+    assert names == {
+        "comparison.html", "comparison.json", "comparison.md", "changes.png",
+        "metric_by_energy.png", "energy_by_step.png", "power_timeline.png",
+        "gpu_memory_timeline.png", "training_memory_comparison.png",
+    }  # fmt: skip
+    for name in names:
+        assert (tmp_path / "out" / name).stat().st_size > 500
+
+
+def test_charts_of_what_is_not_known_are_left_out(groups):
+    """No empty pictures."""
+    bare = {
+        name: [replace(r, metrics=(), series=(), progress=None) for r in g]
+        for name, g in groups.items()
+    }
+    drawn = [name for name, _ in plots.pictures(compare(bare))]
+    assert drawn == ["changes.png", "training_memory_comparison.png"]
+
+
+HOSTILE = "<script>alert(1)</script>|`*\n\u202ex\x1b[31m"
+
+
+def hostile(groups):
+    """The same runs with names that are anything but."""
+    return {
+        f"{HOSTILE}{i}": [
+            replace(r, run=replace(r.run, name=HOSTILE, run_id=HOSTILE)) for r in runs
+        ]
+        for i, runs in enumerate(groups.values())
+    }
+
+
+def test_hostile_names_are_only_names(groups):
+    """In the page, the text and the table."""
+    found = compare(hostile(groups))
+    shown = page.render(found)
+    assert "<script>alert" not in shown
+    assert "\x1b" not in text.render(found)
+    assert "<script" not in text.markdown(found)
+    table = [line for line in text.markdown(found).splitlines() if line.startswith("|")]
+    columns = {len(re.findall(r"(?<!\\)\|", line)) for line in table}
+    assert columns == {7}
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("change", [dict, hostile])
+def test_a_browser_shows_the_page(groups, tmp_path, change):
+    """No message, no request but the file, nothing wider than the window, light and dark."""
+    from playwright.sync_api import sync_playwright
+
+    file = tmp_path / "comparison.html"
+    file.write_text(page.render(compare(change(groups))), encoding="utf-8")
+    with sync_playwright() as play:
+        browser = play.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        for scheme, width in (("light", 1200), ("dark", 380)):
+            tab = browser.new_context(
+                color_scheme=scheme, viewport={"width": width, "height": 900}
+            ).new_page()
+            _look(tab, file, width)
+        browser.close()
+
+
+def _look(tab, file: Path, width: int) -> None:
+    noise: list[str] = []
+    tab.on("console", lambda message: noise.append(message.text))
+    tab.on("pageerror", lambda error: noise.append(str(error)))
+    tab.on("dialog", lambda dialog: noise.append(dialog.message))
+    requests: list[str] = []
+    tab.on("request", lambda request: requests.append(request.url))
+    tab.goto(file.as_uri())
+    assert "lower energy to the target" in tab.locator(".advice").inner_text()
+    assert tab.locator(".wide svg" if width > 560 else ".narrow svg").first.is_visible()
+    assert tab.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert noise == []
+    assert requests == [file.as_uri()]
