@@ -27,10 +27,9 @@ from energy_callbacks.report.query.places import Content, Place, Skipped
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-# Nothing is written, read, installed or looked up among the variables of this program; a sort that
-# does not fit into memory fails instead of going to a file.
+# With enable_external_access off nothing is written, read, or looked up among the variables of this
+# program. Nothing is installed, and a sort that does not fit into memory goes to no file.
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
-    "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "temp_directory": "",
