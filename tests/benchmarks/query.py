@@ -179,8 +179,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_REPORTS} reports")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--folder", type=Path, help="where to generate (11 GB); default: a new one")
+    parser.add_argument("--reports", type=int, help="how many; default: 100,000")
     arguments = parser.parse_args()
-    count = QUICK_REPORTS if arguments.quick else REPORTS
+    count = arguments.reports or (QUICK_REPORTS if arguments.quick else REPORTS)
     with tempfile.TemporaryDirectory(dir=arguments.folder) as scratch:
         written = generate(Path(scratch), count)
         rows = measure(Path(scratch), written, 1 if arguments.quick else 3)

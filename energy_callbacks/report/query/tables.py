@@ -5,6 +5,7 @@ checked; a report that fails is read again by ``schema.from_json``, which knows 
 says what is wrong.
 """
 
+import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from energy_callbacks.report.query.columns import (
     JSON_TYPES,
     SQL_TYPES,
     TABLES,
+    Field,
     Table,
 )
 from energy_callbacks.report.query.places import Content, Place, Skipped
@@ -187,29 +189,48 @@ def _taken_apart(table: Table) -> str:
         "FROM (SELECT path, CASE WHEN json_valid(text) AND json_type(text) = 'ARRAY' "
         "THEN json_extract_string(text, '$[*]') ELSE NULL END AS items FROM given)"
     )
-    values = ", ".join(
-        f"TRY_CAST(x[{i}] AS {SQL_TYPES[field.kind]}) AS f{i}" for i, field in fields
-    )
+    structure = json.dumps(_structure(table))
+    values = ", ".join(f"{_value(field)} AS f{i}" for i, field in fields)
     numbers = [f"coalesce(f{i}, 0)" for i, field in fields if field.kind == "number"]
-    wholes = [
-        f"(f{i} IS NULL) = (x[{i}] IS NULL)"
-        for i, field in fields
-        if field.kind in ("whole", "list")
+    checks = [
+        f"isfinite({' + '.join(['0.0', *numbers])})",
+        *(
+            f"(f{i} IS NULL) = (coalesce(t[{i}], 'NULL') = 'NULL')"
+            for i, field in fields
+            if field.kind in ("whole", "list")
+        ),
+        *(
+            f"coalesce(f{i}, 0) <= {schema.SCHEMA_VERSION}"
+            for i, field in fields
+            if field.path == "schema_version"
+        ),
     ]
-    version = [
-        f"coalesce(f{i}, 0) <= {schema.SCHEMA_VERSION}"
-        for i, field in fields
-        if field.path == "schema_version"
-    ]
-    checks = [f"isfinite({' + '.join(['0.0', *numbers])})", *wholes, *version]
     return (
-        f"SELECT * EXCLUDE (x), {' AND '.join(checks)} AS can_be FROM ("  # noqa: S608
-        f"SELECT path, is_valid, is_row, x, shape, {values} FROM ("
-        "SELECT path, is_valid, is_row, "
-        f"CASE WHEN is_row THEN json_extract_string(item, [{paths}]) END AS x, "
-        f"CASE WHEN is_row THEN CAST(json_type(item, [{paths}]) AS VARCHAR) END AS shape "
-        f"FROM ({items})))"
+        f"SELECT * EXCLUDE (t), CAST(t AS VARCHAR) AS shape, {' AND '.join(checks)} AS can_be "  # noqa: S608
+        f"FROM (SELECT path, is_valid, is_row, t, {values} FROM "
+        "(SELECT path, item, is_valid, is_row, "
+        f"CASE WHEN is_row THEN json_transform(item, '{structure}') END AS s, "
+        f"CASE WHEN is_row THEN json_type(item, [{paths}]) END AS t FROM ({items})))"
     )
+
+
+def _structure(table: Table) -> dict[str, Any]:
+    """The fields as ``json_transform`` wants them: what is not of its kind becomes null."""
+    found: dict[str, Any] = {}
+    for field in table.fields:
+        *parents, name = field.path.split(".")
+        inner = found
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[name] = "JSON" if field.kind == "list" else SQL_TYPES[field.kind]
+    return found
+
+
+def _value(field: Field) -> str:
+    """A field of the struct ``s``; a list all at once, so that one wrong element is noticed."""
+    if field.kind == "list":
+        return f"TRY_CAST(json_extract_string(item, '$.{field.path}') AS {SQL_TYPES['list']})"
+    return "s" + "".join(f"['{name}']" for name in field.path.split("."))
 
 
 def _is_good(shape: str, table: Table) -> bool:
