@@ -104,6 +104,15 @@ def kilowatt_hours(energy_j: float) -> float:
     return energy_j / (JOULES_PER_WATT_HOUR * 1e3)
 
 
+def joules_from_kilowatt_hours(energy_kwh: float) -> float:
+    """Kilowatt-hours to joules.
+
+    >>> joules_from_kilowatt_hours(1.0)
+    3600000.0
+    """
+    return energy_kwh * JOULES_PER_WATT_HOUR * 1e3
+
+
 def grams(mass_kg: float) -> float:
     """Kilograms to grams.
 

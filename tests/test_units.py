@@ -21,6 +21,7 @@ EXPECTED = {
     "megahertz": (1.98e9, 1980.0),
     "watt_hours": (7200, 2.0),
     "kilowatt_hours": (3_600_000, 1.0),
+    "joules_from_kilowatt_hours": (0.5, 1_800_000.0),
     "grams": (0.25, 250.0),
     "kilograms_from_grams": (250.0, 0.25),
     "gibibytes": (2**31, 2.0),

@@ -161,7 +161,8 @@ def _check_header(header: Record | None, path: Path) -> None:
     if header is None or header.get("format") != FORMAT:
         raise JournalError(
             f"{path} is not a journal of energy_callbacks: its first line is no header; "
-            "give a run folder, a *.jsonl of its attempts/ or an energy_report.json"
+            "give a run folder, a *.jsonl of its attempts/, an energy_report.json, or a log of "
+            "another program that docs/old-logs.md names"
         )
     json_lines.check_version(header, VERSION, "journal", path)
 

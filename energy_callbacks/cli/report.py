@@ -5,12 +5,22 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from energy_callbacks.report import FORMATS, Format, emissions_csv, load, save, schema, text, view
+from energy_callbacks.report import (
+    FORMATS,
+    Format,
+    emissions_csv,
+    importers,
+    load,
+    save,
+    schema,
+    text,
+    view,
+)
 
 # Formats that are written where they are asked for, and the option that does.
 _EXTRA: Mapping[Format, str] = {"png": "graphs", "interactive": "interactive"}
 _VIEW = ("country", "region", "pue", "price_per_kwh")
-HELP = "render the report of a run again, from its folder, a journal, or a saved report"
+HELP = "render the report of a run again, from its folder, a journal, a saved report or an old log"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,13 +29,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "path",
         type=Path,
         metavar="PATH",
-        help="run folder, journal (*.jsonl), energy_report.json or energy_report.html",
+        help="run folder, journal (*.jsonl), energy_report.json, energy_report.html, or a log of "
+        "gputop, nvidia-smi, CodeCarbon, Zeus or all-smi (FILE#RUN where it holds several runs)",
     )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
-        help="folder for the files (made if missing); default: the run folder, or that of PATH",
+        help="folder for the files (made if missing); default: the run folder, or that of PATH; "
+        "of a log, files are written only with --out, which makes a run folder of it",
     )
     parser.add_argument(
         "--format",
@@ -67,12 +79,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, write the files, print the report and where the files are."""
-    report = load(arguments.path)
+    is_log = importers.is_log(arguments.path)
+    if is_log and arguments.out is not None:
+        importers.keep(arguments.path, arguments.out)
+        report = load(arguments.out)
+    else:
+        report = load(arguments.path)
     asked = {name: getattr(arguments, name) for name in _VIEW}
     is_view = any(value is not None for value in asked.values())
     if is_view:
         report = view(report, **asked)
-    formats = _formats(arguments, is_view=is_view)
+    formats = _formats(arguments, is_own=not is_view and not is_log)
     paths: list[Path] = []
     if formats:
         folder = arguments.out or _folder_of(arguments.path)
@@ -90,19 +107,23 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _formats(arguments: argparse.Namespace, *, is_view: bool) -> list[Format]:
+def _formats(arguments: argparse.Namespace, *, is_own: bool) -> list[Format]:
     """What is to be written.
 
+    Args:
+        arguments: of the command.
+        is_own: whether it is the report of the run in the folder that it would be written to.
+
     Raises:
-        ValueError: where a view would take the place of the run's own files.
+        ValueError: where a view or a log would take the place of the run's own files.
     """
     extra: list[Format] = [name for name, option in _EXTRA.items() if getattr(arguments, option)]
-    if arguments.out is None and is_view and extra:
+    if arguments.out is None and not is_own and extra:
         raise ValueError(
-            f"--{_EXTRA[extra[0]]} of another place or price would replace that of the run; "
-            "add --out DIR"
+            f"--{_EXTRA[extra[0]]} of another place or price, or of a log, could replace that of a "
+            "run; add --out DIR"
         )
-    if arguments.out is None and (arguments.json or is_view):
+    if arguments.out is None and (arguments.json or not is_own):
         return extra
     return [*(name for name in FORMATS if arguments.format in (name, "all")), *extra]
 

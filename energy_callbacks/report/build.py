@@ -11,7 +11,7 @@ from typing import Any
 from energy_callbacks.accounting import job, journal
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.errors import JournalError
-from energy_callbacks.report import command, curves, figures, footprint, notices
+from energy_callbacks.report import command, curves, figures, footprint, importers, notices
 from energy_callbacks.report.advice import advice
 from energy_callbacks.report.batch_sizes import BatchSizeCurve, from_record
 from energy_callbacks.report.devices import device_table, memory
@@ -27,7 +27,7 @@ from energy_callbacks.report.parts import (
     Status,
     UnavailableSensor,
 )
-from energy_callbacks.report.process import Process, load
+from energy_callbacks.report.process import Process, load, of_records
 from energy_callbacks.report.progress import progress
 from energy_callbacks.report.ranks import rank_table
 from energy_callbacks.report.schema import EnergyReport
@@ -44,7 +44,7 @@ def build(
     """The report of one run.
 
     Args:
-        paths: a run folder, a journal, or several of either.
+        paths: a run folder, a journal, a log of another program, or several of these.
         now_unix_s: wall time against which an attempt without an end is *running* or *cut off*;
             ``None`` asks the clock.
 
@@ -82,9 +82,10 @@ def _journals(paths: Iterable[Path]) -> list[Path]:
 
 
 def _journals_at(path: Path) -> list[Path]:
-    if not path.exists():
+    place, _ = importers.located(path)
+    if not place.exists():
         raise JournalError(f"{path} does not exist; give a run folder or a *.jsonl of one")
-    if path.is_file():
+    if place.is_file():
         return [path.resolve()]
     found = journal.find(path.resolve()) or journal.find(path.resolve() / "energy")
     if not found:
@@ -101,12 +102,17 @@ def _load_all(paths: Sequence[Path]) -> tuple[list[Process], list[str]]:
     problems: list[JournalError] = []
     for path in paths:
         try:
-            readable.append(load(path))
+            readable.append(_load(path))
         except JournalError as error:
             problems.append(error)
     if not readable:
         raise problems[0]
     return readable, [str(problem) for problem in problems]
+
+
+def _load(path: Path) -> Process:
+    imported = importers.records(path)
+    return load(path) if imported is None else of_records(path, imported)
 
 
 def _add_earlier(processes: list[Process]) -> None:

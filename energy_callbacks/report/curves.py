@@ -118,8 +118,11 @@ def _bins(columns: Columns, start_s: float) -> _Bins:
         _before(np.where(is_news, energy_j, 0.0)),
     )
     row_before_s = np.where(rows > 0, t_s[rows - 1], 0.0)
-    gap_end_s = np.minimum(row_before_s, at_s)
-    [gaps] = np.nonzero(is_news & (row_before_s - known_s > GAP_S))
+    # A row that has looked further and saw no power.
+    unseen_s = _before(np.nan_to_num(columns["seen_s"]))[rows]
+    is_unseen = unseen_s > known_s
+    gap_end_s = np.where(is_unseen, unseen_s, np.minimum(row_before_s, at_s))
+    [gaps] = np.nonzero(is_news & (is_unseen | (row_before_s - known_s > GAP_S)))
     first, end = np.append(0, rows[:-1] + 1), rows[-1] + 1
     known_s[gaps] = gap_end_s[gaps]
     bins = _Bins(

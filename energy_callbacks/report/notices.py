@@ -148,7 +148,7 @@ def _of_devices(facts: Facts) -> Iterator[ReportWarning]:
         yield ReportWarning(
             code="nothing_measured",
             message="No device with energy was seen: every energy is unknown.",
-            fix="run: energy-callbacks doctor",
+            fix="" if _is_imported(facts) else "run: energy-callbacks doctor",
         )
     for device in with_energy:
         name = f"{device.key} ({device.name}, host {device.host})"
@@ -156,7 +156,7 @@ def _of_devices(facts: Facts) -> Iterator[ReportWarning]:
             yield ReportWarning(
                 code="energy_unknown",
                 message=f"The energy of {name} is not known; the totals leave it out.",
-                fix="run: energy-callbacks doctor",
+                fix="" if _is_imported(facts) else "run: energy-callbacks doctor",
             )
         elif device.energy.coverage < _FULL_COVERAGE:
             yield ReportWarning(
@@ -164,6 +164,11 @@ def _of_devices(facts: Facts) -> Iterator[ReportWarning]:
                 message=f"{name} was seen for {words.percent(device.energy.coverage)} of the time; "
                 "the rest of its energy is missing.",
             )
+
+
+def _is_imported(facts: Facts) -> bool:
+    """Whether another program has measured, so that nothing of ours could have done better."""
+    return any("imported" in one.header for merged in facts.merged for one in merged.processes)
 
 
 def _of_origin(facts: Facts) -> Iterator[ReportWarning]:
@@ -181,7 +186,7 @@ def _of_origin(facts: Facts) -> Iterator[ReportWarning]:
         yield ReportWarning(
             code="host_estimated",
             message="The energy of CPU and RAM is estimated by a model, at least in part.",
-            fix="" if facts.unavailable else "run: energy-callbacks doctor",
+            fix="" if facts.unavailable or _is_imported(facts) else "run: energy-callbacks doctor",
         )
 
 

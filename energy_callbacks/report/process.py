@@ -1,6 +1,6 @@
 """What one process of one attempt wrote: a journal read once, its rows kept as plain columns."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,7 +130,16 @@ def load(path: Path) -> Process:
     Raises:
         JournalError: see ``journal.read``.
     """
-    records = journal.read(path)
+    return of_records(path, journal.read(path))
+
+
+def of_records(path: Path, records: Iterator[Record]) -> Process:
+    """The same from its lines, header first.
+
+    Args:
+        path: of the file that they come from.
+        records: of one journal.
+    """
     process = Process(path=path, header=_encodable(next(records)))
     damaged = 0
     for record in records:

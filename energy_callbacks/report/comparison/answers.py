@@ -1,9 +1,9 @@
 """What a comparison comes to, in a sentence for each group."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from energy_callbacks.report import words
-from energy_callbacks.report.comparison.model import Comparison, Effect, Quality
+from energy_callbacks.report.comparison.model import Caveat, Comparison, Effect, Quality
 from energy_callbacks.report.comparison.quantities import BY_NAME
 
 _BASIS = {
@@ -22,25 +22,29 @@ def answers(comparison: Comparison) -> Iterator[str]:
             yield f"{group.name}: nothing that both sides know can be compared with {first}."
             continue
         quality = next((one for one in comparison.qualities if one.group == group.name), None)
-        yield f"{_said(effect, first)}{_of_quality(effect, quality, comparison)}."
+        said = _said(effect, first, comparison.caveats)
+        yield f"{said}{_of_quality(effect, quality, comparison)}."
 
 
-def _said(effect: Effect, first: str) -> str:
+def _said(effect: Effect, first: str, caveats: Sequence[Caveat]) -> str:
     title = BY_NAME[effect.quantity].title
     lowered = title[0].lower() + title[1:]
     if effect.verdict == "not resolved":
-        found = f"{lowered} {change(effect)}, not resolved{_why(effect)}"
+        found = f"{lowered} {change(effect)}, not resolved{_why(effect, caveats)}"
         return f"{effect.group} against {first}: {found}"
     found = f"{change(effect)}{_BASIS[effect.basis or 'runs']}"
     return f"{effect.group} has a {effect.verdict} {lowered} than {first}: {found}"
 
 
-def _why(effect: Effect) -> str:
-    if effect.low is None:
+def _why(effect: Effect, caveats: Sequence[Caveat]) -> str:
+    if effect.low is None or effect.high is None:
         return " (one run a side tells nothing of how runs differ; repeat them)"
-    if effect.detectable is not None and effect.low <= 1.0 <= effect.high:  # type: ignore[operator]
-        return f" (so many runs find changes of {words.percent(effect.detectable)} and more)"
-    return ""
+    if effect.low <= 1.0 <= effect.high:
+        assert effect.detectable is not None
+        return f" (so many runs find changes of {detectable(effect.detectable)} and more)"
+    if any(one.is_fatal for one in caveats):
+        return " (see the warnings)"
+    return " (beyond chance by itself, not among so many questions; repeat the runs)"
 
 
 def _of_quality(effect: Effect, quality: Quality | None, comparison: Comparison) -> str:
@@ -68,6 +72,15 @@ def change(effect: Effect) -> str:
         return said
     low, high = (signed_percent(one).removesuffix(" %") for one in (effect.low, effect.high))
     return f"{said} ({low} to {high})"
+
+
+def detectable(share: float) -> str:
+    """The smallest change that so many runs find.
+
+    >>> detectable(0.021), detectable(3.0)
+    ('2.1 %', 'over 100 %')
+    """
+    return words.percent(share) if share <= 1.0 else "over 100 %"
 
 
 def signed_percent(ratio: float) -> str:

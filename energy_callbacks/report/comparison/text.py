@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from energy_callbacks.report import words
-from energy_callbacks.report.comparison.answers import change
+from energy_callbacks.report.comparison.answers import change, detectable
 from energy_callbacks.report.comparison.model import Comparison, Effect, Group, Quality
 from energy_callbacks.report.comparison.quantities import BY_NAME
 
@@ -83,7 +83,7 @@ def notes(comparison: Comparison) -> list[str]:
 
 
 def _detectable(effect: Effect) -> str:
-    return "" if effect.detectable is None else words.percent(effect.detectable)
+    return "" if effect.detectable is None else detectable(effect.detectable)
 
 
 def _gained(quality: Quality) -> str:

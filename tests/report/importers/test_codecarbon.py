@@ -1,0 +1,136 @@
+"""CodeCarbon's emissions.csv."""
+
+import csv
+
+import pytest
+
+from energy_callbacks.errors import JournalError
+from energy_callbacks.report import build, emissions_csv, load
+from tests.report.importers.logs import HOSTILE, cut
+from tests.report.journals import GERMANY, Attempt, write
+
+ROW = {
+    "timestamp": "2026-11-21T00:17:39",
+    "project_name": "resnet",
+    "run_id": "aaaa-1",
+    "duration": 3600.0,
+    "emissions": 0.2,
+    "cpu_energy": 0.1,
+    "gpu_energy": 0.25,
+    "ram_energy": 0.05,
+    "energy_consumed": 0.4,
+    "country_name": "Germany",
+    "country_iso_code": "DEU",
+    "region": "berlin",
+    "codecarbon_version": "3.3.2",
+    "cpu_model": "Xeon",
+    "gpu_count": 1.0,
+    "gpu_model": "1 x NVIDIA H100",
+    "tracking_mode": "machine",
+    "pue": 1.0,
+}
+
+
+def _write(path, rows):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(ROW))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def _codes(report):
+    return [warning.code for warning in report.warnings]
+
+
+def test_one_run_is_its_totals(tmp_path):
+    """KWh are joules, with CodeCarbon's name as the method, at CodeCarbon's place."""
+    report = load(_write(tmp_path / "emissions.csv", [ROW]))
+    assert report.energy.gpu.energy_j == pytest.approx(0.25 * 3.6e6)
+    assert report.energy.host.energy_j == pytest.approx(0.15 * 3.6e6)
+    assert report.energy.total.method == "CodeCarbon"
+    assert (report.energy.gpu.origin, report.energy.host.origin) == ("measured", "estimated")
+    assert report.energy.gpu.systematic_j == pytest.approx(0.1 * 0.25 * 3.6e6)
+    assert (report.run.name, report.run.duration_s) == ("resnet", 3600.0)
+    assert report.emissions.place == "Germany"
+    assert any("stated 0.2 kg CO2e itself" in note for note in report.method_notes)
+    assert not {"sum_differs", "place_unknown", "damaged_lines"} & set(_codes(report))
+
+
+def test_of_several_runs_one_must_be_named(tmp_path):
+    """The error names them; ``#RUN_ID`` and ``#last`` choose, and a wrong name is said."""
+    rows = [ROW, ROW | {"run_id": "bbbb-2", "gpu_energy": 0.5, "energy_consumed": 0.65}]
+    path = _write(tmp_path / "emissions.csv", rows)
+    with pytest.raises(JournalError, match=r"holds 2 runs.*emissions\.csv#last.*aaaa-1 \(resnet"):
+        load(path)
+    assert load(f"{path}#aaaa-1").energy.gpu.energy_j == pytest.approx(0.25 * 3.6e6)
+    assert load(f"{path}#last").energy.gpu.energy_j == pytest.approx(0.5 * 3.6e6)
+    assert load(f"{path}#aaaa-1").run.run_id != load(f"{path}#last").run.run_id
+    with pytest.raises(JournalError, match="holds no run 'cccc'"):
+        load(f"{path}#cccc")
+    with pytest.raises(JournalError, match="does not exist"):
+        load(f"{tmp_path}/other.csv#aaaa-1")
+
+
+def test_rows_of_one_run_are_its_states(tmp_path):
+    """CodeCarbon appends a row at each flush, with all before it: the longest counts once."""
+    rows = [ROW | {"duration": 60.0 * n, "gpu_energy": 0.01 * n} for n in range(1, 6)]
+    report = load(_write(tmp_path / "emissions.csv", rows))
+    assert report.energy.gpu.energy_j == pytest.approx(0.05 * 3.6e6)
+    assert report.run.duration_s == 300.0
+
+
+def test_what_we_write_we_read(tmp_path):
+    """A report as emissions.csv and back: joules, PUE and place are those of the run."""
+    write(tmp_path / "run", Attempt(config={"place": GERMANY, "pue": 1.5}))
+    report = build(tmp_path / "run")
+    emissions_csv.write(report, tmp_path / "emissions.csv")
+    again = load(tmp_path / "emissions.csv")
+    assert again.energy.gpu.energy_j == pytest.approx(report.energy.gpu.energy_j)
+    assert again.energy.host.energy_j == pytest.approx(report.energy.host.energy_j)
+    assert again.emissions.kg == pytest.approx(report.emissions.kg)
+    assert again.run.started_unix_s == pytest.approx(report.run.started_unix_s, abs=86400.0)
+
+
+def test_zero_of_a_card_is_not_known(tmp_path):
+    """A card whose counter CodeCarbon could not read has 0 kWh; no card has no line."""
+    report = load(_write(tmp_path / "emissions.csv", [ROW | {"gpu_energy": 0.0}]))
+    assert report.energy.gpu.energy_j is None
+    assert {"energy_unknown", "sum_differs"} <= set(_codes(report))
+    none = ROW | {"gpu_energy": 0.0, "gpu_model": "", "gpu_count": "", "energy_consumed": 0.15}
+    report = load(_write(tmp_path / "emissions.csv", [none]))
+    assert [device.kind for device in report.devices] == ["cpu", "dram"]
+    report = load(_write(tmp_path / "emissions.csv", [ROW | {"cpu_energy": "", "ram_energy": ""}]))
+    assert [device.kind for device in report.devices] == ["gpu"]
+    assert report.energy.total.coverage == 1.0
+
+
+@pytest.mark.parametrize("value", [*HOSTILE, "", "1e9"], ids=repr)
+@pytest.mark.parametrize("field", ["gpu_energy", "duration", "pue", "energy_consumed", "emissions"])
+def test_what_is_no_number_is_not_taken_for_one(tmp_path, field, value):
+    """A row without a duration is none; any other figure is left out alone."""
+    path = _write(tmp_path / "emissions.csv", [ROW | {"run_id": "other"}, ROW | {field: value}])
+    if field == "duration":
+        assert "damaged_lines" in _codes(load(path))
+        return
+    report = load(f"{path}#aaaa-1")
+    assert report.energy.host.energy_j == pytest.approx(0.15 * 3.6e6)
+    expected = None if field == "gpu_energy" else pytest.approx(0.25 * 3.6e6)
+    assert report.energy.gpu.energy_j == expected
+
+
+def test_a_country_that_is_none_is_an_unknown_place(tmp_path):
+    """And a region that is none is left out."""
+    report = load(_write(tmp_path / "emissions.csv", [ROW | {"country_iso_code": "XXX"}]))
+    assert report.emissions.kg is None
+    assert any("'XXX'" in warning.message for warning in report.warnings)
+
+
+def test_a_row_that_was_cut_is_left_out(tmp_path):
+    """The first is whole."""
+    path = _write(tmp_path / "emissions.csv", [ROW, ROW | {"run_id": "bbbb-2"}])
+    report = load(cut(path, lambda text: len(text) - 60))
+    assert report.energy.gpu.energy_j == pytest.approx(0.25 * 3.6e6)
+    assert "damaged_lines" in _codes(report)
+    with pytest.raises(JournalError, match="holds no run"):
+        load(_write(path, [ROW | {"duration": 1e9}]))
