@@ -38,7 +38,7 @@ _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
 }
 # Reports at a time: what is in memory of them, for each worker. One reads while another's are taken
 # apart, which DuckDB does in one thread where they are few.
-_HEADS, _WHOLES = 4_000, 100
+_HEADS, _WHOLES = 10_000, 100
 _WORKERS: Final = 2
 _HEAD_END: Final = b',\n"phases": '
 
