@@ -15,7 +15,17 @@ from energy_callbacks.errors import EnergyCallbacksError
 from energy_callbacks.version import __version__
 
 # The order in which --help lists them; each is a file of this folder.
-COMMANDS: tuple[str, ...] = ("demo", "run", "report", "compare", "tune", "monitor", "doctor")
+COMMANDS: tuple[str, ...] = (
+    "demo",
+    "run",
+    "report",
+    "compare",
+    "query",
+    "project",
+    "tune",
+    "monitor",
+    "doctor",
+)
 
 
 class Command(Protocol):
