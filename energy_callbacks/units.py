@@ -59,6 +59,15 @@ def seconds_from_nanoseconds(duration_ns: float) -> float:
     return duration_ns / 1e9
 
 
+def hours(duration_s: float) -> float:
+    """Seconds to hours.
+
+    >>> hours(5400)
+    1.5
+    """
+    return duration_s / 3600.0
+
+
 def hertz_from_megahertz(frequency_mhz: float) -> float:
     """Megahertz to hertz.
 

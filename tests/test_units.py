@@ -16,6 +16,7 @@ EXPECTED = {
     "seconds_from_milliseconds": (20, 0.02),
     "seconds_from_microseconds": (20_000, 0.02),
     "seconds_from_nanoseconds": (500_000_000, 0.5),
+    "hours": (5400, 1.5),
     "hertz_from_megahertz": (1980, 1.98e9),
     "megahertz": (1.98e9, 1980.0),
     "watt_hours": (7200, 2.0),

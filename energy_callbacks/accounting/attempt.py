@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from energy_callbacks.accounting import earlier, journal
 from energy_callbacks.accounting.budget import Budget
 from energy_callbacks.accounting.forecast import Forecaster
+from energy_callbacks.accounting.job import identity
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.accounting.launch import Process, launch_id
 from energy_callbacks.accounting.metrics import MetricLog
@@ -321,7 +322,7 @@ class Attempt:
                 self.recorder.warn("source_hangs", f"{name} has not answered for {waited_s:.0f} s")
 
     def _header(self, unix_s: float, place: "Place", surroundings: Record) -> Record:
-        config = self._config
+        config, job = self._config, identity(os.environ)
         is_word = isinstance(config.devices, str)
         settings: dict[str, Any] = {
             "place": asdict(place),
@@ -349,6 +350,7 @@ class Attempt:
             "run_name": config.run_name,
             "tags": dict(config.tags),
             **asdict(self._process),
+            "job": job and asdict(job),
             "config": settings,
             "environment": surroundings,
             **self._link(),

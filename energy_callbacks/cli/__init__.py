@@ -21,6 +21,8 @@ COMMANDS: tuple[str, ...] = (
     "matrix",
     "report",
     "compare",
+    "query",
+    "project",
     "tune",
     "monitor",
     "doctor",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from energy_callbacks.accounting import journal
+from energy_callbacks.cli.shares import share
 from energy_callbacks.report import Comparison, compare
 from energy_callbacks.report.comparison import model, text
 from energy_callbacks.report.comparison.answers import change
@@ -40,14 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--margin",
-        type=_share,
+        type=share,
         default=0.01,
         metavar="SHARE",
         help="by which the metric may be worse and still be as good (default: 1%%)",
     )
     parser.add_argument(
         "--fail-if-regress",
-        type=_share,
+        type=share,
         metavar="SHARE",
         help=f"exit with {REGRESSED} where a group is known to take more than so much more "
         "energy, such as 5%%",
@@ -147,16 +148,3 @@ def _runs(path: Path) -> list[Path]:
         return [path]
     below = sorted(one for one in path.iterdir() if one.is_dir())
     return [one for one in below if journal.find(one) or journal.find(one / "energy")] or [path]
-
-
-def _share(word: str) -> float:
-    """``5%``, ``5 %`` and ``0.05`` are the same.
-
-    >>> _share("5%"), _share("0.05")
-    (0.05, 0.05)
-    """
-    number = word.strip()
-    share = float(number.removesuffix("%")) / 100.0 if number.endswith("%") else float(number)
-    if not 0.0 <= share < 10.0:
-        raise argparse.ArgumentTypeError(f"got {word}; give a share such as 5% or 0.05")
-    return share

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from energy_callbacks.accounting import journal
+from energy_callbacks.accounting import job, journal
 from energy_callbacks.accounting.journal import Record
 from energy_callbacks.errors import JournalError
 from energy_callbacks.report import command, curves, figures, footprint, importers, notices
@@ -216,6 +216,7 @@ def _attempts(merged: Iterable[MergedAttempt], now_unix_s: float) -> Iterator[At
                 steps=sum(line["steps"] for line in process.steps),
                 samples=round(sum(known)) if samples and len(known) == len(samples) else None,
                 energy=_energy_of(attempt, process),
+                job=job.from_record(process.header.get("job")),
             )
 
 
@@ -250,6 +251,8 @@ def _run(merged: Sequence[MergedAttempt], attempts: Sequence[Attempt], duration_
         duration_s=duration_s,
         status=next(status for status in _GRAVITY if status in ends),
         error=next((error for error in errors if error), None),
+        job=job.from_record(header.get("job")),
+        host=newest.lead.host,
     )
 
 

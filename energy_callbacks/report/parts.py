@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from energy_callbacks.accounting.job import Job
 from energy_callbacks.records import Origin, Scope, is_resolved
 
 Status = Literal["finished", "failed", "interrupted", "cut off", "running"]
@@ -64,6 +65,8 @@ class Run:
         duration_s: time measured, without the pauses between attempts.
         status: how the newest attempt ended.
         error: the exception of the newest attempt, in words.
+        job: of a batch system, of the newest attempt; ``None`` outside of one.
+        host: of the process that leads the newest attempt.
     """
 
     run_id: str
@@ -77,6 +80,8 @@ class Run:
     duration_s: float
     status: Status
     error: str | None
+    job: Job | None = None
+    host: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +104,7 @@ class Attempt:
     steps: int
     samples: int | None
     energy: Figure
+    job: Job | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,8 @@ def _title(report: EnergyReport) -> "Text":
 def _blocks(report: EnergyReport, width: int) -> "Iterator[RenderableType]":
     from rich.text import Text
 
+    if report.run.job:
+        yield Text(words.one_line(report.run.job.label), style="dim")
     for warning in report.warnings:
         line = Text.assemble(("! ", "bold yellow"), words.one_line(warning.message))
         if warning.fix:
@@ -78,7 +80,7 @@ def _tables(
     yield "Energy per unit of work", text.RATIO_HEAD, text.ratio_rows(report), ()
     yield "GPU activity", text.ACTIVITY_HEAD, text.activity_rows(report), ()
     yield "Devices", text.DEVICE_HEAD, text.device_rows(report), text.device_notes(report)
-    yield "Attempts", text.ATTEMPT_HEAD, text.attempt_rows(report), ()
+    yield "Attempts", text.ATTEMPT_HEAD, text.attempt_rows(report), text.attempt_jobs(report)
     uneven = (one.message for one in report.imbalances)
     yield "Ranks", text.RANK_HEAD, text.rank_rows(report), uneven
     for curve in report.batch_sizes:

@@ -99,7 +99,7 @@ def render(report: EnergyReport, width: int = 80) -> str:
         _section("GPU activity", _table(ACTIVITY_HEAD, activity_rows(report), width), width),
         _section("Devices", _devices(report, width), width),
         _section("Measured and estimated by", _sensors(report, width), width),
-        _section("Attempts", _table(ATTEMPT_HEAD, attempt_rows(report), width), width),
+        _section("Attempts", _attempts(report, width), width),
         _section("Ranks", _ranks(report, width), width),
         *_batch_sizes(report, width),
         _section("How to read this", _notes(report, width), width),
@@ -114,6 +114,8 @@ def _title(report: EnergyReport, width: int) -> list[str]:
     if run.framework:
         facts.append(f"{run.framework} {run.framework_version or ''}".strip())
     lines = [f"Energy report: {name}", _clipped(" · ".join(map(words.one_line, facts)), width)]
+    if run.job:
+        lines.append(_clipped(words.one_line(run.job.label), width))
     if run.error:
         lines += _wrapped(f"error: {run.error}", width)
     lines.append("=" * width)
@@ -251,6 +253,23 @@ def attempt_rows(report: EnergyReport) -> list[tuple[str, ...]]:
         )
         for one in report.attempts
     ]
+
+
+def attempt_jobs(report: EnergyReport) -> list[str]:
+    """The jobs of attempts and ranks, each once; none where all are that of the run."""
+    found: dict[str, dict[int, None]] = {}
+    for one in report.attempts:
+        if one.job is not None:
+            found.setdefault(one.job.label, {})[one.attempt] = None
+    if set(found) <= {report.run.job.label if report.run.job else ""}:
+        return []
+    return [f"attempt {words.listed(list(numbers))}: {job}" for job, numbers in found.items()]
+
+
+def _attempts(report: EnergyReport, width: int) -> Iterator[str]:
+    yield from _table(ATTEMPT_HEAD, attempt_rows(report), width)
+    for line in attempt_jobs(report):
+        yield from _wrapped(line, width, indent="  ")
 
 
 def rank_rows(report: EnergyReport) -> list[tuple[str, ...]]:

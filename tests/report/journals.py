@@ -75,6 +75,7 @@ class Attempt:
     Attributes:
         metrics: records of the user's metrics: when, values, step, epoch.
         memory_grows: as fast as usual, times this.
+        job: of a batch system, as ``accounting.job`` finds it.
         cut_off_at_s: when the process was killed: no later line, no totals.
         relative_error: systematic bound of each energy, as a share of it.
         wait_energy: while it waited for data, of the first ``wait_known_s`` of waiting.
@@ -87,6 +88,7 @@ class Attempt:
     world_size: int = 1
     launch: str | None = None
     unix_s: float = 1_790_000_000.0
+    job: Mapping[str, str | None] | None = None
     framework: str = "lightning"
     run_name: str | None = "resnet"
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -182,6 +184,7 @@ def _header(attempt: Attempt) -> dict[str, Any]:
             "cpu_count": 64,
             "job": {"SLURM_JOB_ID": "77"},
         },
+        "job": attempt.job,
     }
 
 

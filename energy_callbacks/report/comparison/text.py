@@ -25,13 +25,13 @@ def render(comparison: Comparison) -> str:
 
 def markdown(comparison: Comparison) -> str:
     """For pull requests and wikis."""
-    lines = [f"**{_escaped(answer)}**\n" for answer in comparison.answers]
-    lines += [f"> {_escaped(caveat.message)}\n" for caveat in comparison.caveats]
+    lines = [f"**{escaped(answer)}**\n" for answer in comparison.answers]
+    lines += [f"> {escaped(caveat.message)}\n" for caveat in comparison.caveats]
     for group in comparison.groups[1:]:
         table = [head(comparison, group), *rows(comparison, group)]
-        drawn = [f"| {' | '.join(map(_escaped, row))} |" for row in table]
+        drawn = [f"| {' | '.join(map(escaped, row))} |" for row in table]
         lines += [drawn[0], "|---" + "|---:" * (len(table[0]) - 1) + "|", *drawn[1:], ""]
-    lines += [f"{_escaped(note)}\n" for note in notes(comparison)]
+    lines += [f"{escaped(note)}\n" for note in notes(comparison)]
     return "\n".join(lines)
 
 
@@ -109,7 +109,7 @@ def _aligned(table: Sequence[_Row]) -> list[str]:
     ]
 
 
-def _escaped(cell: str) -> str:
+def escaped(cell: str) -> str:
     """A cell of a table: nothing in it ends the cell, begins HTML or a link."""
     clean = words.one_line(cell).replace("&", "&amp;").replace("<", "&lt;")
     for character in "\\|`*_[]":

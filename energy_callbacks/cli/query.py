@@ -1,0 +1,152 @@
+"""``energy-callbacks query``: SQL over any number of reports."""
+
+import argparse
+import csv
+import datetime as dt
+import json
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from energy_callbacks.report import words
+from energy_callbacks.report.query import TABLES, Answer, query
+
+HELP = "ask any number of reports a question in SQL"
+
+# Of a cell in a table for people, in characters; of those that are named on the standard error.
+_WIDEST, _NAMED = 60, 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "sql",
+        nargs="?",
+        metavar="SQL",
+        help='one SELECT, such as "select name, total_wh from reports order by total_wh desc"',
+    )
+    parser.add_argument(
+        "place",
+        nargs="?",
+        metavar="FOLDER",
+        help="folder with reports somewhere below it, or an address such as s3://bucket/runs",
+    )
+    parser.add_argument("--columns", action="store_true", help="list the tables and their columns")
+    formats = parser.add_mutually_exclusive_group()
+    formats.add_argument("--csv", action="store_true", help="print comma-separated values")
+    formats.add_argument("--json", action="store_true", help="print an array of objects")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the answer, and on the standard error what was left out."""
+    if arguments.columns:
+        _print_columns(as_json=arguments.json)
+        return 0
+    if arguments.sql is None or arguments.place is None:
+        raise ValueError(
+            'give SQL and a folder: query "select count(*) from reports" runs; '
+            "--columns lists the tables"
+        )
+    answer = query(arguments.sql, arguments.place)
+    if arguments.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(answer.columns)
+        writer.writerows([_plain(value) for value in row] for row in answer.rows)
+    elif arguments.json:
+        _print_json(answer)
+    else:
+        _print_table(answer.columns, [[_said(value) for value in row] for row in answer.rows])
+    _tell_skipped(answer)
+    return 0
+
+
+def _print_columns(*, as_json: bool) -> None:
+    if as_json:
+        found = {
+            table.name: {column.name: column.meaning for column in table.columns}
+            for table in TABLES
+        }
+        print(json.dumps(found, indent=2))
+        return
+    for table in TABLES:
+        print(f"{table.name}: {table.meaning}")
+        print(f"  {'path':26}{'VARCHAR':11}of the report; the same in all tables")
+        for column in table.columns:
+            print(f"  {column.name:26}{column.type:11}{column.meaning}")
+        print()
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal or console.is_dumb_terminal:
+        _print_plain(columns, rows)
+        return
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*map(_unmarked, row))
+    console.print(table)
+
+
+def _unmarked(cell: str) -> Any:
+    """Text of which no bracket is taken for a colour."""
+    from rich.text import Text
+
+    return Text(cell)
+
+
+def _print_plain(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        padded = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
+        print("  ".join(padded).rstrip())
+
+
+def _said(value: Any) -> str:
+    """For people: six digits, on one line, without what a terminal would obey."""
+    if value is None:
+        return "-"
+    text = f"{value:.6g}" if isinstance(value, float) else words.one_line(str(_plain(value)))
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _plain(value: Any) -> Any:
+    """A value as CSV and JSON can hold it; numbers that are none are nothing."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dt.datetime | dt.date):
+        return value.isoformat()
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value)
+
+
+def _print_json(answer: Answer) -> None:
+    rows = (dict(zip(answer.columns, map(_plain, row), strict=True)) for row in answer.rows)
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
+    print(f"[\n{lines}\n]" if lines else "[]")
+
+
+def _tell_skipped(answer: Answer) -> None:
+    """How many runs are in no table, and the first of them."""
+    if not answer.skipped:
+        return
+    print(
+        f"{answer.reports} reports read, {len(answer.skipped)} runs left out "
+        "(the table skipped has all of them):",
+        file=sys.stderr,
+    )
+    for one in answer.skipped[:_NAMED]:
+        said = words.one_line(f"{one.path}: {one.message}")
+        print(f"  {one.why}: {said}", file=sys.stderr)
+    if len(answer.skipped) > _NAMED:
+        print(f"  and {len(answer.skipped) - _NAMED} more", file=sys.stderr)

@@ -1,0 +1,16 @@
+"""Shares on a command line: per cent or not."""
+
+import argparse
+
+
+def share(word: str) -> float:
+    """``5%``, ``5 %`` and ``0.05`` are the same.
+
+    >>> share("5%"), share("0.05")
+    (0.05, 0.05)
+    """
+    number = word.strip()
+    share = float(number.removesuffix("%")) / 100.0 if number.endswith("%") else float(number)
+    if not 0.0 <= share < 10.0:
+        raise argparse.ArgumentTypeError(f"got {word}; give a share such as 5% or 0.05")
+    return share

@@ -1,0 +1,249 @@
+"""The tables that a query may ask: what their columns are called, mean, and where they come from.
+
+Each table is made of JSON objects: ``reports`` of the first lines of each report, up to its
+phases, the others of the elements of one of its lists. A column is SQL over *fields*, paths into
+such an object, whose kinds are checked before: DuckDB would take ``"12"`` for a number.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Kind = Literal["number", "whole", "text", "object", "list"]
+
+JSON_TYPES: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "number": ("DOUBLE", "UBIGINT", "BIGINT"),
+    "whole": ("UBIGINT", "BIGINT"),
+    "text": ("VARCHAR",),
+    "object": ("OBJECT",),
+    "list": ("ARRAY",),
+}
+"""What DuckDB's ``json_type`` may answer for each kind, beside null and nothing."""
+
+SQL_TYPES: Final[Mapping[Kind, str]] = {
+    "number": "DOUBLE",
+    "whole": "BIGINT",
+    "text": "VARCHAR",
+    "object": "JSON",
+    "list": "DOUBLE[]",
+}
+_FIELD: Final = re.compile(r"\{(number|whole|text|object|list) ([^}]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    Attributes:
+        name: with its unit at the end.
+        sql: over fields, each written as ``{kind path}``.
+        meaning: for ``--columns``.
+        type: of SQL.
+    """
+
+    name: str
+    sql: str
+    meaning: str
+    type: str = "DOUBLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A place in a JSON object, and what must stand there if anything does."""
+
+    path: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table, beside whose columns ``path`` names the report.
+
+    Attributes:
+        part: list of the report whose elements are the rows; ``None`` for the report itself.
+        required: fields without which a report is damaged.
+    """
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+    part: str | None = None
+    required: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """All fields of the columns, each once."""
+        found = (match for column in self.columns for match in _FIELD.finditer(column.sql))
+        return tuple(dict.fromkeys(Field(match[2], match[1]) for match in found))  # type: ignore[arg-type]
+
+    def selection(self) -> str:
+        """The columns as SQL over ``f1``, ``f2``, ..., the values of ``fields`` in their order."""
+        names = {field.path: f"f{i}" for i, field in enumerate(self.fields, start=1)}
+        return ", ".join(
+            f"{_FIELD.sub(lambda match: names[match[2]], column.sql)} AS {column.name}"
+            for column in self.columns
+        )
+
+
+def _text(name: str, path: str, meaning: str) -> Column:
+    return Column(name, f"{{text {path}}}", meaning, "VARCHAR")
+
+
+def _number(name: str, path: str, meaning: str) -> Column:
+    return Column(name, f"{{number {path}}}", meaning)
+
+
+def _whole(name: str, path: str, meaning: str) -> Column:
+    return Column(name, f"{{whole {path}}}", meaning, "BIGINT")
+
+
+def _watt_hours(prefix: str, path: str, what: str) -> tuple[Column, ...]:
+    """A figure: its energy, half of its 95 % interval, and who spoke for it."""
+    error_j = f"1.96 * {{number {path}.stderr_j}} + {{number {path}.systematic_j}}"
+    return (
+        Column(f"{prefix}_wh", f"{{number {path}.energy_j}} / 3600", f"energy of {what}"),
+        Column(f"{prefix}_error_wh", f"({error_j}) / 3600", "half of its 95 % interval"),
+        _text(f"{prefix}_origin", f"{path}.origin", "measured, estimated or mixed"),
+    )
+
+
+def _ratio(scope: str, unit: str) -> tuple[Column, ...]:
+    name, path = f"{scope}_j_per_{unit}", f"efficiency.{scope}.j_per_{unit}"
+    return (
+        _number(name, f"{path}.value_j", f"joules of the {scope} for each {unit} in training"),
+        _number(f"{name}_low", f"{path}.low_j", "lower end of its 95 % interval"),
+        _number(f"{name}_high", f"{path}.high_j", "upper end"),
+    )
+
+
+def _grams(name: str, path: str, meaning: str) -> Column:
+    return Column(name, f"1000 * {{number {path}}}", meaning)
+
+
+_JOB: Final = ("system", "id", "array_id", "task", "name", "user", "account", "queue", "cluster")
+
+REPORTS: Final = Table(
+    "reports",
+    "a row for each report",
+    (
+        _text("run_id", "run.run_id", "of the run, over all its attempts"),
+        _text("name", "run.name", "that the user gave it"),
+        _text("status", "run.status", "finished, failed, interrupted, cut off or running"),
+        _text("error", "run.error", "the exception it ended with"),
+        Column(
+            "started",
+            "try(make_timestamp(CAST({number run.started_unix_s} * 1e6 AS BIGINT)))",
+            "when the first attempt began, UTC",
+            "TIMESTAMP",
+        ),
+        _number("duration_s", "run.duration_s", "time measured, without pauses between attempts"),
+        _text("host", "run.host", "where the first process of the newest attempt ran"),
+        _text("framework", "run.framework", "lightning, keras, huggingface, plain or command"),
+        _text("framework_version", "run.framework_version", "of that"),
+        _text("command", "run.command", "that started it"),
+        _text("git_commit", "run.git_commit", "of the folder it ran in"),
+        Column("tags", "{object run.tags}", "the user's, as JSON: tags->>'team'", "JSON"),
+        *(
+            _text(f"job_{name}", f"run.job.{name}", f"{name.replace('_', ' ')} of its job")
+            for name in _JOB
+        ),
+        *_watt_hours("gpu", "energy.gpu", "the GPUs"),
+        *_watt_hours("host", "energy.host", "CPU and RAM"),
+        *_watt_hours("total", "energy.total", "both"),
+        _number("coverage", "energy.total.coverage", "share of the time that was seen, 0 to 1"),
+        _number("measured_fraction", "measured_fraction", "share of the energy that sensors saw"),
+        _grams("emissions_g", "emissions.kg", "CO2 equivalents; null where the place is unknown"),
+        _grams("emissions_low_g", "emissions.low_kg", "lower end of what they may be"),
+        _grams("emissions_high_g", "emissions.high_kg", "upper end"),
+        _text("place", "emissions.place", "country, perhaps with its region"),
+        _number("kg_per_kwh", "emissions.kg_per_kwh", "carbon intensity of the grid"),
+        _number("pue", "emissions.pue", "power usage effectiveness, in emissions and cost"),
+        _number("cost", "cost.amount", "of the electricity, in the currency of its price"),
+        _number("price_per_kwh", "cost.price_per_kwh", "that price"),
+        *(
+            column
+            for scope in ("gpu", "total")
+            for unit in ("step", "sample", "token")
+            for column in _ratio(scope, unit)
+        ),
+        _whole("steps", "throughput.steps", "optimizer steps, each counted once"),
+        _whole("samples", "throughput.samples", "of all ranks"),
+        _whole("tokens", "throughput.tokens", "of all ranks"),
+        _number("train_s", "throughput.train_s", "time in the phase train"),
+        _number("samples_per_s", "throughput.samples_per_s", "in training"),
+        _number("tokens_per_s", "throughput.tokens_per_s", "in training"),
+        _number("data_wait_s", "throughput.data_wait_s", "time of waiting for data"),
+        _number("data_wait_fraction", "throughput.data_wait_fraction", "share of train_s"),
+        _number("device_peak_bytes", "memory.device_used_peak_bytes", "most in use on one GPU"),
+        _number("allocated_peak_bytes", "memory.peak_allocated_bytes", "by a framework"),
+        _number("host_peak_bytes", "memory.host_rss_peak_bytes", "resident, of one rank"),
+        _text("tool_version", "tool_version", "of energy_callbacks that measured"),
+        _whole("schema_version", "schema_version", "of the report"),
+    ),
+    required=("run.run_id", "run.status", "run.started_unix_s", "run.duration_s"),
+)
+
+PHASES: Final = Table(
+    "phases",
+    "a row for each phase of each report; they sum to its totals",
+    (
+        _text("phase", "name", "train, validation, ..."),
+        _number("duration_s", "duration_s", "time in it"),
+        *_watt_hours("gpu", "gpu", "the GPUs"),
+        *_watt_hours("host", "host", "CPU and RAM"),
+        *_watt_hours("total", "total", "both"),
+        _number("share", "share", "of the run's energy, 0 to 1"),
+    ),
+    part="phases",
+    required=("name",),
+)
+
+DEVICES: Final = Table(
+    "devices",
+    "a row for each physical device of each report",
+    (
+        _text("key", "key", "gpu0, cpu0, ..."),
+        _text("host", "host", "that it is in"),
+        _text("device", "name", "such as NVIDIA H200"),
+        _text("kind", "kind", "gpu, cpu, dram, process or allocator"),
+        _text("scope", "scope", "gpu or host; null where it has no energy"),
+        _text("uuid", "uuid", "of a card"),
+        _text("counted_in", "counted_in", "device whose energy contains it: leave it out of sums"),
+        *_watt_hours("device", "energy", "the device"),
+        _number("mean_power_w", "mean_power_w", "while seen"),
+        _number("peak_power_w", "peak_power_w", "highest mean over about a second"),
+        _number("memory_peak_bytes", "memory_peak_bytes", "most in use"),
+        _number("utilisation_mean", "utilisation_mean", "share of time with work, 0 to 1"),
+        _number("temperature_max_c", "temperature_max_c", "hottest"),
+        _number("throttled_s", "throttled_s", "held down by the driver"),
+    ),
+    part="devices",
+    required=("key",),
+)
+
+METRICS: Final = Table(
+    "metrics",
+    "a row for each metric of each report, such as the loss",
+    (
+        _text("metric", "name", "as the user calls it"),
+        Column("last", "{list value}[-1]", "value that it ended with"),
+        Column("lowest", "list_min({list value})", "of all values"),
+        Column("highest", "list_max({list value})", "of all values"),
+        Column("last_step", "{list step}[-1]", "optimizer steps by then"),
+        Column("last_wh", "{list energy_j}[-1] / 3600", "energy of GPUs and host by then"),
+    ),
+    part="metrics",
+    required=("name", "value"),
+)
+
+SKIPPED: Final = Table(
+    "skipped",
+    "a row for each run that is in no other table",
+    (
+        Column("why", "", "not read, only page or only journals", "VARCHAR"),
+        Column("message", "", "what is the matter, and what to do", "VARCHAR"),
+    ),
+)
+
+TABLES: Final = (REPORTS, PHASES, DEVICES, METRICS, SKIPPED)

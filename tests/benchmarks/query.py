@@ -1,0 +1,201 @@
+"""How long a question to 100,000 reports takes: ``python -m tests.benchmarks.query``.
+
+The reports are generated, each a file of its own in a folder of its own, as a run leaves them: the
+report of ten minutes on one card, about 110 kB, with its own name and joules, beside a text and a
+folder of journals. Some are cut off, some folders have only a page: both must be named. The
+answers are compared with what was written.
+
+Timed is the whole command, ``python -m energy_callbacks query ... --json``, from its start to its
+end, so with the imports and with looking for the reports; nothing is kept between two of them.
+
+* warm: files were read before and are in the system's cache, median of three;
+* cold: the cache was told to forget the content of all reports, not the names of the folders.
+  Where the system or a virtual disk below it keeps a copy, that is no first reading after a boot.
+
+The bar: 5 s warm for the table ``reports``, right answers, and every run that was left out named.
+Tables of what lies further down (``phases``, ``devices``, ``metrics``) read files whole; their
+time is told for one folder of 1,000, without a bar.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from energy_callbacks.report import build, schema
+from tests.benchmarks.page import attempt
+from tests.report.journals import write
+
+REPORTS, QUICK_REPORTS, BAR_S = 100_000, 2_000, 5.0
+IN_A_FOLDER = 1_000
+# One of so many is cut off; one of so many folders has a page and no report.
+CUT, PAGE = 5_000, 20_000
+SQL = (
+    "select count(*) as n, sum(total_wh) as wh, count(distinct name) as names, "
+    "avg(gpu_j_per_sample) as j, max(duration_s) as s from reports where status = 'finished'"
+)
+SKIPPED_SQL = "select why, count(*) as n from skipped group by why order by why"
+TOP_SQL = "select name, total_wh from reports order by total_wh desc limit 10"
+PHASES_SQL = "select phase, count(*) as n, sum(total_wh) as wh from phases group by phase"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was generated."""
+
+    reports: int
+    cut: int
+    pages: int
+    energy_wh: float
+    best: str
+    report_kb: float
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One question."""
+
+    question: str
+    wall_s: float
+    cpu_s: float
+    is_right: bool
+
+
+def generate(folder: Path, count: int) -> Written:
+    """Write the reports; energies are closed forms of their number."""
+    with tempfile.TemporaryDirectory() as scratch:
+        write(Path(scratch), attempt(600.0, 1))
+        text = schema.to_json(build(scratch))
+    value = json.loads(text)
+    head, _, tail = text.partition(',\n"phases": ')
+    cut = pages = 0
+    energy_wh = 0.0
+    for i in range(count):
+        run = folder / f"team{i // IN_A_FOLDER:03d}" / f"run-{i:06d}"
+        (run / "attempts" / "1").mkdir(parents=True)
+        (run / "energy_report.txt").write_text("as a run leaves it\n", encoding="utf-8")
+        if i % PAGE == PAGE // 2:
+            (run / "energy_report.html").write_text("<html></html>", encoding="utf-8")
+            pages += 1
+            continue
+        value["run"] |= {"run_id": f"{i:012x}", "name": f"run {i}"}
+        value["energy"]["total"]["energy_j"] = 3600.0 * i
+        own = head
+        for part in ("run", "energy"):
+            before, _, rest = own.partition(f'\n"{part}": ')
+            own = f'{before}\n"{part}": {json.dumps(value[part])},\n{rest.partition(chr(10))[2]}'
+        whole = f'{own},\n"phases": {tail}'
+        if i % CUT == CUT // 2:
+            whole = whole[: len(whole) // 2]
+            cut += 1
+        else:
+            energy_wh += i
+        (run / "energy_report.json").write_text(whole, encoding="utf-8")
+    return Written(
+        reports=count - cut - pages,
+        cut=cut,
+        pages=pages,
+        energy_wh=energy_wh,
+        best=f"run {count - 1}",
+        report_kb=len(text) / 1e3,
+    )
+
+
+def forget(folder: Path) -> None:
+    """Tell the system's cache to drop the content of all reports."""
+    os.sync()
+    for path in folder.rglob("energy_report.json"):
+        file = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(file)
+
+
+def asked(sql: str, folder: Path) -> tuple[list[dict], float, float]:
+    """Rows, seconds, and processor seconds of the whole command."""
+    before = os.times()
+    start_s = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "energy_callbacks", "query", sql, str(folder), "--json"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    wall_s, after = time.perf_counter() - start_s, os.times()
+    cpu_s = after.children_user + after.children_system
+    return json.loads(done.stdout), wall_s, cpu_s - before.children_user - before.children_system
+
+
+def timed(question: str, sql: str, folder: Path, right: list[dict], times: int) -> Timed:
+    """The median of several, and whether all were right."""
+    found = [asked(sql, folder) for _ in range(times)]
+    return Timed(
+        question=question,
+        wall_s=statistics.median(wall_s for _, wall_s, _ in found),
+        cpu_s=statistics.median(cpu_s for _, _, cpu_s in found),
+        is_right=all(_is_like(rows, right) for rows, _, _ in found),
+    )
+
+
+def _is_like(rows: list[dict], right: list[dict]) -> bool:
+    """Whether all that must be there is, numbers to a part in a billion."""
+    return len(rows) == len(right) and all(
+        abs(row[key] - known) <= 1e-9 * abs(known)
+        if isinstance(known, float)
+        else row[key] == known
+        for row, wanted in zip(rows, right, strict=True)
+        for key, known in wanted.items()
+    )
+
+
+def measure(folder: Path, written: Written, times: int) -> list[Timed]:
+    """All questions, the cold one last, so that the others find what was just written."""
+    whole = [{"n": written.reports, "wh": written.energy_wh, "names": written.reports}]
+    skipped = [{"why": "not read", "n": written.cut}, {"why": "only page", "n": written.pages}]
+    asked(SQL, folder)
+    rows = [
+        timed("sums over all, warm", SQL, folder, whole, times),
+        timed("the ten largest, warm", TOP_SQL, folder, [{"name": written.best}] + [{}] * 9, times),
+        timed(
+            "what was left out, warm", SKIPPED_SQL, folder, [one for one in skipped if one["n"]], 1
+        ),
+    ]
+    first = folder / "team000"
+    asked(PHASES_SQL, first)
+    rows.append(timed(f"phases of {IN_A_FOLDER}, warm", PHASES_SQL, first, [{}, {}], 1))
+    forget(folder)
+    rows.append(timed("sums over all, cold", SQL, folder, whole, 1))
+    return rows
+
+
+def main() -> int:
+    """Generate, ask, print; 1 where the bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_REPORTS} reports")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--folder", type=Path, help="where to generate (11 GB); default: a new one")
+    parser.add_argument("--reports", type=int, help="how many; default: 100,000")
+    arguments = parser.parse_args()
+    count = arguments.reports or (QUICK_REPORTS if arguments.quick else REPORTS)
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as scratch:
+        written = generate(Path(scratch), count)
+        rows = measure(Path(scratch), written, 1 if arguments.quick else 3)
+    print(f"{count} runs, {written.report_kb:.0f} kB a report; load {os.getloadavg()[0]:.1f}")
+    for row in rows:
+        right = "" if row.is_right else "   WRONG"
+        print(f"{row.question:28}{row.wall_s:8.2f} s{row.cpu_s:8.2f} s of processor{right}")
+    is_good = all(row.is_right for row in rows) and rows[0].wall_s < BAR_S
+    print(f"bar: {BAR_S:g} s warm, all answers right: {'kept' if is_good else 'MISSED'}")
+    if arguments.json:
+        value = {"written": asdict(written), "rows": [asdict(row) for row in rows]}
+        arguments.json.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    return 0 if is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

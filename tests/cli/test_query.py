@@ -1,0 +1,111 @@
+"""``energy-callbacks query`` as users call it."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from energy_callbacks.cli import main
+from energy_callbacks.report import build, save
+from tests.report.journals import Attempt, write
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two reports; the name of one would be a command in a terminal."""
+    for name in ("plain", "e\x1b[2Jvil, [red]"):
+        folder = tmp_path / name[:1]
+        write(folder, Attempt(run_name=name, run_id=name[:1]))
+        save(build(folder), folder, ["json"])
+    return str(tmp_path)
+
+
+SQL = "select name, total_wh, started, tags, error from reports order by name desc"
+
+
+def test_a_table_for_people(runs, capsys):
+    """Plain where the output is no terminal; nothing that a terminal would obey."""
+    assert main(["query", SQL, runs]) == 0
+    captured = capsys.readouterr()
+    head, first, second = captured.out.splitlines()
+    assert head.split() == ["name", "total_wh", "started", "tags", "error"]
+    assert first.split()[0] == "plain"
+    assert first.split()[-1] == "-"
+    assert "\x1b" not in second
+    assert captured.err == ""
+
+
+def test_csv_and_json_hold_the_values(runs, capsys):
+    """The same rows, for machines."""
+    assert main(["query", SQL, runs, "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert main(["query", SQL, runs, "--json"]) == 0
+    objects = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in rows] == [one["name"] for one in objects]
+    assert objects[0]["name"] == "plain"
+    assert float(rows[0]["total_wh"]) == objects[0]["total_wh"]
+    assert objects[0]["started"] == rows[0]["started"] == "2026-09-21T14:13:20"
+    assert (rows[0]["error"], objects[0]["error"]) == ("", None)
+
+
+def test_json_without_rows_is_an_empty_array(runs, capsys):
+    """And numbers that are none are null."""
+    assert main(["query", "select name from reports where false", runs, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert main(["query", "select 'nan'::double as x", runs, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"x": None}]
+
+
+def test_what_was_left_out_is_told_beside_the_answer(runs, tmp_path, capsys):
+    """On the standard error, counted, and by name; the answer stays clean."""
+    (tmp_path / "p/energy_report.json").write_text("{")
+    assert main(["query", "select count(*) as n from reports", runs, "--csv"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "n\n1\n"
+    assert "1 reports read, 1 runs left out" in captured.err
+    assert "p/energy_report.json" in captured.err
+
+
+def test_columns_are_listed(capsys):
+    """Each table with its columns, without any folder; as JSON too."""
+    assert main(["query", "--columns"]) == 0
+    out = capsys.readouterr().out
+    for word in ("reports: ", "phases: ", "total_wh", "job_id", "skipped: "):
+        assert word in out
+    assert main(["query", "--columns", "--json"]) == 0
+    assert "total_wh" in json.loads(capsys.readouterr().out)["reports"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["choose name"], "syntax error"),
+        (["select nothing from reports"], "nothing"),
+        (["drop table reports"], "one SELECT"),
+        (["copy reports to 'x'"], "one SELECT"),
+    ],
+)
+def test_wrong_sql_ends_with_2(runs, capsys, arguments, words):
+    """The database's own words, and where the columns are listed."""
+    assert main(["query", *arguments, runs]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert words in captured.err
+
+
+def test_without_sql_or_a_folder(tmp_path, capsys):
+    """What to type; a folder that is not there, or has no reports."""
+    assert main(["query"]) == 2
+    assert "--columns" in capsys.readouterr().err
+    assert main(["query", "select 1", str(tmp_path)]) == 1
+    assert "no energy_report.json" in capsys.readouterr().err
+    assert main(["query", "select 1", str(tmp_path / "x")]) == 1
+    assert "does not exist" in capsys.readouterr().err
+
+
+def test_without_duckdb_it_says_what_to_install(runs, capsys, monkeypatch):
+    """The extra by its name."""
+    monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
+    assert main(["query", "select 1", runs]) == 1
+    assert "energy-callbacks[query]" in capsys.readouterr().err

@@ -1,0 +1,293 @@
+"""SQL over reports: every figure is that of the report, and the SQL can do nothing else."""
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from energy_callbacks.accounting.job import Job
+from energy_callbacks.errors import JournalError
+from energy_callbacks.report import build, load, save, schema
+from energy_callbacks.report.query import TABLES, QueryError, places, query, tables
+from tests.report.journals import GERMANY, Attempt, write
+
+SAMPLES = Path(__file__).parent / "samples"
+LOSSES = ((10.0, 2.0), (30.0, 0.5), (60.0, 1.0))
+METRICS = [(t_s, {"loss": loss}, i, None) for i, (t_s, loss) in enumerate(LOSSES, start=1)]
+
+
+def saved(folder, formats=("json",), **facts):
+    """A run with its report; returns that."""
+    defaults = {"config": {"place": GERMANY, "price_per_kwh": 0.3}, "metrics": METRICS}
+    write(folder, Attempt(**(defaults | facts)))
+    report = build(folder)
+    save(report, folder, formats)
+    return report
+
+
+def one(sql, place):
+    """The only row of an answer."""
+    answer = query(sql, place)
+    assert answer.skipped == ()
+    (row,) = answer.rows
+    return dict(zip(answer.columns, row, strict=True))
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Three runs, one of them in a folder of a folder, with a job and tags."""
+    saved(tmp_path / "a", run_name="a", run_id="a")
+    saved(tmp_path / "b", run_name="b", run_id="b", relative_error=0.02)
+    job = Job(system="slurm", id="77", name="train", queue="gpu")
+    saved(tmp_path / "team/c", run_name="c", run_id="c", job=asdict(job), tags={"team": "vision"})
+    return tmp_path
+
+
+def test_a_row_is_the_report(tmp_path):
+    """Each figure is that of the report, in the unit of its name."""
+    report = saved(tmp_path / "run", tags={"team": "vision"})
+    row = one("select * from reports", tmp_path)
+    assert row["path"] == str(tmp_path / "run/energy_report.json")
+    assert (row["run_id"], row["name"], row["status"]) == ("run-a", "resnet", "finished")
+    assert row["started"].timestamp() == pytest.approx(
+        report.run.started_unix_s - row["started"].astimezone().utcoffset().total_seconds()
+    )
+    for scope in ("gpu", "host", "total"):
+        figure = getattr(report.energy, scope)
+        assert row[f"{scope}_wh"] == pytest.approx(figure.energy_j / 3600)
+        assert row[f"{scope}_error_wh"] == pytest.approx(figure.error_j / 3600)
+        assert row[f"{scope}_origin"] == figure.origin
+    assert row["emissions_g"] == pytest.approx(1000 * report.emissions.kg)
+    assert (row["place"], row["host"]) == ("Germany", "node1")
+    assert row["cost"] == pytest.approx(report.cost.amount)
+    ratio = report.efficiency.gpu.j_per_sample
+    assert row["gpu_j_per_sample"] == ratio.value_j
+    assert (row["gpu_j_per_sample_low"], row["gpu_j_per_sample_high"]) == (
+        ratio.low_j,
+        ratio.high_j,
+    )
+    assert row["gpu_j_per_token"] is None
+    assert (row["steps"], row["samples"]) == (report.throughput.steps, report.throughput.samples)
+    assert row["device_peak_bytes"] == report.memory.device_used_peak_bytes
+    assert json.loads(row["tags"]) == {"team": "vision"}
+
+
+def test_questions_over_several_runs(runs):
+    """Sums, tags and jobs, wherever below the folder a report lies."""
+    row = one("select count(*) as n, sum(total_wh) as wh, count(job_id) as jobs from reports", runs)
+    known = [load(path).energy.total.energy_j for path in runs.rglob("energy_report.json")]
+    assert (row["n"], row["jobs"]) == (3, 1)
+    assert row["wh"] == pytest.approx(sum(known) / 3600)
+    named = one("select name, job_queue from reports where tags->>'team' = 'vision'", runs)
+    assert named == {"name": "c", "job_queue": "gpu"}
+
+
+def test_phases_devices_and_metrics(tmp_path):
+    """Lists of the report are tables, joined by the path."""
+    report = saved(tmp_path)
+    phases = query("select phase, total_wh from phases order by total_wh", tmp_path).rows
+    expected = [(phase.name, phase.total.energy_j / 3600) for phase in report.phases]
+    assert phases == [pytest.approx(pair) for pair in sorted(expected, key=lambda pair: pair[1])]
+    device = one("select * from devices where kind = 'gpu'", tmp_path)
+    assert (device["device"], device["host"]) == ("NVIDIA H200", "node1")
+    assert device["peak_power_w"] == report.devices[0].peak_power_w
+    metric = one("select m.*, r.name from metrics m join reports r using (path)", tmp_path)
+    assert (metric["metric"], metric["name"]) == ("loss", "resnet")
+    assert (metric["last"], metric["lowest"], metric["highest"]) == (1.0, 0.5, 2.0)
+    assert metric["last_step"] == 3
+    assert metric["last_wh"] == pytest.approx(report.metrics[0].energy_j[-1] / 3600)
+
+
+def test_what_is_no_report_is_named_and_counted(runs):
+    """Damaged, cut off, newer, foreign, only a page, only journals: none is lost in silence."""
+    whole = (runs / "a/energy_report.json").read_text()
+    bad = {
+        "cut": whole[: len(whole) // 2],
+        "cut-early": whole[:700],
+        "empty": "",
+        "word": whole.replace('"duration_s": 80.0', '"duration_s": "80"x', 1),
+        "no-run": whole.replace('"run": ', '"walk": ', 1),
+        "newer": whole.replace('"schema_version": 1', '"schema_version": 2', 1),
+        "foreign": '{"a": 1}',
+        "kind": whole.replace('"status": "finished"', '"status": {}', 1),
+    }
+    for name, text in bad.items():
+        assert text != whole
+        (runs / name).mkdir()
+        (runs / name / "energy_report.json").write_text(text)
+    saved(runs / "page", ("json", "html"), run_id="page")
+    (runs / "page/energy_report.json").unlink()
+    write(runs / "journal", Attempt(run_id="journal"))
+    answer = query("select why, path, message from skipped", runs)
+    assert answer.reports == 3
+    found = {(why, path.removeprefix(f"{runs}/")) for why, path, _ in answer.rows}
+    assert found == {
+        *(("not read", f"{name}/energy_report.json") for name in bad),
+        ("only page", "page"),
+        ("only journals", "journal"),
+    }
+    assert {(one.why, one.path, one.message) for one in answer.skipped} == set(answer.rows)
+    messages = {
+        path.split("/")[-2]: message for why, path, message in answer.rows if "json" in path
+    }
+    assert "schema version 2" in messages["newer"]
+    assert "run.status" in messages["kind"]
+    for fix in ("energy-callbacks report", "page/energy_report.html"):
+        assert any(fix in message for _, _, message in answer.rows)
+
+
+def test_a_damaged_list_takes_its_report_out_of_that_table(tmp_path):
+    """One phase with a word for a number: no phase of that report, and it is named."""
+    saved(tmp_path / "good", run_id="good")
+    report = saved(tmp_path / "bad", run_id="bad")
+    path = tmp_path / "bad/energy_report.json"
+    value = json.loads(schema.to_json(report))
+    value["phases"][1]["share"] = "much"
+    path.write_text(as_we_write(value))
+    answer = query("select distinct path from phases", tmp_path)
+    assert answer.rows == [(str(tmp_path / "good/energy_report.json"),)]
+    (skipped,) = answer.skipped
+    assert skipped.path == str(path)
+    assert "phases" in skipped.message
+
+
+def as_we_write(value) -> str:
+    """One line for each part."""
+    return "{\n" + ",\n".join(f'"{k}": {json.dumps(v)}' for k, v in value.items()) + "\n}\n"
+
+
+@pytest.mark.parametrize("indent", [None, 0, 2])
+def test_a_report_that_was_written_by_another_tool_is_read(tmp_path, indent):
+    """``jq`` and its kin move lines: the figures are the same."""
+    report = saved(tmp_path)
+    path = tmp_path / "energy_report.json"
+    path.write_text(json.dumps(json.loads(path.read_text()), indent=indent))
+    row = one("select total_wh from reports", tmp_path)
+    assert row["total_wh"] == pytest.approx(report.energy.total.energy_j / 3600)
+    assert one("select count(*) as n from phases", tmp_path)["n"] == len(report.phases)
+    assert one("select last from metrics", tmp_path)["last"] == 1.0
+
+
+def test_a_long_head_is_read_whole(tmp_path):
+    """Tags of 20 kB push the figures out of the first lines that are read."""
+    saved(tmp_path, tags={"note": "x" * 20_000})
+    assert one("select len(tags->>'note') as n from reports", tmp_path)["n"] == 20_000
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("report_*.json")), ids=lambda path: path.stem)
+def test_reports_of_every_version_are_read(path):
+    """Fields that they do not have are not known."""
+    row = one("select * from reports", path)
+    assert row["total_wh"] == pytest.approx(load(path).energy.total.energy_j / 3600)
+    assert row["job_id"] is None
+
+
+def test_many_workers_lose_nothing(runs, monkeypatch):
+    """Chunks of one: each report once."""
+    monkeypatch.setattr(tables, "_HEADS", 1)
+    monkeypatch.setattr(tables, "_WHOLES", 1)
+    for i in range(20):
+        shutil.copytree(runs / "a", runs / f"copy{i}")
+    (runs / "copy7/energy_report.json").write_text("{}")
+    answer = query("select count(distinct path), count(*) from reports", runs)
+    assert answer.rows == [(22, 22)]
+    assert [one.path for one in answer.skipped] == [str(runs / "copy7/energy_report.json")]
+    assert query("select count(distinct path) from phases", runs).rows == [(22,)]
+
+
+def test_a_slow_disk_is_read_by_many(runs, monkeypatch):
+    """Where a read takes long, several are under way; the rows are in their places."""
+    monkeypatch.setattr(places, "_QUICK_S", 0.0)
+    monkeypatch.setattr(places, "_PROBE", 1)
+    by_one = query("select path, name from reports order by path", runs).rows
+    assert [name for _, name in by_one] == ["a", "b", "c"]
+    assert [Path(path).parent.name for path, _ in by_one] == ["a", "b", "c"]
+
+
+def test_an_address_is_read_through_fsspec(runs):
+    """An object store in memory: the same rows, and what has no report is named."""
+    fsspec = pytest.importorskip("fsspec")
+    files = fsspec.filesystem("memory")
+    files.store.clear()
+    for path in runs.rglob("energy_report.json"):
+        files.pipe(f"/bucket/{path.relative_to(runs)}", path.read_bytes())
+    files.pipe("/bucket/cut/energy_report.json", b'{"format": "energy')
+    files.pipe("/bucket/only/attempts/1/node1-0.jsonl", b"{}")
+    answer = query("select name, total_wh from reports order by name", "memory://bucket")
+    assert answer.rows == query("select name, total_wh from reports order by name", runs).rows
+    assert {(one.why, one.path) for one in answer.skipped} == {
+        ("not read", "/bucket/cut/energy_report.json"),
+        ("only journals", "/bucket/only"),
+    }
+    assert query("select count(distinct path) from phases", "memory://bucket").rows == [(3,)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select * from read_text('{file}')",
+        "select * from '{file}'",
+        "select * from read_json('{file}')",
+        "select * from glob('{folder}/*')",
+        "copy reports to '{folder}/out.csv'",
+        "export database '{folder}/out'",
+        "attach '{folder}/out.db'",
+        "install httpfs",
+        "load httpfs",
+        "set enable_external_access = true",
+        "pragma enable_profiling",
+        "create table x as select 1",
+        "drop table reports",
+        "insert into reports select * from reports",
+        "select 1; select 2",
+        "",
+        "choose name",
+        "select nothing from reports",
+        "select * from secret",
+    ],
+)
+def test_a_query_reads_reports_and_nothing_else(runs, sql):
+    """No file is read or written, nothing installed, no variable of the program seen."""
+    secret = {"a": np.array([1])}  # noqa: F841 - DuckDB would find it by its name
+    (runs / "secret.txt").write_text("secret")
+    before = sorted(runs.rglob("*"))
+    with pytest.raises(QueryError):
+        query(sql.format(file=runs / "secret.txt", folder=runs), runs)
+    assert sorted(runs.rglob("*")) == before
+
+
+def test_the_lock_itself_holds():
+    """Also where a statement that writes came through: the connection has no files."""
+    duckdb = pytest.importorskip("duckdb")
+    connection = tables.connect()
+    for sql in ("COPY reports TO 'x.csv'", "ATTACH 'x.db'", "SET threads = 1"):
+        with pytest.raises(duckdb.Error):
+            connection.execute(sql).fetchall()
+
+
+def test_a_report_cannot_speak_sql(tmp_path):
+    """Quotes and comments in a name are a name."""
+    name = "'); drop table reports; --"
+    saved(tmp_path, run_name=name, tags={"a'b": '"c'})
+    row = one("select name, tags from reports", tmp_path)
+    assert row["name"] == name
+    assert json.loads(row["tags"]) == {"a'b": '"c'}
+
+
+def test_a_place_without_runs_is_an_error(tmp_path):
+    """Not an answer of nothing."""
+    with pytest.raises(JournalError, match=r"no energy_report\.json below"):
+        query("select 1", tmp_path)
+    with pytest.raises(JournalError, match="does not exist"):
+        query("select 1", tmp_path / "none")
+
+
+def test_every_column_is_in_the_tables():
+    """What ``--columns`` lists is what can be asked, each name once."""
+    connection = tables.connect()
+    for table in TABLES:
+        described = connection.execute(f"describe {table.name}").fetchall()
+        assert [name for name, *_ in described] == ["path", *(c.name for c in table.columns)]
