@@ -11,7 +11,8 @@ import pytest
 from energy_callbacks.accounting.job import Job
 from energy_callbacks.errors import JournalError
 from energy_callbacks.report import build, load, save, schema
-from energy_callbacks.report.query import TABLES, QueryError, places, query, tables
+from energy_callbacks.report.query import TABLES, QueryError, _asked, places, query, tables
+from energy_callbacks.report.query.columns import REPORTS
 from tests.report.journals import GERMANY, Attempt, write
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -291,3 +292,43 @@ def test_every_column_is_in_the_tables():
     for table in TABLES:
         described = connection.execute(f"describe {table.name}").fetchall()
         assert [name for name, *_ in described] == ["path", *(c.name for c in table.columns)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select * from reports",
+        "from reports",
+        "select columns('total_w.') from reports",
+        "select reports from reports",
+        "select r from reports as r",
+        "select unnest(r) from (select reports as r from reports)",
+        "select * exclude (path) from reports",
+        "summarize reports",
+        "unpivot (select * from reports) on total_wh into name n value v",
+        "pivot reports on status using sum(total_wh)",
+        "explain select total_wh from reports",
+        "from reports as r(a, b, c) select c",
+        "select count(*) from reports natural join phases",
+    ],
+)
+def test_columns_that_are_not_named_are_there_too(sql):
+    """Only what is named need be taken apart, and all where that cannot be told."""
+    connection = tables.connect()
+    assert _asked(connection, sql, REPORTS) == REPORTS
+    named = _asked(connection, "select total_wh as t, count(*) from reports group by t", REPORTS)
+    assert "total_wh" in named.names
+    assert "gpu_wh" not in named.names
+    assert {"run_id", "status", "schema_version"} <= set(named.names)
+
+
+def test_a_question_of_few_columns_finds_what_one_of_all_does(tmp_path):
+    """The same values and the same runs left out, whichever way."""
+    for i in range(3):
+        write(tmp_path / str(i), Attempt(run_id=f"r{i}"))
+        save(build(tmp_path / str(i)), tmp_path / str(i), ["json"])
+    whole = query("select * from reports order by run_id", tmp_path)
+    few = query("select run_id, total_wh from reports order by run_id", tmp_path)
+    at = [whole.columns.index(name) for name in few.columns]
+    assert few.rows == [tuple(row[i] for i in at) for row in whole.rows]
+    assert few.skipped == whole.skipped == ()

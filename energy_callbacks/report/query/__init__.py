@@ -4,7 +4,9 @@ Nothing is kept between two queries, so nothing can be out of date: each reads t
 every report, and all of it only where the tables ``phases``, ``devices`` or ``metrics`` are asked.
 """
 
+import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +20,8 @@ from energy_callbacks.report.query.places import Skipped, place_of
 __all__ = ["TABLES", "Answer", "QueryError", "Skipped", "Table", "query"]
 
 _ALLOWED: Final = ("SELECT", "EXPLAIN")
+# Kinds of nodes in DuckDB's tree of a statement that speak of columns without their names.
+_UNNAMED: Final = frozenset(("STAR", "NATURAL", "PIVOT", "SHOW_REF", "POSITIONAL"))
 
 
 class QueryError(EnergyCallbacksError, ValueError):
@@ -62,7 +66,8 @@ def query(sql: str, place: str | Path) -> Answer:
     try:
         asked = _tables_of(connection, sql)
         skipped: list[Skipped] = []
-        skipped += tables.fill(connection, REPORTS, where, where.find(skipped))
+        reports = _asked(connection, sql, REPORTS)
+        skipped += tables.fill(connection, reports, where, where.find(skipped))
         paths = [path for (path,) in connection.execute("SELECT path FROM reports").fetchall()]
         if not paths and not skipped:
             raise JournalError(f"there is no energy_report.json below {place}; give another folder")
@@ -82,6 +87,39 @@ def query(sql: str, place: str | Path) -> Answer:
         raise QueryError(f"{error}; energy-callbacks query --columns lists the tables") from error
     finally:
         connection.close()
+
+
+def _asked(connection: Any, sql: str, table: Table) -> Table:
+    """A table with the columns that are asked for: taking a report apart is most of the work.
+
+    Those whose names stand in the SQL, be it in a string; what is not asked for is not checked. All of them where columns may be meant
+    that are not named: by a star, as a whole row, in order, or by what is no plain SELECT.
+    """
+    [tree] = connection.execute("SELECT json_serialize_sql($1)", [sql]).fetchone()
+    if _means_unnamed(json.loads(tree)):
+        return table
+    return table.only(frozenset(re.findall(r"\w+", sql.lower())))
+
+
+def _means_unnamed(tree: Any) -> bool:
+    """Whether a statement, as DuckDB takes it apart, speaks of columns without their names."""
+    nodes = list(_nodes(tree))
+    relations = [node for node in nodes if "class" not in node]  # the others are expressions
+    rows = {n[key].lower() for n in relations for key in ("table_name", "alias") if n.get(key)}
+    return any(
+        node.get("error") is True
+        or _UNNAMED.intersection(v for v in node.values() if isinstance(v, str))
+        or node.get("column_name_alias")
+        or rows.intersection(name.lower() for name in (node.get("column_names") or ())[-1:])
+        for node in nodes
+    )
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(tree, dict):
+        yield tree
+    for one in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _nodes(one)
 
 
 def _tables_of(connection: Any, sql: str) -> set[str]:

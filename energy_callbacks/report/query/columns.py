@@ -7,7 +7,7 @@ such an object, whose kinds are checked before: DuckDB would take ``"12"`` for a
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 Kind = Literal["number", "whole", "text", "object", "list"]
@@ -28,6 +28,7 @@ SQL_TYPES: Final[Mapping[Kind, str]] = {
     "object": "JSON",
     "list": "DOUBLE[]",
 }
+_VERSION: Final = "schema_version"
 _FIELD: Final = re.compile(r"\{(number|whole|text|object|list) ([^}]+)\}")
 
 
@@ -70,6 +71,21 @@ class Table:
     columns: tuple[Column, ...]
     part: str | None = None
     required: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns, that of the report first."""
+        return ("path", *(column.name for column in self.columns))
+
+    def only(self, names: frozenset[str]) -> "Table":
+        """The same table with the columns of these names, and those that each report must have."""
+        kept = tuple(
+            column
+            for column in self.columns
+            if column.name in names
+            or any(match[2] in (*self.required, _VERSION) for match in _FIELD.finditer(column.sql))
+        )
+        return replace(self, columns=kept)
 
     @property
     def fields(self) -> tuple[Field, ...]:

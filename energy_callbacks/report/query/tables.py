@@ -166,7 +166,8 @@ def _insert(connection: "DuckDBPyConnection", table: Table, texts: dict[str, str
         [good],
     ).fetchall()
     connection.execute(
-        f"INSERT INTO {table.name} SELECT path, {table.selection()} FROM checked "  # noqa: S608
+        f"INSERT INTO {table.name} ({', '.join(table.names)}) "  # noqa: S608
+        f"SELECT path, {table.selection()} FROM checked "
         "ANTI JOIN bad USING (path) WHERE is_row"
     ).fetchall()
     return [path for (path,) in connection.execute("FROM bad").fetchall()]
