@@ -92,8 +92,9 @@ def query(sql: str, place: str | Path) -> Answer:
 def _asked(connection: Any, sql: str, table: Table) -> Table:
     """A table with the columns that are asked for: taking a report apart is most of the work.
 
-    Those whose names stand in the SQL, be it in a string; what is not asked for is not checked. All of them where columns may be meant
-    that are not named: by a star, as a whole row, in order, or by what is no plain SELECT.
+    Those whose names stand in the SQL, be it in a string; what is not asked for is not checked. All
+    of them where columns may be meant that are not named: by a star, as a whole row, in order, or
+    by what is no plain SELECT.
     """
     [tree] = connection.execute("SELECT json_serialize_sql($1)", [sql]).fetchone()
     if _means_unnamed(json.loads(tree)):
