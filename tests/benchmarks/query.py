@@ -157,6 +157,7 @@ def measure(folder: Path, written: Written, times: int) -> list[Timed]:
     """All questions, the cold one last, so that the others find what was just written."""
     whole = [{"n": written.reports, "wh": written.energy_wh, "names": written.reports}]
     skipped = [{"why": "not read", "n": written.cut}, {"why": "only page", "n": written.pages}]
+    os.sync()  # else the disk is still busy with what was written
     asked(SQL, folder)
     rows = [
         timed("sums over all, warm", SQL, folder, whole, times),
