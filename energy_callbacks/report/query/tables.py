@@ -36,10 +36,8 @@ _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoload_known_extensions": "false",
     "temp_directory": "",
 }
-# Reports at a time: what is in memory of them, for each worker. One reads while another's are taken
-# apart, which DuckDB does in one thread where they are few.
-_HEADS, _WHOLES = 10_000, 100
-_WORKERS: Final = 2
+# Reports at a time. Those of one time are read while those before are taken apart.
+_HEADS, _WHOLES = 5_000, 100
 _HEAD_END: Final = b',\n"phases": '
 
 
@@ -66,16 +64,18 @@ def fill(
     """
     size = _HEADS if table.part is None else _WHOLES
 
-    def take(chunk: list[str]) -> list[Skipped]:
+    def take(texts: dict[str, str | None]) -> list[Skipped]:
         with connection.cursor() as cursor:
-            return list(_fill(cursor, table, place, chunk))
+            return list(_fill(cursor, table, place, texts))
 
-    with ThreadPoolExecutor(_WORKERS) as workers:
+    # One thread reads, the other has DuckDB take apart what was read: more of either would only
+    # wait for Python's interpreter.
+    with ThreadPoolExecutor(1) as worker:
         ahead: deque[Future[list[Skipped]]] = deque()
         skipped: list[Skipped] = []
         for chunk in _chunks(paths, size):
-            ahead.append(workers.submit(take, chunk))
-            if len(ahead) > 2 * _WORKERS:  # so that no list of texts waits in memory
+            ahead.append(worker.submit(take, dict(_texts(table, place, chunk))))
+            if len(ahead) > 2:  # so that no list of texts waits in memory
                 skipped += ahead.popleft().result()
         return skipped + [one for future in ahead for one in future.result()]
 
@@ -87,10 +87,9 @@ def _chunks(paths: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def _fill(
-    cursor: "DuckDBPyConnection", table: Table, place: Place, paths: Sequence[str]
+    cursor: "DuckDBPyConnection", table: Table, place: Place, texts: dict[str, str | None]
 ) -> Iterator[Skipped]:
-    texts = dict(_texts(table, place, paths))
-    doubtful = [path for path in paths if texts[path] is None]
+    doubtful = [path for path, text in texts.items() if text is None]
     doubtful += _insert(cursor, table, {p: t for p, t in texts.items() if t is not None})
     yield from _again(cursor, table, place, doubtful)
 
