@@ -127,6 +127,9 @@ def draw(axes: "Axes", family: Family, over: Over) -> None:
     values = [value for _, _, y in lines for value in y]
     if min(values) > 0.0 and max(values) > _DECADES * min(values):
         axes.set_yscale("log")
+        # matplotlib's own labels are TeX, which is switched off where names are the user's.
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("")
     axes.set_ylabel(short_name(family.name))
     axes.set_xlabel(unit)
     axes.legend(

@@ -83,3 +83,11 @@ def test_a_hostile_metric_is_text(tmp_path: Path) -> None:
     assert not set(chart) & set("\u202e")
     assert "x" * 200 not in chart
     assert "alert" in chart
+
+
+def test_a_loss_over_decades_has_numbers_beside_it(tmp_path: Path) -> None:
+    """0.1 and not TeX, which is switched off where names are the user's."""
+    shown = html.render(report_of(tmp_path, [{"val_loss": 10.0**-i} for i in range(6)]))
+    assert "mathdefault" not in shown
+    labels = re.findall(r">([0-9.e-]+)</text>", shown.replace("\N{MINUS SIGN}", "-"))
+    assert {"0.1", "0.001", "1e-05"} <= set(labels)
