@@ -9,13 +9,14 @@ from typing import Final
 from energy_callbacks.accounting import journal
 from energy_callbacks.cli.shares import share
 from energy_callbacks.report import Comparison, compare
-from energy_callbacks.report.comparison import model, text
+from energy_callbacks.report.comparison import model, text, validity
 from energy_callbacks.report.comparison.answers import change
 from energy_callbacks.report.comparison.quantities import BY_NAME
 
 HELP = "compare runs, or groups of repeats, with the first of them"
 # Neither that of a failure (1) nor that of a wrong argument (2).
-REGRESSED: Final = 3
+UNJUDGED: Final = 3
+REGRESSED: Final = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fail-if-regress",
         type=share,
         metavar="SHARE",
-        help=f"exit with {REGRESSED} where a group is known to take more than so much more "
-        "energy, such as 5%%",
+        help=f"exit with {REGRESSED} where a group is known to take more than so much more energy, "
+        f"such as 5%%; with {UNJUDGED} where that cannot be judged",
     )
     parser.add_argument(
         "--on",
@@ -88,32 +89,43 @@ def run(arguments: argparse.Namespace) -> int:
         print(path, file=sys.stderr)
     if arguments.fail_if_regress is None:
         return 0
-    return _judged(comparison, arguments.on or comparison.primary, arguments.fail_if_regress)
+    return _judged(comparison, arguments.on, arguments.fail_if_regress)
 
 
-def _judged(comparison: Comparison, quantity: str | None, share: float) -> int:
-    """``REGRESSED`` where the quantity is resolved to be worse by more than the share."""
+def _judged(comparison: Comparison, quantity: str | None, limit: float) -> int:
+    """``REGRESSED`` where a group is known to be worse by more than the limit."""
     code = 0
+    first = comparison.groups[0].name
     for group in comparison.groups[1:]:
-        effect = comparison.effect(group.name, quantity or "")
+        effect = (
+            comparison.effect(group.name, quantity) if quantity else comparison.answer(group.name)
+        )
         if effect is None:
             raise ValueError(
                 f"--fail-if-regress: {quantity or 'no quantity'} is not known of {group.name} and "
-                f"{comparison.groups[0].name}; choose another with --on"
+                f"{first}; choose another with --on"
             )
-        is_rate = effect.quantity == "samples_per_s"
-        loss = 1.0 / effect.ratio - 1.0 if is_rate else effect.ratio - 1.0
-        worse = "lower" if is_rate else "higher"
         told = f"{group.name}: {BY_NAME[effect.quantity].title.lower()} {change(effect)}"
-        if effect.verdict == worse and loss > share:
-            print(f"regressed: {told}, more than {100.0 * share:g} %", file=sys.stderr)
-            code = REGRESSED
-        elif effect.high is None or (not is_rate and effect.high - 1.0 > share):
-            print(
-                f"not regressed, as far as is known: {told}; the interval leaves more than "
-                f"{100.0 * share:g} % open, repeat runs to close it",
-                file=sys.stderr,
-            )
+        spoilt = [one for one in comparison.caveats if validity.forbids(one, effect, first)]
+        if spoilt:
+            print(f"cannot be judged: {told}: {spoilt[0].message}", file=sys.stderr)
+            code = max(code, UNJUDGED)
+        elif effect.low is None or effect.high is None or effect.basis == "blocks":
+            print(f"cannot be judged from one run a side: {told}; repeat it", file=sys.stderr)
+            code = max(code, UNJUDGED)
+        else:
+            ends = (effect.low - 1.0, effect.high - 1.0)
+            if effect.quantity == "samples_per_s":  # less is worse
+                ends = (1.0 / effect.high - 1.0, 1.0 / effect.low - 1.0)
+            if effect.verdict != "not resolved" and ends[0] > limit:
+                print(f"regressed: {told}, more than {100.0 * limit:g} %", file=sys.stderr)
+                code = max(code, REGRESSED)
+            elif ends[1] > limit:
+                print(
+                    f"not known to be regressed: {told}; the interval leaves more than "
+                    f"{100.0 * limit:g} % open, repeat runs to close it",
+                    file=sys.stderr,
+                )
     return code
 
 
@@ -132,14 +144,18 @@ def _group(word: str) -> tuple[str, list[Path]]:
     name, sign, rest = word.partition("=")
     is_named = bool(sign) and not Path(word).exists() and "/" not in name
     listed = rest if is_named else word
-    parts = [listed] if Path(listed).exists() else listed.split(",")
+    parts = [listed] if Path(listed).exists() else [p for p in listed.split(",") if p]
+    if not parts:
+        raise ValueError(f"group {word!r} has no run; give NAME=PATH,PATH")
     paths = [run for part in parts for run in _runs(Path(part))]
     return name if is_named else _name_of(Path(parts[0])), paths
 
 
 def _name_of(path: Path) -> str:
     resolved = path.resolve()
-    return resolved.name if resolved.is_dir() else resolved.stem
+    _, sign, one = path.name.partition("#")  # one run of a log
+    name = resolved.name if resolved.is_dir() else Path(resolved.name.partition("#")[0]).stem
+    return f"{name}{sign}{one}"
 
 
 def _runs(path: Path) -> list[Path]:

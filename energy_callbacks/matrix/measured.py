@@ -8,7 +8,7 @@ from pathlib import Path
 
 from energy_callbacks.config import RUN_DIR_VARIABLE
 from energy_callbacks.matrix.plan import REPEAT, Job
-from energy_callbacks.matrix.tries import OUTPUT, Results
+from energy_callbacks.matrix.tries import OUTPUT, Results, goes_on
 
 
 class Measured:
@@ -43,8 +43,9 @@ class Measured:
 
     def ended(self) -> bool:
         """Whether it has ended; then that is noted in its folder."""
-        if self._process.poll() is None:
-            return False
+        code = self._process.poll()
+        if code is None or (code < 0 and goes_on(self._folder, os.uname().nodename)):
+            return False  # of a run that was killed the command may go on: its place is not free
         self.outcome = self._results.end(self._folder, self._process.returncode)
         return True
 
@@ -54,9 +55,9 @@ def run_words(job: Job, results: Results, folder: Path) -> list[str]:
     tags = {**job.parameters, REPEAT: str(job.repeat)}
     return [
         *(sys.executable, "-P", "-m", "energy_callbacks", "run"),
-        *("--out", str(folder), "--name", str(job)),
+        *("--out", str(folder), f"--name={job}"),
         *results.run_options,
-        *(word for name, value in tags.items() for word in ("--tag", f"{name}={value}")),
+        *(word for name, value in tags.items() for word in (f"--tag={name}={value}",)),
         *("--", *job.words),
     ]
 

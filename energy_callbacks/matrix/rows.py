@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from statistics import fmean
-from typing import Literal
+from statistics import fmean, geometric_mean
+from typing import Final, Literal
 
 from energy_callbacks.errors import JournalError
 from energy_callbacks.matrix.plan import Job, Plan
@@ -13,6 +13,10 @@ from energy_callbacks.matrix.tries import Outcome, Results
 from energy_callbacks.report import EnergyReport, load
 
 Scope = Literal["gpu", "total"]
+
+
+# A clock that was set back by less makes no two jobs of one after the other.
+_SLACK_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +83,8 @@ def table(plan: Plan, results: Results) -> Table:
         for job in jobs
         if (outcome := found[(key := job.folder)]) is not None and outcome.is_done
     }
-    scope: Scope = "gpu" if _share_hosts(done.values()) else "total"
+    tries = [one for job in jobs for one in results.outcomes(job)]
+    scope: Scope = "gpu" if _share_hosts(tries) else "total"
     by_name: dict[str, list[Job]] = {}
     for job in jobs:
         by_name.setdefault(job.configuration, []).append(job)
@@ -102,7 +107,7 @@ def _row(
     energies_j = [
         figure.energy_j
         for figure in (getattr(report.energy, scope) for report in reports)
-        if figure.energy_j is not None and figure.is_resolved
+        if figure.energy_j and figure.is_resolved
     ]
     ratios = [getattr(report.efficiency, scope).j_per_sample for report in reports]
     return Row(
@@ -110,7 +115,7 @@ def _row(
         name=jobs[0].configuration,
         done=mine,
         energies_j=energies_j,
-        energy_j=_mean(energies_j),
+        energy_j=geometric_mean(energies_j) if energies_j else None,
         j_per_sample=_mean(ratio.value_j for ratio in ratios if ratio is not None),
         duration_s=_mean(report.run.duration_s for report in reports),
         metric=_mean(value for report in reports if (value := best(report, plan)) is not None),
@@ -140,19 +145,21 @@ def _mean(values: Iterable[float]) -> float | None:
     return fmean(known) if known else None
 
 
-def _share_hosts(done: Iterable[Done]) -> bool:
-    """Whether two of them ran on one host at the same time: then its CPU and RAM were of both."""
+def _share_hosts(tries: Iterable[Outcome]) -> bool:
+    """Whether two of them ran on one host at the same time: then its CPU and RAM were of both.
+
+    Those that failed count as well; a clock that was set back a little does not.
+    """
     return any(
-        one.outcome.host == other.outcome.host
-        and one.outcome.started_unix_s < _end(other)
-        and other.outcome.started_unix_s < _end(one)
-        for one, other in combinations(done, 2)
+        one.host == other.host
+        and min(_end(one), _end(other)) - max(one.started_unix_s, other.started_unix_s) > _SLACK_S
+        for one, other in combinations(tries, 2)
     )
 
 
-def _end(one: Done) -> float:
-    ended = one.outcome.ended_unix_s
-    return one.outcome.started_unix_s if ended is None else ended
+def _end(one: Outcome) -> float:
+    """Of one that was killed nobody knows."""
+    return one.started_unix_s if one.ended_unix_s is None else one.ended_unix_s
 
 
 def _notes(rows: Sequence[Row], scope: Scope, plan: Plan) -> Iterable[str]:

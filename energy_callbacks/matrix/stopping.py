@@ -11,11 +11,12 @@ from types import FrameType
 from typing import Final
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_HELD: Final = {*ENDING, signal.SIGCHLD}
 
 
 class Stopping:
     """Holds the signals that end a program while jobs run; main thread only.
+
+    Those that were ignored, as nohup has it, stay so.
 
     Attributes:
         first: the first of them that came.
@@ -23,13 +24,15 @@ class Stopping:
 
     def __init__(self) -> None:
         self.first: int | None = None
+        self._ending = [n for n in ENDING if signal.getsignal(n) is not signal.SIG_IGN]
+        self._held = {*self._ending, signal.SIGCHLD}
         self._to_pass_on: list[int] = []
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """None of them ends this process inside."""
-        before = {number: signal.signal(number, self._handle) for number in ENDING}
-        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+        before = {number: signal.signal(number, self._handle) for number in self._ending}
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._held)
         try:
             yield
         finally:
@@ -44,11 +47,11 @@ class Stopping:
         try:
             yield
         finally:
-            signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+            signal.pthread_sigmask(signal.SIG_BLOCK, self._held)
 
     def wait(self, timeout_s: float) -> list[int]:
         """Signals to pass on to the jobs; returns early where one came or a job has ended."""
-        found = signal.sigtimedwait(_HELD, timeout_s)
+        found = signal.sigtimedwait(self._held, timeout_s)
         # The kernel's own, above zero, come from the terminal, which tells its whole group.
         if found is not None and found.si_signo != signal.SIGCHLD:
             self._hear(found.si_signo, pass_on=found.si_code <= 0)

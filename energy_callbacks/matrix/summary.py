@@ -85,7 +85,8 @@ def _print(plan: Plan, found: Table, answer: Verdict, page: Path) -> None:
     # Where it goes to a file, nothing is cut off.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _FILE_COLUMNS)
     console.print(shown)
-    for line in (answer.sentence, *found.notes, str(page)):
+    caveats = answer.comparison.caveats if answer.comparison is not None else ()
+    for line in (answer.sentence, *found.notes, *(one.message for one in caveats), str(page)):
         console.print(line, markup=False, soft_wrap=True)
 
 

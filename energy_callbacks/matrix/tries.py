@@ -98,7 +98,10 @@ class Results:
 
     def outcomes(self, job: Job) -> list[Outcome]:
         """Of each try, oldest first."""
-        tries = sorted(self._place(job).glob("try-*"), key=lambda one: int(one.name[4:]))
+        found = self._place(job).glob("try-*")
+        tries = sorted(
+            (one for one in found if one.name[4:].isdecimal()), key=lambda one: int(one.name[4:])
+        )
         return [_outcome(one) for one in tries if (one / _JOB).exists()]
 
     def outcome(self, job: Job) -> Outcome | None:
@@ -192,14 +195,16 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def _outcome(folder: Path) -> Outcome:
     job = json.loads((folder / _JOB).read_text(encoding="utf-8"))
     place = folder / _OUTCOME
-    ended = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
+    ended: dict[str, Any] = {}
+    with suppress(OSError, ValueError):  # one that was cut off is that of a killed try
+        ended = json.loads(place.read_text(encoding="utf-8"))
     return Outcome(
         exit_code=ended.get("exit_code"),
         started_unix_s=job["started_unix_s"],
         ended_unix_s=ended.get("ended_unix_s"),
         host=job["host"],
         folder=folder,
-        is_running=not ended and _goes_on(folder, job["host"]),
+        is_running=not ended and goes_on(folder, job["host"]),
     )
 
 
@@ -216,7 +221,7 @@ def _check_same(job: Job, done: Outcome) -> None:
             )
 
 
-def _goes_on(folder: Path, host: str) -> bool:
+def goes_on(folder: Path, host: str) -> bool:
     """Whether a try without an outcome is still at work, as far as this host can know."""
     if host != os.uname().nodename:
         times = (path.stat().st_mtime for path in folder.rglob("*.json*"))

@@ -1,15 +1,16 @@
 """Which configuration is the cheapest, and whether that is more than chance."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from energy_callbacks.matrix.plan import Plan
-from energy_callbacks.matrix.rows import Table
-from energy_callbacks.report import Comparison, compare, words
-from energy_callbacks.report.comparison.answers import change
-from energy_callbacks.report.comparison.model import Effect
-from energy_callbacks.report.comparison.quantities import ENERGY_TO_TARGET
+from energy_callbacks.matrix.rows import Row, Scope, Table
+from energy_callbacks.report import Comparison, EnergyReport, compare, words
+from energy_callbacks.report.comparison import validity
+from energy_callbacks.report.comparison.answers import answers, change, reason
+from energy_callbacks.report.comparison.model import Caveat, Effect
+from energy_callbacks.report.comparison.quantities import ENERGY_TO_TARGET, QUANTITIES
 
 _NAMED: Final = 3
 _RUN: Final = {"total": "energy_j", "gpu": "gpu_energy_j"}
@@ -21,8 +22,8 @@ class Verdict:
 
     Attributes:
         sentence: for people.
-        is_real: whether the cheapest is cheaper than the next beyond chance; ``None`` where there
-            are no two to compare.
+        is_real: whether the cheapest is cheaper than each other beyond chance; ``None`` where
+            there are no two to compare, or nothing is known of one.
         comparison: of all configurations with the baseline, else with the cheapest.
         quantity: of the comparison, by which they are ranked.
         costs_j: means of it, by configuration, the cheapest first.
@@ -43,9 +44,7 @@ class Verdict:
 
 def verdict(plan: Plan, found: Table) -> Verdict:
     """Rank the configurations and ask the comparison about the first two."""
-    groups = {
-        row.name: [one.report for one in row.done if one.report is not None] for row in found.rows
-    }
+    groups = {row.name: list(_known(row, found.scope)) for row in found.rows}
     known = [name for name, reports in groups.items() if reports]
     if len(known) < 2:
         return _alone(found)
@@ -53,7 +52,8 @@ def verdict(plan: Plan, found: Table) -> Verdict:
 
     def against(first: str) -> Comparison:
         order = [first, *(name for name in known if name != first)]
-        return compare({name: groups[name] for name in order}, metric=metric, goal=plan.goal)
+        whole = compare({name: groups[name] for name in order}, metric=metric, goal=plan.goal)
+        return whole if found.scope == "total" else _of_gpus(whole)
 
     comparison = against(known[0])
     quantity = _quantity(comparison, found, is_judged=metric is not None)
@@ -66,13 +66,60 @@ def verdict(plan: Plan, found: Table) -> Verdict:
     by_best = comparison if known[0] == best else against(best)
     first = plan.baseline_name if plan.baseline_name in known else best
     effects = [e for name in costs_j if (e := by_best.effect(name, quantity)) is not None]
+    unknown = [row.name for row in found.rows if row.name not in costs_j]
     return Verdict(
-        sentence=_sentence(plan, by_best, quantity, costs_j, effects),
-        is_real=effects[0].verdict == "higher" if effects else None,
+        sentence=_sentence(plan, by_best, quantity, costs_j, effects) + _rest(unknown, found),
+        is_real=_is_real(effects) if not unknown else None,
         comparison=by_best if first == best else against(first),
         quantity=quantity,
         costs_j=costs_j,
     )
+
+
+def _known(row: Row, scope: Scope) -> Iterator[EnergyReport]:
+    """Of its runs, those whose energy is known: one that is not must not hide the others."""
+    for one in row.done:
+        if one.report is None:
+            continue
+        figure = getattr(one.report.energy, scope)
+        if figure.energy_j and figure.is_resolved:
+            yield one.report
+
+
+def _of_gpus(comparison: Comparison) -> Comparison:
+    """Without what holds the energy of a host that several jobs have shared."""
+    shared = [one.name for one in QUANTITIES if one.is_energy and one.name != "gpu_energy_j"]
+    groups = [
+        replace(group, means={n: v for n, v in group.means.items() if n not in shared})
+        for group in comparison.groups
+    ]
+    caveat = Caveat(
+        code="shared_host",
+        message="Jobs shared the CPU and RAM of a host: only the GPUs' energy is compared.",
+        quantities=tuple(shared),
+        is_fatal=True,
+    )
+    left = replace(
+        comparison,
+        primary="gpu_energy_j",
+        groups=tuple(groups),
+        effects=tuple(one for one in comparison.effects if one.quantity not in shared),
+        caveats=(*comparison.caveats, caveat),
+    )
+    return replace(left, answers=tuple(answers(left)))
+
+
+def _is_real(effects: Sequence[Effect]) -> bool | None:
+    """Whether each other takes more beyond chance."""
+    return all(effect.verdict == "higher" for effect in effects) if effects else None
+
+
+def _rest(unknown: Sequence[str], found: Table) -> str:
+    """What the answer does not know of."""
+    if not unknown:
+        return ""
+    told = ", ".join(unknown[:_NAMED]) + (", ..." if len(unknown) > _NAMED else "")
+    return f" Of {len(unknown)} of {len(found.rows)} configurations nothing is known: {told}."
 
 
 def _alone(found: Table) -> Verdict:
@@ -106,24 +153,22 @@ def _sentence(
     said = f"{best} is the cheapest, with {words.energy(cost_j)} {what}"
     if not effects:
         return f"{said}; of no other is that known."
-    return f"{said}. {_reality(effects)}{_against_baseline(plan, best, effects)}"
+    return f"{said}. {_reality(comparison, effects)}{_against_baseline(plan, best, effects)}"
 
 
-def _reality(effects: Sequence[Effect]) -> str:
+def _reality(comparison: Comparison, effects: Sequence[Effect]) -> str:
     """Of each other against the cheapest, the next cheapest first."""
     above = [effect for effect in effects if effect.verdict == "higher"]
     open_ = [effect for effect in effects if effect.verdict != "higher"]
-    if not open_:
+    if _is_real(effects):
         every = "the other takes" if len(above) == 1 else "each other takes"
         return f"That is real: {every} more beyond chance, the next {_told(effects[:1])}."
-    told = f"Whether it is cheaper than {_told(open_)} is not resolved"
-    detectable = open_[0].detectable
-    if detectable is None:
-        told += ": a single run tells nothing of how runs differ, so repeat them."
-    elif detectable < 10.0:
-        told += f": so many repeats find differences of {words.percent(detectable)} and more."
-    else:
-        told += ": so few repeats find next to nothing."
+    first = comparison.groups[0].name
+    reasons = dict.fromkeys(
+        reason(one, any(validity.forbids(c, one, first) for c in comparison.caveats))
+        for one in open_
+    )
+    told = f"Whether it is cheaper than {_told(open_)} is not resolved: {'; '.join(reasons)}."
     return told + (f" It is really cheaper than {_told(above)}." if above else "")
 
 

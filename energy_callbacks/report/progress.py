@@ -43,12 +43,10 @@ def progress(attempts: Sequence[MergedAttempt], timeline: Sequence[Span]) -> Pro
                 found.train_j + train_j,
             )
             stretches.append(moved)
-            before = (
-                float(moved.step[-1]),
-                float(moved.samples[-1]),
-                used_j + whole_j(attempt),
-                float(moved.train_j[-1]),
+            start, samples, train_j = (
+                float(one[-1]) for one in (moved.step, moved.samples, moved.train_j)
             )
+        before = (start, samples, used_j + whole_j(attempt), train_j)
     if not stretches:
         return None
     whole = _Stretch(*(np.concatenate(parts) for parts in zip(*stretches, strict=True)))

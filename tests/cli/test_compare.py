@@ -1,13 +1,12 @@
 """``energy-callbacks compare`` as users call it."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
 
 from energy_callbacks.cli import main
-from energy_callbacks.cli.compare import REGRESSED
+from energy_callbacks.cli.compare import REGRESSED, UNJUDGED
 from energy_callbacks.report.comparison import model
 from tests.report.importers.logs import as_json, native, times
 from tests.report.journals import IDLE, Attempt, Stretch, write
@@ -24,6 +23,11 @@ def folder(tmp_path, monkeypatch):
             )  # fmt: skip
             attempt = Attempt(run_id=f"{name}{i}", stretches=(IDLE, train))
             write(tmp_path / name / f"run{i}", attempt)
+    for i in range(3):
+        slow = Attempt(run_id=f"slow{i}", step_s=0.2 + 0.001 * i)
+        write(tmp_path / "slow" / f"run{i}", slow)
+        cut = Attempt(run_id=f"cut{i}", cut_off_at_s=70.0 + i)
+        write(tmp_path / "cut" / f"run{i}", cut)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -48,8 +52,8 @@ def test_runs_one_by_one_and_names(folder, capsys):
 
 def test_a_path_with_a_sign_in_its_name_is_a_path(folder, capsys):
     """Folders of sweeps are called so."""
-    shutil.copytree("new", "lr=0.1")
-    shutil.copytree("new", "a,b")
+    for name in ("lr=0.1", "a,b"):
+        write(folder / name / "run0", Attempt(run_id=name))
     assert main(["compare", "old", "lr=0.1", "a,b", "--json"]) == 0
     found = model.from_json(capsys.readouterr().out)
     assert [g.name for g in found.groups] == ["old", "lr=0.1", "a,b"]
@@ -71,7 +75,11 @@ def test_files_are_written_where_asked(folder, capsys):
         (["new", "old", "--fail-if-regress", "0.2"], 0, ""),
         (["old", "new", "--fail-if-regress", "5%"], 0, ""),
         (["new", "old", "--fail-if-regress", "5%", "--on", "duration_s"], 0, ""),
-        (["new/run0", "x=old/run0", "--fail-if-regress", "5%"], 0, "not regressed, as far as is"),
+        (["new", "old", "--fail-if-regress", "9%"], 0, "not known to be regressed: old"),
+        (["new", "old", "--fail-if-regress", "1%", "--on", "samples_per_s"], 0, ""),
+        (["old", "slow", "--fail-if-regress", "5%", "--on", "samples_per_s"], REGRESSED, "slow"),
+        (["new/run0", "x=old/run0", "--fail-if-regress", "5%"], UNJUDGED, "from one run a side"),
+        (["new", "cut", "--fail-if-regress", "5%", "--on", "energy_j"], UNJUDGED, "their end"),
     ],
 )
 def test_a_regression_has_an_exit_code(capsys, words, code, said):
@@ -86,6 +94,8 @@ def test_a_regression_has_an_exit_code(capsys, words, code, said):
     ("words", "code", "said"),
     [
         (["old"], 2, "needs two groups"),
+        (["old", "again=old"], 2, "is the same run as"),
+        (["old", "x=,"], 2, "group 'x=,' has no run"),
         (["old", "old"], 2, "two groups are called 'old'; name them: NAME=PATH"),
         (["old", "nowhere"], 1, "nowhere does not exist"),
         (["old", "new", "--metric", "acc"], 2, "no run has a metric 'acc'"),

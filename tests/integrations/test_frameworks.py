@@ -26,8 +26,9 @@ QUIET = {
     "CUDA_VISIBLE_DEVICES": "",
     "OMP_NUM_THREADS": "1",  # processes side by side wait for each other's threads
 }
-# Each takes one to three minutes on two cores that are not busy with anything else.
-TIMEOUT_S = 1200
+# Each takes three to six minutes on two cores that are not busy with anything else; this ends what
+# hangs.
+TIMEOUT_S = 2400
 
 Ended = subprocess.CompletedProcess[str]
 

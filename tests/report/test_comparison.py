@@ -128,6 +128,10 @@ def test_unlike_cards_leave_open_what_their_sensors_may_differ_by(tmp_path):
     }
     effect = compare(other).effect("b", "energy_j")
     assert effect.systematic == pytest.approx(0.1)
+    apart = 0.95 / 1.05
+    exact = compare(same).effect("b", "energy_j")
+    assert effect.low == pytest.approx(exact.low * apart, rel=0.01)
+    assert effect.high == pytest.approx(exact.high / apart, rel=0.01)
     assert effect.low < 0.87
     assert effect.high > 1.0
     assert effect.verdict == "not resolved"
@@ -192,10 +196,13 @@ def test_clocks_that_were_held_down_on_one_side_are_told(groups):
 
 def test_unlike_work_and_cards_are_told(groups, tmp_path):
     """Twice the samples on another card."""
-    more = group(tmp_path / "more", 450.0, samples_per_step=64,
+    more = group(tmp_path / "more", 450.0, first_s=10_000.0,
+        samples_per_step=64,
                  devices=(replace(GPU, name="NVIDIA A100"), CPU, PROCESS))  # fmt: skip
     found = compare(groups | {"new": more})
     assert codes(found, "new") == {"unlike_work", "unlike_cards"}
+    assert found.effect("new", "energy_j").verdict == "not resolved"
+    assert found.effect("new", "j_per_sample").basis == "runs"
     assert codes(compare(groups), "new") == set()
 
 
@@ -345,7 +352,92 @@ def test_one_short_run_a_side_has_numbers_and_no_interval(tmp_path):
         {"a": report(tmp_path / "a", 500.0), "b": report(tmp_path / "b", 450.0, run_id="b")}
     )
     assert {(effect.low, effect.verdict) for effect in found.effects} == {(None, "not resolved")}
-    assert "one run a side tells nothing of how runs differ" in found.answers[0]
+    assert "a single run tells nothing of how runs differ" in found.answers[0]
+
+
+def test_pairs_that_are_asked_for_are_those_given(tmp_path):
+    """Whatever the order in which they were made."""
+    watts = [400.0, 500.0, 600.0]
+    old = [report(tmp_path / f"a{i}", w, run_id=f"a{i}", start_s=i) for i, w in enumerate(watts)]
+    new = [
+        report(tmp_path / f"b{i}", 0.95 * w - 5.0, run_id=f"b{i}", start_s=9000.0 - i)
+        for i, w in enumerate(watts)
+    ]
+    effect = compare({"a": old, "b": new}, paired=True).effect("b", "j_per_sample")
+    assert (effect.ratio, effect.verdict) == (pytest.approx(0.95), "lower")
+    assert compare({"a": old, "b": new}).effect("b", "j_per_sample").verdict == "not resolved"
+
+
+def test_a_run_counts_once(groups):
+    """In its group, and in one group."""
+    with pytest.raises(ValueError, match=r"is the same run as .* of group 'old'; give each run"):
+        compare(groups | {"old": [*groups["old"], groups["old"][0]]})
+    with pytest.raises(ValueError, match="is the same run as"):
+        compare(groups | {"third": groups["new"][:2]})
+
+
+def test_less_power_is_no_answer(tmp_path):
+    """Twice the time at less power is more energy: of one run a side nothing is decided."""
+    sides = {}
+    for name, power_w, seconds in (("a", 500.0, 100.0), ("b", 400.0, 200.0)):
+        train = Stretch(phase="train", duration_s=seconds, power_w={"gpu0": power_w, "cpu0": 100.0})
+        write(tmp_path / name, Attempt(
+            stretches=(train,), samples_per_step=None, tokens_per_step=7, run_id=name,
+            step_s=seconds / 1000.0,
+        ))  # fmt: skip
+        sides[name] = build(tmp_path / name)
+    found = compare(sides)
+    assert found.effect("b", "power_w").verdict == "lower"
+    assert found.primary == "j_per_token"
+    assert "energy per token +66.7 %, not resolved" in found.answers[0]
+
+
+def test_a_group_that_lacks_what_others_are_asked_for_has_an_answer_too(groups, tmp_path):
+    """The third never reaches the target: the answers are of samples, which all know."""
+    groups["third"] = scored(group(tmp_path / "third", 550.0, first_s=30_000.0), [0.5] * 5)
+    found = compare(groups, target=0.9)
+    assert found.primary == "j_per_sample"
+    assert found.answers[1].startswith("third has a higher energy per sample than old")
+
+
+def test_a_run_that_crashed_sets_no_target(groups, tmp_path):
+    """Nor is anything said of how good its group is."""
+    bad = report(tmp_path / "bad", 450.0, start_s=19_000.0, run_id="bad", cut_off_at_s=35.0)
+    groups["new"] = [*groups["new"][:4], bad]
+    found = compare(groups)
+    assert found.target == pytest.approx(1.0 - 0.5**6, abs=1e-4)
+    assert {"unfinished", "target_not_reached"} <= codes(found, "new")
+    assert [one.verdict for one in found.qualities] == ["not resolved"]
+
+
+def test_a_row_that_one_run_does_not_know_is_missed_in_words(groups):
+    """One run of five without samples: steps are compared, and it is said why."""
+    whole = groups["new"][0].efficiency
+    lacking = replace(
+        groups["new"][0],
+        efficiency=replace(whole, total=replace(whole.total, j_per_sample=None)),
+    )
+    found = compare(groups | {"new": [lacking, *groups["new"][1:]]})
+    assert found.effect("new", "j_per_sample") is None
+    assert found.effect("new", "j_per_step").verdict == "lower"
+    assert "1 of 5 runs of new do not know: energy per sample." in found.caveats[0].message
+
+
+def test_a_shared_card_says_nothing_of_memory_either(groups, tmp_path):
+    """What is in use on a card is that of all programs."""
+    devices = (replace(GPU, notes=("shared card: in use by other processes too: 77",)), CPU)
+    shared = group(tmp_path / "s", 450.0, first_s=10_000.0, devices=devices, memory_grows=9.0)
+    found = compare(groups | {"new": shared})
+    assert found.effect("new", "peak_memory_bytes").ratio > 1.1
+    assert found.effect("new", "peak_memory_bytes").verdict == "not resolved"
+
+
+def test_the_note_counts_the_questions_that_were_asked(tmp_path):
+    """One run a side: samples and power have intervals, the rest asks nothing."""
+    found = compare({"a": long(tmp_path / "a", 500.0, 1), "b": long(tmp_path / "b", 450.0, 2)})
+    asked = sum(effect.p is not None for effect in found.effects)
+    assert asked == 2
+    assert "Verdicts allow for the 2 questions asked at once" in str(found)
 
 
 def test_three_groups_are_each_against_the_first(groups, tmp_path):

@@ -60,6 +60,10 @@ def test_runs_that_are_all_alike_leave_no_doubt():
     """Memory may be the same to the byte: equal is equal, and unlike is unlike."""
     same = ratio_of_runs([5.0, 5.0, 5.0], [5.0, 5.0])
     assert (same.value, same.low, same.high, same.p) == (1.0, 1.0, 1.0, 1.0)
+    # Means of equal logarithms differ in their last bit where their numbers do.
+    for size in (40e9, 0.1, 7.3):
+        found = ratio_of_runs([size] * 2, [size] * 3)
+        assert (found.low, found.high, found.p) == (1.0, 1.0, 1.0)
     unlike = ratio_of_runs([5.0, 5.0, 5.0], [10.0, 10.0])
     assert (unlike.low, unlike.high) == (pytest.approx(2.0), pytest.approx(2.0))
     assert unlike.p < 1e-3

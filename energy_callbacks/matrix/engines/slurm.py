@@ -66,7 +66,7 @@ class SlurmOptions:
     def lines(self) -> list[str]:
         """For the head of a script."""
         return [
-            f"#SBATCH --{name.replace('_', '-')}" + ("" if value is True else f"={value}")
+            _option(name.replace("_", "-"), None if value is True else str(value))
             for name, value in self.sbatch.items()
             if value is not False
         ]
@@ -137,14 +137,19 @@ class SlurmEngine:
         task = [sys.executable, "-P", "-m", "energy_callbacks", "matrix"]
         lines = [
             "#!/bin/bash",
-            f"#SBATCH --job-name={self._results.folder.name}",
+            _option("job-name", self._results.folder.name),
             f"#SBATCH --array=0-{count - 1}{at_once}",
-            f"#SBATCH --output={folder}/%a.txt",
+            _option("output", f"{str(folder).replace('%', '%%')}/%a.txt"),
             *self._options.lines,
             *self._options.setup.splitlines(),
             f'exec {shlex.join([*task, str(folder / "jobs.json")])} --task "$SLURM_ARRAY_TASK_ID"',
         ]
         return "\n".join(lines) + "\n"
+
+
+def _option(name: str, value: str | None) -> str:
+    """A line of a script; a value with spaces stays one."""
+    return f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={shlex.quote(value)}"
 
 
 def _alive(path: Path) -> list[str]:

@@ -40,13 +40,13 @@ def compare(
         goal: which way it is better, ``"lower"`` or ``"higher"``; ``None`` reads it off its name.
         target: value of the metric that energy and time are asked for; ``None`` takes the best
             that every run has reached.
-        paired: whether the runs of two groups belong together one by one; ``"auto"``: where they
-            were made in turn.
+        paired: whether the runs of two groups belong together one by one, in the order given;
+            ``"auto"``: where they were made in turn.
         margin: share of the metric by which a group may be worse and still be as good.
 
     Raises:
-        ValueError: for less than two groups, an empty one, pairs of unlike number, or a metric
-            that no run has.
+        ValueError: for less than two groups, an empty one, a run that is there twice, pairs of
+            unlike number, or a metric that no run has.
         JournalError: for a run that cannot be read.
     """
     if len(groups) < 2:
@@ -54,11 +54,25 @@ def compare(
     if margin < 0.0:
         raise ValueError(f"margin={margin} must not be negative; 0.01 is one per cent")
     read = {name: _repeats(name, runs) for name, runs in groups.items()}
+    _refuse_repeated(read)
     counts = {len(repeats) for repeats in read.values()}
     if paired is True and len(counts) > 1:
         told = ", ".join(f"{name}: {len(repeats)}" for name, repeats in read.items())
         raise ValueError(f"paired=True needs as many runs in each group, got {told}")
     return build(read, metric=metric, goal=goal, to_reach=target, paired=paired, margin=margin)
+
+
+def _refuse_repeated(groups: Mapping[str, Sequence[Repeat]]) -> None:
+    """A run that counts twice would tell how much it differs from itself."""
+    seen: dict[tuple[str, float], str] = {}
+    for name, repeats in groups.items():
+        for source, report in repeats:
+            run = report.run.run_id, report.run.started_unix_s
+            if run in seen:
+                raise ValueError(
+                    f"{source} of group {name!r} is the same run as {seen[run]}; give each run once"
+                )
+            seen[run] = f"{source} of group {name!r}"
 
 
 def _repeats(name: str, runs: Run | Sequence[Run]) -> list[Repeat]:

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from energy_callbacks.report import words
+from energy_callbacks.report.comparison import validity
 from energy_callbacks.report.comparison.model import Caveat, Comparison, Effect, Quality
 from energy_callbacks.report.comparison.quantities import BY_NAME
+from energy_callbacks.report.comparison.statistics import ALPHA
 
 _BASIS = {
     "runs": "",
@@ -17,7 +19,7 @@ def answers(comparison: Comparison) -> Iterator[str]:
     """One for each group but the first."""
     first = comparison.groups[0].name
     for group in comparison.groups[1:]:
-        effect = comparison.effect(group.name, comparison.primary or "")
+        effect = comparison.answer(group.name)
         if effect is None:
             yield f"{group.name}: nothing that both sides know can be compared with {first}."
             continue
@@ -30,21 +32,28 @@ def _said(effect: Effect, first: str, caveats: Sequence[Caveat]) -> str:
     title = BY_NAME[effect.quantity].title
     lowered = title[0].lower() + title[1:]
     if effect.verdict == "not resolved":
-        found = f"{lowered} {change(effect)}, not resolved{_why(effect, caveats)}"
-        return f"{effect.group} against {first}: {found}"
+        why = reason(effect, any(validity.forbids(one, effect, first) for one in caveats))
+        return f"{effect.group} against {first}: {lowered} {change(effect)}, not resolved ({why})"
     found = f"{change(effect)}{_BASIS[effect.basis or 'runs']}"
     return f"{effect.group} has a {effect.verdict} {lowered} than {first}: {found}"
 
 
-def _why(effect: Effect, caveats: Sequence[Caveat]) -> str:
-    if effect.low is None or effect.high is None:
-        return " (one run a side tells nothing of how runs differ; repeat them)"
-    if effect.low <= 1.0 <= effect.high:
-        assert effect.detectable is not None
-        return f" (so many runs find changes of {detectable(effect.detectable)} and more)"
-    if any(one.is_fatal for one in caveats):
-        return " (see the warnings)"
-    return " (beyond chance by itself, not among so many questions; repeat the runs)"
+def reason(effect: Effect, is_forbidden: bool) -> str:
+    """Why an effect is not resolved.
+
+    Args:
+        effect: of that verdict.
+        is_forbidden: whether a caveat keeps it from having another.
+    """
+    if is_forbidden:
+        return "see the warnings"
+    if effect.p_holm is None or effect.detectable is None:
+        return "a single run tells nothing of how runs differ; repeat it"
+    if effect.p_holm < ALPHA:
+        return "beyond chance, but sensors of unlike cards may differ by it; use the same card"
+    if effect.p is not None and effect.p < ALPHA:
+        return "beyond chance by itself, not among so many questions; repeat the runs"
+    return f"so many runs find changes of {detectable(effect.detectable)} and more"
 
 
 def _of_quality(effect: Effect, quality: Quality | None, comparison: Comparison) -> str:

@@ -22,22 +22,23 @@ from energy_callbacks.report.comparison.model import (
     Verdict,
 )
 from energy_callbacks.report.comparison.quantities import (
+    ANSWERS,
     ENERGY_TO_TARGET,
     QUANTITIES,
     TIME_TO_TARGET,
     unlike_sensors,
     values,
 )
-from energy_callbacks.report.comparison.statistics import RatioInterval
+from energy_callbacks.report.comparison.statistics import ALPHA, RatioInterval
 from energy_callbacks.report.comparison.target import Goal
 from energy_callbacks.report.metrics import Direction
 from energy_callbacks.report.schema import EnergyReport
 from energy_callbacks.version import __version__
 
-ALPHA: Final = 0.05
 MARGIN: Final = 0.01
 """A metric that is worse by less than this share is still as good; ours, ``margin=`` changes it."""
 _CURVE_POINTS: Final = 120
+_OF_WORK: Final = ("j_per_sample", "j_per_token", "j_per_step")
 
 Pairing = Literal["auto"] | bool
 _T = TypeVar("_T")
@@ -69,21 +70,26 @@ def build(
     """Compare each group with the first; the arguments are those of ``compare``."""
     reports = [repeat.report for repeats in groups.values() for repeat in repeats]
     judged = target.goal(reports, metric, goal, to_reach)
-    sides = [_side(name, repeats, judged) for name, repeats in groups.items()]
+    keeps_order = paired is True
+    sides = [_side(name, repeats, judged, keeps_order) for name, repeats in groups.items()]
     told = list(validity.caveats({side.group.name: side.reports for side in sides}))
-    told += _unreached(sides, judged)
+    told += [*_unreached(sides, judged), *_known_by_some(sides)]
     effects = _with_verdicts(
         [effect for side in sides[1:] for effect in _effects(sides[0], side, paired)],
         told,
         sides[0].group.name,
     )
-    qualities = [q for side in sides[1:] if (q := _quality(sides[0], side, judged, paired, margin))]
+    qualities = [
+        _allowed(q, told, sides[0].group.name)
+        for side in sides[1:]
+        if (q := _quality(sides[0], side, judged, paired, margin))
+    ]
     comparison = Comparison(
         tool_version=__version__,
         metric=None if judged is None else judged.metric,
         direction=None if judged is None else judged.direction,
         target=None if judged is None else judged.target,
-        primary=_primary(effects),
+        primary=_primary(effects, [side.group.name for side in sides[1:]]),
         groups=tuple(side.group for side in sides),
         effects=tuple(effects),
         qualities=tuple(qualities),
@@ -93,16 +99,22 @@ def build(
     return replace(comparison, answers=tuple(answers.answers(comparison)))
 
 
-def _primary(effects: Sequence[Effect]) -> str | None:
-    """The first that is known, of those with an interval if there are any."""
-    told = [effect for effect in effects if effect.basis is not None] or effects
-    known = {effect.quantity for effect in told}
-    return next((one.name for one in QUANTITIES if one.name in known), None)
+def _primary(effects: Sequence[Effect], groups: Sequence[str]) -> str | None:
+    """The first energy that all groups know, with intervals if there is one."""
+    for has_interval in (True, False):
+        for name in ANSWERS:
+            found = {
+                e.group for e in effects if e.quantity == name and (e.basis or not has_interval)
+            }
+            if found.issuperset(groups):
+                return name
+    return next((effect.quantity for effect in effects), None)
 
 
-def _side(name: str, repeats: Sequence[Repeat], judged: Goal | None) -> _Side:
+def _side(name: str, repeats: Sequence[Repeat], judged: Goal | None, keeps_order: bool) -> _Side:
     in_time = sorted(repeats, key=lambda repeat: repeat.report.run.started_unix_s)
-    runs = [_run_values(repeat, judged) for repeat in in_time]
+    ordered = list(repeats) if keeps_order else in_time
+    runs = [_run_values(repeat, judged) for repeat in ordered]
     shared = set.intersection(*(set(run.values) for run in runs))
     means = {
         one.name: float(np.exp(np.mean([np.log(run.values[one.name]) for run in runs])))
@@ -114,11 +126,11 @@ def _side(name: str, repeats: Sequence[Repeat], judged: Goal | None) -> _Side:
     group = Group(
         name=name,
         runs=tuple(runs),
-        curves=tuple(_curve(repeat.report, judged) for repeat in in_time),
+        curves=tuple(_curve(repeat.report, judged) for repeat in ordered),
         means=means,
         metric_mean=float(np.mean(known)) if len(known) == len(bests) else None,
     )
-    return _Side(group, [repeat.report for repeat in in_time])
+    return _Side(group, [repeat.report for repeat in ordered])
 
 
 def _run_values(repeat: Repeat, judged: Goal | None) -> RunValues:
@@ -146,35 +158,61 @@ def _unreached(sides: Sequence[_Side], judged: Goal | None) -> Iterator[Caveat]:
     if judged is None:
         return
     for side in sides:
-        short = [run for run in side.group.runs if TIME_TO_TARGET not in run.values]
-        if short:
-            yield Caveat(
-                code="target_not_reached",
-                group=side.group.name,
-                message=f"{len(short)} of {len(side.group.runs)} runs of {side.group.name} never "
-                f"reached {judged.metric} {judged.target:g}: energy and time to it are not known.",
-            )
+        found = [target.find(report, judged.metric) for report in side.reports]
+        without = sum(metric is None for metric in found)
+        short = sum(m is not None and target.reached(m, judged) is None for m in found)
+        wanted = f"{judged.metric} {judged.target:g}"
+        for count, what in (
+            (without, f"have no {judged.metric}"),
+            (short, f"never reached {wanted}"),
+        ):
+            if count:
+                yield Caveat(
+                    code="target_not_reached",
+                    group=side.group.name,
+                    message=f"{count} of {len(found)} runs of {side.group.name} {what}: "
+                    "energy and time to it are not known.",
+                )
+
+
+def _known_by_some(sides: Sequence[_Side]) -> Iterator[Caveat]:
+    """A row that is missing because one run does not know it."""
+    of_target = (ENERGY_TO_TARGET, TIME_TO_TARGET)
+    for side in sides:
+        known = set().union(*(run.values for run in side.group.runs))
+        for one in QUANTITIES:
+            if one.name in known and one.name not in (*side.group.means, *of_target):
+                lacking = sum(one.name not in run.values for run in side.group.runs)
+                yield Caveat(
+                    code="not_known_by_all",
+                    group=side.group.name,
+                    message=f"{lacking} of {len(side.group.runs)} runs of {side.group.name} do not "
+                    f"know: {one.title.lower()}. It is left out.",
+                )
 
 
 def _effects(old: _Side, new: _Side, paired: Pairing) -> Iterator[Effect]:
     in_pairs = _are_paired(old.group, new.group) if paired == "auto" else paired
-    gain = unlike_sensors(old.reports, new.reports)
+    of_work = [name for name in _OF_WORK if name in old.group.means and name in new.group.means]
     for quantity in QUANTITIES:
         means = [side.group.means.get(quantity.name) for side in (old, new)]
-        if means[0] is None or means[1] is None:
+        # A sample tells more than the steps that it is part of.
+        if means[0] is None or means[1] is None or quantity.name in of_work[1:]:
             continue
         found, basis = _interval(old, new, quantity.name, in_pairs)
         ratio = means[1] / means[0]
-        systematic = gain if quantity.is_energy else 0.0
+        off = (0.0, 0.0)
+        if quantity.is_energy:
+            off = unlike_sensors(old.reports, new.reports, quantity.scope)
         # That of blocks is of a part of the run: its width counts, around the whole's ratio.
         factor = 1.0 if found is None else ratio / found.value
         yield Effect(
             group=new.group.name,
             quantity=quantity.name,
             ratio=ratio,
-            low=None if found is None else factor * found.low / (1.0 + systematic),
-            high=None if found is None else factor * found.high * (1.0 + systematic),
-            systematic=systematic,
+            low=None if found is None else factor * found.low * (1.0 - off[1]) / (1.0 + off[0]),
+            high=None if found is None else factor * found.high * (1.0 + off[1]) / (1.0 - off[0]),
+            systematic=sum(off),
             p=None if found is None else found.p,
             p_holm=None,
             detectable=None if found is None else found.detectable,
@@ -212,21 +250,22 @@ def _with_verdicts(
     """All questions together: Holm over those that have an interval."""
     asked = [effect.p for effect in effects if effect.p is not None]
     adjusted = iter(statistics.holm(asked))
-    fatal = [one for one in caveats if one.is_fatal]
+    told = list(caveats)
     found = []
     for effect in effects:
         p_holm = None if effect.p is None else next(adjusted)
         decided = replace(effect, p_holm=p_holm)
-        if not any(_forbids(one, effect, first) for one in fatal):
+        if not any(validity.forbids(one, effect, first) for one in told):
             decided = replace(decided, verdict=_verdict(decided))
         found.append(decided)
     return found
 
 
-def _forbids(caveat: Caveat, effect: Effect, first: str) -> bool:
-    """A fault of the first group, or of this one."""
-    is_of_it = caveat.group in (None, first, effect.group)
-    return is_of_it and (not caveat.quantities or effect.quantity in caveat.quantities)
+def _allowed(quality: Quality, caveats: Iterable[Caveat], first: str) -> Quality:
+    """Runs that did not come to their end say nothing of how good they would have been."""
+    ended = {one.group for one in caveats if one.code == "unfinished"}
+    is_spoilt = bool(ended.intersection((first, quality.group)))
+    return replace(quality, verdict="not resolved") if is_spoilt else quality
 
 
 def _verdict(effect: Effect) -> Verdict:
@@ -254,7 +293,7 @@ def _quality(
     verdict: QualityVerdict = "not resolved"
     if found is not None and found[0] >= -still:
         verdict = "as good"
-    elif found is not None and found[1] < 0.0:
+    elif found is not None and found[1] < 0.0 and difference < -still:
         verdict = "worse"
     return Quality(
         group=new.group.name,

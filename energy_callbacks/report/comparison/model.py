@@ -176,6 +176,12 @@ class Comparison:
         found = (one for one in self.effects if (one.group, one.quantity) == (group, quantity))
         return next(found, None)
 
+    def answer(self, group: str) -> Effect | None:
+        """What is said of a group: its effect on ``primary``, else the first that is known."""
+        found = [one for one in self.effects if one.group == group]
+        chosen = (one for one in found if one.quantity == self.primary)
+        return next(chosen, found[0] if found else None)
+
     def save(self, folder: str | Path) -> list[Path]:
         """Write ``comparison.html``, ``.json``, ``.md`` and pictures.
 

@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, Literal
 
 from energy_callbacks.report import words
 from energy_callbacks.report.importers.journal_lines import UNKNOWN_HOST
 from energy_callbacks.report.parts import Figure, Ratio
 from energy_callbacks.report.schema import EnergyReport
 
+Scope = Literal["gpu", "total"]
 ENERGY_TO_TARGET, TIME_TO_TARGET = "energy_to_target_j", "time_to_target_s"
 
 
@@ -29,6 +31,11 @@ class Quantity:
     say: Callable[[float], str]
     is_energy: bool = True
     is_whole: bool = False
+
+    @property
+    def scope(self) -> Scope:
+        """Whose sensors have part in it."""
+        return "gpu" if self.name.startswith("gpu_") else "total"
 
 
 def _joules(value: float) -> str:
@@ -56,6 +63,10 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity(name="peak_memory_bytes", title="Peak card memory", say=words.size, is_energy=False),
     Quantity(name="host_memory_bytes", title="Peak host memory", say=words.size, is_energy=False),
 )
+ANSWERS: Final = (
+    ENERGY_TO_TARGET, "j_per_sample", "j_per_token", "j_per_step", "energy_j", "gpu_energy_j",
+)  # fmt: skip
+"""What answers speak of: energy. Less power for a longer time is no saving."""
 BY_NAME: Mapping[str, Quantity] = {one.name: one for one in QUANTITIES}
 
 
@@ -70,7 +81,6 @@ def _values(report: EnergyReport) -> Iterator[tuple[str, float | None]]:
         ratio: Ratio | None = getattr(efficiency, name)
         if ratio is not None and ratio.is_resolved:
             yield name, ratio.value_j
-            break
     total = report.energy.total
     yield "energy_j", _resolved_j(total)
     yield "gpu_energy_j", _resolved_j(report.energy.gpu)
@@ -87,15 +97,17 @@ def _resolved_j(figure: Figure) -> float | None:
     return figure.energy_j if figure.is_resolved else None
 
 
-def unlike_sensors(old: Sequence[EnergyReport], new: Sequence[EnergyReport]) -> float:
-    """The share by which two groups may differ because their sensors do.
+def unlike_sensors(
+    old: Sequence[EnergyReport], new: Sequence[EnergyReport], scope: Scope
+) -> tuple[float, float]:
+    """The shares by which sensors of either group may be off where they are unlike.
 
     Where each sensor has spoken as often for the one as for the other, what it is off by is in
     both and cancels. Else both bounds stand.
     """
     if _are_known([*old, *new]) and _sensors(old) == _sensors(new):
-        return 0.0
-    return _bound(old) + _bound(new)
+        return 0.0, 0.0
+    return _bound(old, scope), _bound(new, scope)
 
 
 def _are_known(reports: Sequence[EnergyReport]) -> bool:
@@ -119,6 +131,8 @@ def _sensors(reports: Sequence[EnergyReport]) -> dict[tuple[str, str, str], floa
     return {sensor: count / len(reports) for sensor, count in spoken.items()}
 
 
-def _bound(reports: Sequence[EnergyReport]) -> float:
-    totals = [report.energy.total for report in reports]
-    return max((one.systematic_j / one.energy_j for one in totals if one.energy_j), default=0.0)
+def _bound(reports: Sequence[EnergyReport], scope: Scope) -> float:
+    """Below one: no sensor is off by all that it says."""
+    totals: list[Figure] = [getattr(report.energy, scope) for report in reports]
+    shares = [one.systematic_j / one.energy_j for one in totals if one.energy_j]
+    return min(max(shares, default=0.0), 0.99)

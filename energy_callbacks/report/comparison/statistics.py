@@ -22,10 +22,12 @@ Array = NDArray[np.float64]
 REPLICATES: Final = 20_000
 """Enough for ends of intervals that hold still in their third digit."""
 CONFIDENCE: Final = 0.95
+ALPHA: Final = 1.0 - CONFIDENCE
 POWER: Final = 0.8
 """Of the smallest effect that is told as detectable: how often such a one would be found."""
 # The same runs give the same answer; each question draws from a stream of its own all the same.
 _SEED: Final = 20_261_122
+_ROUNDING: Final = 1e-12
 _ENDS: Final = ((1.0 - CONFIDENCE) / 2.0, (1.0 + CONFIDENCE) / 2.0)
 
 
@@ -180,6 +182,9 @@ def _interval(
     difference: float, deviations: Array, variance: float, freedom: float, rng: np.random.Generator
 ) -> RatioInterval:
     """An interval from what the difference of the logarithms deviates by."""
+    # Means of equal values differ in their last bit.
+    difference = 0.0 if abs(difference) < _ROUNDING else difference
+    deviations = np.where(np.abs(deviations) < _ROUNDING, 0.0, deviations)
     drawn = _scaled(deviations, freedom, rng)
     low, high = np.quantile(drawn, _ENDS)
     # One replicate more, so that chance is never said to be impossible.

@@ -33,7 +33,7 @@ def goal(
         reports: of all groups.
         metric: its name; ``None`` takes the one of a validation that all runs have.
         direction: which way is better; ``None`` reads it off the name.
-        target: value to reach; ``None`` takes the best that every run has reached.
+        target: value to reach; ``None`` takes the best that every run has reached that ended.
 
     Returns:
         ``None`` where no metric was asked for and none is there.
@@ -41,10 +41,11 @@ def goal(
     Raises:
         ValueError: for a metric that no run has, or whose better way nobody knows.
     """
-    named = metric or _shared(reports)
+    named = metric or _shared(reports, direction)
     if named is None:
-        if target is not None:
-            raise ValueError(f"target={target} needs a metric; add metric=")
+        if target is not None or direction is not None:
+            asked = f"target={target}" if target is not None else f"goal={direction!r}"
+            raise ValueError(f"{asked} needs a metric; add metric=")
         return None
     known = [one for report in reports if (one := find(report, named)) is not None]
     if not known:
@@ -57,7 +58,9 @@ def goal(
             "say goal='lower' or goal='higher'"
         )
     judged = Goal(metric=named, direction=way, target=0.0)
-    reached = [best(one, judged) for one in known]
+    ended = [one for one in reports if one.run.status == "finished"]
+    whole = [one for report in ended if (one := find(report, named)) is not None]
+    reached = [best(one, judged) for one in whole or known]
     worst = max(reached) if way == "lower" else min(reached)
     return Goal(metric=named, direction=way, target=worst if target is None else target)
 
@@ -80,14 +83,22 @@ def reached(metric: Metric, judged: Goal) -> tuple[float | None, float] | None:
     return None
 
 
-def _shared(reports: Sequence[EnergyReport]) -> str | None:
+def _shared(reports: Sequence[EnergyReport], direction: Direction | None) -> str | None:
     """A metric of a validation that all runs have and whose better way is known."""
-    names = [{one.name for one in _judged(report.metrics)} for report in reports]
+    names = [{one.name for one in _judged(report.metrics, direction)} for report in reports]
     shared = set.intersection(*names) if names else set()
-    order = [one.name for one in _judged(reports[0].metrics) if one.name in shared]
+    order = [one.name for one in _judged(reports[0].metrics, direction) if one.name in shared]
     # What people are after is rather the accuracy than the loss.
     return min(order, key=lambda name: "loss" in name.lower(), default=None)
 
 
-def _judged(metrics: Iterable[Metric]) -> list[Metric]:
-    return [one for one in metrics if one.is_validation and one.direction and one.value]
+def _judged(metrics: Iterable[Metric], direction: Direction | None) -> list[Metric]:
+    return [
+        one
+        for one in metrics
+        if one.is_validation and one.value and one.direction in _ways(direction)
+    ]
+
+
+def _ways(direction: Direction | None) -> tuple[Direction, ...]:
+    return ("lower", "higher") if direction is None else (direction,)

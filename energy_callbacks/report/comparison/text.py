@@ -63,17 +63,16 @@ def notes(comparison: Comparison) -> list[str]:
     bases = {effect.basis for effect in comparison.effects} - {None}
     if "blocks" in bases:
         found.append(
-            "One run a side: intervals are of blocks of at least ten seconds inside each run. "
+            "One run a side: intervals are of blocks of about ten seconds inside each run. "
             "How much two runs of the same differ is not in them."
         )
     elif not bases:
-        found.append("One run a side: no intervals. Repeat runs to learn whether they differ.")
+        found.append("A group of one run: no intervals. Repeat it to learn how runs differ.")
     if "pairs" in bases:
-        found.append("Runs were made in turn and are compared in pairs.")
-    if len(comparison.effects) > 1 and bases:
-        found.append(
-            f"Verdicts allow for the {len(comparison.effects)} questions asked at once (Holm)."
-        )
+        found.append("Runs are compared in pairs, in the order in which they were made or given.")
+    asked = sum(effect.p is not None for effect in comparison.effects)
+    if asked > 1:
+        found.append(f"Verdicts allow for the {asked} questions asked at once (Holm).")
     if any(effect.systematic for effect in comparison.effects):
         found.append("Intervals of energy hold what sensors of unlike cards may differ by.")
     if comparison.target is not None:

@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Final
 
 from energy_callbacks.report import words
-from energy_callbacks.report.comparison.model import Caveat
+from energy_callbacks.report.comparison.model import Caveat, Effect
 from energy_callbacks.report.comparison.quantities import BY_NAME
 from energy_callbacks.report.schema import EnergyReport
 
@@ -13,13 +13,12 @@ from energy_callbacks.report.schema import EnergyReport
 _COVERAGE: Final = 0.95
 _THROTTLED: Final = 0.02
 _WARMER_C: Final = 10.0
-_UNLIKE_WORK: Final = 0.01
+_UNLIKE_WORK, _OTHER_WORK = 0.01, 0.05
 
 _ENERGY = tuple(name for name, one in BY_NAME.items() if one.is_energy)
 _WHOLE = tuple(name for name, one in BY_NAME.items() if one.is_whole)
 _NOT_MEMORY = tuple(name for name in BY_NAME if "memory" not in name)
-# What other programs on a card, or a room that is warmer, change.
-_TOUCHED = tuple(name for name in _NOT_MEMORY if name != "host_memory_bytes")
+_NOT_HOST_MEMORY = tuple(name for name in BY_NAME if name != "host_memory_bytes")
 
 Groups = Mapping[str, Sequence[EnergyReport]]
 
@@ -64,7 +63,7 @@ def _of_group(name: str, reports: Sequence[EnergyReport]) -> Iterator[Caveat]:
             group=name,
             message=f"Other programs were on a card of {name} ({shared[0]}): "
             "what they used is in the figures.",
-            quantities=_TOUCHED,
+            quantities=_NOT_HOST_MEMORY,
             is_fatal=True,
         )
 
@@ -73,7 +72,7 @@ def _against(
     first: str, old: Sequence[EnergyReport], name: str, new: Sequence[EnergyReport]
 ) -> Iterator[Caveat]:
     throttled = [_throttled(old), _throttled(new)]
-    if abs(throttled[1] - throttled[0]) > _THROTTLED:
+    if None not in throttled and abs(throttled[1] - throttled[0]) > _THROTTLED:  # type: ignore[operator]
         told = [words.percent(share) for share in throttled]
         yield Caveat(
             code="throttled",
@@ -90,20 +89,23 @@ def _against(
             group=name,
             message=f"Cards of {first} began at {told[0]}, those of {name} at {told[1]}: a warm "
             "card takes more power for the same work. Repeat in turn, with a pause before each.",
-            quantities=_TOUCHED,
+            quantities=_NOT_MEMORY,
             is_fatal=True,
         )
     for unit in ("samples", "steps"):
         work = [_work(old, unit), _work(new, unit)]
         if None in work:
             continue
-        if abs(work[1] / work[0] - 1.0) > _UNLIKE_WORK:  # type: ignore[operator]
+        unlike = abs(work[1] / work[0] - 1.0)  # type: ignore[operator]
+        if unlike > _UNLIKE_WORK:
             told = [words.grouped(one) for one in work if one is not None]
             yield Caveat(
                 code="unlike_work",
                 group=name,
                 message=f"Runs of {first} made {told[0]} {unit}, those of {name} {told[1]}: "
                 "energy and time of whole runs are not of the same work.",
+                quantities=_WHOLE,
+                is_fatal=unlike > _OTHER_WORK,
             )
         break
     names = [_cards(old), _cards(new)]
@@ -127,15 +129,14 @@ def _others(report: EnergyReport) -> Iterator[str]:
                 yield note
 
 
-def _throttled(reports: Sequence[EnergyReport]) -> float:
+def _throttled(reports: Sequence[EnergyReport]) -> float | None:
     """Mean share of the time in which the clocks of the card that suffered most were held down."""
-    shares = [
-        max((device.throttled_s or 0.0 for device in report.devices), default=0.0)
-        / report.run.duration_s
-        for report in reports
-        if report.run.duration_s > 0.0
-    ]
-    return fmean(shares) if shares else 0.0
+    shares = []
+    for report in reports:
+        told = [one.throttled_s for one in report.devices if one.throttled_s is not None]
+        if told and report.run.duration_s > 0.0:
+            shares.append(max(told) / report.run.duration_s)
+    return fmean(shares) if shares else None
 
 
 def _start_c(reports: Sequence[EnergyReport]) -> float | None:
@@ -161,3 +162,9 @@ def _cards(reports: Sequence[EnergyReport]) -> frozenset[str]:
     return frozenset(
         device.name for report in reports for device in report.devices if device.kind == "gpu"
     )
+
+
+def forbids(caveat: Caveat, effect: Effect, first: str) -> bool:
+    """Whether it keeps an effect from being decided: a fault of the first group, or of this one."""
+    is_of_it = caveat.is_fatal and caveat.group in (None, first, effect.group)
+    return is_of_it and (not caveat.quantities or effect.quantity in caveat.quantities)
