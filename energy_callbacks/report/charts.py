@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 # Inches of a picture by itself, and its points per inch: 1500 wide, readable on paper too.
-_PICTURE_IN, _PICTURE_DPI = 9.4, 160.0
+PICTURE_IN, PICTURE_DPI = 9.4, 160.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,8 @@ class Chart:
 
     Attributes:
         name: of its file and its tag.
-        draw: a report and ``width_in`` give its figure, ``None`` where nothing is known to draw.
+        draw: a report, or what else it is of, and ``width_in`` give its figure; ``None`` where
+            nothing is known to draw.
     """
 
     name: str
@@ -44,7 +45,7 @@ CHARTS: tuple[Chart, ...] = (
 
 
 def pictures(
-    report: EnergyReport, *, width_in: float = _PICTURE_IN, dpi: float = _PICTURE_DPI
+    report: EnergyReport, *, width_in: float = PICTURE_IN, dpi: float = PICTURE_DPI
 ) -> Iterator[tuple[str, bytes]]:
     """Name and PNG of each chart of which something is known, and of each batch-size search.
 

@@ -4,7 +4,7 @@ The page embeds the report's own JSON, so that ``from_html`` gives back the very
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from energy_callbacks.errors import JournalError
 from energy_callbacks.report import batch_sizes, palette, plots, words
 from energy_callbacks.report.batch_size_plot import batch_size_figure
 from energy_callbacks.report.cards import cards
-from energy_callbacks.report.charts import CHARTS
+from energy_callbacks.report.charts import CHARTS, Chart
 from energy_callbacks.report.schema import EnergyReport, from_json, to_json
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def render(report: EnergyReport) -> str:
     return template("energy_report.html").render(
         report=report,
         cards=cards(report),
-        charts=_charts(report),
+        charts=drawn(report, CHARTS),
         batch_sizes=_batch_sizes(report),
         colours=_phase_colours(report),
         started=datetime.fromtimestamp(report.run.started_unix_s, tz=UTC),
@@ -106,16 +106,21 @@ def _short(text: str, length: int = 400) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def _charts(report: EnergyReport) -> list[dict[str, Any]]:
-    """Each chart twice, for wide and for narrow windows: style sheets choose."""
+def drawn(shown: Any, charts: Sequence[Chart]) -> list[dict[str, Any]]:
+    """Each chart twice, for wide and for narrow windows: style sheets choose.
+
+    Args:
+        shown: what the charts draw.
+        charts: of which those are left out that have nothing to draw.
+    """
     found = [
         {
             "name": chart.name,
             "title": chart.title,
-            "wide": svg(report, chart.draw, f"{chart.name}-wide", chart.title, _WIDE_IN),
-            "narrow": svg(report, chart.draw, f"{chart.name}-narrow", chart.title, _NARROW_IN),
+            "wide": svg(shown, chart.draw, f"{chart.name}-wide", chart.title, _WIDE_IN),
+            "narrow": svg(shown, chart.draw, f"{chart.name}-narrow", chart.title, _NARROW_IN),
         }
-        for chart in CHARTS
+        for chart in charts
     ]
     return [chart for chart in found if chart["wide"]]
 

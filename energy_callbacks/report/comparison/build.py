@@ -192,7 +192,7 @@ def _known_by_some(sides: Sequence[_Side]) -> Iterator[Caveat]:
 
 
 def _effects(old: _Side, new: _Side, paired: Pairing) -> Iterator[Effect]:
-    in_pairs = _are_paired(old.group, new.group) if paired == "auto" else paired
+    in_pairs = _are_paired(old.group, new.group, paired)
     of_work = [name for name in _OF_WORK if name in old.group.means and name in new.group.means]
     for quantity in QUANTITIES:
         means = [side.group.means.get(quantity.name) for side in (old, new)]
@@ -235,8 +235,10 @@ def _interval(
     return (found, basis) if found is not None else (None, None)
 
 
-def _are_paired(old: Group, new: Group) -> bool:
-    """Whether the runs were made in turn, so that each has a partner of about the same time."""
+def _are_paired(old: Group, new: Group, paired: Pairing) -> bool:
+    """As asked; else whether runs were made in turn, each with a partner of about the same time."""
+    if paired != "auto":
+        return paired
     if len(old.runs) != len(new.runs) or len(old.runs) < 2:
         return False
     starts = [(run.started_unix_s, side) for side, one in enumerate((old, new)) for run in one.runs]
@@ -286,7 +288,7 @@ def _quality(
         [judged.sign * run.best_metric for run in side.group.runs if run.best_metric is not None]
         for side in (old, new)
     )
-    in_pairs = _are_paired(old.group, new.group) if paired == "auto" else paired
+    in_pairs = _are_paired(old.group, new.group, paired)
     found = statistics.difference(before, after, in_pairs=in_pairs)
     still = margin * abs(old.group.metric_mean)
     difference = float(np.mean(after) - np.mean(before))

@@ -182,6 +182,10 @@ class Comparison:
         chosen = (one for one in found if one.quantity == self.primary)
         return next(chosen, found[0] if found else None)
 
+    def knows(self, quantity: str) -> bool:
+        """Whether any run has it."""
+        return any(quantity in run.values for group in self.groups for run in group.runs)
+
     def save(self, folder: str | Path) -> list[Path]:
         """Write ``comparison.html``, ``.json``, ``.md`` and pictures.
 

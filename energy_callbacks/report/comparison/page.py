@@ -4,11 +4,9 @@ from typing import Any
 
 from energy_callbacks.report.comparison import text
 from energy_callbacks.report.comparison.model import Comparison, to_json
-from energy_callbacks.report.comparison.plots import CHARTS, Chart
+from energy_callbacks.report.comparison.plots import CHARTS
 from energy_callbacks.report.comparison.quantities import BY_NAME
-from energy_callbacks.report.html import embedded, svg, template
-
-_WIDE_IN, _NARROW_IN = 9.4, 4.3
+from energy_callbacks.report.html import drawn, embedded, template
 
 
 def render(comparison: Comparison) -> str:
@@ -18,13 +16,12 @@ def render(comparison: Comparison) -> str:
 
 def content(comparison: Comparison) -> dict[str, Any]:
     """What the page is made of, also for pages that say more than it."""
-    charts = [_chart(comparison, chart) for chart in CHARTS]
     return {
         "comparison": comparison,
         "title": " · ".join(group.name for group in comparison.groups),
         "tables": [_table(comparison, group) for group in comparison.groups[1:]],
-        "charts": [chart for chart in charts if chart["wide"]],
-        "known": [one for one in BY_NAME.values() if _is_known(comparison, one.name)],
+        "charts": drawn(comparison, CHARTS),
+        "known": [one for one in BY_NAME.values() if comparison.knows(one.name)],
         "notes": text.notes(comparison),
         "embedded": embedded(to_json(comparison)),
     }
@@ -35,18 +32,4 @@ def _table(comparison: Comparison, group: Any) -> dict[str, Any]:
         "title": f"{group.name} against {comparison.groups[0].name}",
         "head": text.head(comparison, group),
         "rows": list(text.rows(comparison, group)),
-    }
-
-
-def _is_known(comparison: Comparison, name: str) -> bool:
-    return any(name in run.values for group in comparison.groups for run in group.runs)
-
-
-def _chart(comparison: Comparison, chart: Chart) -> dict[str, Any]:
-    """Twice, for wide and for narrow windows."""
-    return {
-        "name": chart.name,
-        "title": chart.title,
-        "wide": svg(comparison, chart.draw, f"{chart.name}-wide", chart.title, _WIDE_IN),
-        "narrow": svg(comparison, chart.draw, f"{chart.name}-narrow", chart.title, _NARROW_IN),
     }

@@ -1,11 +1,11 @@
 """The charts of a comparison: what changes, and the runs over each other on time and on step."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from energy_callbacks.report.charts import PICTURE_DPI, PICTURE_IN, Chart
 from energy_callbacks.report.comparison.answers import change
-from energy_callbacks.report.comparison.model import Comparison, Effect, Group, RunCurve
+from energy_callbacks.report.comparison.model import Comparison, Effect, RunCurve
 from energy_callbacks.report.comparison.quantities import BY_NAME
 from energy_callbacks.report.palette import GRID, INK
 from energy_callbacks.report.plots import (
@@ -26,29 +26,14 @@ COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f0
 _DASHES: Final = ("-", "--", "-.", ":")
 # More curves hide each other.
 _CURVES_A_GROUP: Final = 8
-_PICTURE_IN, _PICTURE_DPI = 9.4, 160.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
-    """One chart.
-
-    Attributes:
-        name: of its file.
-        draw: a comparison and ``width_in`` give its figure, ``None`` where nothing is known.
-    """
-
-    name: str
-    title: str
-    draw: "Callable[..., Canvas | None]"
 
 
 def pictures(comparison: Comparison) -> Iterator[tuple[str, bytes]]:
     """File name and PNG of each chart of which something is known."""
     for chart in CHARTS:
-        figure = chart.draw(comparison, width_in=_PICTURE_IN)
+        figure = chart.draw(comparison, width_in=PICTURE_IN)
         if figure is not None:
-            yield f"{chart.name}.png", figure_png(figure, title=chart.title, dpi=_PICTURE_DPI)
+            yield f"{chart.name}.png", figure_png(figure, title=chart.title, dpi=PICTURE_DPI)
 
 
 def changes(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None":
@@ -154,7 +139,7 @@ def memory_over_time(comparison: Comparison, *, width_in: float = 9.4) -> "Canva
 
 def memory_bars(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None":
     """Peak memory of each group, card and host, a point for each run."""
-    names = [n for n in ("peak_memory_bytes", "host_memory_bytes") if _any_knows(comparison, n)]
+    names = [n for n in ("peak_memory_bytes", "host_memory_bytes") if comparison.knows(n)]
     if not names:
         return None
     from matplotlib.figure import Figure as Canvas
@@ -182,10 +167,6 @@ def memory_bars(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | N
         panels[0].set_yticks(range(len(labels)), labels)
         panels[0].invert_yaxis()
     return canvas
-
-
-def _any_knows(comparison: Comparison, name: str) -> bool:
-    return any(name in run.values for group in comparison.groups for run in group.runs)
 
 
 def _all(comparison: Comparison) -> Iterator[RunCurve]:
@@ -223,7 +204,7 @@ def _lines(
             axes.plot(
                 [one / scale for one in x], y, _DASHES[row % len(_DASHES)],
                 color=COLOURS[row % len(COLOURS)], lw=1.2, alpha=0.85,
-                label="_" if row in named else _named(group),
+                label="_" if row in named else short_name(group.name, 24),
             )  # fmt: skip
             named.add(row)
         if mark is not None:
@@ -235,10 +216,6 @@ def _lines(
             borderaxespad=0.1,
         )  # fmt: skip
     return canvas
-
-
-def _named(group: Group) -> str:
-    return short_name(group.name, 24)
 
 
 CHARTS: Final[tuple[Chart, ...]] = (
