@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from energy_callbacks.profiling.phases.exposure import Numbers, Spans
+from energy_callbacks.profiling.phases.exposure import SHORTEST_RESPONSE_S, Numbers, Spans
 from energy_callbacks.sensing.series import Array
 
 # What is longer ago than so many time constants is forgotten: e^-6 is 0.2 %.
@@ -36,7 +36,7 @@ def variances(
     Args:
         spans: of the phases.
         seen_s: which moments the readings speak of, (m,).
-        response_s: of the sensor.
+        response_s: for how long a reading remembers; of a mean, half its window.
         power_w: fitted, (count,).
         weights: with which each reading enters each power, (count, m).
         rest_w: what the fit leaves of the readings, (m,).
@@ -60,7 +60,7 @@ def variances(
 
 def _pieces(spans: Spans, seen_s: Array, response_s: float) -> _Pieces:
     """How much of a reading is of each of the last occurrences."""
-    edges_s = spans.edges_s
+    edges_s, response_s = spans.edges_s, max(response_s, SHORTEST_RESPONSE_S)
     newest = np.clip(np.searchsorted(edges_s, seen_s, "right") - 1, 0, len(spans.labels) - 1)
     oldest = np.searchsorted(edges_s, seen_s - _MEMORY * response_s, "right") - 1
     back = int(min(np.max(newest - oldest, initial=0) + 1, _MOST_BACK))

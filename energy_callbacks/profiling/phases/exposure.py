@@ -11,7 +11,7 @@ from energy_callbacks.sensing.series import Array
 Numbers = NDArray[np.intp]
 # Sums of exponentials are kept below e^300; a double holds up to e^709.
 _MOST_EXPONENT: Final = 300.0
-_SHORTEST_RESPONSE_S: Final = 1e-5
+SHORTEST_RESPONSE_S: Final = 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Spans:
         A reading is the mean, over the window before it, (m,), of power behind a first-order
         filter; ``None`` for readings that are points.
         """
-        response_s = max(response_s, _SHORTEST_RESPONSE_S)
+        response_s = max(response_s, SHORTEST_RESPONSE_S)
         states = self._states(response_s)
         if window_s is None:
             return self._at(t_s, states, response_s)

@@ -58,7 +58,7 @@ class PhaseMarks:
         Phases that are tiny are part of the one that follows them, and so is its name.
         """
         dated = [(name, end.end_s) for name, end in self._marks if end.end_s is not None]
-        edges_s = np.maximum.accumulate([t_s for _, t_s in dated] or [0.0])
+        edges_s = np.maximum.accumulate(np.array([t_s for _, t_s in dated] or [0.0]))
         labelled = [name for name, _ in dated[:-1]]
         names = list(dict.fromkeys(name for name in labelled if name))
         numbers = {name: number for number, name in enumerate(names)} | {OUTSIDE: -1}

@@ -143,9 +143,11 @@ def _with_errors(spans: Spans, readings: Readings, fit: Fit) -> Split:
     unit, scale = normalised(np.concatenate([jacobian, known]))
     weights = (np.linalg.pinv(unit, rcond=1e-10) / scale[:, None])[: spans.count]
     of_readings, of_known = weights[:, : len(rest_w)], weights[:, len(rest_w) :]
-    seen_s = readings.t_s - fit.lag_s
+    seen_s, memory_s = readings.t_s - fit.lag_s, fit.response_s
+    if readings.window_s is not None:
+        memory_s = max(memory_s, float(np.median(readings.window_s)) / 2.0)
     spread = variances(
-        spans, seen_s, fit.response_s, power_w=fit.power_w, weights=of_readings, rest_w=rest_w
+        spans, seen_s, memory_s, power_w=fit.power_w, weights=of_readings, rest_w=rest_w
     )
     spread += noise_w2 * (of_known**2).sum(axis=1)
     freedom = max(len(rest_w) - jacobian.shape[1], 1)

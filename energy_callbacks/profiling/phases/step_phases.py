@@ -84,6 +84,8 @@ class StepPhases:
             return
         if not self._is_training:
             self._marks.begin(OUTSIDE, t_s)
+        elif name == "phase:train":
+            self._marks.begin("data wait", t_s)
         elif name == "data_ready" and self._marks.name in ("data wait", OUTSIDE):
             self._marks.begin("transfer", t_s)
         elif name == "batch_done":
