@@ -1,0 +1,61 @@
+"""What kind of work a kernel or an operator does, by its name.
+
+The names are those of the CUDA libraries (cuDNN, cuBLAS, CUTLASS, NCCL, FlashAttention), of
+PyTorch's own kernels and of what Inductor and XLA generate. Nobody promises them: what fits
+nothing is ``other``, which the report shows like any class.
+"""
+
+import re
+from functools import cache
+from typing import Final
+
+OTHER: Final = "other"
+COPY: Final = "copy"
+IDLE: Final = "idle"
+# The first that fits; the order matters, as attention is made of products.
+_CLASSES: Final = (
+    ("communication", r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|c10d::"),
+    ("optimizer", r"multi_tensor_apply|_foreach_|fused_adam|_fused_(adam|sgd)|FusedAdam"),
+    ("attention", r"flash|fmha|attention|sdpa"),
+    (
+        "convolution",
+        r"fprop|dgrad|wgrad|implicit_gemm|winograd|conv(?!ert)|cudnn.*(2d|3d)|depthwise",
+    ),
+    (
+        "matrix product",
+        r"gemm|gemv|nvjet|cutlass|cublas|splitK|triton_tem|aten::(add)?(mm|bmm|baddbmm|mv)\b"
+        r"|aten::(linear|matmul|addmm|addmv|einsum|dot)\b|mkldnn_linear",
+    ),
+    ("normalisation", r"norm|bn_(fw|bw)|triton_(per|red)_fused.*norm"),
+    (COPY, r"^Memcpy|^Memset|aten::(copy_|_to_copy|clone|contiguous)\b"),
+    (
+        "elementwise and reduction",
+        r"elementwise|reduce|softmax|triton_(poi|red|per)|index|gather|scatter|embedding|pool"
+        r"|dropout|nll_loss|cross_entropy|CatArray|fill|loop_.*fusion|fusion|sort|scan|cumsum"
+        r"|aten::(add|sub|mul|div|neg|exp|log|sqrt|rsqrt|pow|sum|mean|relu|gelu|silu|tanh|sigmoid"
+        r"|threshold|where|clamp|max|min|stack|cat|zero|addcmul|addcdiv|lerp|eq|native_dropout)",
+    ),
+)
+_PATTERNS: Final = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _CLASSES)
+# Work that computes much for each byte, and work that mostly moves bytes.
+DENSE: Final = frozenset({"matrix product", "convolution", "attention"})
+STREAMING: Final = frozenset({"elementwise and reduction", "normalisation", "optimizer", COPY})
+
+
+@cache
+def class_of(name: str) -> str:
+    """The class of a kernel.
+
+    >>> class_of("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64")
+    'matrix product'
+    >>> class_of("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add>")
+    'elementwise and reduction'
+    >>> class_of("Memcpy HtoD (Pinned -> Device)"), class_of("ncclDevKernel_AllReduce_Sum_bf16")
+    ('copy', 'communication')
+    """
+    return next((found for found, pattern in _PATTERNS if pattern.search(name)), OTHER)
+
+
+def is_cudnn(name: str) -> bool:
+    """Whether a name says that it is cuDNN's."""
+    return "cudnn" in name.lower()
