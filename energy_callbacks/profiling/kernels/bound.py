@@ -115,9 +115,7 @@ def _idle_shares(found: Split) -> dict[str, float]:
     return {cause: time_s / found.device_s for cause, time_s in found.idle_s.items()}
 
 
-def _by_idleness(
-    idle: Mapping[str, float], *, has_device: bool
-) -> tuple[Bound, str] | None:
+def _by_idleness(idle: Mapping[str, float], *, has_device: bool) -> tuple[Bound, str] | None:
     waits = {cause: idle.get(cause, 0.0) for cause in ("input", "launch", "host")}
     most = max(waits, key=lambda cause: waits[cause])
     if sum(waits.values()) < _IDLE_MATTERS or waits[most] < _IDLE_MATTERS / 2.0:
@@ -128,10 +126,10 @@ def _by_idleness(
     if not has_device:
         return None
     if most == "launch":
-        return "launch", f"The device waits for launches: it is idle for {share} of a step while "\
-            "the host is still launching kernels."
-    return "unknown", f"The device waits for the host, which neither launches nor fetches data in "\
-        f"{share} of a step: Python, logging, or checks of values."
+        why = f"it is idle for {share} of a step while the host is still launching kernels."
+        return "launch", f"The device waits for launches: {why}"
+    why = f"in {share} of a step, neither launches nor fetches data: Python, logging, or checks."
+    return "unknown", f"The device waits for the host, which, {why}"
 
 
 def _by_work(
@@ -151,9 +149,7 @@ def _by_work(
     return _by_classes(found)
 
 
-def _by_counters(
-    activity: Mapping[str, float], busy: float
-) -> tuple[Bound, str, tuple[str, ...]]:
+def _by_counters(activity: Mapping[str, float], busy: float) -> tuple[Bound, str, tuple[str, ...]]:
     used = {name: min(share / busy, 1.0) for name, share in activity.items()}
     why = tuple(
         f"{words}, while kernels ran: {_percent(used[name])}"

@@ -46,5 +46,10 @@ def recorder(
         return TorchRecorder(warm_up_steps, active_steps, max_events, max_bytes)
     profiler = tensorflow_profiler if chosen == "tensorflow" else jax_profiler
     return XplaneRecorder(
-        chosen, profiler.start, profiler.stop, warm_up_steps, folder, max_bytes
+        chosen,
+        start=profiler.start,
+        stop=profiler.stop,
+        warm_up_steps=warm_up_steps,
+        folder=folder,
+        max_bytes=max_bytes,
     )

@@ -13,30 +13,44 @@ OTHER: Final = "other"
 COPY: Final = "copy"
 IDLE: Final = "idle"
 # The first that fits; the order matters, as attention is made of products.
-_CLASSES: Final = (
-    ("communication", r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|c10d::"),
-    ("optimizer", r"multi_tensor_apply|_foreach_|fused_adam|_fused_(adam|sgd)|FusedAdam"),
-    ("attention", r"flash|fmha|attention|sdpa"),
-    (
-        "convolution",
-        r"fprop|dgrad|wgrad|implicit_gemm|winograd|conv(?!ert)|cudnn.*(2d|3d)|depthwise",
+_CLASSES: Final[dict[str, tuple[str, ...]]] = {
+    "communication": ("nccl", "rccl", "all_?reduce", "all_?gather", "reduce_?scatter", "c10d::"),
+    "optimizer": ("multi_tensor_apply", "_foreach_", "fused_?adam", "_fused_(adam|sgd)"),
+    "attention": ("flash", "fmha", "attention", "sdpa"),
+    "convolution": (
+        "fprop",
+        "dgrad",
+        "wgrad",
+        "implicit_gemm",
+        "winograd",
+        "conv(?!ert)",
+        "cudnn.*[23]d",
+        "depthwise",
     ),
-    (
-        "matrix product",
-        r"gemm|gemv|nvjet|cutlass|cublas|splitK|triton_tem|aten::(add)?(mm|bmm|baddbmm|mv)\b"
-        r"|aten::(linear|matmul|addmm|addmv|einsum|dot)\b|mkldnn_linear",
+    "matrix product": (
+        "gemm",
+        "gemv",
+        "nvjet",
+        "cutlass",
+        "cublas",
+        "splitk",
+        "triton_tem",
+        r"aten::(mm|bmm|mv|addmm|addmv|baddbmm|linear|matmul|einsum|dot)\b",
+        "mkldnn_linear",
     ),
-    ("normalisation", r"norm|bn_(fw|bw)|triton_(per|red)_fused.*norm"),
-    (COPY, r"^Memcpy|^Memset|aten::(copy_|_to_copy|clone|contiguous)\b"),
-    (
-        "elementwise and reduction",
-        r"elementwise|reduce|softmax|triton_(poi|red|per)|index|gather|scatter|embedding|pool"
-        r"|dropout|nll_loss|cross_entropy|CatArray|fill|loop_.*fusion|fusion|sort|scan|cumsum"
-        r"|aten::(add|sub|mul|div|neg|exp|log|sqrt|rsqrt|pow|sum|mean|relu|gelu|silu|tanh|sigmoid"
-        r"|threshold|where|clamp|max|min|stack|cat|zero|addcmul|addcdiv|lerp|eq|native_dropout)",
+    "normalisation": ("norm", "bn_(fw|bw)"),
+    COPY: ("^Memcpy", "^Memset", r"aten::(copy_|_to_copy|clone|contiguous)\b"),
+    "elementwise and reduction": (
+        "elementwise|reduce|softmax|triton_(poi|red|per)|fusion",
+        "index|gather|scatter|embedding|pool|dropout|nll_loss|cross_entropy|CatArray|fill",
+        "sort|scan|cumsum",
+        "aten::(add|sub|mul|div|neg|exp|log|sqrt|rsqrt|pow|sum|mean|relu|gelu|silu|tanh|sigmoid)",
+        "aten::(threshold|where|clamp|max|min|stack|cat|zero|lerp|eq|native_dropout)",
     ),
+}
+_PATTERNS: Final = tuple(
+    (name, re.compile("|".join(patterns), re.IGNORECASE)) for name, patterns in _CLASSES.items()
 )
-_PATTERNS: Final = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _CLASSES)
 # Work that computes much for each byte, and work that mostly moves bytes.
 DENSE: Final = frozenset({"matrix product", "convolution", "attention"})
 STREAMING: Final = frozenset({"elementwise and reduction", "normalisation", "optimizer", COPY})

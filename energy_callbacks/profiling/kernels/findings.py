@@ -112,7 +112,9 @@ def _of_tally(whole: Tally, parts: Split) -> dict[str, Any]:
         "busy_share": parts.busy_share if whole.frame_s else None,
         "classes": [asdict(row) for row in _by_class(parts.rows)],
         "kernels": [asdict(row) for row in _longest(parts.rows)],
-        "parts": {part: whole.parts_s[part] / busy_s for part in PARTS} if whole.parts_s else None,
+        "parts": {part: whole.parts_s.get(part, 0.0) / busy_s for part in PARTS}
+        if whole.parts_s
+        else None,
         "idle_s": parts.idle_s,
         "cudnn_share": whole.cudnn_s / busy_s,
         "copy_s": whole.copy_s / whole.steps if whole.frame_s else None,
@@ -189,7 +191,7 @@ def _undisturbed(schedule: Schedule, meter: Measuring) -> _Undisturbed:
 
 
 def _a_step(meter: Measuring, stretches: Sequence[Stretch], scope: str) -> Energy:
-    """Mean energy of the steps whose stretches were seen whole."""
+    """Mean energy of the steps that were seen."""
     meter.wait_until_seen(max(one.end_s for one in stretches), _PATIENCE_S)
     seen = [
         (one.steps, meter.energy(one.start_s, one.end_s, scope))
@@ -197,7 +199,7 @@ def _a_step(meter: Measuring, stretches: Sequence[Stretch], scope: str) -> Energ
         if one.duration_s > 0.0
     ]
     known = [(steps, energy) for steps, energy in seen if energy.coverage >= _SEEN]
-    steps = sum(count for count, _ in known)
+    steps = sum(count * energy.coverage for count, energy in known)
     joules = [energy.energy_j for _, energy in known if energy.energy_j is not None]
     if not steps or len(joules) < len(known):
         return Energy(energy_j=None)
@@ -222,7 +224,7 @@ def _activity(
     meter: Measuring, keys: Sequence[str], stretches: Sequence[Stretch]
 ) -> dict[str, float]:
     """Means of the cards' own counters while training, as far back as they are kept."""
-    found = {}
+    found: dict[str, float] = {}
     for quantity in _ACTIVITY:
         values = [
             value

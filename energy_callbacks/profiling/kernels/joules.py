@@ -67,24 +67,18 @@ def split(found: Tally, step_s: float | None, j_per_step: float | None) -> Split
     idle_s = device_s - busy_s
     rows = [
         (name, found.class_of[name], found.calls[name] / found.steps, time_s / found.steps)
-        for name, time_s in found.time_s.most_common()
+        for name, time_s in sorted(found.time_s.items(), key=lambda pair: -pair[1])
     ]
     rows.append((IDLE, IDLE, 0.0, idle_s))
     return Split(
-        rows=tuple(_row(*row, device_s, j_per_step) for row in rows),
+        rows=tuple(_row(row, device_s, j_per_step) for row in rows),
         device_s=device_s,
         idle_s=_causes(found, idle_s),
     )
 
 
-def _row(
-    name: str,
-    class_name: str,
-    calls: float,
-    time_s: float,
-    device_s: float,
-    j_per_step: float | None,
-) -> Row:
+def _row(told: tuple[str, str, float, float], device_s: float, j_per_step: float | None) -> Row:
+    name, class_name, calls, time_s = told
     share = time_s / device_s if device_s else 0.0
     return Row(
         name=name,
@@ -101,4 +95,4 @@ def _causes(found: Tally, idle_s: float) -> dict[str, float] | None:
     seen_s = sum(found.idle_s.values())
     if not found.frame_s or not seen_s:
         return None
-    return {cause: found.idle_s[cause] / seen_s * idle_s for cause in CAUSES}
+    return {cause: found.idle_s.get(cause, 0.0) / seen_s * idle_s for cause in CAUSES}

@@ -1,4 +1,4 @@
-"""``KernelProfiler``: the framework's own profiler in a few short windows, with energy beside it."""
+"""``KernelProfiler``: the framework's own profiler in a few short windows, and energy with it."""
 
 import logging
 import time
@@ -202,9 +202,7 @@ class _Run:
         self._recorder = None
         self._used_bytes += path.stat().st_size
         steps = self._settings.active_steps
-        self._captures.append(
-            captured(self._meter, path, self._opened_s, steps, self._waits_s)
-        )
+        self._captures.append(captured(self._meter, path, self._opened_s, steps, self._waits_s))
 
     def _abort(self) -> None:
         """A window in which something else happens is no window of training."""

@@ -77,9 +77,7 @@ def write(rows: Sequence[Row], steps: int, folder: Path) -> dict[str, str]:
 
 def _weights(rows: Sequence[Row], steps: int) -> list[tuple[Row, int]]:
     weighed = [
-        (row, round(microjoules(row.energy_j * steps)))
-        for row in rows
-        if row.energy_j is not None
+        (row, round(microjoules(row.energy_j * steps))) for row in rows if row.energy_j is not None
     ]
     return [(row, weight) for row, weight in weighed if weight > 0]
 

@@ -6,7 +6,7 @@ profiler's own start nor the synchronisation at its end is in it. Where no accel
 operators of the host take the place of kernels, and the frame is the steps themselves.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -61,11 +61,11 @@ class Tally:
     devices: int = 1
     steps: int = 0
     frame_s: float = 0.0
-    time_s: "Counter[str]" = field(default_factory=Counter)
+    time_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     calls: "Counter[str]" = field(default_factory=Counter)
     class_of: dict[str, str] = field(default_factory=dict)
-    parts_s: "Counter[str]" = field(default_factory=Counter)
-    idle_s: "Counter[str]" = field(default_factory=Counter)
+    parts_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    idle_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     cudnn_s: float = 0.0
     copy_s: float = 0.0
     hidden_copy_s: float = 0.0
@@ -73,15 +73,17 @@ class Tally:
     @property
     def busy_s(self) -> float:
         """Time in which anything ran."""
-        return float(sum(self.time_s.values()))
+        return sum(self.time_s.values())
 
     def add(self, other: "Tally") -> None:
         """Another window."""
         self.has_device |= other.has_device
         self.devices = max(self.devices, other.devices)
         self.class_of |= other.class_of
-        for name in ("time_s", "calls", "parts_s", "idle_s"):
-            getattr(self, name).update(getattr(other, name))
+        self.calls.update(other.calls)
+        for name in ("time_s", "parts_s", "idle_s"):
+            for key, time_s in getattr(other, name).items():
+                getattr(self, name)[key] += time_s
         for name in ("steps", "frame_s", "cudnn_s", "copy_s", "hidden_copy_s"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -117,7 +119,9 @@ def tally(trace: Trace, waits: Spans = EMPTY) -> Tally:
         start_us, end_us, steps = _frame(trace, work)
         found.steps = max(found.steps, steps)
         if steps:
-            _count(found, trace, work, data, start_us, end_us)
+            inside = _count(found, work, start_us, end_us)
+            for cause, idle_us in _idle(trace, work, gaps(inside, start_us, end_us), data):
+                found.idle_s[cause] += seconds_from_microseconds(idle_us)
     return found
 
 
@@ -181,14 +185,8 @@ def _frame(trace: Trace, work: Sequence[_Work]) -> tuple[float, float, int]:
     return begins[0], begins[-1], len(begins) - 1
 
 
-def _count(
-    found: Tally,
-    trace: Trace,
-    work: Sequence[_Work],
-    data: Spans,
-    start_us: float,
-    end_us: float,
-) -> None:
+def _count(found: Tally, work: Sequence[_Work], start_us: float, end_us: float) -> Spans:
+    """Add what a device did; returns when it did anything."""
     inside = [one for one in work if one.end_us > start_us and one.start_us < end_us]
     all_spans = np.clip(spans((w.start_us, w.end_us) for w in inside), start_us, end_us)
     for one, time_us in zip(inside, shared_out(all_spans), strict=True):
@@ -199,10 +197,8 @@ def _count(
         found.calls[one.name] += one.is_call and one.start_us >= start_us
         found.class_of.setdefault(one.name, class_of(one.name))
     found.frame_s += seconds_from_microseconds(end_us - start_us)
-    idle = gaps(union(all_spans), start_us, end_us)
-    for cause, idle_us in _idle(trace, work, idle, data):
-        found.idle_s[cause] += seconds_from_microseconds(idle_us)
     _count_copies(found, inside, start_us, end_us)
+    return union(all_spans)
 
 
 def _idle(

@@ -43,6 +43,7 @@ class XplaneRecorder:
     def __init__(
         self,
         framework: str,
+        *,
         start: Callable[[Path], None],
         stop: Callable[[], None],
         warm_up_steps: int,
