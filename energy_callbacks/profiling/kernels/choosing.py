@@ -34,22 +34,28 @@ def framework() -> Framework:
 
 def recorder(
     chosen: Framework,
+    path: Path,
     *,
     warm_up_steps: int,
     active_steps: int,
-    folder: Path,
     max_events: int,
     max_bytes: int,
 ) -> Recorder:
     """The recorder of a framework; see there."""
     if chosen == "torch":
-        return TorchRecorder(warm_up_steps, active_steps, max_events, max_bytes)
+        return TorchRecorder(
+            path,
+            warm_up_steps=warm_up_steps,
+            active_steps=active_steps,
+            max_events=max_events,
+            max_bytes=max_bytes,
+        )
     profiler = tensorflow_profiler if chosen == "tensorflow" else jax_profiler
     return XplaneRecorder(
         chosen,
         start=profiler.start,
         stop=profiler.stop,
+        path=path,
         warm_up_steps=warm_up_steps,
-        folder=folder,
         max_bytes=max_bytes,
     )

@@ -51,6 +51,8 @@ _CLASSES: Final[dict[str, tuple[str, ...]]] = {
 _PATTERNS: Final = tuple(
     (name, re.compile("|".join(patterns), re.IGNORECASE)) for name, patterns in _CLASSES.items()
 )
+# What a kernel is stands at the beginning; template arguments may go on for thousands more.
+_TELLING: Final = 300
 # Work that computes much for each byte, and work that mostly moves bytes.
 DENSE: Final = frozenset({"matrix product", "convolution", "attention"})
 STREAMING: Final = frozenset({"elementwise and reduction", "normalisation", "optimizer", COPY})
@@ -67,7 +69,8 @@ def class_of(name: str) -> str:
     >>> class_of("Memcpy HtoD (Pinned -> Device)"), class_of("ncclDevKernel_AllReduce_Sum_bf16")
     ('copy', 'communication')
     """
-    return next((found for found, pattern in _PATTERNS if pattern.search(name)), OTHER)
+    begin = name[:_TELLING]
+    return next((found for found, pattern in _PATTERNS if pattern.search(begin)), OTHER)
 
 
 def is_cudnn(name: str) -> bool:

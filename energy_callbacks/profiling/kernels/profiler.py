@@ -11,7 +11,7 @@ from energy_callbacks.profiling.kernels import choosing
 from energy_callbacks.profiling.kernels.capture import Capture, captured
 from energy_callbacks.profiling.kernels.choosing import FRAMEWORKS, Framework
 from energy_callbacks.profiling.kernels.findings import Findings, record
-from energy_callbacks.profiling.kernels.protocol import Recorder, TooLargeError
+from energy_callbacks.profiling.kernels.protocol import OccupiedError, Recorder, TooLargeError
 from energy_callbacks.profiling.kernels.schedule import Schedule
 
 logger = logging.getLogger("energy_callbacks")
@@ -103,13 +103,13 @@ class KernelProfiler:
         if run is not None:
             run.stop()
 
-    def recorder(self, folder: Path, left_bytes: int) -> Recorder:
-        """What records the windows of one attempt."""
+    def recorder(self, path: Path, left_bytes: int) -> Recorder:
+        """What records one window."""
         return choosing.recorder(
             self._framework or choosing.framework(),
+            path,
             warm_up_steps=self._warm_up_steps,
             active_steps=self._active_steps,
-            folder=folder,
             max_events=self._max_events,
             max_bytes=left_bytes,
         )
@@ -172,6 +172,8 @@ class _Run:
                 self._recorder.step()
             elif action == "close":
                 self._close()
+        except OccupiedError as error:
+            self._give_way(error)
         except TooLargeError as error:
             self._notes.append(str(error))
             logger.warning("%s", error)
@@ -186,19 +188,26 @@ class _Run:
     def _open(self, t_s: float) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         left_bytes = self._settings.max_trace_bytes - self._used_bytes
-        self._recorder = self._settings.recorder(self._folder, left_bytes)
+        name = f"kernels-{self._meter.rank}-{len(self._captures) + 1}"
+        self._recorder = self._settings.recorder(self._folder / name, left_bytes)
         self._framework = self._recorder.framework
         self._opened_s, self._waits_s, self._done_s = t_s, [], None
         if self._captures:
             self._captures[-1].look(self._meter, t_s, at_once=True)
         self._recorder.open()
 
+    def _give_way(self, error: OccupiedError) -> None:
+        if str(error) not in self._notes:
+            self._notes.append(str(error))
+            logger.warning("%s", error)
+        self._recorder = None
+        self._schedule.put_off()
+
     def _close(self) -> None:
         recorder = self._recorder
         if recorder is None:
             return
-        name = f"kernels-{self._meter.rank}-{len(self._captures) + 1}"
-        path = recorder.close(self._folder / name)
+        path = recorder.close()
         self._recorder = None
         self._used_bytes += path.stat().st_size
         steps = self._settings.active_steps

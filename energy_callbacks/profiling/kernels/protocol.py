@@ -10,24 +10,29 @@ class TooLargeError(EnergyCallbacksError):
     """A window's trace is larger than allowed; no other will be taken."""
 
 
+class OccupiedError(EnergyCallbacksError):
+    """Somebody else profiles with the framework's profiler, of which there can be but one."""
+
+
 class Recorder(Protocol):
     """Records one window; the framework's profiler runs from ``open`` to ``close`` or ``abort``."""
 
     framework: str
 
     def open(self) -> None:
-        """The steps that warm the profiler up begin."""
+        """The steps that warm the profiler up begin.
+
+        Raises:
+            OccupiedError: where another profiler of the framework is there.
+        """
         ...
 
     def step(self) -> None:
         """A step of the window has ended."""
         ...
 
-    def close(self, path: Path) -> Path:
+    def close(self) -> Path:
         """The last step of the window has ended: write what was recorded.
-
-        Args:
-            path: where to, without an ending.
 
         Returns:
             What was written.

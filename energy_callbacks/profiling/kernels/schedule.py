@@ -143,6 +143,11 @@ class Schedule:
         if len(self._stretches) > _STRETCHES:
             self._stretches.remove(min(self._stretches, key=lambda one: one.steps))
 
+    def put_off(self) -> None:
+        """The window that has just been opened could not be; try again much later."""
+        self._due.appendleft(max(10 * self._length, 2 * self.steps))
+        self._opened_s = None
+
     def abort(self) -> None:
         """The window that is open is lost; one after as many steps again takes its place."""
         if self.is_open:

@@ -4,10 +4,11 @@
 slower and traces larger, and stacks break the ranges of steps (pytorch/pytorch#174555).
 """
 
+import gc
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.profiling.kernels.protocol import TooLargeError
+from energy_callbacks.profiling.kernels.protocol import OccupiedError, TooLargeError
 
 # A line of Kineto's JSON is 200 to 500 bytes (torch 2.13: 300 on average).
 _BYTES_OF_EVENT: Final = 300
@@ -17,6 +18,7 @@ class TorchRecorder:
     """One window.
 
     Args:
+        path: where to write, without an ending.
         warm_up_steps: in which CUPTI starts; they are thrown away.
         active_steps: that are recorded.
         max_events: of a trace.
@@ -26,8 +28,15 @@ class TorchRecorder:
     framework = "torch"
 
     def __init__(
-        self, warm_up_steps: int, active_steps: int, max_events: int, max_bytes: int
+        self,
+        path: Path,
+        *,
+        warm_up_steps: int,
+        active_steps: int,
+        max_events: int,
+        max_bytes: int,
     ) -> None:
+        self._path = path.with_suffix(".json")
         self._steps = (warm_up_steps, active_steps)
         self._max_events = max_events
         self._max_bytes = max_bytes
@@ -35,11 +44,8 @@ class TorchRecorder:
         self._ready = False
 
     def open(self) -> None:
-        """See ``Recorder``.
-
-        Raises:
-            RuntimeError: where another profiler of PyTorch is running.
-        """
+        """See ``Recorder``."""
+        _give_way()
         from torch.profiler import ProfilerActivity, profile, schedule
 
         warm_up, active = self._steps
@@ -62,7 +68,7 @@ class TorchRecorder:
         """See ``Recorder``."""
         self._profile.step()
 
-    def close(self, path: Path) -> Path:
+    def close(self) -> Path:
         """See ``Recorder``."""
         profile, self._profile = self._profile, None
         try:
@@ -70,18 +76,17 @@ class TorchRecorder:
             if not self._ready:
                 raise RuntimeError("PyTorch's profiler has not ended its window")
             self._check(len(profile.profiler.kineto_results.events()))
-            target = path.with_suffix(".json")
-            profile.export_chrome_trace(str(target))
+            profile.export_chrome_trace(str(self._path))
         finally:
             profile.stop()
-        size_bytes = target.stat().st_size
+        size_bytes = self._path.stat().st_size
         if size_bytes > self._max_bytes:
-            target.unlink()
+            self._path.unlink()
             raise TooLargeError(
                 f"the trace of a window has {size_bytes:,} bytes, more than max_trace_bytes="
                 f"{self._max_bytes:,}; give KernelProfiler fewer active_steps, or allow more"
             )
-        return target
+        return self._path
 
     def _check(self, events: int) -> None:
         if events > self._max_events or events * _BYTES_OF_EVENT > self._max_bytes:
@@ -96,6 +101,22 @@ class TorchRecorder:
         profile, self._profile = self._profile, None
         if profile is not None:
             profile.stop()
+
+
+def _give_way() -> None:
+    """Two profilers of PyTorch end each other, even one that is waiting for its turn.
+
+    Raises:
+        OccupiedError: where there is another.
+    """
+    import torch
+
+    is_on = torch.autograd._profiler_enabled()  # noqa: SLF001 - it has no public name
+    if is_on or any(type(one) is torch.profiler.profile for one in gc.get_objects()):
+        raise OccupiedError(
+            "the training has a torch.profiler.profile of its own, and PyTorch can run but one: "
+            "KernelProfiler gives way; leave one of the two out"
+        )
 
 
 def _accelerators() -> list[Any]:

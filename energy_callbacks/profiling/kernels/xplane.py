@@ -35,8 +35,8 @@ class XplaneRecorder:
         framework: whose profiler it is.
         start: begins to record into a folder.
         stop: ends, and writes.
+        path: a folder of this window alone, for the frameworks name theirs by the second.
         warm_up_steps: before it starts.
-        folder: of ``plugins/profile``.
         max_bytes: of a trace.
     """
 
@@ -46,20 +46,21 @@ class XplaneRecorder:
         *,
         start: Callable[[Path], None],
         stop: Callable[[], None],
+        path: Path,
         warm_up_steps: int,
-        folder: Path,
         max_bytes: int,
     ) -> None:
         self.framework = framework
         self._start, self._stop = start, stop
+        self._path = path
         self._warm_up_steps = warm_up_steps
-        self._folder = folder
         self._max_bytes = max_bytes
         self._left = 0
         self._is_running = False
 
     def open(self) -> None:
         """See ``Recorder``."""
+        shutil.rmtree(self._path, ignore_errors=True)  # of an earlier attempt
         self._left = self._warm_up_steps + 1
         self.step()
 
@@ -67,17 +68,18 @@ class XplaneRecorder:
         """See ``Recorder``."""
         self._left -= 1
         if self._left == 0:
-            self._start(self._folder)
+            self._start(self._path)
             self._is_running = True
 
-    def close(self, path: Path) -> Path:  # noqa: ARG002 - the framework names its files itself
+    def close(self) -> Path:
         """See ``Recorder``."""
-        written = self._end()
+        self._end()
+        written = next(self._path.glob("plugins/profile/*/*.xplane.pb"), None)
         if written is None:
-            raise FileNotFoundError(f"{self.framework}'s profiler wrote nothing to {self._folder}")
-        size_bytes = sum(part.stat().st_size for part in written.parent.iterdir())
+            raise FileNotFoundError(f"{self.framework}'s profiler wrote nothing to {self._path}")
+        size_bytes = sum(part.stat().st_size for part in self._path.rglob("*") if part.is_file())
         if size_bytes > self._max_bytes:
-            shutil.rmtree(written.parent)
+            shutil.rmtree(self._path)
             raise TooLargeError(
                 f"the trace of a window has {size_bytes:,} bytes, more than max_trace_bytes="
                 f"{self._max_bytes:,}; give KernelProfiler fewer active_steps, or allow more"
@@ -86,19 +88,13 @@ class XplaneRecorder:
 
     def abort(self) -> None:
         """See ``Recorder``; what the framework writes nevertheless is removed."""
-        written = self._end() if self._is_running else None
-        if written is not None:
-            shutil.rmtree(written.parent)
+        if self._is_running:
+            self._end()
+            shutil.rmtree(self._path, ignore_errors=True)
 
-    def _end(self) -> Path | None:
-        """Stop; what was written."""
-        before = set(self._written())
+    def _end(self) -> None:
         self._is_running = False
         self._stop()
-        return next((path for path in self._written() if path not in before), None)
-
-    def _written(self) -> list[Path]:
-        return sorted(self._folder.glob("plugins/profile/*/*.xplane.pb"))
 
 
 def kernels(path: Path, steps: int) -> Tally | None:

@@ -82,13 +82,13 @@ def trace(
 def _lines(one: Work, zero_us: float, correlation: int) -> list[dict[str, Any]]:
     asked_us, thread = zero_us + one.asked_us, AUTOGRAD if one.part == "backward" else MAIN
     ids = {"External id": correlation, "correlation": correlation}
-    found = [_host("cpu_op", one.operator, asked_us - 1.0, 8.0, thread)]
+    found = [_host("cpu_op", one.operator, asked_us - 1.0, 8.0, thread=thread)]
     if one.part == "backward":
         name = "autograd::engine::evaluate_function: AddmmBackward0"
-        found.insert(0, _host("cpu_op", name, asked_us - 2.0, 10.0, thread))
+        found.insert(0, _host("cpu_op", name, asked_us - 2.0, 10.0, thread=thread))
     if one.part == "optimizer":
         found.append(_host("user_annotation", "Optimizer.step#SGD.step", asked_us - 2.0, 10.0))
-    found.append(_host("cuda_runtime", "cudaLaunchKernel", asked_us, 5.0, thread, ids))
+    found.append(_host("cuda_runtime", "cudaLaunchKernel", asked_us, 5.0, thread=thread, given=ids))
     given = {**ids, "device": one.device, "stream": one.stream, "context": 1}
     if one.category == "gpu_memcpy":
         given |= {"bytes": 1_000_000, "memory bandwidth (GB/s)": 10.0}
@@ -112,6 +112,7 @@ def _host(
     name: str,
     start_us: float,
     duration_us: float,
+    *,
     thread: int = MAIN,
     given: dict[str, Any] | None = None,
 ) -> dict[str, Any]:

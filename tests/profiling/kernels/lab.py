@@ -35,7 +35,7 @@ class FakeRecorder:
     ) -> None:
         self.told: list[str] = []
         self.is_running = False
-        self.max_bytes = 0
+        self.path, self.max_bytes = Path(), 0
         self._cost, self._document = cost, document
         self._too_large, self._fails = too_large, fails
 
@@ -52,13 +52,13 @@ class FakeRecorder:
     def step(self) -> None:
         self._note("step")
 
-    def close(self, path: Path) -> Path:
+    def close(self) -> Path:
         self.is_running = False
         self._cost()
         self._note("close")
         if self._too_large:
             raise TooLargeError("too large")
-        target = path.with_suffix(".json")
+        target = self.path.with_suffix(".json")
         target.write_text(json.dumps(self._document()))
         return target
 
@@ -69,8 +69,8 @@ class FakeRecorder:
     def install(self, patch: pytest.MonkeyPatch) -> "FakeRecorder":
         """Every window of a kernel profiler is recorded by this one."""
 
-        def recorder(chosen: str, *, max_bytes: int, **_: Any) -> FakeRecorder:
-            self.max_bytes = max_bytes
+        def recorder(chosen: str, path: Path, *, max_bytes: int, **_: Any) -> FakeRecorder:
+            self.path, self.max_bytes = path, max_bytes
             return self
 
         patch.setattr(choosing, "recorder", recorder)

@@ -1,4 +1,4 @@
-"""``KernelProfiler`` in a meter on virtual time: when windows open, what they may cost, how it ends.
+"""``KernelProfiler`` in a meter on virtual time: when windows open, what they cost, how it ends.
 
 The windows' traces are known: a kernel has 6 ms of each 10 ms.
 """
@@ -146,7 +146,7 @@ def test_the_averaged_cost_stays_below_the_budget(max_overhead: float) -> None:
 
 
 def test_another_phase_ends_a_window(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
-    """A validation in the middle of a window: nothing of it is kept, and another takes its place."""
+    """A validation in the middle of a window: nothing of it is kept, another takes its place."""
     recorder = fake()
     bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
     with bench.meter:
