@@ -239,6 +239,23 @@ def test_memory_does_not_grow_over_100_000_steps() -> None:
     assert grown < 20_000
 
 
+def test_the_first_steps_are_unlike_the_others(
+    tmp_path: Path, fake: Callable[..., FakeRecorder]
+) -> None:
+    """They compile and tune, at a second each: what a step takes is known from after a window."""
+    fake()
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
+    with bench.meter:
+        with bench.meter.phase("train"):
+            for _ in range(5):
+                bench.clock.advance(1.0)
+                bench.meter.step()
+        bench.train(100)
+    found = bench.found()
+    assert found.step_s == pytest.approx(STEP_S)
+    assert found.j_per_step == pytest.approx(POWER_W * STEP_S, rel=0.01)
+
+
 def test_other_ranks_record_nothing(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
     """Unless they are asked to."""
     for all_ranks, windows in ((False, 0), (True, 1)):
