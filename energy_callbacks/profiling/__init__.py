@@ -1,1 +1,1 @@
-"""Profilers: objects that look closer at a training, and put what they find into its report."""
+"""Profilers: where in the step, in which kernels and on which lines the joules went."""
