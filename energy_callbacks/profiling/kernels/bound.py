@@ -91,13 +91,15 @@ def verdict(
     idle = _idle_shares(found)
     evidence = [f"the device was at work for {_percent(found.busy_share)} of the time"]
     evidence += [f"idle, {_CAUSES[c]}: {_percent(share)}" for c, share in idle.items() if share]
+    used = _used(activity, found.busy_share)
+    evidence += [f"{_COUNTERS[name]}, while it worked: {_percent(s)}" for name, s in used.items()]
     waiting = _by_idleness(idle, has_device=has_device)
     if waiting is not None:
         return Verdict(bound=waiting[0], sentence=waiting[1], evidence=tuple(evidence))
     if not has_device:
         sentence = "No accelerator was seen: nothing is known of the limits of this processor."
         return Verdict(bound="unknown", sentence=sentence, evidence=tuple(evidence))
-    bound, sentence, why = _by_work(found, activity, roof)
+    bound, sentence, why = _by_work(found, used, roof)
     return Verdict(bound=bound, sentence=sentence, evidence=(*evidence, *why))
 
 
@@ -132,10 +134,16 @@ def _by_idleness(idle: Mapping[str, float], *, has_device: bool) -> tuple[Bound,
     return "unknown", f"The device waits for the host, which, {why}"
 
 
+def _used(activity: Mapping[str, float], busy: float) -> dict[str, float]:
+    """The card's counters, as shares of the time at work."""
+    if busy <= 0.0:
+        return {}
+    return {name: min(activity[name] / busy, 1.0) for name in _COUNTERS if name in activity}
+
+
 def _by_work(
-    found: Split, activity: Mapping[str, float], roof: Roofline | None
+    found: Split, used: Mapping[str, float], roof: Roofline | None
 ) -> tuple[Bound, str, tuple[str, ...]]:
-    busy = found.busy_share
     if roof is not None:
         told = f"{roof.flops_per_byte:.3g} FLOPs a byte, the ridge is at {roof.ridge:.3g}"
         reached = f"{_percent(roof.flops_per_s / roof.peak_flops_per_s)} of the peak FLOP/s"
@@ -144,25 +152,17 @@ def _by_work(
             return "memory", sentence, (told, reached, roof.source)
         sentence = "Arithmetic is the limit: memory would allow more operations."
         return "compute", sentence, (told, reached, roof.source)
-    if "dram_active" in activity and busy > 0.0:
-        return _by_counters(activity, busy)
+    if "dram_active" in used:
+        return (*_by_counters(used), ())
     return _by_classes(found)
 
 
-def _by_counters(activity: Mapping[str, float], busy: float) -> tuple[Bound, str, tuple[str, ...]]:
-    used = {name: min(share / busy, 1.0) for name, share in activity.items()}
-    why = tuple(
-        f"{words}, while kernels ran: {_percent(used[name])}"
-        for name, words in _COUNTERS.items()
-        if name in used
-    )
+def _by_counters(used: Mapping[str, float]) -> tuple[Bound, str]:
     if used["dram_active"] >= _BANDWIDTH_USED:
-        return "memory", "Memory is the limit: most of its bandwidth is in use.", why
+        return "memory", "Memory is the limit: most of its bandwidth is in use."
     if used.get("tensor_active", 0.0) >= _TENSOR_USED or used.get("sm_active", 0.0) >= _SM_USED:
-        sentence = "Arithmetic is the limit: the multiprocessors work, and memory has room."
-        return "compute", sentence, why
-    sentence = "Neither memory nor arithmetic is near its limit while kernels run."
-    return "unknown", sentence, why
+        return "compute", "Arithmetic is the limit: the multiprocessors work, and memory has room."
+    return "unknown", "Neither memory nor arithmetic is near its limit while kernels run."
 
 
 _COUNTERS: Final = {

@@ -13,7 +13,7 @@ from energy_callbacks.profiling.kernels.bound import roofline, verdict
 from energy_callbacks.profiling.kernels.capture import Capture, told
 from energy_callbacks.profiling.kernels.classes import IDLE
 from energy_callbacks.profiling.kernels.joules import Row, Split, split
-from energy_callbacks.profiling.kernels.peaks import peak_of
+from energy_callbacks.profiling.kernels.peaks import Peak, peak_of
 from energy_callbacks.profiling.kernels.schedule import Schedule, Stretch
 from energy_callbacks.profiling.kernels.tally import PARTS, Tally
 from energy_callbacks.records import Energy, Quantity
@@ -136,8 +136,16 @@ def _of_limits(
         "roofline": None if roof is None else asdict(roof),
         "bound": limit.bound,
         "sentence": limit.sentence,
-        "evidence": list(limit.evidence),
+        "evidence": [*limit.evidence, *_traffic(activity, peak)],
     }
+
+
+def _traffic(activity: Mapping[str, float], peak: Peak | None) -> Iterator[str]:
+    """What the memory moved, beside what it can."""
+    if peak is not None and "dram_active" in activity:
+        most = peak.bytes_per_s / 1e12
+        moved = activity["dram_active"] * most
+        yield f"the memory moved {moved:.3g} TB/s of {most:.4g}, all the time ({peak.source})"
 
 
 # What is not known of a training of which no window was recorded.

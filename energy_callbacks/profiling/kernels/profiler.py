@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from energy_callbacks.accounting.profilers import Measuring
 from energy_callbacks.profiling.kernels import choosing
@@ -76,7 +76,7 @@ class KernelProfiler:
         self._max_trace_bytes = max_trace_bytes
         self._all_ranks = all_ranks
         self._flops_per_step = flops_per_step
-        self._framework = framework
+        self._framework: Framework | None = framework
         self._run: _Run | None = None
 
     def start(self, meter: Measuring) -> None:
@@ -129,7 +129,7 @@ class KernelProfiler:
         """As the user told."""
         return self._flops_per_step
 
-    def __getstate__(self) -> dict[str, object]:
+    def __getstate__(self) -> dict[str, Any]:
         """A copy profiles nothing yet."""
         return self.__dict__ | {"_run": None}
 

@@ -48,9 +48,12 @@ class TorchRecorder:
         _give_way()
         from torch.profiler import ProfilerActivity, profile, schedule
 
+        class KernelWindow(profile):
+            """One of ours, as its module tells."""
+
         warm_up, active = self._steps
         self._ready = False
-        self._profile = profile(
+        self._profile = KernelWindow(
             activities=[ProfilerActivity.CPU, *_accelerators()],
             schedule=schedule(wait=0, warmup=warm_up, active=active, repeat=1),
             on_trace_ready=self._note,
@@ -79,6 +82,7 @@ class TorchRecorder:
             profile.export_chrome_trace(str(self._path))
         finally:
             profile.stop()
+            profile.profiler = None  # it is part of a cycle, and may be large
         size_bytes = self._path.stat().st_size
         if size_bytes > self._max_bytes:
             self._path.unlink()
@@ -111,8 +115,14 @@ def _give_way() -> None:
     """
     import torch
 
-    is_on = torch.autograd._profiler_enabled()  # noqa: SLF001 - it has no public name
-    if is_on or any(type(one) is torch.profiler.profile for one in gc.get_objects()):
+    autograd: Any = torch.autograd
+    is_on = autograd._profiler_enabled()  # noqa: SLF001 - it has no public name
+    others = (
+        kind
+        for kind in map(type, gc.get_objects())  # isinstance would wake lazy objects
+        if issubclass(kind, torch.profiler.profile) and kind.__module__ != __name__
+    )
+    if is_on or any(others):
         raise OccupiedError(
             "the training has a torch.profiler.profile of its own, and PyTorch can run but one: "
             "KernelProfiler gives way; leave one of the two out"

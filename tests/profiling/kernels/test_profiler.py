@@ -250,7 +250,7 @@ def test_the_first_steps_are_unlike_the_others(
             for _ in range(5):
                 bench.clock.advance(1.0)
                 bench.meter.step()
-        bench.train(100)
+        bench.train(300)
     found = bench.found()
     assert found.step_s == pytest.approx(STEP_S)
     assert found.j_per_step == pytest.approx(POWER_W * STEP_S, rel=0.01)

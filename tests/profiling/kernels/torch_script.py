@@ -91,7 +91,8 @@ def told(meter: EnergyMeter) -> dict[str, Any]:
 
 def plain(folder: Path) -> dict[str, Any]:
     """Three windows of a training."""
-    return told(train(folder, KernelProfiler(windows_after=(10, 50, 100)), 300))
+    profiler = KernelProfiler(windows_after=(10, 50, 100), max_overhead=1.0)
+    return told(train(folder, profiler, 300))
 
 
 def slow_loader(folder: Path) -> dict[str, Any]:
