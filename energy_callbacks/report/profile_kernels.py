@@ -157,7 +157,8 @@ def sentences(found: KernelProfile) -> tuple[str, ...]:
 
 def _sentences(found: KernelProfile) -> Iterator[str]:
     if found.classes:
-        yield f"{found.sentence} ({'; '.join(found.evidence)})"
+        yield found.sentence
+        yield f"Evidence: {'; '.join(found.evidence)}."
         yield _how(found)
         yield from _parts(found)
         yield _whose(found)

@@ -90,7 +90,9 @@ def verdict(
     """
     idle = _idle_shares(found)
     evidence = [f"the device was at work for {_percent(found.busy_share)} of the time"]
-    evidence += [f"idle, {_CAUSES[c]}: {_percent(share)}" for c, share in idle.items() if share]
+    evidence += [
+        f"idle, {_CAUSES[c]}: {_percent(share)}" for c, share in idle.items() if share >= 0.0005
+    ]
     used = _used(activity, found.busy_share)
     evidence += [f"{_COUNTERS[name]}, while it worked: {_percent(s)}" for name, s in used.items()]
     waiting = _by_idleness(idle, has_device=has_device)

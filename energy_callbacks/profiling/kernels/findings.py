@@ -92,7 +92,9 @@ def record(found: Findings, meter: Measuring, folder: Path) -> dict[str, Any]:
     }
     if not whole.steps or not whole.time_s:
         return {**_NOTHING, **known, "notes": [*notes, _why_nothing(found)]}
-    parts = split(whole, undisturbed.step_s, undisturbed.energy.energy_j)
+    # Of operators of the host the profiler makes each one longer, not what lies between them alone.
+    step_s = undisturbed.step_s if whole.has_device else None
+    parts = split(whole, step_s, undisturbed.energy.energy_j)
     return {
         **_NOTHING,
         **known,

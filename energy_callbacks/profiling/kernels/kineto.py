@@ -5,8 +5,8 @@ Absolute time is ``baseTimeNanoseconds + ts * 1000`` in Unix nanoseconds
 All times here are in microseconds of the trace's own axis.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -86,6 +86,7 @@ def parse(document: Mapping[str, Any]) -> Trace:
     operators = [event for event in found if event.category == "cpu_op"]
     ranges = [event for event in found if event.category == "user_annotation"]
     runtime = [event for event in found if event.category in _RUNTIME]
+    backward = [event for event in operators if event.name.startswith(_BACKWARD)]
     on_device = [event for event in found if event.category in _ON_DEVICE]
     steps = spans((e.start_us, e.end_us) for e in ranges if e.name.startswith(_STEP))
     return Trace(
@@ -101,8 +102,8 @@ def parse(document: Mapping[str, Any]) -> Trace:
         },
         host=union(spans((e.start_us, e.end_us) for e in (*operators, *runtime))),
         data=union(spans((e.start_us, e.end_us) for e in ranges if e.name.startswith(_DATA))),
-        optimizer=_by_thread(e for e in ranges if e.name.startswith(_OPTIMIZER)),
-        backward=_by_thread(e for e in operators if e.name.startswith(_BACKWARD)),
+        optimizer=_by_thread(_without_closure(ranges, backward)),
+        backward=_by_thread(backward),
         cudnn=_by_thread(e for e in operators if "cudnn" in e.name),
     )
 
@@ -128,7 +129,18 @@ def _ordinal(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _by_thread(events: Iterator[Event]) -> dict[object, Spans]:
+def _without_closure(ranges: Sequence[Event], backward: Sequence[Event]) -> Iterator[Event]:
+    """What optimizers do themselves: Lightning hands them forward and backward as a closure."""
+    ends_us = np.sort(np.array([event.end_us for event in backward]))
+    for event in ranges:
+        if not event.name.startswith(_OPTIMIZER):
+            continue
+        place = int(np.searchsorted(ends_us, event.end_us, side="right"))
+        last_us = float(ends_us[place - 1]) if place else event.start_us
+        yield replace(event, start_us=max(event.start_us, last_us))
+
+
+def _by_thread(events: Iterable[Event]) -> dict[object, Spans]:
     pairs: dict[object, list[tuple[float, float]]] = {}
     for event in events:
         pairs.setdefault(event.thread, []).append((event.start_us, event.end_us))

@@ -62,6 +62,25 @@ def test_parts_of_the_step() -> None:
     assert each(found, found.parts_s) == {k: pytest.approx(v) for k, v in expected.items()}
 
 
+def test_a_closure_that_the_optimizer_calls_is_not_the_optimizer() -> None:
+    """Lightning's step of the optimizer holds forward and backward; what follows is its own."""
+    document = trace(
+        [
+            Work(name=GEMM, asked_us=100.0, start_us=200.0, duration_us=1000.0),
+            Work(name=GEMM, asked_us=300.0, start_us=1200.0, duration_us=2000.0, part="backward"),
+            Work(name=ADD, asked_us=500.0, start_us=3200.0, duration_us=3000.0),
+        ]
+    )
+    for step in range(3):
+        line = {"ph": "X", "cat": "user_annotation", "name": "Optimizer.step#Adam.step"}
+        start_us = ZERO_US + step * PERIOD_US + 50.0
+        line |= {"pid": MAIN, "tid": MAIN, "ts": start_us, "dur": 600.0}
+        document["traceEvents"].append(line)
+    found = tally(parse(document))
+    expected = {"forward": 1.0, "backward": 2.0, "optimizer": 3.0}
+    assert each(found, found.parts_s) == {k: pytest.approx(v) for k, v in expected.items()}
+
+
 def test_what_runs_at_once_shares_its_time() -> None:
     """4 ms alone and 2 ms beside another: three and one, and together what the device was busy."""
     found = of(
