@@ -14,6 +14,7 @@ from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.attempt import Attempt
 from energy_callbacks.accounting.energy_sums import total
 from energy_callbacks.accounting.launch import COMMAND, Process, default_folder
+from energy_callbacks.accounting.profilers import Kind, Profiler, Profilers
 from energy_callbacks.accounting.scalars import Scalars
 from energy_callbacks.accounting.vote import Vote
 from energy_callbacks.calls import OngoingCall, keep_interrupt
@@ -25,6 +26,7 @@ from energy_callbacks.outputs.protocol import Output
 from energy_callbacks.records import Device, Energy
 from energy_callbacks.sensing.clock import Clock, SystemClock
 from energy_callbacks.sensing.sources.protocol import Source
+from energy_callbacks.sensing.timeline import Timeline
 
 if TYPE_CHECKING:
     from energy_callbacks.report.schema import EnergyReport
@@ -36,6 +38,7 @@ _RANKS_S = 5.0
 # The journal's thread may be writing the report of a training that was left.
 _REPORT_S = 30.0
 _LOOK_S = 0.02
+_NEVER_STARTED = "there is nothing yet: the meter was never started; train first, or call start()"
 
 
 class EnergyMeter:
@@ -60,9 +63,11 @@ class EnergyMeter:
         sources: sensors to read; ``None`` finds those of this machine.
         clock: time; ``None`` is the system's.
         outputs: where ``log`` writes.
+        profilers: told what happens, such as ``KernelProfiler()``.
 
     Raises:
         ValueError: for a country that is not known.
+        TypeError: for a profiler that is none.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class EnergyMeter:
         sources: Sequence[Source] | None = None,
         clock: Clock | None = None,
         outputs: Sequence[Output] = (),
+        profilers: Sequence[Profiler] = (),
     ) -> None:
         self.config = config or EnergyConfig()
         if self.config.country is not None:
@@ -81,6 +87,7 @@ class EnergyMeter:
         self._sources = sources
         self._clock = clock or SystemClock()
         self._outputs = tuple(CarefulOutput(output) for output in outputs)
+        self._profilers = Profilers(profilers)
         self._attempt: Attempt | None = None
         self._is_broken = False
         self._cannot_vote = False
@@ -90,18 +97,28 @@ class EnergyMeter:
         self._say: Callable[[str], None] = logger.info
 
     @classmethod
-    def from_settings(cls, config: EnergyConfig, meter: "EnergyMeter | None") -> "EnergyMeter":
+    def from_settings(
+        cls,
+        config: EnergyConfig,
+        meter: "EnergyMeter | None",
+        profilers: Sequence[Profiler] = (),
+    ) -> "EnergyMeter":
         """The meter of a callback: the one handed in, else a new one with these settings.
 
         Raises:
             ValueError: where both are given; the meter has settings of its own.
         """
         if meter is None:
-            return cls(config=config)
+            return cls(config=config, profilers=profilers)
         if config != EnergyConfig():
             raise ValueError(
                 f"meter= brings its own settings, but others were given too: {config}; "
                 "pass them to EnergyMeter(config=EnergyConfig(...))"
+            )
+        if profilers:
+            raise ValueError(
+                f"meter= brings its own profilers, but others were given too: {profilers}; "
+                "pass them to EnergyMeter(profilers=[...])"
             )
         return meter
 
@@ -123,6 +140,27 @@ class EnergyMeter:
     def run_id(self) -> str | None:
         """The run, over all its attempts; ``None`` before the first start."""
         return self._last.run_id if self._last else None
+
+    @property
+    def clock(self) -> Clock:
+        """What tells the time."""
+        return self._clock
+
+    @property
+    def timeline(self) -> Timeline:
+        """Everything that sensors have said in the last attempt.
+
+        Raises:
+            JournalError: before the first start.
+        """
+        if self._last is None:
+            raise JournalError(_NEVER_STARTED)
+        return self._last.timeline
+
+    @property
+    def rank(self) -> int:
+        """Number of this process among all; 0 before the first start."""
+        return self._last.rank if self._last else 0
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -201,6 +239,7 @@ class EnergyMeter:
         self._generation = forks.generation
         self._say = say
         atexit.register(self._end_at_exit)
+        self._profilers.start(self)
         return self
 
     def _state_in(self, folder: Path) -> dict[str, Any]:
@@ -244,13 +283,17 @@ class EnergyMeter:
     def enter(self, phase: str) -> None:
         """The process enters a phase; the one before is paused until ``leave``."""
         if attempt := self._running():
-            attempt.recorder.enter(phase, attempt.now_s())
+            now_s = attempt.now_s()
+            attempt.recorder.enter(phase, now_s)
+            self._profilers.mark(f"phase:{attempt.recorder.phases.name}", now_s)
 
     @harmless
     def leave(self, phase: str) -> None:
         """The process leaves a phase and every phase inside it; harmless if it is in none."""
         if attempt := self._running():
-            attempt.recorder.leave(phase, attempt.now_s())
+            now_s = attempt.now_s()
+            attempt.recorder.leave(phase, now_s)
+            self._profilers.mark(f"phase:{attempt.recorder.phases.name}", now_s)
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -274,7 +317,10 @@ class EnergyMeter:
         if attempt is None or self._generation != forks.generation:
             return
         try:
-            attempt.steps.step(self._clock.monotonic_s(), samples, tokens)
+            now_s = self._clock.monotonic_s()
+            attempt.steps.step(now_s, samples, tokens)
+            if self._profilers:
+                self._profilers.step(now_s)
         except Exception:  # noqa: BLE001 - our bug must not become the training's
             give_up(self, "step")
 
@@ -311,6 +357,8 @@ class EnergyMeter:
                 attempt.steps.mark_done(at_s)
             else:
                 attempt.recorder.event("mark", at_s, name=name)
+            if self._profilers:
+                self._profilers.mark(name, at_s)
         except Exception:  # noqa: BLE001 - our bug must not become the training's
             give_up(self, "mark")
 
@@ -448,6 +496,17 @@ class EnergyMeter:
             attempt.metrics.record(values, attempt.now_s(), step, epoch)
 
     @harmless
+    def record_profile(self, kind: Kind, record: Mapping[str, Any]) -> None:
+        """Keep a profile for the report.
+
+        Args:
+            kind: what it is of.
+            record: the fields of the section in ``report.profile.Profile``.
+        """
+        if attempt := self._running():
+            attempt.recorder.event("profile", attempt.now_s(), of=kind, record=record)
+
+    @harmless
     def record_used(self, devices: Iterable[str]) -> None:
         """Keep on which devices the measured program was seen.
 
@@ -508,6 +567,7 @@ class EnergyMeter:
         attempt = self._running()
         if attempt is None:
             return
+        self._profilers.stop()
         attempt.end(error)
         self._forget(attempt)
         atexit.unregister(self._end_at_exit)
@@ -526,7 +586,10 @@ class EnergyMeter:
     def _end_left(self, *, on_own_thread: bool = False) -> None:
         """End an attempt that nobody has stopped, and write its report."""
         attempt = self._running()
-        if attempt is None or not attempt.end_left(on_own_thread=on_own_thread):
+        if attempt is None:
+            return
+        self._profilers.stop()
+        if not attempt.end_left(on_own_thread=on_own_thread):
             return
         self._forget(attempt)
         summary = self._save(attempt) if attempt.rank == 0 else None
@@ -557,9 +620,7 @@ class EnergyMeter:
 
         self._end_if_left()
         if self._last is None:
-            raise JournalError(
-                "there is no report yet: the meter was never started; train first, or call start()"
-            )
+            raise JournalError(_NEVER_STARTED)
         return build(self._last.folder)
 
     @harmless

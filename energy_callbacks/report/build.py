@@ -28,6 +28,7 @@ from energy_callbacks.report.parts import (
     UnavailableSensor,
 )
 from energy_callbacks.report.process import Process, load, of_records
+from energy_callbacks.report.profile import Profile, from_records
 from energy_callbacks.report.progress import progress
 from energy_callbacks.report.ranks import rank_table
 from energy_callbacks.report.schema import EnergyReport
@@ -196,6 +197,7 @@ def _assemble(
         batch_sizes=_batch_sizes(merged),
         metrics=metrics(merged),
         progress=progress(merged, timeline),
+        profile=_profile(merged),
     )
     return replace(report, advice=advice(report))
 
@@ -282,6 +284,15 @@ def _batch_sizes(merged: Sequence[MergedAttempt]) -> tuple[BatchSizeCurve, ...]:
     """Of the process that leads: ranks search together."""
     found = [record for attempt in merged for record in attempt.lead.batch_sizes]
     return tuple(from_record(record) for record in found)
+
+
+def _profile(merged: Sequence[MergedAttempt]) -> Profile | None:
+    """Of each kind the newest, of the lowest rank that has one."""
+    found: dict[str, Record] = {}
+    for attempt in merged:
+        for process in reversed(attempt.processes):
+            found.update(process.profiles)
+    return from_records(found)
 
 
 def _measuring(merged: Iterable[MergedAttempt], duration_s: float) -> MeasuringCost:

@@ -46,6 +46,7 @@ class Process:
         resumed_at_step: optimizer steps of earlier attempts that this one continues from.
         forecast: the newest one.
         batch_sizes: what searches for one have found.
+        profiles: by kind, the newest.
         metrics: of the user, in time order.
         epochs: their ends.
         so_far: energy by device key, at the last moment whose quality was written down.
@@ -72,6 +73,7 @@ class Process:
     steps: list[Record] = field(default_factory=list)
     forecast: Record | None = None
     batch_sizes: list[Record] = field(default_factory=list)
+    profiles: dict[str, Record] = field(default_factory=dict)
     metrics: list[Record] = field(default_factory=list)
     epochs: list[Record] = field(default_factory=list)
     so_far: Record = field(default_factory=dict)
@@ -238,6 +240,10 @@ def _take_so_far(process: Process, record: Record) -> None:
     process.data_wait = record.get("data_wait", {})
 
 
+def _take_profile(process: Process, record: Record) -> None:
+    process.profiles[record["of"]] = record["record"]
+
+
 def _take_totals(process: Process, record: Record) -> None:
     process.totals = record
     process.data_wait = record.get("data_wait", {})
@@ -252,6 +258,7 @@ _EVENT_TAKERS: dict[str, Callable[[Process, Record], None]] = {
     "resume": _take_resume,
     "forecast": _take_forecast,
     "batch_sizes": lambda process, record: process.batch_sizes.append(record),
+    "profile": _take_profile,
     "metrics": _take_metrics,
     "epoch": lambda process, record: process.epochs.append(record),
     "used": lambda process, record: process.used.update(record["devices"]),

@@ -36,6 +36,7 @@ from energy_callbacks.report.parts import (
     Throughput,
     UnavailableSensor,
 )
+from energy_callbacks.report.profile import Profile
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -59,6 +60,7 @@ class EnergyReport:
         advice: what to change, what saves most first.
         metrics: the user's own, such as the loss.
         progress: steps and energy over time; ``None`` where no steps were told.
+        profile: what profilers have found; ``None`` where there were none.
         method_notes: each assumption behind the numbers, one sentence each.
     """
 
@@ -90,6 +92,7 @@ class EnergyReport:
     advice: tuple[Advice, ...] = ()
     metrics: tuple[Metric, ...] = ()
     progress: Progress | None = None
+    profile: Profile | None = None
 
     def __str__(self) -> str:
         """The report as a terminal shows it."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from energy_callbacks.accounting.profilers import Profiler
 from energy_callbacks.callback import EnergyCallback
 from energy_callbacks.config import EnergyConfig, check_function
 from energy_callbacks.meter import EnergyMeter
@@ -35,6 +36,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         max_emissions_g: likewise, gCO2e.
         run_name: for people.
         tags: labels for the report.
+        profile: profilers that look closer, such as ``KernelProfiler()``.
         meter: a ready meter instead of the settings above.
 
     Raises:
@@ -62,6 +64,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         max_emissions_g: float | None = None,
         run_name: str | None = None,
         tags: Mapping[str, str] | None = None,
+        profile: Sequence[Profiler] = (),
         meter: EnergyMeter | None = None,
     ) -> None:
         config = EnergyConfig(
@@ -79,7 +82,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
             tags=tags or {},
         )
         super().__init__(
-            EnergyMeter.from_settings(config, meter),
+            EnergyMeter.from_settings(config, meter, profile),
             check_function("batch_size_fn", batch_size_fn),
             check_function("length_fn", length_fn),
         )

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from energy_callbacks.accounting.profilers import Profiler
 from energy_callbacks.callback import EnergyCallback
 from energy_callbacks.config import EnergyConfig, check_positive
 from energy_callbacks.meter import EnergyMeter
@@ -38,6 +39,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         max_emissions_g: likewise, gCO2e.
         run_name: for people.
         tags: labels for the report.
+        profile: profilers that look closer, such as ``KernelProfiler()``.
         meter: a ready meter instead of the settings above.
 
     Raises:
@@ -66,6 +68,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         max_emissions_g: float | None = None,
         run_name: str | None = None,
         tags: Mapping[str, str] | None = None,
+        profile: Sequence[Profiler] = (),
         meter: EnergyMeter | None = None,
     ) -> None:
         config = EnergyConfig(
@@ -85,7 +88,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         batches_to_a_row = _check_update_freq(update_freq)
         check_positive("batch_size", batch_size)
         check_positive("tokens_per_sample", tokens_per_sample)
-        ready = EnergyMeter.from_settings(config, meter)
+        ready = EnergyMeter.from_settings(config, meter, profile)
         super().__init__(ready, StepCounter(ready, batch_size, tokens_per_sample), batches_to_a_row)
 
     def timed(self, loader: Any) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from energy_callbacks.accounting.profilers import Profiler
 from energy_callbacks.callback import EnergyCallback
 from energy_callbacks.config import EnergyConfig, check_function, check_log_every_n_steps
 from energy_callbacks.meter import EnergyMeter
@@ -38,6 +39,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         max_emissions_g: likewise, gCO2e.
         run_name: for people.
         tags: labels for the report.
+        profile: profilers that look closer, such as ``KernelProfiler()``.
         meter: a ready meter instead of the settings above.
 
     Raises:
@@ -66,6 +68,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         max_emissions_g: float | None = None,
         run_name: str | None = None,
         tags: Mapping[str, str] | None = None,
+        profile: Sequence[Profiler] = (),
         meter: EnergyMeter | None = None,
     ) -> None:
         config = EnergyConfig(
@@ -83,7 +86,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
             tags=tags or {},
         )
         super().__init__(
-            EnergyMeter.from_settings(config, meter),
+            EnergyMeter.from_settings(config, meter, profile),
             loop.StepCounter(
                 check_function("batch_size_fn", batch_size_fn),
                 check_function("length_fn", length_fn),

@@ -1,0 +1,30 @@
+"""What profilers have found in a run: a section for each kind."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from energy_callbacks.report import profile_phases
+from energy_callbacks.report.profile_phases import StepPhases
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What profilers have found; ``None`` where there was none of that kind.
+
+    Attributes:
+        step_phases: energy over the phases of the step.
+    """
+
+    step_phases: StepPhases | None = None
+
+
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "step_phases": profile_phases.from_record,
+}
+
+
+def from_records(records: Mapping[str, Mapping[str, Any]]) -> Profile | None:
+    """The profile that a journal tells, by kind; a kind of a later version is left out."""
+    found = {kind: read(records[kind]) for kind, read in _READERS.items() if kind in records}
+    return Profile(**found) if found else None

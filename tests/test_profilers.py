@@ -1,0 +1,124 @@
+"""The seam of profilers: what they are told, and that their failures are their own."""
+
+import logging
+
+import pytest
+
+from energy_callbacks import EnergyMeter
+from energy_callbacks.config import EnergyConfig
+from energy_callbacks.report import build
+from energy_callbacks.testing import FakeClock, ScriptedSource
+
+PHASES = {
+    "device": "gpu0",
+    "timed_by": "host",
+    "steps": 10,
+    "step_s": 0.1,
+    "measured_j": 20.0,
+    "split_j": 20.0,
+    "lag_s": 0.0,
+    "response_s": 0.015,
+    "refusal": None,
+    "help": None,
+    "phases": [{"name": "forward", "time_s": 0.1, "energy_j": 20.0, "error_j": 1.0}],
+}
+
+
+class Heard:
+    """Writes down what it is told; fails where it is asked to."""
+
+    def __init__(self, fails_in=None):
+        self.told = []
+        self.fails_in = fails_in
+
+    def _hear(self, name, *details):
+        self.told.append((name, *details))
+        if name == self.fails_in:
+            raise RuntimeError("a bug of the profiler")
+
+    def start(self, meter):
+        self.meter = meter
+        self._hear("start")
+
+    def mark(self, name, t_s):
+        self._hear("mark", name)
+
+    def step(self, t_s):
+        self._hear("step")
+
+    def stop(self):
+        self.energy_j = self.meter.energy(1000.0, 1005.0).energy_j
+        self.meter.record_profile("step_phases", PHASES)
+        self._hear("stop")
+
+
+def train(folder, *profilers):
+    """Three steps of two seconds at 200 W."""
+    clock = FakeClock()
+    source = ScriptedSource(clock, power_w=lambda t_s: 200.0)
+    config = EnergyConfig(report_dir=folder)
+    meter = EnergyMeter(sources=[source], clock=clock, config=config, profilers=profilers)
+    with meter, meter.phase("train"):
+        for _ in range(3):
+            meter.mark("data_ready")
+            clock.advance(2.0)
+            meter.step(samples=8)
+    return meter
+
+
+def test_profilers_hear_what_the_meter_hears_in_order(tmp_path):
+    """Phases, marks and steps come as they happen."""
+    heard = Heard()
+    train(tmp_path, heard)
+    step = [("mark", "data_ready"), ("step",)]
+    assert heard.told == [
+        ("start",), ("mark", "phase:train"), *step, *step, *step, ("mark", "phase:idle"), ("stop",)
+    ]  # fmt: skip
+
+
+def test_energy_can_be_asked_and_a_profile_is_in_the_report(tmp_path):
+    """What a profiler records at the end is in the report."""
+    heard = Heard()
+    train(tmp_path, heard)
+    assert heard.energy_j == pytest.approx(1000.0, rel=1e-3)
+    found = build(tmp_path).profile.step_phases
+    assert found.phases[0].name == "forward"
+    assert "100.0 % of what was measured" in found.sentence
+
+
+@pytest.mark.parametrize("where", ["start", "mark", "step", "stop"])
+def test_what_a_profiler_raises_ends_it_alone(tmp_path, caplog, where):
+    """The others hear on, and the report is as without it."""
+    broken, heard = Heard(fails_in=where), Heard()
+    with caplog.at_level(logging.WARNING):
+        meter = train(tmp_path, broken, heard)
+    assert "Heard ends here" in caplog.text
+    assert len(heard.told) == 10
+    assert meter.report().throughput.samples == 24
+    assert sum(told[0] == where for told in broken.told) == 1, "it was told more after it failed"
+
+
+def test_what_is_no_profiler_is_refused_at_once():
+    """A word is no profiler."""
+    with pytest.raises(TypeError, match="without start, mark, step, stop"):
+        EnergyMeter(profilers=["kernels"])
+
+
+def test_a_ready_meter_has_its_own_profilers():
+    """They go where the settings go."""
+    with pytest.raises(ValueError, match="brings its own profilers"):
+        EnergyMeter.from_settings(EnergyConfig(), EnergyMeter(), [Heard()])
+
+
+def test_a_second_attempt_begins_afresh(tmp_path):
+    """Each attempt starts and stops them."""
+    heard = Heard()
+    clock = FakeClock()
+    source = ScriptedSource(clock, power_w=lambda t_s: 200.0)
+    meter = EnergyMeter(
+        sources=[source], clock=clock, config=EnergyConfig(report_dir=tmp_path), profilers=[heard]
+    )
+    for _ in range(2):
+        with meter:
+            clock.advance(2.0)
+    assert [told[0] for told in heard.told] == ["start", "stop", "start", "stop"]
