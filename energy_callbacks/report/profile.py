@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from energy_callbacks.report import profile_phases
+from energy_callbacks.report import profile_host, profile_phases
+from energy_callbacks.report.profile_host import HostProfile
 from energy_callbacks.report.profile_phases import StepPhases
 
 
@@ -13,13 +14,16 @@ class Profile:
     """What profilers have found; ``None`` where there was none of that kind.
 
     Attributes:
+        host: calls and memory of the process.
         step_phases: energy over the phases of the step.
     """
 
+    host: HostProfile | None = None
     step_phases: StepPhases | None = None
 
 
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "host": profile_host.from_record,
     "step_phases": profile_phases.from_record,
 }
 

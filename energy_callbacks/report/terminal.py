@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from energy_callbacks.report import batch_sizes, text, words
 from energy_callbacks.report.cards import Card, cards
+from energy_callbacks.report.profile_sections import sections
 from energy_callbacks.report.schema import EnergyReport
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def _tables(
     for curve in report.batch_sizes:
         rows = list(batch_sizes.rows(curve))
         yield "Batch size", batch_sizes.HEAD, rows, (curve.sentence,)
+    for one in sections(report.profile):
+        yield one.title, one.head or ("",), one.rows, (*one.remarks, *one.lines)
 
 
 def _headline(shown: Sequence[Card]) -> "Table":

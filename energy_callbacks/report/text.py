@@ -16,6 +16,7 @@ from energy_callbacks.report.parts import (
     RankUse,
     ReportWarning,
 )
+from energy_callbacks.report.profile_sections import sections
 from energy_callbacks.report.schema import EnergyReport
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ def render(report: EnergyReport, width: int = 80) -> str:
         _section("Attempts", _attempts(report, width), width),
         _section("Ranks", _ranks(report, width), width),
         *_batch_sizes(report, width),
+        *_profile(report, width),
         _section("How to read this", _notes(report, width), width),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -328,6 +330,15 @@ def _batch_sizes(report: EnergyReport, width: int) -> Iterator[list[str]]:
     for curve in report.batch_sizes:
         lines = _table(batch_sizes.HEAD, batch_sizes.rows(curve), width)
         yield _section("Batch size", [*_wrapped(curve.sentence, width), "", *lines], width)
+
+
+def _profile(report: EnergyReport, width: int) -> Iterator[list[str]]:
+    for one in sections(report.profile):
+        remarks = [line for remark in one.remarks for line in _wrapped(remark, width)]
+        table = _table(one.head, one.rows, width)
+        lines = [_clipped(words.one_line(line), width) for line in one.lines]
+        parts = [part for part in (remarks, table, lines) if part]
+        yield _section(one.title, [line for part in parts for line in ("", *part)][1:], width)
 
 
 def _notes(report: EnergyReport, width: int) -> Iterator[str]:

@@ -4,6 +4,7 @@ cProfile knows of a function by whom it was called, but not from where those wer
 The tree below a function is therefore the same, in its proportions, wherever the function stands.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,14 +29,14 @@ class Calls:
     def __init__(self, stats: Mapping[Function, Any]) -> None:
         self._stats = stats
         self._callees: dict[Function, list[tuple[Function, float]]] = defaultdict(list)
-        for function, (*_, callers) in stats.items():
-            for caller, (*_, cumulative_s) in callers.items():
-                self._callees[caller].append((function, cumulative_s))
+        for function, line in stats.items():
+            for caller, edge in line[4].items():
+                self._callees[caller].append((function, edge[3]))
 
     @property
     def own_s(self) -> float:
         """Own time of all functions together."""
-        return sum(own_s for _, _, own_s, _, _ in self._stats.values())
+        return float(sum(own_s for _, _, own_s, _, _ in self._stats.values()))
 
     def top(self) -> list[dict[str, Any]]:
         """The functions with most own or most cumulative time, most own time first."""
@@ -64,8 +65,10 @@ class Calls:
         *_, cumulative_s, callers = self._stats[function]
         known_s = sum(line[3] for caller, line in callers.items() if caller != function)
         is_own_child = function in callers
-        return 0.0 if callers and (is_own_child or known_s >= cumulative_s) else (
-            cumulative_s - known_s
+        return (
+            0.0
+            if callers and (is_own_child or known_s >= cumulative_s)
+            else (cumulative_s - known_s)
         )
 
     def _nodes(
@@ -98,10 +101,17 @@ class Calls:
 def label(function: Function) -> str:
     """A function in a table: name, then the last two parts of its file and the line.
 
+    What is written in C has neither, and a name in words of cProfile.
+
     >>> label(("/home/me/project/data.py", 12, "load"))
     'load (project/data.py:12)'
     >>> label(("~", 0, "<built-in method time.sleep>"))
-    '<built-in method time.sleep>'
+    'time.sleep (built-in)'
+    >>> label(("~", 0, "<method 'sum' of 'torch._C.TensorBase' objects>"))
+    'torch._C.TensorBase.sum (built-in)'
     """
     file, line, name = function
-    return name if file == "~" else f"{name} ({'/'.join(Path(file).parts[-2:])}:{line})"
+    if file == "~":
+        name = re.sub(r"<method '(.*)' of '(.*)' objects>", r"\2.\1", name)
+        return re.sub(r"<built-in method (.*)>", r"\1", name) + " (built-in)"
+    return f"{name} ({'/'.join(Path(file).parts[-2:])}:{line})"

@@ -1,6 +1,7 @@
 """cProfile switched on for a while, unless another profiler is at work."""
 
 import cProfile
+import os
 import pstats
 import sys
 from pathlib import Path
@@ -23,10 +24,13 @@ class ProfileWindow:
             )
         self._profile = cProfile.Profile()
         self._profile.enable()
+        _open.add(self)
 
     def end(self) -> None:
-        """Switch it off."""
-        self._profile.disable()
+        """Switch it off, on the thread that began it."""
+        if self in _open:
+            _open.discard(self)
+            self._profile.disable()
 
     def save(self, path: Path) -> Calls:
         """Write what was seen, for SnakeViz and pstats, and give it as figures.
@@ -42,6 +46,19 @@ class ProfileWindow:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._profile.dump_stats(path)
         return Calls(vars(pstats.Stats(self._profile))["stats"])
+
+
+# A forked child would go on for its parent, and for ever.
+_open: set[ProfileWindow] = set()
+
+
+def _end_all() -> None:
+    for window in tuple(_open):
+        window.end()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_end_all)
 
 
 def _active() -> str | None:
