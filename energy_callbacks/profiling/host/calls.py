@@ -64,12 +64,7 @@ class Calls:
         """Time of those calls whose caller was not seen."""
         *_, cumulative_s, callers = self._stats[function]
         known_s = sum(line[3] for caller, line in callers.items() if caller != function)
-        is_own_child = function in callers
-        return (
-            0.0
-            if callers and (is_own_child or known_s >= cumulative_s)
-            else (cumulative_s - known_s)
-        )
+        return max(float(cumulative_s - known_s), 0.0)
 
     def _nodes(
         self,
