@@ -8,7 +8,6 @@ import functools
 import logging
 import os
 import pstats
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import Any, Final
 from energy_callbacks.accounting.line_profile import profile_lines
 from energy_callbacks.profiling.host.calls import Calls
 from energy_callbacks.profiling.host.window import ProfileWindow
+from energy_callbacks.profiling.imports import when_imported
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -135,12 +135,13 @@ class Workers:
         self._undo: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """From now on; where nobody has imported PyTorch there is nothing to do."""
+        """From now on, also where PyTorch is imported later."""
         for path in self._files("host.*.prof", "memory_lines.*.txt"):
             path.unlink(missing_ok=True)
-        loaders = sys.modules.get("torch.utils.data")
-        if loaders is not None:
-            self._undo = _patch(loaders.DataLoader, self._follower)
+        self._undo = when_imported("torch.utils.data.dataloader", self._patch)
+
+    def _patch(self, loaders: Any) -> None:
+        self._undo = _patch(loaders.DataLoader, self._follower)
 
     def stop(self) -> dict[str, Any] | None:
         """What the workers have written so far; ``None`` where they have not.

@@ -1,0 +1,140 @@
+"""``python -m energy_callbacks.profiling.launch [options] SCRIPT``: a program with profilers on.
+
+The program runs in this very process, as ``python SCRIPT ...`` or ``python -m MODULE ...`` would
+run it, and notices nothing. Optimizer steps of PyTorch are seen by its own global hooks. A meter
+that the program itself starts takes the profilers over; until then they have one of ours.
+"""
+
+import argparse
+import logging
+import runpy
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any, Final
+
+from energy_callbacks.accounting.profilers import Profiler, offer
+from energy_callbacks.guard import pass_on_signals
+from energy_callbacks.meter import EnergyMeter
+from energy_callbacks.profiling.imports import when_imported
+
+logger = logging.getLogger("energy_callbacks")
+
+# Option: module, class, its settings, what it shows, and whether it is on by default.
+PROFILERS: Final = MappingProxyType(
+    {
+        "kernels": ("kernels", "KernelProfiler", {}, "kernels of the GPU", True),
+        "lines": ("lines", "LineProfiler", {}, "lines of the program", True),
+        "host": ("host", "HostProfiler", {"whole": True}, "Python calls, by cProfile", False),
+        "phases": ("phases", "StepPhases", {}, "phases of the step", False),
+    }
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """An option for each profiler."""
+    for name, (_, _, _, shows, default) in PROFILERS.items():
+        parser.add_argument(
+            f"--{name}",
+            action=argparse.BooleanOptionalAction,
+            default=default,
+            help=f"{shows} (default: {'on' if default else 'off'})",
+        )
+
+
+def options(arguments: argparse.Namespace) -> list[str]:
+    """The same options as words again."""
+    return [f"--{name}" if getattr(arguments, name) else f"--no-{name}" for name in PROFILERS]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the program of the command line; ends as it ends."""
+    parser = argparse.ArgumentParser(prog="python -m energy_callbacks.profiling.launch")
+    add_options(parser)
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGUMENTS]")
+    arguments = parser.parse_args(argv)
+    words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
+    if not words or words == ["-m"]:
+        parser.error("no program: write it after --, as in: -- train.py --lr 1e-3")
+    chosen = [name for name in PROFILERS if getattr(arguments, name)]
+    with _profiled(list(_made(chosen))):
+        _run(words)
+
+
+def _made(names: Sequence[str]) -> Iterator[Profiler]:
+    """The profilers; one that this version or machine does not have costs a warning."""
+    for name in names:
+        folder, kind, settings, *_ = PROFILERS[name]
+        try:
+            module = import_module(f"energy_callbacks.profiling.{folder}")
+            profiler: Any = getattr(module, kind)(**settings)
+        except ImportError as error:
+            logger.warning("profiling goes on without %s: %s", name, error)
+        else:
+            yield profiler
+
+
+@contextmanager
+def _profiled(profilers: Sequence[Profiler]) -> Iterator[None]:
+    """A meter of ours from the beginning to the end, unless one of the program's comes."""
+    meter = EnergyMeter(profilers=profilers)
+    try:
+        meter.start()
+        offer(profilers, on_taken=meter.stop)
+        when_imported("torch.optim.optimizer", lambda module: _tell_steps(module, meter))
+    except Exception as error:  # noqa: BLE001 - the program must run all the same
+        pass_on_signals()
+        logger.warning("not profiled: %s", error)
+    try:
+        yield
+    except SystemExit as error:
+        meter.stop(None if not error.code else error)
+        raise
+    except BaseException as error:
+        meter.stop(error)
+        raise
+    else:
+        meter.stop()
+
+
+def _tell_steps(optimizers: ModuleType, meter: EnergyMeter) -> None:
+    """Training begins where an optimizer first steps, for nobody tells of it before."""
+    begun = False
+
+    def before(*_: Any) -> None:
+        nonlocal begun
+        if not begun and meter.is_running:
+            meter.enter("train")
+            begun = True
+
+    def after(*_: Any) -> None:
+        meter.step()
+
+    optimizers.register_optimizer_step_pre_hook(before)
+    optimizers.register_optimizer_step_post_hook(after)
+
+
+def _run(words: Sequence[str]) -> None:
+    """The program as ``__main__``, its folder and arguments where Python would put them."""
+    if words[0] == "-m":
+        sys.argv = list(words[1:])
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        return
+    script, sys.argv = words[0], list(words)
+    if not sys.flags.safe_path:
+        sys.path[0] = str(Path(script).resolve().parent)
+    # Not by runpy.run_path, after which the module would be gone for threads and exit functions.
+    module = ModuleType("__main__")
+    loader = SourceFileLoader("__main__", script)
+    vars(module).update(__file__=script, __loader__=loader, __builtins__=__builtins__)
+    code = compile(Path(script).read_bytes(), script, "exec", dont_inherit=True)
+    sys.modules["__main__"] = module
+    exec(code, vars(module))  # noqa: S102 - it is the user's program
+
+
+if __name__ == "__main__":
+    main()
