@@ -11,44 +11,34 @@ import runpy
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import MappingProxyType, ModuleType
-from typing import Any, Final
+from types import ModuleType
+from typing import Any
 
 from energy_callbacks.accounting.profilers import Profiler, offer
 from energy_callbacks.guard import pass_on_signals
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.profiling.imports import when_imported
+from energy_callbacks.profiling.members import MEMBERS, made
 
 logger = logging.getLogger("energy_callbacks")
-
-# Option: module, class, its settings, what it shows, and whether it is on by default.
-PROFILERS: Final = MappingProxyType(
-    {
-        "kernels": ("kernels", "KernelProfiler", {}, "kernels of the GPU", True),
-        "lines": ("lines", "LineProfiler", {}, "lines of the program", True),
-        "host": ("host", "HostProfiler", {"whole": True}, "Python calls, by cProfile", False),
-        "phases": ("phases", "StepPhases", {}, "phases of the step", False),
-    }
-)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """An option for each profiler."""
-    for name, (_, _, _, shows, default) in PROFILERS.items():
+    for name, member in MEMBERS.items():
         parser.add_argument(
             f"--{name}",
             action=argparse.BooleanOptionalAction,
-            default=default,
-            help=f"{shows} (default: {'on' if default else 'off'})",
+            default=member.is_default,
+            help=f"{member.shows} (default: {'on' if member.is_default else 'off'})",
         )
 
 
 def options(arguments: argparse.Namespace) -> list[str]:
     """The same options as words again."""
-    return [f"--{name}" if getattr(arguments, name) else f"--no-{name}" for name in PROFILERS]
+    return [f"--{name}" if getattr(arguments, name) else f"--no-{name}" for name in MEMBERS]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -60,22 +50,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
     if not words or words == ["-m"]:
         parser.error("no program: write it after --, as in: -- train.py --lr 1e-3")
-    chosen = [name for name in PROFILERS if getattr(arguments, name)]
-    with _profiled(list(_made(chosen))):
+    chosen = [name for name in MEMBERS if getattr(arguments, name)]
+    with _profiled(list(made(chosen))):
         _run(words)
-
-
-def _made(names: Sequence[str]) -> Iterator[Profiler]:
-    """The profilers; one that this version or machine does not have costs a warning."""
-    for name in names:
-        folder, kind, settings, *_ = PROFILERS[name]
-        try:
-            module = import_module(f"energy_callbacks.profiling.{folder}")
-            profiler: Any = getattr(module, kind)(**settings)
-        except ImportError as error:
-            logger.warning("profiling goes on without %s: %s", name, error)
-        else:
-            yield profiler
 
 
 @contextmanager

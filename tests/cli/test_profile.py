@@ -89,6 +89,7 @@ def test_a_script_finds_what_python_would_give_it(profiled: Profiled) -> None:
     plain = subprocess.run(
         [sys.executable, "project/script.py", "--lr", "-x"],
         cwd=profiled.folder, env=profiled.surroundings, capture_output=True, text=True,
+        check=False,
     )  # fmt: skip
     assert plain.stdout == out, err
     assert process.returncode == plain.returncode == 7
