@@ -120,8 +120,8 @@ def _run_models(arguments: argparse.Namespace) -> int:
         out=arguments.out / "models",
         config=EnergyConfig(country=arguments.country),
     )
-    if len(found.reports) == 1:
-        print_report(*found.reports.values())
+    for report in found.reports.values() if len(found.reports) == 1 else ():
+        print_report(report)
     print(table.text(found.rows))
     print(f"Tables and reports: {found.folder}")
     return 0

@@ -89,13 +89,14 @@ def run_quick_profile(
         from energy_callbacks.profiling.zoo import torch_train
     from energy_callbacks.profiling.zoo import table
 
+    data = torch_train.load(plan)
     reports, rows = {}, []
     for name in names:
         folder = _new(Path(out) / f"{name}-{dataset}")
         members = list(made(("kernels",))) if profilers is None else profilers()
         settings = replace(config or EnergyConfig(), report_dir=folder, run_name=folder.name)
         with EnergyMeter(config=settings, profilers=members) as meter:
-            torch_train.train(plan, name, meter)
+            torch_train.train(plan, name, data, meter)
         meter.save_report()
         reports[name] = meter.report()
         rows.append(table.row(name, dataset, torch_train.parameters(name), reports[name]))

@@ -91,12 +91,7 @@ def text(rows: Sequence[Row], width: int = 100) -> str:
     """The table for a terminal."""
     lines = fitted(HEAD, list(map(cells, rows)), width)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(wide) if i else cell.ljust(wide) for i, (cell, wide) in enumerate(pairs)
-        )
-        for pairs in (list(zip(line, widths, strict=True)) for line in lines)
-    )
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
 def save(rows: Sequence[Row], folder: Path) -> None:

@@ -1,6 +1,6 @@
 """A plain training loop, measured."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -9,8 +9,19 @@ from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.profiling.zoo import torch_data, torch_models
 from energy_callbacks.profiling.zoo.plan import Plan
 
+Data: TypeAlias = tuple[Tensor, Tensor]
+
 # First steps choose kernels and fill caches; they are no training.
 _WARM_UP_STEPS = 3
+
+
+def load(plan: Plan) -> Data:
+    """Images and labels.
+
+    Raises:
+        FileNotFoundError: where CIFAR-10 is not there.
+    """
+    return torch_data.load(plan.dataset, plan.data_dir)
 
 
 def parameters(model_name: str) -> int:
@@ -23,18 +34,21 @@ def device_name(wanted: str | None) -> str:
     return wanted or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def train(plan: Plan, model_name: str, meter: EnergyMeter) -> None:
+def train(plan: Plan, model_name: str, data: Data, meter: EnergyMeter) -> None:
     """Train a model from the beginning, in the phase ``train``.
 
     Args:
         plan: what with, and how long.
         model_name: one of ``MODELS``.
+        data: as ``load`` gives them.
         meter: that has been started.
     """
     torch.manual_seed(0)
-    images, labels = torch_data.load(plan.dataset, plan.data_dir)
+    images, labels = data
     device = device_name(plan.device)
     model = torch_models.MODELS[model_name](10).to(device)
+    if device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats(device)  # of the model before this one
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     with meter.phase("setup"):
         for batch in list(_batches(plan, len(images)))[:_WARM_UP_STEPS]:
@@ -46,8 +60,8 @@ def train(plan: Plan, model_name: str, meter: EnergyMeter) -> None:
             _step(model, optimizer, inputs, targets)
             meter.step(samples=len(batch))
             meter.mark("batch_done")
-        if device != "cpu":
-            getattr(torch, device.split(":")[0]).synchronize()  # its last steps are training, too
+        if device.startswith("cuda"):
+            torch.cuda.synchronize(device)  # its last steps are training, too
 
 
 def _batches(plan: Plan, samples: int) -> list[Tensor]:
