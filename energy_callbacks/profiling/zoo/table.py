@@ -10,10 +10,10 @@ from typing import Literal
 
 from energy_callbacks.report import words
 from energy_callbacks.report.schema import EnergyReport
-from energy_callbacks.report.text import fitted
 
-HEAD = ("model", "parameters", "samples/s", "peak memory", "J/sample", "GPU busy", "kernels")
-_CLASSES = 3
+HEAD = ("model", "parameters", "samples/s", "peak memory", "J/sample", "device busy", "kernels")
+_CLASSES = 2
+_IDLE = "idle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +25,8 @@ class Row:
         peak_bytes: of memory: in the GPU's allocator, else of the process.
         j_per_sample: of the GPU, else in total, with its 95 % interval; ``None`` where not known
             or too short to tell.
-        busy_share: of the time, of the GPU; ``None`` where no kernels were seen.
-        kernel_shares: of the kernels' time, by class.
+        busy_share: of the time, of the device; ``None`` where no kernels were seen.
+        kernel_shares: of the time, by class, ``idle`` among them.
     """
 
     model: str
@@ -68,7 +68,8 @@ def row(model: str, dataset: str, parameters: int, report: EnergyReport) -> Row:
 
 def cells(one: Row) -> tuple[str, ...]:
     """A row for people, as ``HEAD`` names its columns; ``-`` is not known."""
-    largest = sorted(one.kernel_shares.items(), key=lambda pair: pair[1], reverse=True)
+    busy = [pair for pair in one.kernel_shares.items() if pair[0] != _IDLE]
+    largest = sorted(busy, key=lambda pair: pair[1], reverse=True)
     joules = "-" if one.j_per_sample is None else words.joules(one.j_per_sample)
     return (
         one.model,
@@ -87,9 +88,9 @@ def markdown(rows: Sequence[Row]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def text(rows: Sequence[Row], width: int = 100) -> str:
+def text(rows: Sequence[Row]) -> str:
     """The table for a terminal."""
-    lines = fitted(HEAD, list(map(cells, rows)), width)
+    lines = [HEAD, *map(cells, rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 

@@ -56,7 +56,10 @@ def test_a_row_has_the_shares_of_kernels() -> None:
     """Of a kernel profile: the busy share and the largest classes; unknown joules stay unknown."""
     kernels = SimpleNamespace(
         busy_share=0.8,
-        classes=[SimpleNamespace(name=n, share=s) for n, s in (("copy", 0.1), ("gemm", 0.9))],
+        classes=[
+            SimpleNamespace(name=n, share=s)
+            for n, s in (("copy", 0.1), ("idle", 0.2), ("gemm", 0.7))
+        ],
     )
     nothing = SimpleNamespace(j_per_sample=None)
     report = SimpleNamespace(
@@ -67,7 +70,7 @@ def test_a_row_has_the_shares_of_kernels() -> None:
     )
     row = table.row("m", "d", 1000, report)
     assert row.j_per_sample is None
-    assert table.cells(row)[2:] == ("12.5", "1.00 GiB", "-", "80.0 %", "gemm 90.0 %, copy 10.0 %")
+    assert table.cells(row)[2:] == ("12.5", "1.00 GiB", "-", "80.0 %", "gemm 70.0 %, copy 10.0 %")
     report.profile = None
     assert table.cells(table.row("m", "d", 1, report))[5:] == ("-", "-")
 
