@@ -9,8 +9,7 @@ import argparse
 import logging
 import runpy
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -51,13 +50,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not words or words == ["-m"]:
         parser.error("no program: write it after --, as in: -- train.py --lr 1e-3")
     chosen = [name for name in MEMBERS if getattr(arguments, name)]
-    with _profiled(list(made(chosen))):
+    meter = _profiled(list(made(chosen)))
+    ended: BaseException | None = None
+    try:
         _run(words)
+    except BaseException as error:  # noqa: BLE001 - however it ends: raised again below
+        ended = error
+    is_well = ended is None or (isinstance(ended, SystemExit) and not ended.code)
+    meter.stop(None if is_well else ended)
+    if ended is not None:
+        raise ended
 
 
-@contextmanager
-def _profiled(profilers: Sequence[Profiler]) -> Iterator[None]:
-    """A meter of ours from the beginning to the end, unless one of the program's comes."""
+def _profiled(profilers: Sequence[Profiler]) -> EnergyMeter:
+    """A meter of ours from now on, until one of the program's comes."""
     meter = EnergyMeter(profilers=profilers)
     try:
         meter.start()
@@ -66,16 +72,7 @@ def _profiled(profilers: Sequence[Profiler]) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - the program must run all the same
         pass_on_signals()
         logger.warning("not profiled: %s", error)
-    try:
-        yield
-    except SystemExit as error:
-        meter.stop(None if not error.code else error)
-        raise
-    except BaseException as error:
-        meter.stop(error)
-        raise
-    else:
-        meter.stop()
+    return meter
 
 
 def _tell_steps(optimizers: ModuleType, meter: EnergyMeter) -> None:
