@@ -126,9 +126,9 @@ def test_a_module(profiled: Profiled) -> None:
     assert profiled.report.run.name == "pack.train"
 
 
-SPAWNS = """
+SPAWNS = r"""
 import multiprocessing, os, sys
-print("imported as", __name__, flush=True)
+os.write(1, f"imported as {__name__}\n".encode())
 def work(number):
     return number * number
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import os
 import pstats
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing import util
 from pathlib import Path
 from typing import Any, Final
@@ -132,16 +132,16 @@ class Workers:
     def __init__(self, folder: Path, **settings: Any) -> None:
         self._folder = folder
         self._follower = functools.partial(Follower, folder, **settings)
-        self._undo: Callable[[], None] | None = None
+        self._undo = ExitStack()
 
     def start(self) -> None:
         """From now on, also where PyTorch is imported later."""
         for path in self._files("host.*.prof", "memory_lines.*.txt"):
             path.unlink(missing_ok=True)
-        self._undo = when_imported("torch.utils.data.dataloader", self._patch)
+        self._undo.callback(when_imported("torch.utils.data.dataloader", self._patch))
 
     def _patch(self, loaders: Any) -> None:
-        self._undo = _patch(loaders.DataLoader, self._follower)
+        self._undo.callback(_patch(loaders.DataLoader, self._follower))
 
     def stop(self) -> dict[str, Any] | None:
         """What the workers have written so far; ``None`` where they have not.
@@ -149,9 +149,7 @@ class Workers:
         Returns:
             How many, their functions together, and the first lines of their tables.
         """
-        if self._undo is not None:
-            self._undo()
-            self._undo = None
+        self._undo.close()
         profiles, tables = self._files("host.*.prof"), self._files("memory_lines.*.txt")
         if not profiles and not tables:
             return None

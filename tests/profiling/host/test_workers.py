@@ -33,13 +33,15 @@ def test_workers_are_followed(method, tmp_path):
     workers = build(tmp_path).profile.host.workers
     assert workers.processes == 2
     profiles = sorted((tmp_path / "profile").glob("host.*.prof"))
-    loads = [
-        line[1]
-        for path in profiles
-        for key, line in pstats.Stats(str(path)).stats.items()
-        if key[2] == "load"
+    called = [
+        (key, line[1]) for path in profiles for key, line in pstats.Stats(str(path)).stats.items()
     ]
+    loads = [calls for (_, _, name), calls in called if name == "load"]
     assert loads == [20, 20], "five batches of four samples in each"
+    followed = [
+        calls for (file, _, name), calls in called if name == "f" and "memory_profiler" in file
+    ]
+    assert followed == [20, 20], "a forked worker follows a function for its parent, too"
     tables = sorted((tmp_path / "profile").glob("memory_lines.*.txt"))
     assert len(tables) == 2
     for path in tables:
