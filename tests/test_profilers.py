@@ -7,7 +7,7 @@ import pytest
 from energy_callbacks import EnergyMeter
 from energy_callbacks.accounting import profilers
 from energy_callbacks.config import EnergyConfig
-from energy_callbacks.report import build
+from energy_callbacks.report import build, html, text
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 PHASES = {
@@ -85,6 +85,8 @@ def test_energy_can_be_asked_and_a_profile_is_in_the_report(tmp_path):
     found = build(tmp_path).profile.step_phases
     assert found.phases[0].name == "forward"
     assert "100.0 % of what was measured" in found.sentence
+    for shown in (text.render(build(tmp_path)), html.render(build(tmp_path))):
+        assert "Phases of the step" in shown
 
 
 @pytest.mark.parametrize("where", ["start", "mark", "step", "stop"])

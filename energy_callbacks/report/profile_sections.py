@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from energy_callbacks.report import profile_host
+from energy_callbacks.report import profile_host, profile_phases
 from energy_callbacks.report.host_plot import host_figure
 from energy_callbacks.report.profile import Profile
 from energy_callbacks.report.profile_host import HostProfile
@@ -36,7 +36,17 @@ class Section:
 
 def sections(profile: Profile | None) -> Iterator[Section]:
     """The sections of what was found."""
-    if profile is not None and profile.host is not None:
+    if profile is None:
+        return
+    if (phases := profile.step_phases) is not None:
+        yield Section(
+            name="step_phases",
+            title="Phases of the step",
+            remarks=(phases.sentence,),
+            head=profile_phases.HEAD,
+            rows=profile_phases.rows(phases),
+        )
+    if profile.host is not None:
         yield from _host(profile.host)
 
 

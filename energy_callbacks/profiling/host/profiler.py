@@ -41,7 +41,7 @@ class HostProfiler:
             are steps, what came before the window is thrown away.
 
     Raises:
-        ValueError: for numbers below zero or no steps, or a name that leads nowhere.
+        ValueError: for numbers that make no window, or a name that leads nowhere.
         TypeError: where a name leads to something that is not a Python function.
     """
 
@@ -51,16 +51,17 @@ class HostProfiler:
         skip: int = 10,
         steps: int = 20,
         longest_s: float = 60.0,
-        functions: Sequence[str | Callable[..., Any]] = (),
+        functions: str | Sequence[str | Callable[..., Any]] = (),
         whole: bool = False,
     ) -> None:
-        if skip < 0 or steps < 1 or longest_s <= 0.0:
+        if skip < 0 or steps < 1 or longest_s <= 0.0 or int(skip) != skip or int(steps) != steps:
             raise ValueError(
-                f"HostProfiler(skip={skip}, steps={steps}, longest_s={longest_s}): skip is at "
-                "least 0, steps at least 1, longest_s more than 0"
+                f"HostProfiler(skip={skip}, steps={steps}, longest_s={longest_s}): skip and "
+                "steps are whole numbers from 0 and 1 on, longest_s is more than 0"
             )
         self._skip, self._steps, self._longest_s, self._whole = skip, steps, longest_s, whole
-        self._functions = profile_lines(*functions).names if functions else ()
+        named = (functions,) if isinstance(functions, str) else functions
+        self._functions = profile_lines(*named).names if named else ()
         self._meter: Measuring | None = None
         self._begin_afresh()
 

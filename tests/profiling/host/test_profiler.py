@@ -228,7 +228,7 @@ def test_profilers_are_copied_before_the_training():
         assert one._functions == ("pydoc:plain",)
 
 
-@pytest.mark.parametrize("wrong", [{"skip": -1}, {"steps": 0}, {"longest_s": 0.0}])
+@pytest.mark.parametrize("wrong", [{"skip": -1}, {"skip": 3.5}, {"steps": 0}, {"longest_s": 0.0}])
 def test_wrong_numbers_are_refused(wrong):
     """At construction, with the value."""
     with pytest.raises(ValueError, match=f"{next(iter(wrong))}={next(iter(wrong.values()))}"):
