@@ -140,13 +140,12 @@ class HostProfiler:
             self._close(meter.now_s())
         if self._lines is not None:
             self._lines.__exit__(None, None, None)
-        record: dict[str, Any] = {"calls": None, "memory": None, "workers": None}
+        workers = self._workers.stop() if self._workers is not None else None
+        record: dict[str, Any] = {"calls": None, "memory": None, "workers": workers}
         if self._window is not None:
             record["calls"] = self._calls(meter, self._window.save(self._folder / "host.prof"))
         if self._lines is not None and (text := self._lines.text):
             record["memory"] = _memory(text, self._folder / "memory_lines.txt")
-        if self._workers is not None:
-            record["workers"] = self._workers.stop()
         self._meter = self._window = self._lines = self._workers = None
         if any(record.values()):
             meter.record_profile("host", record)
