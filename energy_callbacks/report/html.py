@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.errors import JournalError
-from energy_callbacks.report import batch_sizes, palette, plots, words
+from energy_callbacks.report import batch_sizes, palette, plots, profile_lines, words
 from energy_callbacks.report.batch_size_plot import batch_size_figure
 from energy_callbacks.report.cards import cards
 from energy_callbacks.report.charts import CHARTS, Chart
@@ -44,6 +44,7 @@ def render(report: EnergyReport) -> str:
         cards=cards(report),
         charts=drawn(report, CHARTS),
         batch_sizes=_batch_sizes(report),
+        source_tables=profile_lines.tables(report.profile.lines if report.profile else None),
         colours=_phase_colours(report),
         started=datetime.fromtimestamp(report.run.started_unix_s, tz=UTC),
         title=report.run.name or f"run {report.run.run_id}",

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from energy_callbacks.report import profile_phases
+from energy_callbacks.report import profile_lines, profile_phases
+from energy_callbacks.report.profile_lines import LineProfile
 from energy_callbacks.report.profile_phases import StepPhases
 
 
@@ -13,18 +14,23 @@ class Profile:
     """What profilers have found; ``None`` where there was none of that kind.
 
     Attributes:
+        lines: energy by lines of the user's source.
         step_phases: energy over the phases of the step.
     """
 
+    lines: LineProfile | None = None
     step_phases: StepPhases | None = None
 
 
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "lines": profile_lines.from_record,
     "step_phases": profile_phases.from_record,
 }
 
 
 def from_records(records: Mapping[str, Mapping[str, Any]]) -> Profile | None:
     """The profile that a journal tells, by kind; a kind of a later version is left out."""
-    found = {kind: read(records[kind]) for kind, read in _READERS.items() if kind in records}
+    found: dict[str, Any] = {
+        kind: read(records[kind]) for kind, read in _READERS.items() if kind in records
+    }
     return Profile(**found) if found else None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from energy_callbacks.report import batch_sizes, text, words
+from energy_callbacks.report import batch_sizes, profile_lines, text, words
 from energy_callbacks.report.cards import Card, cards
 from energy_callbacks.report.schema import EnergyReport
 
@@ -86,6 +86,9 @@ def _tables(
     for curve in report.batch_sizes:
         rows = list(batch_sizes.rows(curve))
         yield "Batch size", batch_sizes.HEAD, rows, (curve.sentence,)
+    lines = report.profile.lines if report.profile else None
+    for title, head, found in profile_lines.tables(lines):
+        yield title, head, found, (lines.sentence,) if lines else ()
 
 
 def _headline(shown: Sequence[Card]) -> "Table":

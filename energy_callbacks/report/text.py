@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from energy_callbacks.report import batch_sizes, words
+from energy_callbacks.report import batch_sizes, profile_lines, words
 from energy_callbacks.report.cards import cards
 from energy_callbacks.report.parts import (
     Activity,
@@ -102,6 +102,7 @@ def render(report: EnergyReport, width: int = 80) -> str:
         _section("Attempts", _attempts(report, width), width),
         _section("Ranks", _ranks(report, width), width),
         *_batch_sizes(report, width),
+        *_source_lines(report, width),
         _section("How to read this", _notes(report, width), width),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -328,6 +329,14 @@ def _batch_sizes(report: EnergyReport, width: int) -> Iterator[list[str]]:
     for curve in report.batch_sizes:
         lines = _table(batch_sizes.HEAD, batch_sizes.rows(curve), width)
         yield _section("Batch size", [*_wrapped(curve.sentence, width), "", *lines], width)
+
+
+def _source_lines(report: EnergyReport, width: int) -> Iterator[list[str]]:
+    found = report.profile.lines if report.profile else None
+    for title, head, rows in profile_lines.tables(found):
+        yield _section(title, [*_table(head, rows, width)], width)
+    if found is not None:
+        yield _wrapped(found.sentence, width)
 
 
 def _notes(report: EnergyReport, width: int) -> Iterator[str]:
