@@ -27,6 +27,13 @@ def _activities() -> list[Any]:
     return [ProfilerActivity.CUDA]
 
 
+def _is_profiling() -> bool:
+    """Whether the user profiles; a second profiler would end the first (torch 2.13)."""
+    import torch
+
+    return bool(torch.autograd._profiler_enabled())  # noqa: SLF001 - there is no public name
+
+
 class Window:
     """One step to warm up and some that are recorded, while this thread follows itself.
 
@@ -46,7 +53,7 @@ class Window:
         """Begin to warm up; ``False`` where somebody else profiles or traces."""
         from torch.profiler import profile, schedule
 
-        if sys.gettrace() is not None or not torch_window.take():
+        if sys.gettrace() is not None or _is_profiling() or not torch_window.take():
             return False
         profiler = profile(
             activities=_activities(),
