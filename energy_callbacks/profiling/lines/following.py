@@ -16,6 +16,8 @@ from typing import Any, Final
 from energy_callbacks.profiling.lines.places import Line, is_users
 
 MOST_MOMENTS: Final = 500_000
+MOST_IN_A_CALL: Final = 20_000
+"""Lines of one call that are followed, about 20 ms: a loop over numbers launches no kernels."""
 
 
 class Followed:
@@ -40,12 +42,16 @@ class Followed:
 
 
 class Follower:
-    """Follows the thread that starts it until ``stop``; ends itself after many lines."""
+    """Follows the thread that starts it until ``stop``; ends itself after many lines.
+
+    A call with very many lines is followed no further: what it launches then is nobody's.
+    """
 
     def __init__(self) -> None:
         self.followed = Followed()
         self._thread = threading.get_ident()
         self._is_on = False
+        self._lines: dict[FrameType, int] = {}
 
     def start(self) -> bool:
         """Whether it can: not where a debugger or a coverage tool traces already."""
@@ -64,6 +70,7 @@ class Follower:
     def stop(self) -> None:
         """On another thread it ends with the next line."""
         self._is_on = False
+        self._lines.clear()  # no frame is held, nor what its call holds
         if threading.get_ident() != self._thread:
             return
         if sys.gettrace() == self._call:
@@ -85,10 +92,19 @@ class Follower:
             frame.f_trace = None
             return None
         if event == "line":
-            self.followed.add(time.time_ns(), _line(frame))
+            count = self._lines[frame] = self._lines.get(frame, 0) + 1
+            is_endless = count > MOST_IN_A_CALL
+            self.followed.add(time.time_ns(), None if is_endless else _line(frame))
+            if is_endless:
+                del self._lines[frame]
+                frame.f_trace = None
+                return None
         elif event == "return":
+            self._lines.pop(frame, None)
             self.followed.add(time.time_ns(), _nearest(frame.f_back))
-        self._is_on = len(self.followed) < MOST_MOMENTS
+        if len(self.followed) >= MOST_MOMENTS:
+            self.followed.add(time.time_ns(), None)
+            self._is_on = False
         return self._in_user
 
 

@@ -56,6 +56,11 @@ class LineProfiler:
         self._settings = (rate_hz, windows, window_steps, max_overhead)
         self._forget()
 
+    @property
+    def rate_hz(self) -> float:
+        """How many times a second the stack is read."""
+        return self._settings[0]
+
     def _forget(self) -> None:
         self._meter: Measuring | None = None
         self._asker: Asker | None = None
@@ -96,7 +101,7 @@ class LineProfiler:
     def step(self, t_s: float) -> None:  # noqa: ARG002 - as the protocol has it
         """See ``Profiler``."""
         if self._windows is not None:
-            self._windows.step(self._phase in ("train", None))
+            self._windows.step(is_training=self._phase in ("train", None))
 
     def stop(self) -> None:
         """See ``Profiler``."""

@@ -32,7 +32,7 @@ class Windows:
         self.seen_steps = 0
         self.cost_s = 0.0
 
-    def step(self, is_training: bool) -> None:
+    def step(self, *, is_training: bool) -> None:
         """A step of training has been queued."""
         now_s = time.monotonic()
         self.seen_steps += is_training

@@ -1,6 +1,7 @@
 """The main thread reads its own stack when asked, and nothing of that harms what it runs."""
 
 import gc
+import itertools
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from energy_callbacks.profiling.lines.asking import Asker, Look
 
 
 def busy(seconds):
+    """Python for so long."""
     end_s = time.monotonic() + seconds
     while time.monotonic() < end_s:
         pass
@@ -59,7 +61,7 @@ def test_looks_come_on_the_main_thread_and_stand_for_all_the_time(asking):
     passed_s = time.monotonic() - start_s
     assert heard.threads == {threading.main_thread()}
     spans = [(look.since_s, look.until_s) for _, look in heard.looks]
-    assert all(one[1] == other[0] for one, other in zip(spans, spans[1:], strict=False))
+    assert all(one[1] == other[0] for one, other in itertools.pairwise(spans))
     assert spans[-1][1] - spans[0][0] == pytest.approx(passed_s, abs=0.05)
     assert asker.looks == len(heard.looks) > 20
 
@@ -185,7 +187,9 @@ def test_the_interpreter_ends_as_it_would(ending):
         "time.sleep(0.05)\n"
         f"{ending}\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=60, check=False
+    )
     expected = {"sys.exit(3)": 3, "raise KeyError('x')": 1}.get(ending, 0)
     assert done.returncode == expected, done.stderr
     assert (b"KeyError" in done.stderr) == (expected == 1)

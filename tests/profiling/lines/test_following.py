@@ -11,6 +11,10 @@ from energy_callbacks.profiling.lines.following import Follower
 from tests.profiling.lines.scripts import line_with
 
 
+def _nothing():
+    pass
+
+
 @pytest.fixture(autouse=True)
 def untraced():
     """Whatever traces the tests, as coverage does, is back afterwards."""
@@ -41,7 +45,7 @@ def test_moments_have_their_lines_in_calls_and_after_them():
         return follower.followed
 
     followed = program()
-    for name, function in (("running", program), ("inside", callback), ("after", program)):
+    for name in ("running", "inside", "after"):
         # The clock is read in the call of ``now``, a function of the user's, too.
         before = followed.at(moments[name] - 1)
         assert before is not None
@@ -102,9 +106,34 @@ def test_it_ends_itself_after_many_lines(monkeypatch):
     follower.start()
     for _ in range(1000):
         pass
-    assert len(follower.followed) == 100
+    assert len(follower.followed) == 101
+    assert follower.followed.at(time.time_ns()) is None, "what came later is not known"
     follower.stop()
     assert sys.gettrace() is None
+
+
+def test_a_loop_over_numbers_is_followed_no_further(monkeypatch):
+    """Its line is not known any more; that of its caller is, as soon as it goes on."""
+    monkeypatch.setattr(following, "MOST_IN_A_CALL", 100)
+    times = []
+
+    def endless():
+        for _ in range(1000):
+            pass
+        times.append(time.time_ns())
+
+    def program():
+        follower = Follower()
+        follower.start()
+        endless()
+        times.append(time.time_ns())  # AFTER
+        follower.stop()
+        return follower.followed
+
+    followed = program()
+    assert len(followed) < 130
+    assert followed.at(times[0]) is None
+    assert followed.at(times[1]).line == line_with(program, "AFTER")
 
 
 def test_another_thread_can_end_it():
@@ -115,6 +144,6 @@ def test_another_thread_can_end_it():
     thread.start()
     thread.join()
     count = len(follower.followed)
-    (lambda: None)()
+    _nothing()
     assert sys.gettrace() is None
     assert len(follower.followed) <= count + 1

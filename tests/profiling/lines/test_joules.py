@@ -13,12 +13,14 @@ LINES = {site: line for line, site in SITES.items()}
 
 
 def spent(wall_s, cpu=1.0, others=0.0):
+    """A span in which so many cores worked."""
     one = Spent()
     one.add(wall_s, cpu, others)
     return one
 
 
 def given(spans, process_s):
+    """What the host's energy gives to lines."""
     shares: dict[Line, Share] = {}
     total_j = joules.host(
         [({SITES.get(k): v for k, v in bin_.items()}, j) for bin_, j in spans],

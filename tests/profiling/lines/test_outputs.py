@@ -23,10 +23,11 @@ main()
 """
 
 
-def share(wall_s, cpu, work_j, waiting_j, gpu_s=None, gpu_j=None):
+def share(wall_s, cpu, work_j, waiting_j, **gpu):
+    """Of one line."""
     spent = Spent()
     spent.add(wall_s, cpu, 0.0)
-    return Share(spent=spent, work_j=work_j, waiting_j=waiting_j, gpu_s=gpu_s, gpu_j=gpu_j)
+    return Share(spent=spent, work_j=work_j, waiting_j=waiting_j, **gpu)
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ import pytest
 import energy_callbacks
 from energy_callbacks.profiling.lines.places import entry, is_users, line_of
 
+ROOT = Path(energy_callbacks.__file__).parents[1]
+
 
 def code_of(source):
     """The code of the function that a source defines, whose first line is 1."""
@@ -80,7 +82,7 @@ def test_a_function_begins_at_its_resume():
         (dis.__file__, False),
         (pytest.__file__, False),
         (energy_callbacks.__file__, False),
-        (str(Path(energy_callbacks.__file__).parents[1] / "integrations/energy_callbacks_keras/x.py"), False),
+        (f"{ROOT}/integrations/energy_callbacks_keras/x.py", False),
         (f"{sys.prefix}/lib/python3.11/site-packages/torch/nn/modules/module.py", False),
     ],
 )  # fmt: skip

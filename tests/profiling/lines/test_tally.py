@@ -9,11 +9,13 @@ from energy_callbacks.profiling.lines.asking import Look
 from energy_callbacks.profiling.lines.tally import Tally
 
 
-def look(since_s, asked_s, until_s, cpu=1.0, others=0.0, is_before=False):
-    return Look(since_s, asked_s, until_s, cpu, others, is_before)
+def look(since_s, asked_s, until_s, cpu=1.0, others=0.0):
+    """On one core unless told."""
+    return Look(since_s, asked_s, until_s, cpu, others, is_before=False)
 
 
 def here():
+    """The frame that calls."""
     return sys._getframe(1)
 
 
