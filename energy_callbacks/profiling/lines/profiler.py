@@ -24,7 +24,7 @@ class LineProfiler:
 
         GpuEnergyCallback(profile=[LineProfiler()])
 
-    It reads the stack of the main thread some fifty times a second, without signals, and records
+    It reads the stack of the main thread 25 times a second, without signals, and records
     the kernels of a few steps to know which lines keep the GPU busy. See ``docs/lines.md``.
 
     Args:
@@ -40,13 +40,13 @@ class LineProfiler:
     def __init__(
         self,
         *,
-        rate_hz: float = 50.0,
+        rate_hz: float = 25.0,
         windows: int = 2,
         window_steps: int = 2,
         max_overhead: float = 0.01,
     ) -> None:
         if not 1.0 <= rate_hz <= 1000.0:
-            raise ValueError(f"rate_hz is from 1 to 1000 looks a second: got {rate_hz!r}; try 50")
+            raise ValueError(f"rate_hz is from 1 to 1000 looks a second: got {rate_hz!r}; try 25")
         if windows < 0 or window_steps < 1 or not 0.0 < max_overhead < 1.0:
             raise ValueError(
                 f"got windows={windows!r}, window_steps={window_steps!r}, "
