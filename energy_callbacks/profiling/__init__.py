@@ -1,1 +1,1 @@
-"""Where in a training its energy went: profilers that a meter or a callback is given."""
+"""Profilers: where in the step, in which kernels and on which lines the joules went."""

@@ -8,7 +8,7 @@ for data, how many samples its steps hold, and the power of its cards.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, median
+from statistics import median
 from typing import Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ from energy_callbacks.report.merge import MergedAttempt
 from energy_callbacks.report.parts import Imbalance, RankUse
 from energy_callbacks.report.process import Process
 from energy_callbacks.report.rows import Array
+from energy_callbacks.student import student
 
 # Waits vary: as many stretches of the training as can be had, up to 20, tell by how much.
 _FEWEST_STRETCHES, _MOST_STRETCHES = 8, 20
@@ -121,7 +122,7 @@ def data_wait(processes: Sequence[Process]) -> _Gap | None:
     gaps_s = waits_s - np.array([np.median(np.delete(waits_s, i, 0), axis=0) for i in range(ranks)])
     place = int(gaps_s.sum(axis=1).argmax())
     error_s = float(
-        _student(1.0 - (1.0 - _CONFIDENCE) / (2.0 * ranks), stretches - 1)
+        student(1.0 - (1.0 - _CONFIDENCE) / (2.0 * ranks), stretches - 1)
         * gaps_s[place].std(ddof=1)
         * np.sqrt(stretches)
     )
@@ -144,23 +145,6 @@ def _waits_s(processes: Sequence[Process]) -> Array | None:
     edges = np.linspace(0.0, min(one[-1] for one in steps), count + 1)
     return np.array(
         [np.diff(np.interp(edges, *curve)) for curve in zip(steps, waited_s, strict=True)]
-    )
-
-
-def _student(probability: float, freedom: int) -> float:
-    """Quantile of Student's t: Cornish and Fisher, good to 2 % from 7 degrees of freedom on.
-
-    Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
-
-    >>> round(_student(0.975, 19), 2)
-    2.09
-    """
-    z = NormalDist().inv_cdf(probability)
-    return (
-        z
-        + (z**3 + z) / (4 * freedom)
-        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
-        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
     )
 
 

@@ -64,7 +64,7 @@ class StepPhases:
         if self.refusal is not None:
             return f"{head}: not split, {self.refusal}; {self.help}"
         if self.split_j is None or not self.measured_j:
-            return head
+            return f"{head}; attributed"
         percent = 100.0 * self.split_j / self.measured_j
         return f"{head}; attributed, the phases sum to {percent:.1f} % of what was measured"
 

@@ -5,7 +5,7 @@ import threading
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from energy_callbacks.records import Channel, Device, Energy, Quantity, Reading
@@ -18,6 +18,8 @@ _EndOf = Callable[[EnergyCurve], float | None]
 
 # A device that says nothing for longer does not speak; every source reads each 1.6 s or oftener.
 _PAUSE_S: Final = 2.0
+# Ten minutes of the quickest sensor, 10 ms apart.
+_MOST_FOLLOWED: Final = 60_000
 
 
 @dataclass(slots=True)
@@ -55,6 +57,7 @@ class _Track:
     curve: EnergyCurve | None
     series: dict[Quantity, Series] = field(default_factory=dict)
     heard: _Heard = field(default_factory=_Heard)
+    power: deque[tuple[float, float]] | None = None
     silent_since_s: float | None = None
     is_lost: bool = False
 
@@ -112,7 +115,7 @@ class Timeline:
             curve = EnergyCurve(offered, self._keep_s)
             for pin_s in self._pins:
                 curve.pin(pin_s)
-        return _Track(known.device, (*known.channels, *offered), curve, known.series, known.heard)
+        return replace(known, channels=(*known.channels, *offered), curve=curve)
 
     def extend(self, readings: Sequence[Reading]) -> None:
         """Take in readings, in time order for each channel; one that is no number is left out."""
@@ -130,12 +133,26 @@ class Timeline:
         track.heard.note(readings)
         for reading in readings:
             quantity = reading.channel.quantity
+            if quantity == "power" and track.power is not None:
+                track.power.append((reading.t_s, reading.value))
             if quantity in ("power", "energy"):
                 continue  # the curve has them
             series = track.series.get(quantity)
             if series is None:
                 series = track.series[quantity] = Series(self._keep_s)
             series.append(reading.t_s, reading.value)
+
+    def follow_power(self, key: str) -> None:
+        """From now on keep what a device's power sensor says, as it says it: not set right."""
+        with self._lock:
+            self._tracks[key].power = deque(maxlen=_MOST_FOLLOWED)
+
+    def leave_power(self, key: str) -> list[tuple[float, float]]:
+        """Readings of power since ``follow_power``, (t_s, W); none are kept any more."""
+        with self._lock:
+            track = self._tracks[key]
+            followed, track.power = track.power, None
+            return list(followed or ())
 
     def finish(self) -> None:
         """No more readings will come: settle every curve."""

@@ -1,0 +1,124 @@
+"""The split of readings over phases: exact without noise, honest with it, refused where it must."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from energy_callbacks.profiling.phases.exposure import Spans
+from energy_callbacks.profiling.phases.fit import Readings
+from energy_callbacks.profiling.phases.split import Refusal, Split, split
+from tests.benchmarks import phases as lab
+
+NAMES = ("forward", "backward")
+
+
+def two_phases(steps=600, *, noise_w=0.0, period_s=0.021, jitter=0.1):
+    """Steps of 40 and 60 ms at 100 and 400 W, seen by an instant sensor."""
+    rng = np.random.default_rng(7)
+    widths_s = np.tile([0.04, 0.06], steps) * (1.0 + jitter * rng.standard_normal(2 * steps))
+    edges_s = np.concatenate(([0.0], np.cumsum(widths_s)))
+    labels = np.tile([0, 1], steps)
+    t_s = np.arange(0.0, edges_s[-1], period_s)
+    at = np.clip(np.searchsorted(edges_s, t_s, "right") - 1, 0, len(labels) - 1)
+    power_w = np.array([100.0, 400.0])[labels[at]] + noise_w * rng.standard_normal(len(t_s))
+    spans = Spans(edges_s=edges_s, labels=labels, count=2)
+    return spans, Readings(t_s=t_s, power_w=power_w, lag_s=0.0, response_s=0.0)
+
+
+def test_without_noise_it_is_the_truth():
+    """Power of both phases to half a watt, and as sure as that."""
+    found = split(*two_phases(), NAMES, 600)
+    assert isinstance(found, Split)
+    np.testing.assert_allclose(found.power_w, [100.0, 400.0], atol=0.5)
+    assert (found.error_w < 3.0).all()
+    assert found.lag_s == pytest.approx(0.0, abs=2e-3)
+
+
+def test_more_noise_is_less_sure():
+    """Intervals grow with it."""
+    quiet, loud = (split(*two_phases(noise_w=noise_w), NAMES, 600) for noise_w in (5.0, 50.0))
+    assert isinstance(quiet, Split)
+    assert isinstance(loud, Split)
+    assert (loud.error_w > 4.0 * quiet.error_w).all()
+
+
+def test_readings_outside_phases_do_not_count():
+    """A validation of ten seconds at 900 W in the middle changes nothing."""
+    spans, readings = two_phases()
+    middle = len(spans.labels) // 2
+    gap_s = 10.0
+    start_s = spans.edges_s[middle]
+    edges_s = np.insert(spans.edges_s, middle + 1, start_s + gap_s)
+    edges_s[middle + 2 :] += gap_s
+    labels = np.insert(spans.labels, middle, -1)
+    late = readings.t_s >= start_s
+    during_s = np.arange(start_s, start_s + gap_s, 0.021)
+    t_s = np.concatenate((readings.t_s[~late], during_s, readings.t_s[late] + gap_s))
+    power_w = np.concatenate(
+        (readings.power_w[~late], np.full(len(during_s), 900.0), readings.power_w[late])
+    )
+    found = split(
+        Spans(edges_s=edges_s, labels=labels, count=2),
+        replace(readings, t_s=t_s, power_w=power_w),
+        NAMES,
+        600,
+    )
+    assert isinstance(found, Split)
+    np.testing.assert_allclose(found.power_w, [100.0, 400.0], atol=1.0)
+
+
+@pytest.mark.parametrize(
+    ("steps", "why"), [(10, "10 steps are too few"), (60, "spoken too seldom")]
+)
+def test_too_little_is_refused(steps, why):
+    """Ten steps, and six seconds of them."""
+    found = split(*two_phases(steps), NAMES, steps)
+    assert isinstance(found, Refusal)
+    assert why in found.why
+
+
+def test_a_mean_over_a_second_is_refused():
+    """It sees the same of every step: NVML's ``GetPowerUsage`` on a Hopper card."""
+    spans, readings = two_phases(jitter=0.02)
+    kernel = np.ones(48) / 48.0
+    smooth_w = np.convolve(readings.power_w, kernel)[: len(readings.t_s)]
+    noise_w = 2.0 * np.random.default_rng(1).standard_normal(len(smooth_w))
+    window_s = np.full(len(smooth_w), 48 * 0.021)
+    found = split(
+        spans, replace(readings, power_w=smooth_w + noise_w, window_s=window_s), NAMES, 600
+    )
+    assert isinstance(found, Refusal)
+    assert "% only" in found.why
+
+
+def test_three_periods_of_the_sensor_are_refused():
+    """Readings fall at three places of the step, whatever there is between them."""
+    one = lab.trial(0.060, 0.0, np.random.default_rng(0))
+    found = split(one.spans, one.readings, lab.NAMES, one.steps)
+    assert isinstance(found, Refusal)
+    assert "at 3 places of the step" in found.why
+    assert "varied length" in found.help
+
+
+def test_four_phases_of_a_slow_sensor():
+    """The truth lies inside what is stated, where a step is twenty periods long."""
+    one = lab.trial(0.400, 0.05, np.random.default_rng(3))
+    found = split(one.spans, one.readings, lab.NAMES, one.steps)
+    assert isinstance(found, Split)
+    truth_w = one.truth_j / one.spans.times_s()
+    assert (np.abs(found.power_w - truth_w) < 1.5 * found.error_w).all()
+    np.testing.assert_allclose(found.power_w, truth_w, rtol=0.05)
+    assert found.response_s == pytest.approx(0.015, abs=2e-3)
+    assert found.fitted_mean_w == pytest.approx(found.mean_w, rel=1e-3)
+
+
+def test_no_phase_has_negative_power():
+    """One that draws nothing, in noise."""
+    rng = np.random.default_rng(2)
+    spans, readings = two_phases()
+    is_first = readings.power_w < 200.0
+    power_w = np.where(is_first, 0.0, 400.0) + 20.0 * rng.standard_normal(len(is_first))
+    found = split(spans, replace(readings, power_w=power_w), NAMES, 600)
+    assert isinstance(found, Split)
+    assert (found.power_w >= 0.0).all()

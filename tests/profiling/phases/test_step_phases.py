@@ -1,0 +1,192 @@
+"""StepPhases through a meter: a loop that says its phases, a PyTorch loop that says nothing."""
+
+import sys
+import time
+
+import pytest
+
+from energy_callbacks.config import EnergyConfig
+from energy_callbacks.meter import EnergyMeter
+from energy_callbacks.profiling.phases import StepPhases
+from energy_callbacks.records import Device
+from energy_callbacks.report import build
+from energy_callbacks.testing import FakeClock, ScriptedSource
+from tests.profiling.phases import lab
+
+
+class Loop:
+    """Steps of 0.3 s at known powers on a virtual clock."""
+
+    PHASES = (("data wait", 0.06, 80.0), ("forward", 0.09, 200.0), ("backward", 0.15, 350.0))
+
+    def __init__(self, folder, phases, **source):
+        self.clock = FakeClock()
+        self.power_w = 50.0
+        self.phases = phases
+        self.source = ScriptedSource(
+            self.clock, power_w=lambda _: self.power_w, interval_s=0.017, **source
+        )
+        self.meter = EnergyMeter(
+            sources=[self.source],
+            clock=self.clock,
+            config=EnergyConfig(report_dir=folder),
+            profilers=[phases],
+        )
+
+    def work(self, name, duration_s):
+        self.power_w = dict((n, w) for n, _, w in self.PHASES)[name]
+        if name != "data wait":
+            self.phases.enter(name)
+        self.clock.advance(duration_s)
+
+    def train(self, steps, *, validate_at=()):
+        with self.meter, self.meter.phase("train"):
+            for step in range(steps):
+                for name, duration_s, _ in self.PHASES:
+                    self.work(name, duration_s)
+                self.meter.step(samples=8)
+                if step in validate_at:
+                    with self.meter.phase("validation"):
+                        self.power_w = 500.0
+                        self.clock.advance(5.0)
+        return build(self.meter.run_folder).profile.step_phases
+
+
+def test_phases_that_a_loop_tells(tmp_path):
+    """Names, times, powers, and a sum that was not scaled, with validations in between."""
+    loop = Loop(tmp_path, StepPhases())
+    found = loop.train(150, validate_at=(50, 100))
+    assert found.refusal is None
+    assert found.timed_by == "host"
+    assert found.steps == 140
+    assert found.step_s == pytest.approx(0.3, rel=1e-6)
+    assert [phase.name for phase in found.phases] == ["data wait", "forward", "backward"]
+    for phase, (_, time_s, power_w) in zip(found.phases, loop.PHASES, strict=True):
+        assert phase.time_s == pytest.approx(time_s, rel=1e-6)
+        assert phase.energy_j / phase.time_s == pytest.approx(power_w, rel=0.02)
+    truth_j = sum(time_s * power_w for _, time_s, power_w in loop.PHASES)
+    assert found.measured_j == pytest.approx(truth_j, rel=0.02)
+    assert found.split_j == pytest.approx(truth_j, rel=0.02)
+
+
+def test_only_so_much_is_followed(tmp_path):
+    """Twenty seconds of a minute; the marks of the rest are not kept."""
+    found = Loop(tmp_path, StepPhases(follow_s=20.0)).train(200)
+    assert found.steps == pytest.approx(67, abs=1)
+
+
+def test_a_step_in_one_call_says_so(tmp_path):
+    """A jitted step: nothing but the end of each step is seen."""
+    clock = FakeClock()
+    meter = EnergyMeter(
+        sources=[ScriptedSource(clock, power_w=lambda _: 100.0, interval_s=0.02)],
+        clock=clock,
+        config=EnergyConfig(report_dir=tmp_path),
+        profilers=[StepPhases()],
+    )
+    with meter, meter.phase("train"):
+        for _ in range(100):
+            clock.advance(0.2)
+            meter.step()
+    found = build(tmp_path).profile.step_phases
+    assert "neither forward nor backward was seen" in found.refusal
+    assert "KernelProfiler" in found.help
+
+
+def test_a_model_of_power_is_no_sensor(tmp_path):
+    """Times are told; joules of phases from a model would be the model's."""
+    device = Device(
+        key="cpu0", kind="cpu", scope="host", name="estimated processor", origin="estimated"
+    )
+    found = Loop(tmp_path, StepPhases(), device=device).train(100)
+    assert "is a model's" in found.refusal
+    assert found.phases[1].time_s == pytest.approx(0.09)
+    assert found.phases[1].energy_j is None
+
+
+def test_too_short_a_training_has_no_profile(tmp_path):
+    """Five steps: the first ten are left out."""
+    Loop(tmp_path, StepPhases()).meter.start()
+    clock = FakeClock()
+    meter = EnergyMeter(
+        sources=[], clock=clock, config=EnergyConfig(report_dir=tmp_path), profilers=[StepPhases()]
+    )
+    with meter, meter.phase("train"):
+        for _ in range(5):
+            meter.step()
+    assert build(tmp_path).profile is None
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("inf")])
+def test_time_must_be_positive(value):
+    """Said at once."""
+    with pytest.raises(ValueError, match="follow_s must be positive"):
+        StepPhases(follow_s=value)
+
+
+def test_pytorch_tells_its_phases_itself(tmp_path):
+    """A plain loop with two micro-batches a step; afterwards PyTorch is as it was."""
+    torch = pytest.importorskip("torch")
+    source = lab.LiveSource()
+
+    class Slow(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x):
+            source.work("forward", 0.03)
+            return x * 1.0
+
+        @staticmethod
+        def backward(context, gradient):
+            source.work("backward", 0.05)
+            return gradient
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 1)
+
+        def forward(self, x):
+            return Slow.apply(self.inner(x))
+
+    class Optimizer(torch.optim.SGD):
+        def step(self, closure=None):
+            source.work("optimizer", 0.02)
+            return super().step(closure)
+
+    before = torch.autograd.backward
+    model = Model()
+    optimizer = Optimizer(model.parameters(), lr=0.01)
+    with lab.meter(tmp_path, source, StepPhases()) as meter, meter.phase("train"):
+        for step in range(85):
+            for _ in range(2):
+                source.work("data wait", 0.011 + 0.004 * (step % 3))
+                meter.mark("data_ready")
+                model(torch.ones(2, 4)).sum().backward()
+                meter.mark("batch_done")
+            optimizer.step()
+            optimizer.zero_grad()
+            meter.step(samples=4)
+    assert torch.autograd.backward is before
+    assert not torch.nn.modules.module._global_forward_pre_hooks
+    assert not sys.modules["torch.optim.optimizer"]._global_optimizer_pre_hooks
+    found = build(tmp_path).profile.step_phases
+    assert found.refusal is None, found.sentence
+    times_s = {phase.name.split(", ")[-1]: phase.time_s for phase in found.phases}
+    assert times_s["forward"] == pytest.approx(0.06, rel=0.1)
+    assert times_s["backward"] == pytest.approx(0.10, rel=0.1)
+    for name, power_w in lab.powers(found).items():
+        phase = name.split(", ")[-1]
+        assert power_w == pytest.approx(lab.LEVELS_W[phase], rel=0.15), name
+    assert found.split_j == pytest.approx(found.measured_j, rel=0.03)
+
+
+def test_hooks_cost_nothing_once_steps_are_not_followed(tmp_path):
+    """A module is called 200,000 times in a second; ours is not among its hooks."""
+    torch = pytest.importorskip("torch")
+    phases = StepPhases(follow_s=0.01)
+    with lab.meter(tmp_path, lab.LiveSource(), phases) as meter, meter.phase("train"):
+        for _ in range(20):
+            time.sleep(0.002)
+            meter.step()
+        assert not sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks
+        assert not torch.nn.modules.module._global_forward_pre_hooks
