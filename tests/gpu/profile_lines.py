@@ -128,7 +128,7 @@ def overhead() -> dict[str, float]:
         return (time.perf_counter() - start_s) / steps
 
     def asked_step_s() -> float:
-        asker = Asker(Tally(time.monotonic()).take, LineProfiler().rate_hz)
+        asker = Asker(Tally(time.monotonic()).take, LineProfiler().rate_hz, 0.01)
         asker.start()
         try:
             return step_s()

@@ -32,6 +32,8 @@ _SHORT_S: Final = 0.001
 _PUNCTUAL_S: Final = 0.0005
 """A thread that waits for nothing but its timer wakes by so much too late (0.2 ms, Linux 6.18)."""
 _JOIN_S: Final = 1.0
+_MEMORY: Final = 0.1
+"""How much the newest moment counts in the mean of what moments cost."""
 
 
 class Look(NamedTuple):
@@ -80,12 +82,17 @@ class Asker:
         look: told the innermost frame and what the look stands for, on the main thread.
         rate_hz: mean number of moments a second; they scatter evenly from half to one and a half
             periods, so that no step keeps pace with them.
+        max_share: of the time that looks may take. The main thread stands still until the thread
+            that asks gets a processor; where others have them all that is some ms, and moments
+            become rarer.
 
     Raises:
         RuntimeError: on another thread than the main one, or where this interpreter cannot.
     """
 
-    def __init__(self, look: Callable[[FrameType, Look], None], rate_hz: float) -> None:
+    def __init__(
+        self, look: Callable[[FrameType, Look], None], rate_hz: float, max_share: float = 1.0
+    ) -> None:
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
                 "the training runs on another thread than the main one, whose stack alone can be "
@@ -95,6 +102,8 @@ class Asker:
         self.cost_s = 0.0
         self._look: Callable[[FrameType, Look], None] = look
         self._period_s = 1.0 / rate_hz
+        self._max_share = max_share
+        self._lost_s = self._look_s = 0.0
         self._generation = forks.generation
         self._answer = _Answer(self._hear)
         self._add = _pending_calls(self._answer)
@@ -128,17 +137,20 @@ class Asker:
         dice = random.Random()  # noqa: S311 - no secret; the user's own generators stay untouched
         due_s = time.monotonic()
         while True:
-            due_s += self._period_s * dice.uniform(0.5, 1.5)
+            period_s = max(self._period_s, self._lost_s / self._max_share)
+            due_s += period_s * dice.uniform(0.5, 1.5)
             if self._running.acquire(timeout=max(due_s - time.monotonic(), 0.0)):
                 self.cost_s += time.thread_time()
                 queue.close()
                 return
             now_s = time.monotonic()
             self._until_s = now_s
-            late_s = now_s - due_s - queue.waited_s()
+            waited_s = queue.waited_s()
+            late_s = now_s - due_s - waited_s
+            self._lost_s += _MEMORY * (waited_s + self._look_s - self._lost_s)
             if not self._is_asked:
                 self._ask(now_s, late_s)
-            due_s = max(due_s, now_s - self._period_s)
+            due_s = max(due_s, now_s - period_s)
 
     def _ask(self, now_s: float, late_s: float) -> None:
         self._asked_s, self._late_s = now_s, late_s
@@ -177,7 +189,8 @@ class Asker:
         self._is_asked = False
         self._look(frame, look)
         self.looks += 1
-        self.cost_s += time.monotonic() - now_s
+        self._look_s = time.monotonic() - now_s
+        self.cost_s += self._look_s
 
 
 class _RunQueue:

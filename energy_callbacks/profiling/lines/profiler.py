@@ -28,10 +28,11 @@ class LineProfiler:
     the kernels of a few steps to know which lines keep the GPU busy. See ``docs/lines.md``.
 
     Args:
-        rate_hz: how many times a second the stack is read.
+        rate_hz: how many times a second the stack is read, at most.
         windows: how many times kernels are recorded; 0 for never.
         window_steps: steps that are recorded in each.
-        max_overhead: share of the time that windows may cost; the first one opens in any case.
+        max_overhead: share of the time that reading may cost, and windows again as much; the
+            first window opens in any case.
 
     Raises:
         ValueError: for settings that make no sense.
@@ -79,7 +80,7 @@ class LineProfiler:
         start_s = meter.now_s()
         tally = Tally(start_s)
         try:
-            asker = Asker(tally.take, rate_hz)
+            asker = Asker(tally.take, rate_hz, max_overhead)
         except RuntimeError as error:
             logger.warning("no energy by lines of source: %s", error)
             return

@@ -29,9 +29,8 @@ def _activities() -> list[Any]:
 
 def _is_profiling() -> bool:
     """Whether the user profiles; a second profiler would end the first (torch 2.13)."""
-    import torch
-
-    return bool(torch.autograd._profiler_enabled())  # noqa: SLF001 - there is no public name
+    autograd: Any = sys.modules["torch"].autograd
+    return bool(autograd._profiler_enabled())  # noqa: SLF001 - there is no public name
 
 
 class Window:

@@ -116,6 +116,23 @@ def test_a_bug_of_ours_ends_the_asking_alone(asking, caplog):
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
+def test_looks_that_cost_much_become_rare():
+    """A look of 5 ms, of which a hundredth of the time is allowed, comes at most twice a second."""
+    heard = Heard()
+
+    def slow(frame, look):
+        heard(frame, look)
+        time.sleep(0.005)
+
+    asker = Asker(slow, 200.0, 0.01)
+    asker.start()
+    busy(3.0)
+    asker.stop()
+    assert len(heard.looks) < 60, "600 at this rate"
+    late = [look.asked_s for _, look in heard.looks[-3:]]
+    assert late[-1] - late[0] > 0.2
+
+
 def test_no_handler_no_timer_and_the_users_random_numbers_stay(asking):
     """Nothing of the process is changed."""
     import random
