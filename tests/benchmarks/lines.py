@@ -9,7 +9,8 @@ Three questions, without a GPU, in at most four minutes:
   some percent wide, so the first bar is the sharper one.
 * One program (``lines_script``) with Python, native code and a sleep, alone, with us and under
   Scalene, in turn: how much longer its work takes, and how far each line's share is from what the
-  program's own clock says. Bar: ours within 0.05 of the truth.
+  program's own clock says. Bar: ours within 0.05 of the truth, in a
+  quick run, of few looks, within 0.15.
 
 ``python -m tests.benchmarks.lines [--quick] [--json FILE]``; 1 where a bar is missed. Scalene is
 left out where it is not installed (``pip install scalene``).
@@ -42,6 +43,7 @@ from tests.benchmarks.quiet_core import quiet_core  # noqa: E402
 
 CHANGE_BAR: Final = 0.01
 SHARE_BAR: Final = 0.05
+QUICK_SHARE_BAR: Final = 0.15  # of some hundred looks
 SCRIPT: Final = Path(__file__).with_name("lines_script.py")
 _LINES: Final = {"python": "PYTHON", "native": "NATIVE", "sleep": "SLEEP"}
 
@@ -199,7 +201,7 @@ def main() -> int:
     found = overhead(10 if arguments.quick else 60)
     still_for_s = 10.0 if arguments.quick else 30.0
     still_s, looks = standstill(still_for_s)
-    tools = side_by_side(100 if arguments.quick else 300, 1 if arguments.quick else 4)
+    tools = side_by_side(300, 1 if arguments.quick else 4)
     rate_hz = LineProfiler().rate_hz
     print(f"a look: the loop stands still for {1e6 * still_s:.0f} us, median of {looks}")
     print(
@@ -215,7 +217,7 @@ def main() -> int:
     bars = {
         "share of the time that a loop stands still": (still_s * looks / still_for_s, CHANGE_BAR),
         "steps longer, lower end": (found.low, CHANGE_BAR),
-        "shares of our lines off by": (off, SHARE_BAR),
+        "shares of our lines off by": (off, QUICK_SHARE_BAR if arguments.quick else SHARE_BAR),
     }
     for name, (value, limit) in bars.items():
         verdict = "met" if value < limit else "MISSED"

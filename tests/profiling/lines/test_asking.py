@@ -89,8 +89,8 @@ def test_what_a_handler_of_a_signal_raises_in_a_look_reaches_the_program(asking)
 
     before = signal.signal(signal.SIGUSR1, handler)
     try:
-        asking(Heard(lambda: signal.raise_signal(signal.SIGUSR1)))
         with pytest.raises(Timeout, match="of the user"):
+            asking(Heard(lambda: signal.raise_signal(signal.SIGUSR1)))
             busy(2.0)
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -98,8 +98,8 @@ def test_what_a_handler_of_a_signal_raises_in_a_look_reaches_the_program(asking)
 
 def test_ctrl_c_in_a_look_is_not_lost(asking):
     """The very exception comes out."""
-    asking(Heard(lambda: signal.raise_signal(signal.SIGINT)))
     with pytest.raises(KeyboardInterrupt):
+        asking(Heard(lambda: signal.raise_signal(signal.SIGINT)))
         busy(2.0)
 
 
