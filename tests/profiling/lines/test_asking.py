@@ -78,6 +78,12 @@ def test_a_call_that_lasts_is_one_look_with_its_cpu_time(asking):
     assert longest.cpu < 0.1
 
 
+def asked_while_busy(asking, number):
+    """The first look is interrupted by a signal."""
+    asking(Heard(lambda: signal.raise_signal(number)))
+    busy(2.0)
+
+
 def test_what_a_handler_of_a_signal_raises_in_a_look_reaches_the_program(asking):
     """KeyboardInterrupt and exceptions of the user's handlers are raised where the program is."""
 
@@ -90,8 +96,7 @@ def test_what_a_handler_of_a_signal_raises_in_a_look_reaches_the_program(asking)
     before = signal.signal(signal.SIGUSR1, handler)
     try:
         with pytest.raises(Timeout, match="of the user"):
-            asking(Heard(lambda: signal.raise_signal(signal.SIGUSR1)))
-            busy(2.0)
+            asked_while_busy(asking, signal.SIGUSR1)
     finally:
         signal.signal(signal.SIGUSR1, before)
 
@@ -99,8 +104,7 @@ def test_what_a_handler_of_a_signal_raises_in_a_look_reaches_the_program(asking)
 def test_ctrl_c_in_a_look_is_not_lost(asking):
     """The very exception comes out."""
     with pytest.raises(KeyboardInterrupt):
-        asking(Heard(lambda: signal.raise_signal(signal.SIGINT)))
-        busy(2.0)
+        asked_while_busy(asking, signal.SIGINT)
 
 
 def test_a_bug_of_ours_ends_the_asking_alone(asking, caplog):
@@ -180,13 +184,14 @@ def test_a_request_that_is_never_heard_in_time_does_nothing(asking):
 def test_a_forked_child_is_not_asked(asking):
     """Neither by the parent's thread, which it has not, nor by a request that was waiting."""
     heard = Heard()
-    asking(heard)
+    asker = asking(heard)
     busy(0.05)
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         heard.looks.clear()
         busy(0.1)
+        bool(asker._answer)  # what a request that was waiting asks
         os.write(write, str(len(heard.looks)).encode())
         os._exit(0)
     os.waitpid(child, 0)
