@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from energy_callbacks.report import profile_host, profile_kernels, profile_phases
+from energy_callbacks.report import profile_host, profile_kernels, profile_lines, profile_phases
 from energy_callbacks.report.host_plot import host_figure
 from energy_callbacks.report.kernels_plot import kernels_figure
 from energy_callbacks.report.profile import Profile
 from energy_callbacks.report.profile_host import HostProfile
 from energy_callbacks.report.profile_kernels import KernelProfile
+from energy_callbacks.report.profile_lines import LineProfile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -50,6 +51,8 @@ def sections(profile: Profile | None) -> Iterator[Section]:
         )
     if profile.kernels is not None:
         yield from _kernels(profile.kernels)
+    if profile.lines is not None:
+        yield from _lines(profile.lines)
     if profile.host is not None:
         yield from _host(profile.host)
 
@@ -72,6 +75,13 @@ def _kernels(found: KernelProfile) -> Iterator[Section]:
             head=profile_kernels.KERNEL_HEAD,
             rows=profile_kernels.kernel_rows(found),
         )
+
+
+def _lines(found: LineProfile) -> Iterator[Section]:
+    files = f"more in {', '.join(found.files)}"
+    for number, (title, head, rows) in enumerate(profile_lines.tables(found)):
+        remarks = (found.sentence, *([files] if found.files else [])) if number == 0 else ()
+        yield Section(name=f"lines_{number}", title=title, remarks=remarks, head=head, rows=rows)
 
 
 def _host(found: HostProfile) -> Iterator[Section]:

@@ -1,0 +1,244 @@
+"""Asks the main thread, at random moments, to look at its own stack.
+
+CPython keeps a queue of calls that the main thread makes between two bytecodes: after a call, at a
+function's entry, at a loop's jump back (``Py_AddPendingCall``; main thread only in 3.11 to 3.13,
+``make_pending_calls`` in ``ceval_gil.c``). There is no signal and no timer, and no thread reads
+another's stack.
+
+What is queued is ``PyObject_IsTrue`` of an object of ours, whose ``__bool__`` looks. That is a C
+function with the type that the queue wants, so an exception that a handler of a signal raises in
+``__bool__`` reaches the user's code; through a callback of ctypes it would be printed and lost.
+"""
+
+import contextlib
+import ctypes
+import logging
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final, NamedTuple
+
+from energy_callbacks import forks
+from energy_callbacks.guard import pass_on_signals
+
+logger = logging.getLogger("energy_callbacks")
+
+_SHORT_S: Final = 0.001
+"""Between two bytecodes the main thread answers sooner than this; a call that lasts, later."""
+_PUNCTUAL_S: Final = 0.0005
+"""A thread that waits for nothing but its timer wakes by so much too late (0.2 ms, Linux 6.18)."""
+_JOIN_S: Final = 1.0
+_MEMORY: Final = 0.1
+"""How much the newest moment counts in the mean of what moments cost."""
+
+
+class Look(NamedTuple):
+    """One look at the stack, and the time that it stands for.
+
+    The moments at which is asked do not depend on what the program does, so each stands for the
+    time since the one before: in the mean every line gets what it took. Moments that pass while a
+    request waits for the end of a call belong to that call, too.
+
+    Attributes:
+        since_s: the last moment that an earlier look stands for.
+        asked_s: when the request was made.
+        until_s: the newest moment; later than ``asked_s`` where the call lasted.
+        cpu: CPU seconds of the main thread a second, from the request until it was heard.
+        others: of the process's other threads, meanwhile.
+        is_before: the thread held the interpreter when the moment came, and let it go only in the
+            call that is seen: that moment belongs to what came before the call.
+    """
+
+    since_s: float
+    asked_s: float
+    until_s: float
+    cpu: float
+    others: float
+    is_before: bool
+
+
+class _Answer:
+    """What the main thread asks for its truth value; it is false, and kept for ever."""
+
+    __slots__ = ("job",)
+
+    def __init__(self, job: Callable[[FrameType], None]) -> None:
+        self.job: Callable[[FrameType], None] | None = job
+
+    def __bool__(self) -> bool:
+        if self.job is not None:
+            self.job(sys._getframe(1))  # noqa: SLF001 - of this thread
+        return False
+
+
+class Asker:
+    """A thread that asks the main thread to look, one request at a time.
+
+    Args:
+        look: told the innermost frame and what the look stands for, on the main thread.
+        rate_hz: mean number of moments a second; they scatter evenly from half to one and a half
+            periods, so that no step keeps pace with them.
+        max_share: of the time that looks may take. The main thread stands still until the thread
+            that asks gets a processor; where others have them all that is some ms, and moments
+            become rarer.
+
+    Raises:
+        RuntimeError: on another thread than the main one, or where this interpreter cannot.
+    """
+
+    def __init__(
+        self, look: Callable[[FrameType, Look], None], rate_hz: float, max_share: float = 1.0
+    ) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError(
+                "the training runs on another thread than the main one, whose stack alone can be "
+                "read: got no lines; call fit() on the main thread"
+            )
+        self.looks = 0
+        self.cost_s = 0.0
+        self._look: Callable[[FrameType, Look], None] = look
+        self._period_s = 1.0 / rate_hz
+        self._max_share = max_share
+        self._lost_s = self._look_s = 0.0
+        self._generation = forks.generation
+        self._answer = _Answer(self._hear)
+        self._add = _pending_calls(self._answer)
+        self._clock = time.pthread_getcpuclockid(threading.get_ident())
+        self._is_asked = False
+        self._asked_s = self._until_s = self._since_s = time.monotonic()
+        self._late_s = self._cpu_s = self._process_s = 0.0
+        self._running = threading.Lock()  # held until it is over; cheaper than an event
+        self._running.acquire()
+        self._thread = threading.Thread(
+            target=self._run, name="energy_callbacks lines", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more; a request that still waits will do nothing. On any thread, once."""
+        self._end()
+        if self._generation == forks.generation:
+            self._thread.join(_JOIN_S)
+
+    def _end(self) -> None:
+        self._answer.job = None
+        if self._running.locked():
+            self._running.release()
+
+    def _run(self) -> None:
+        queue = _RunQueue()
+        dice = random.Random()  # noqa: S311 - no secret; the user's own generators stay untouched
+        due_s = time.monotonic()
+        while True:
+            period_s = max(self._period_s, self._lost_s / self._max_share)
+            due_s += period_s * dice.uniform(0.5, 1.5)
+            if self._running.acquire(timeout=max(due_s - time.monotonic(), 0.0)):
+                self.cost_s += time.thread_time()
+                queue.close()
+                return
+            now_s = time.monotonic()
+            self._until_s = now_s
+            waited_s = queue.waited_s()
+            late_s = now_s - due_s - waited_s
+            self._lost_s += _MEMORY * (waited_s + self._look_s - self._lost_s)
+            if not self._is_asked:
+                self._ask(now_s, late_s)
+            due_s = max(due_s, now_s - period_s)
+
+    def _ask(self, now_s: float, late_s: float) -> None:
+        self._asked_s, self._late_s = now_s, late_s
+        self._cpu_s, self._process_s = time.clock_gettime(self._clock), time.process_time()
+        self._is_asked = True
+        if self._add() != 0:  # 32 calls of others are waiting
+            self._is_asked = False
+
+    def _hear(self, frame: FrameType) -> None:
+        """On the main thread; what it raises of its own ends it."""
+        if self._generation != forks.generation:
+            return
+        try:
+            self._take(frame)
+        except Exception:
+            pass_on_signals()
+            self._end()
+            logger.warning("energy by lines of source ends here", exc_info=True)
+
+    def _take(self, frame: FrameType) -> None:
+        now_s = time.monotonic()
+        waited_s = now_s - self._asked_s
+        cpu, others = 1.0, 0.0
+        if waited_s > _SHORT_S:
+            cpu = min((time.thread_time() - self._cpu_s) / waited_s, 1.0)
+            others = max((time.process_time() - self._process_s) / waited_s - cpu, 0.0)
+        look = Look(
+            since_s=self._since_s,
+            asked_s=self._asked_s,
+            until_s=self._until_s,
+            cpu=cpu,
+            others=others,
+            is_before=_PUNCTUAL_S < self._late_s < 0.9 * sys.getswitchinterval(),
+        )
+        self._since_s = look.until_s
+        self._is_asked = False
+        self._look(frame, look)
+        self.looks += 1
+        self._look_s = time.monotonic() - now_s
+        self.cost_s += self._look_s
+
+
+class _RunQueue:
+    """How long the calling thread was ready to run without a processor, from Linux's schedstat.
+
+    What is left of a thread's delay was spent waiting for the interpreter. The file is read
+    through the C library with the interpreter held: to let it go costs 5 ms beside busy Python.
+    """
+
+    def __init__(self) -> None:
+        self._file: int | None = None
+        self._text = ctypes.create_string_buffer(64)
+        self._before_ns = 0
+        with contextlib.suppress(OSError, AttributeError):
+            self._read: Any = ctypes.PyDLL(None).pread
+            self._read.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long)
+            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        self.waited_s()
+
+    def waited_s(self) -> float:
+        """Since the last call; 0 where nobody tells."""
+        if self._file is None:
+            return 0.0
+        length = self._read(self._file, self._text, len(self._text), 0)
+        words = self._text.raw[: max(length, 0)].split()
+        if len(words) < 2:
+            return 0.0
+        waited_ns, self._before_ns = int(words[1]) - self._before_ns, int(words[1])
+        return waited_ns * 1e-9
+
+    def close(self) -> None:
+        """Give back the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _pending_calls(answer: _Answer) -> Callable[[], int]:
+    """Queues the question; needs no lock and may be called on any thread."""
+    try:
+        api: Any = ctypes.pythonapi
+        add, truth = api.Py_AddPendingCall, api.PyObject_IsTrue
+    except AttributeError as error:
+        raise RuntimeError(
+            f"this interpreter cannot be asked for its stack: {sys.implementation.name} has no "
+            "Py_AddPendingCall; use CPython"
+        ) from error
+    add.argtypes, add.restype = (ctypes.c_void_p, ctypes.c_void_p), ctypes.c_int
+    api.Py_IncRef(ctypes.py_object(answer))  # a request may be heard after all else is gone
+    function, argument = ctypes.cast(truth, ctypes.c_void_p), ctypes.c_void_p(id(answer))
+    return lambda: int(add(function, argument))

@@ -1,0 +1,73 @@
+"""A program with a fixed amount of work in known lines, alone, followed by us, or by Scalene.
+
+``python tests/benchmarks/lines_script.py {alone,ours} FILE [turns]``: writes what each line took by
+its own clock, and what our profiler says of it, as JSON.
+"""
+
+import json
+import sys
+import tempfile
+import time
+import zlib
+from pathlib import Path
+
+MESSAGE = bytes(range(256)) * 2000
+
+
+def python(loops):
+    """Python."""
+    total = 0
+    for number in range(loops):
+        total += number  # PYTHON
+    return total
+
+
+def program(turns):
+    """Seconds in Python, in native code and in a sleep, by this program's own clock.
+
+    Python before a call that lets go of the interpreter is told at the line before that call, so
+    the lines that read the clock count for what they end.
+    """
+    took_s = {"python": 0.0, "native": 0.0, "sleep": 0.0}
+    for _ in range(turns):
+        a_s = time.perf_counter()
+        python(150_000)
+        b_s = time.perf_counter()  # PYTHON
+        zlib.compress(MESSAGE, 9)  # NATIVE
+        c_s = time.perf_counter()  # NATIVE
+        time.sleep(0.01)  # SLEEP
+        d_s = time.perf_counter()
+        took_s["python"] += b_s - a_s
+        took_s["native"] += c_s - b_s
+        took_s["sleep"] += d_s - c_s
+    return took_s
+
+
+def ours(turns):
+    """The same, followed; seconds of each line as our profiler says."""
+    from energy_callbacks import EnergyConfig, EnergyMeter
+    from energy_callbacks.profiling.lines import LineProfiler
+    from energy_callbacks.report import build
+
+    with tempfile.TemporaryDirectory() as folder:
+        config = EnergyConfig(report_dir=folder)
+        with EnergyMeter(config=config, profilers=[LineProfiler()]) as meter, meter.phase("train"):
+            time.sleep(2.0)  # sensors have opened
+            took_s = program(turns)
+        found = build(folder).profile.lines
+    by_line = {f"{one.function} {one.source.strip()}": one.wall_s for one in found.lines}
+    return took_s, by_line, found.cost_share
+
+
+def main():
+    """Write what was found."""
+    mode, path, turns = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    found = {"took_s": program(turns)} if mode == "alone" else {}
+    if mode == "ours":
+        took_s, by_line, cost = ours(turns)
+        found = {"took_s": took_s, "by_line": by_line, "cost_share": cost}
+    Path(path).write_text(json.dumps(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Programs with lines whose shares are known."""
+
+import time
+
+
+def count(loops):
+    """About 10 ms for 300,000, on whatever machine: work that is not over because time passes."""
+    for _ in range(loops):
+        pass
+
+
+def seventy_thirty(turns):
+    """Two lines with three and seven tenths of the loops, about 3 and 7 ms."""
+    for _ in range(turns):
+        for _ in range(90_000): pass  # SHORT  # fmt: skip  # noqa: E701
+        for _ in range(210_000): pass  # LONG  # fmt: skip  # noqa: E701
+
+
+def work_and_sleep(turns):
+    """Python for about 3 ms, then a call that lets go of the interpreter for as long.
+
+    Returns:
+        Seconds of each.
+    """
+    worked_s = slept_s = 0.0
+    for _ in range(turns):
+        start_s = time.monotonic()
+        count(250_000)  # WORK
+        middle_s = time.monotonic()
+        time.sleep(0.003)  # SLEEP
+        worked_s += middle_s - start_s
+        slept_s += time.monotonic() - middle_s
+    return worked_s, slept_s
+
+
+def work_sleep_and_read(turns, read):
+    """A CPU-heavy line, a sleep and a call that blocks; seconds of each."""
+    took_s = [0.0, 0.0, 0.0]
+    for _ in range(turns):
+        moments = [time.monotonic()]
+        count(1_500_000)  # WORK
+        moments.append(time.monotonic())
+        time.sleep(0.03)  # SLEEP
+        moments.append(time.monotonic())
+        read()  # READ
+        moments.append(time.monotonic())
+        took_s = [s + b - a for s, a, b in zip(took_s, moments, moments[1:], strict=False)]
+    return took_s
+
+
+def line_with(function, comment):
+    """Number of the line of a function that ends with a comment."""
+    import inspect
+
+    lines, first = inspect.getsourcelines(function)
+    (number,) = [first + i for i, line in enumerate(lines) if f"# {comment}" in line]
+    return number

@@ -1,0 +1,218 @@
+"""The main thread reads its own stack when asked, and nothing of that harms what it runs."""
+
+import gc
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from energy_callbacks.profiling.lines.asking import Asker, Look
+
+
+def busy(seconds):
+    """Python for so long."""
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        pass
+
+
+class Heard:
+    """Keeps what it is told; does something meanwhile where asked to."""
+
+    def __init__(self, then=lambda: None):
+        self.looks: list[tuple[str, Look]] = []
+        self.threads = set()
+        self.then = then
+
+    def __call__(self, frame, look):
+        self.looks.append((frame.f_code.co_name, look))
+        self.threads.add(threading.current_thread())
+        then, self.then = self.then, lambda: None  # once
+        then()
+
+
+@pytest.fixture
+def asking():
+    """Starts askers, and stops them."""
+    begun = []
+
+    def begin(look, rate_hz=200.0):
+        begun.append(Asker(look, rate_hz))
+        begun[-1].start()
+        return begun[-1]
+
+    yield begin
+    for asker in begun:
+        asker.stop()
+
+
+def test_looks_come_on_the_main_thread_and_stand_for_all_the_time(asking):
+    """What looks stand for joins up without a gap, and sums to the time that passed."""
+    heard = Heard()
+    asker = asking(heard)
+    start_s = time.monotonic()
+    busy(0.5)
+    asker.stop()
+    passed_s = time.monotonic() - start_s
+    assert heard.threads == {threading.main_thread()}
+    spans = [(look.since_s, look.until_s) for _, look in heard.looks]
+    assert all(one[1] == other[0] for one, other in itertools.pairwise(spans))
+    assert spans[-1][1] - spans[0][0] == pytest.approx(passed_s, abs=0.05)
+    assert asker.looks == len(heard.looks) > 20
+
+
+def test_a_call_that_lasts_is_one_look_with_its_cpu_time(asking):
+    """A sleep of 0.3 s is heard of at its end: it stands for the whole sleep, without CPU time."""
+    heard = Heard()
+    asker = asking(heard)
+    time.sleep(0.3)
+    busy(0.05)
+    asker.stop()
+    longest = max((look for _, look in heard.looks), key=lambda one: one.until_s - one.asked_s)
+    assert longest.until_s - longest.since_s > 0.25
+    assert longest.cpu < 0.1
+
+
+def asked_while_busy(asking, number):
+    """The first look is interrupted by a signal."""
+    asking(Heard(lambda: signal.raise_signal(number)))
+    busy(2.0)
+
+
+def test_what_a_handler_of_a_signal_raises_in_a_look_reaches_the_program(asking):
+    """KeyboardInterrupt and exceptions of the user's handlers are raised where the program is."""
+
+    class Timeout(Exception):
+        pass
+
+    def handler(number, frame):
+        raise Timeout("of the user")
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(Timeout, match="of the user"):
+            asked_while_busy(asking, signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_ctrl_c_in_a_look_is_not_lost(asking):
+    """The very exception comes out."""
+    with pytest.raises(KeyboardInterrupt):
+        asked_while_busy(asking, signal.SIGINT)
+
+
+def test_a_bug_of_ours_ends_the_asking_alone(asking, caplog):
+    """It is told once; the program runs on."""
+
+    def bug():
+        raise ZeroDivisionError("ours")
+
+    heard = Heard(bug)
+    asking(heard)
+    busy(0.2)
+    assert len(heard.looks) == 1
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_looks_that_cost_much_become_rare():
+    """A look of 5 ms, of which a hundredth of the time is allowed, comes at most twice a second."""
+    heard = Heard()
+
+    def slow(frame, look):
+        heard(frame, look)
+        time.sleep(0.005)
+
+    asker = Asker(slow, 200.0, 0.01)
+    asker.start()
+    busy(3.0)
+    asker.stop()
+    assert len(heard.looks) < 60, "600 at this rate"
+    late = [look.asked_s for _, look in heard.looks[-3:]]
+    assert late[-1] - late[0] > 0.2
+
+
+def test_no_handler_no_timer_and_the_users_random_numbers_stay(asking):
+    """Nothing of the process is changed."""
+    import random
+
+    random.seed(7)
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    asker = asking(Heard())
+    busy(0.1)
+    assert [signal.getsignal(number) for number in signal.valid_signals()] == handlers
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    asker.stop()
+    assert random.random() == random.Random(7).random()
+
+
+def test_another_thread_than_the_main_one_is_refused():
+    """It says so, and what to do."""
+    said = []
+
+    def begin():
+        try:
+            Asker(Heard(), 50.0)
+        except RuntimeError as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=begin)
+    thread.start()
+    thread.join()
+    assert "on the main thread" in said[0]
+
+
+def test_a_request_that_is_never_heard_in_time_does_nothing(asking):
+    """Askers that were stopped and freed while their request waited leave nothing behind."""
+    heard = Heard()
+    for _ in range(50):
+        asker = asking(heard, rate_hz=1000.0)
+        time.sleep(0.003)  # a request waits
+        asker.stop()
+        before = len(heard.looks)
+        del asker
+        gc.collect()
+        busy(0.001)
+        assert len(heard.looks) == before
+
+
+def test_a_forked_child_is_not_asked(asking):
+    """Neither by the parent's thread, which it has not, nor by a request that was waiting."""
+    heard = Heard()
+    asker = asking(heard)
+    busy(0.05)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        heard.looks.clear()
+        busy(0.1)
+        bool(asker._answer)  # what a request that was waiting asks
+        os.write(write, str(len(heard.looks)).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 10) == b"0"
+
+
+@pytest.mark.parametrize("ending", ["pass", "sys.exit(3)", "raise KeyError('x')", "del asker"])
+def test_the_interpreter_ends_as_it_would(ending):
+    """Asking to the very end changes neither the status nor what is printed."""
+    program = (
+        "import sys, time\n"
+        "from energy_callbacks.profiling.lines.asking import Asker\n"
+        "asker = Asker(lambda frame, look: None, 1000.0)\n"
+        "asker.start()\n"
+        "time.sleep(0.05)\n"
+        f"{ending}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=60, check=False
+    )
+    expected = {"sys.exit(3)": 3, "raise KeyError('x')": 1}.get(ending, 0)
+    assert done.returncode == expected, done.stderr
+    assert (b"KeyError" in done.stderr) == (expected == 1)
+    assert done.stderr.count(b"\n") <= (4 if expected == 1 else 0), done.stderr

@@ -1,0 +1,85 @@
+"""Joules of lines in closed form; parts sum to the total."""
+
+import pytest
+
+from energy_callbacks.profiling.lines import joules
+from energy_callbacks.profiling.lines.joules import Share
+from energy_callbacks.profiling.lines.places import Line
+from energy_callbacks.profiling.lines.tally import Spent
+
+A, B, C = (Line("/x/train.py", number, "main") for number in (1, 2, 3))
+SITES = {A: (0, 2, "at"), B: (0, 4, "at"), C: (0, 6, "at")}
+LINES = {site: line for line, site in SITES.items()}
+
+
+def spent(wall_s, cpu=1.0, others=0.0):
+    """A span in which so many cores worked."""
+    one = Spent()
+    one.add(wall_s, cpu, others)
+    return one
+
+
+def given(spans, process_s):
+    """What the host's energy gives to lines."""
+    shares: dict[Line, Share] = {}
+    total_j = joules.host(
+        [({SITES.get(k): v for k, v in bin_.items()}, j) for bin_, j in spans],
+        LINES.__getitem__,
+        process_s,
+        shares,
+    )
+    return total_j, shares
+
+
+def test_work_goes_by_cpu_time_and_waiting_is_separate():
+    """One second of 100 J: 0.6 s of A's work, 0.2 of B's, 0.2 s in which C waits."""
+    total_j, shares = given([({A: spent(0.6), B: spent(0.2), C: spent(0.2, cpu=0.0)}, 100.0)], 0.8)
+    assert (shares[A].work_j, shares[B].work_j) == pytest.approx((60.0, 20.0))
+    assert (shares[C].work_j, shares[C].waiting_j) == pytest.approx((0.0, 20.0))
+    assert total_j == pytest.approx(100.0)
+
+
+def test_an_idle_second_costs_what_was_measured_in_it():
+    """Spans are told apart: waiting in a span of 10 J is 10 J, work in one of 100 J is 100 J."""
+    _, shares = given([({A: spent(1.0)}, 100.0), ({C: spent(1.0, cpu=0.0)}, 10.0)], 1.0)
+    assert shares[A].energy_j == pytest.approx(100.0)
+    assert shares[C].energy_j == pytest.approx(10.0)
+
+
+def test_cores_weigh():
+    """A call with four cores takes four parts, one with one core one."""
+    bins = {A: spent(0.5, cpu=1.0, others=3.0), B: spent(0.5)}
+    _, shares = given([(bins, 100.0)], 2.5)
+    assert (shares[A].work_j, shares[B].work_j) == pytest.approx((80.0, 20.0))
+
+
+def test_what_belongs_to_no_line_is_unattributed():
+    """CPU time that no look accounts for, and time outside of the user's code."""
+    total_j, _ = given([({A: spent(1.0)}, 100.0)], process_s=2.0)
+    assert total_j == pytest.approx(50.0)
+    total_j, _ = given([({A: spent(0.5), None: spent(0.5)}, 100.0)], process_s=1.0)
+    assert total_j == pytest.approx(50.0)
+
+
+def test_unknown_energy_stays_unknown_and_time_is_still_told():
+    """Nothing becomes zero."""
+    total_j, shares = given([({A: spent(1.0)}, None)], 1.0)
+    assert total_j is None
+    assert shares[A].energy_j is None
+    assert shares[A].spent.wall_s == 1.0
+
+
+def test_gpu_energy_goes_by_kernels_and_idle_power_to_nobody():
+    """100 s of which 60 with kernels at 500 W, else 100 W: A's kernels are two thirds."""
+    shares: dict[Line, Share] = {C: Share(spent=spent(50.0, cpu=0.0))}
+    given_j = joules.gpu(
+        34_000.0,
+        100.0,
+        idle_w=100.0,
+        busy=0.6,
+        kernel_s={A: 0.2, B: 0.05, None: 0.05},
+        shares=shares,
+    )
+    assert shares[A].gpu_j == pytest.approx(20_000.0)
+    assert given_j == pytest.approx(25_000.0)
+    assert shares[C].gpu_j is None, "who waits has used nothing"

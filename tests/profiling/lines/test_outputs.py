@@ -1,0 +1,198 @@
+"""Files of a profile: listings, flame graphs, Scalene's form."""
+
+import json
+
+import jsonschema
+import pytest
+
+from energy_callbacks.profiling.lines import listing, record, scalene, stacks
+from energy_callbacks.profiling.lines.joules import Share, Total
+from energy_callbacks.profiling.lines.places import Line
+from energy_callbacks.profiling.lines.stacks import Stack
+from energy_callbacks.profiling.lines.tally import Spent
+from energy_callbacks.report import profile_lines
+from energy_callbacks.report.profile_lines import LineProfile
+
+SOURCE = """def main():
+    work("<script>alert(1)</script>")
+    wait()
+    loss.backward()
+
+
+main()
+"""
+
+
+def share(wall_s, cpu, work_j, waiting_j, **gpu):
+    """Of one line."""
+    spent = Spent()
+    spent.add(wall_s, cpu, 0.0)
+    return Share(spent=spent, work_j=work_j, waiting_j=waiting_j, **gpu)
+
+
+@pytest.fixture
+def found(tmp_path):
+    """10 s: work, waiting, and a GPU kept busy by one line."""
+    path = tmp_path / "train.py"
+    path.write_text(SOURCE)
+    work, wait, backward = (Line(str(path), number, "main") for number in (2, 3, 4))
+    return record.Found(
+        duration_s=10.0,
+        looks=500,
+        cost_s=0.03,
+        windows=2,
+        totals={
+            "host": Total(energy_j=500.0, attributed_j=450.0),
+            "gpu": Total(energy_j=2000.0, attributed_j=1500.0),
+        },
+        shares={
+            work: share(6.0, 1.0, 300.0, 0.0),
+            wait: share(3.0, 0.0, 0.0, 100.0),
+            backward: share(1.0, 1.0, 50.0, 0.0, gpu_s=0.2, gpu_j=1500.0),
+        },
+        stacks=[
+            Stack(frames=(Line(str(path), 7, "<module>"), work), wall_s=6.0, energy_j=300.0),
+            Stack(frames=(Line(str(path), 7, "<module>"), backward), wall_s=1.0, energy_j=1550.0),
+            Stack(frames=(), wall_s=0.1, energy_j=1.0),
+        ],
+    )
+
+
+def test_the_record_is_small_and_gives_the_report_its_tables(found, tmp_path):
+    """It survives JSON; lines come in the order of their joules, and the rest is named."""
+    told = record.write(found, tmp_path)
+    text = json.dumps(told)
+    profile = profile_lines.from_record(json.loads(text))
+    assert [one.line for one in profile.lines] == [4, 2, 3]
+    assert (profile.energy_j, profile.attributed_j, profile.unattributed_j) == (2500, 1950, 550)
+    rows = profile_lines.rows(profile)
+    assert rows[0] == (
+        "train.py:4 loss.backward()", "10.0 %", "10.0 %", "0.0 %", "100 %", "1.55 kJ", "62.0 %",
+    )  # fmt: skip
+    assert rows[-1][0] == "unattributed"
+    assert rows[-1][-2:] == ("550 J", "22.0 %")
+    assert profile_lines.function_rows(profile)[0][0] == "main train.py:2"
+    assert "78.0 % of the energy is attributed" in profile.sentence
+    assert all((tmp_path / name).stat().st_size for name in profile.files)
+
+
+def test_a_record_of_many_lines_is_bounded(found):
+    """Thousands of lines are a record of less than 200 kB."""
+    lines = {
+        Line("/home/somebody/project/package/module.py", number, f"Class{number}.method"): share(
+            1.0, 1.0, 1.0, 0.0
+        )
+        for number in range(1, 5000)
+    }
+    many = record.Found(
+        duration_s=10.0, looks=1, cost_s=0.0, windows=0, totals={}, shares=lines, stacks=[]
+    )
+    assert len(json.dumps(record.write(many, None))) < 200_000
+
+
+def test_the_listing_has_each_line_beside_its_source(found, tmp_path):
+    """As text and as a page without script in which nothing of the source is markup."""
+    record.write(found, tmp_path)
+    text = (tmp_path / "profile/lines.txt").read_text()
+    (backward,) = [line for line in text.splitlines() if "backward" in line]
+    assert backward.split() == [
+        "10.0", "%", "10.0", "%", "100.0", "%", "1.55", "kJ", "4", "loss.backward()",
+    ]  # fmt: skip
+    page = (tmp_path / "profile/lines.html").read_text()
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script" not in page
+    assert "default-src 'none'" in page
+    assert "prefers-color-scheme: dark" in page
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+def test_a_source_that_is_gone_leaves_the_numbers(found, tmp_path):
+    """As of a file that was deleted, or a cell of a notebook."""
+    whole = listing.Listing(
+        profile=profile_lines.from_record(record.write(found, None)),
+        lines=[
+            profile_lines.SourceLine(
+                file="/nowhere/gone.py", line=12, function="f", source="", wall_s=1.0, cpu_s=1.0,
+                wait_s=0.0, gpu_share=None, host_j=None, waiting_j=None, gpu_j=None,
+            )
+        ],
+    )  # fmt: skip
+    assert "12" in listing.text(whole)
+    assert "/nowhere/gone.py" in listing.html(whole)
+
+
+def test_unknown_energy_is_told_as_such(found):
+    """Without a sensor times are still shown."""
+    profile = profile_lines.from_record(
+        record.write(
+            record.Found(
+                duration_s=10.0, looks=5, cost_s=0.0, windows=0, totals={}, stacks=[],
+                shares={Line("/x/a.py", 1, "f"): share(6.0, 1.0, None, None)},
+            ),
+            None,
+        )
+    )  # fmt: skip
+    assert "joules are not known" in profile.sentence
+    ((_, time, *_, joules, _),) = profile_lines.rows(profile)
+    assert (time, joules) == ("60.0 %", "not known")
+
+
+def test_folded_stacks_and_speedscope_sum_to_the_joules(found):
+    """Millijoules by stack; speedscope's own schema rules hold."""
+    folded = stacks.folded(found.stacks)
+    assert sum(int(line.rpartition(" ")[2]) for line in folded.splitlines()) == 1_851_000
+    assert "(other stacks) 1000" in folded
+    told = json.loads(stacks.speedscope(found.stacks))
+    frames = told["shared"]["frames"]
+    for profile in told["profiles"]:
+        assert len(profile["samples"]) == len(profile["weights"])
+        assert profile["endValue"] == pytest.approx(sum(profile["weights"]))
+        assert all(0 <= one < len(frames) for sample in profile["samples"] for one in sample)
+    assert told["profiles"][0]["endValue"] == pytest.approx(1_851_000.0)
+    schema = {
+        "type": "object",
+        "required": ["$schema", "shared", "profiles"],
+        "properties": {
+            "shared": {"properties": {"frames": {"items": {"required": ["name"]}}}},
+            "profiles": {
+                "items": {
+                    "properties": {
+                        "type": {"enum": ["evented", "sampled"]},
+                        "unit": {"enum": ["none", "nanoseconds", "microseconds", "milliseconds",
+                                          "seconds", "bytes"]},
+                    }
+                }
+            },
+        },
+    }  # fmt: skip
+    jsonschema.validate(told, schema)
+
+
+def test_scalene_accepts_it(found):
+    """Its own model of its JSON checks types and sums."""
+    pytest.importorskip("scalene")
+    from scalene.scalene_json import ScaleneJSONSchema
+
+    profile: LineProfile = profile_lines.from_record(record.write(found, None))
+    whole = listing.Listing(profile=profile, lines=list(profile.lines))
+    told = json.loads(scalene.profile(whole, found.stacks))
+    checked = ScaleneJSONSchema(**told)
+    (file,) = checked.files.values()
+    assert [line.lineno for line in file.lines] == [1, 2, 3, 4, 5, 6, 7]
+    work = file.lines[1]
+    assert (work.n_cpu_percent_python, work.n_sys_percent) == (60.0, 0.0)
+    assert file.lines[2].n_sys_percent == 30.0
+    assert file.lines[3].n_gpu_percent == 100.0
+    assert checked.gpu_device == "GPU"
+    assert [count for _, count in checked.combined_stacks] == [300_000, 1_550_000]
+    (raw,) = told["files"].values()
+    assert [line.get("energy_j") for line in raw["lines"]] == [
+        None,
+        300,
+        100,
+        1550,
+        None,
+        None,
+        None,
+    ]

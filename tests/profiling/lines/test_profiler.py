@@ -1,0 +1,233 @@
+"""LineProfiler in a meter: the lines that are known to lead do lead, and parts sum to the total."""
+
+import copy
+import json
+import logging
+import os
+import pickle
+import threading
+import time
+
+import pytest
+
+from energy_callbacks import EnergyMeter
+from energy_callbacks.config import EnergyConfig
+from energy_callbacks.profiling.lines import LineProfiler, torch_kernels
+from energy_callbacks.profiling.lines.following import Followed
+from energy_callbacks.profiling.lines.kernel_times import kernel_times
+from energy_callbacks.profiling.lines.places import Line
+from energy_callbacks.records import Device
+from energy_callbacks.report import build, html, profile_lines
+from energy_callbacks.report.text import render
+from energy_callbacks.sensing.clock import SystemClock
+from energy_callbacks.testing import ScriptedSource
+from tests.profiling.lines import scripts
+from tests.profiling.lines.traces import BASE_NS, launch, trace
+
+CPU = Device(key="cpu0", kind="cpu", scope="host", name="scripted processor")
+
+
+def sources(*, with_gpu=False):
+    """A host of 50 W and a GPU of 300 W in real time."""
+    clock = SystemClock()
+    found = [ScriptedSource(clock, power_w=lambda t_s: 50.0, device=CPU, interval_s=0.05)]
+    if with_gpu:
+        found.append(ScriptedSource(clock, power_w=lambda t_s: 300.0, interval_s=0.05))
+    return found
+
+
+def measured(folder, program, *, with_gpu=False, profiler=None):
+    """Run a program in the phase train; the profile that the report shows."""
+    meter = EnergyMeter(
+        sources=sources(with_gpu=with_gpu),
+        config=EnergyConfig(report_dir=folder),
+        profilers=[profiler or LineProfiler(rate_hz=100.0)],
+    )
+    with meter, meter.phase("train"):
+        truth = program(meter)
+    profile = build(folder).profile
+    assert profile is not None
+    assert profile.lines is not None
+    return profile.lines, truth
+
+
+def reader():
+    """A read that blocks for 20 ms."""
+    read, write = os.pipe()
+
+    def late():
+        time.sleep(0.02)
+        os.write(write, b"x")
+
+    def call():
+        threading.Thread(target=late).start()
+        os.read(read, 1)
+
+    return call
+
+
+def test_a_line_that_works_and_two_that_wait(tmp_path):
+    """They have the joules of their time, at 50 W; nearly all is attributed."""
+    program = scripts.work_sleep_and_read
+    found, took_s = measured(tmp_path, lambda meter: program(40, reader()))
+    assert [scope.scope for scope in found.scopes] == ["host"]
+    assert found.energy_j == pytest.approx(50.0 * found.duration_s, rel=0.1)
+    assert found.attributed_j >= 0.7 * found.energy_j
+    by_function = {one.function: one for one in found.functions}
+    sleep = next(one for one in found.lines if one.line == scripts.line_with(program, "SLEEP"))
+    assert sleep.energy_j == pytest.approx(50.0 * took_s[1], rel=0.3)
+    assert sleep.waiting_j > 0.8 * sleep.energy_j
+    count = by_function["count"]
+    assert count.energy_j == pytest.approx(50.0 * took_s[0], rel=0.3)
+    assert count.waiting_j < 0.2 * count.energy_j
+    read = next(one for one in found.lines if one.function.endswith("reader.<locals>.call"))
+    assert read.waiting_j > 0.7 * read.energy_j
+    leading = {(one.function, one.line) for one in found.lines[:4]}
+    assert (sleep.function, sleep.line) in leading
+
+
+class PlayedWindow:
+    """A window whose trace is written by hand: kernels of one line for 15 of 20 ms."""
+
+    def __init__(self, steps):
+        self.heavy = Line(__file__, scripts.line_with(gpu_program, "HEAVY"), "gpu_program")
+        self.cost_s = 0.0
+
+    def open(self):
+        return True
+
+    def step(self):
+        return True
+
+    def close(self):
+        pass
+
+    def result(self):
+        followed = Followed()
+        followed.add(BASE_NS, self.heavy)
+        events = launch(1, at_us=10, runs_us=(100, 15_100))
+        return kernel_times(trace(events), followed.at)
+
+
+def gpu_program(meter):
+    """20 ms a step: a line that launches, and one that waits for the GPU."""
+    for _ in range(150):
+        assert meter.is_running  # HEAVY
+        time.sleep(0.02)  # WAITS
+        meter.step(samples=1)
+
+
+def test_the_gpus_joules_go_to_who_launched_not_to_who_waits(tmp_path, monkeypatch):
+    """A CPU-heavy, a GPU-heavy and a waiting line lead, and parts sum to the totals."""
+    monkeypatch.setattr(torch_kernels, "Window", PlayedWindow)
+    monkeypatch.setattr(torch_kernels, "is_used", lambda: True)
+
+    def program(meter):
+        scripts.count(60_000_000)  # about 2 s
+        gpu_program(meter)
+
+    found, _ = measured(tmp_path, program, with_gpu=True)
+    heavy = found.lines[0]
+    assert heavy.line == scripts.line_with(gpu_program, "HEAVY")
+    assert heavy.gpu_share == 1.0
+    scopes = {one.scope: one for one in found.scopes}
+    assert heavy.gpu_j == pytest.approx(scopes["gpu"].attributed_j)
+    waits = next(o for o in found.lines if o.line == scripts.line_with(gpu_program, "WAITS"))
+    assert waits.gpu_j is None
+    assert waits.waiting_j > 0.7 * waits.energy_j
+    assert {one.function for one in found.lines[:3]} == {"gpu_program", "count"}
+    for one in found.scopes:
+        lines_j = sum((o.gpu_j if one.scope == "gpu" else o.host_j) or 0.0 for o in found.lines)
+        assert lines_j == pytest.approx(one.attributed_j)
+        assert one.attributed_j <= one.energy_j
+    # A constant 300 W has no lower power: idle time has what it took, by time.
+    busy = 150 * 0.015 / found.duration_s
+    assert scopes["gpu"].attributed_j / scopes["gpu"].energy_j == pytest.approx(busy, rel=0.1)
+
+
+def test_without_a_trace_of_kernels_the_gpus_joules_are_nobodys(tmp_path):
+    """A line that waits for the GPU does not get its energy because it waits."""
+    found, _ = measured(tmp_path, lambda meter: time.sleep(1.0), with_gpu=True)
+    (gpu,) = [one for one in found.scopes if one.scope == "gpu"]
+    assert gpu.attributed_j is None
+    assert "no kernels were recorded" in gpu.reason
+    assert found.unattributed_j >= gpu.energy_j
+    assert all(one.gpu_j is None for one in found.lines)
+
+
+def test_every_report_has_the_section(tmp_path):
+    """Text, terminal, page and JSON say the same."""
+    measured(tmp_path, lambda meter: scripts.count(6_000_000))
+    report = build(tmp_path)
+    page = report._repr_html_()
+    for shown in (render(report), render(report, 60), page):
+        assert "Energy by lines of source" in shown
+        assert "Energy by functions" in shown
+        assert "attributed" in shown
+        assert "is attributed to lines" in " ".join(shown.split())
+    assert html.from_html(html.render(report)).profile == report.profile
+    from rich.console import Console
+
+    from energy_callbacks.report.terminal import print_rich
+
+    console = Console(record=True, width=100, force_terminal=True)
+    print_rich(report, console)
+    assert "Energy by lines of source" in console.export_text()
+    assert profile_lines.tables(None) == []
+    assert json.loads((tmp_path / "profile/lines.speedscope.json").read_text())["profiles"]
+
+
+def test_it_is_pickled_and_copied_before_and_while_it_runs(tmp_path):
+    """A copy has the settings and does not run."""
+    profiler = LineProfiler(rate_hz=80.0)
+    twins = []
+
+    def program(meter):
+        twins.extend([pickle.loads(pickle.dumps(profiler)), copy.deepcopy(profiler)])
+        scripts.count(3_000_000)
+
+    measured(tmp_path, program, profiler=profiler)
+    for twin in twins:
+        assert twin._settings == profiler._settings
+        twin.step(1.0)
+        twin.mark("phase:train", 1.0)
+        twin.stop()
+    found, _ = measured(tmp_path / "again", lambda m: scripts.count(3_000_000), profiler=twins[0])
+    assert found.looks > 0
+
+
+def test_a_second_attempt_begins_afresh(tmp_path):
+    """The newest attempt is what the report shows."""
+    profiler = LineProfiler(rate_hz=100.0)
+    first, _ = measured(tmp_path, lambda meter: time.sleep(1.0), profiler=profiler)
+    second, _ = measured(tmp_path, lambda meter: time.sleep(0.3), profiler=profiler)
+    assert second.duration_s < first.duration_s
+
+
+def test_on_another_thread_it_says_so_and_nothing_else_happens(tmp_path, caplog):
+    """The training goes on, without lines."""
+    meter = EnergyMeter(
+        sources=sources(), config=EnergyConfig(report_dir=tmp_path), profilers=[LineProfiler()]
+    )
+
+    def program():
+        with meter, meter.phase("train"):
+            meter.step()
+
+    with caplog.at_level(logging.WARNING):
+        thread = threading.Thread(target=program)
+        thread.start()
+        thread.join()
+    assert build(tmp_path).profile is None
+    assert "on the main thread" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"rate_hz": 0.0}, {"rate_hz": 1e6}, {"windows": -1}, {"window_steps": 0}, {"max_overhead": 0}],
+)
+def test_settings_that_make_no_sense_are_refused(settings):
+    """At once, with the value."""
+    (value,) = settings.values()
+    with pytest.raises(ValueError, match=str(value)):
+        LineProfiler(**settings)

@@ -1,0 +1,105 @@
+"""Windows of PyTorch's profiler: few, short, one at a time, and without a GPU none."""
+
+import sys
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from energy_callbacks.profiling import torch_window  # noqa: E402
+from energy_callbacks.profiling.lines import torch_kernels  # noqa: E402
+from energy_callbacks.profiling.lines.windows import Windows  # noqa: E402
+
+pytestmark = pytest.mark.framework
+
+
+@pytest.fixture(autouse=True)
+def untraced():
+    """Whatever traces the tests is back afterwards."""
+    before = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(before)
+
+
+@pytest.fixture
+def on_the_cpu(monkeypatch):
+    """The processor's operators in the place of a GPU's kernels."""
+    activity = torch.profiler.ProfilerActivity.CPU
+    monkeypatch.setattr(torch_kernels, "_activities", lambda: [activity])
+    monkeypatch.setattr(torch_kernels, "is_used", lambda: True)
+
+
+def train(found, steps, pause_s=0.0):
+    """Steps of a small product."""
+    x = torch.ones(8, 8)
+    for _ in range(steps):
+        x = x @ x / 8.0
+        time.sleep(pause_s)
+        found.step(is_training=True)
+
+
+def test_two_windows_of_two_steps(on_the_cpu):
+    """They open, end, give back the profiler and stop tracing; no third one opens."""
+    found = Windows(2, 2, 0.99)
+    train(found, 100, pause_s=0.02)
+    count, kernel_s, busy_s = found.result()
+    assert (count, kernel_s, busy_s) == (2, {}, 0.0), "a processor launches no kernels"
+    assert sys.gettrace() is None
+    assert torch_window.take()
+    torch_window.give()
+    assert found.seen_steps == 100
+
+
+def test_the_next_window_waits_until_the_first_is_paid_for(on_the_cpu):
+    """At a hundred-thousandth of the time, one window is all that a second allows."""
+    found = Windows(2, 2, 1e-5)
+    train(found, 100)
+    assert found.cost_s > 0.0
+    assert found.result()[0] == 1
+
+
+def test_a_training_that_ends_in_a_window_gives_all_back(on_the_cpu):
+    """What it recorded is thrown away."""
+    for steps in (10, 11, 12):
+        found = Windows(2, 2, 0.5)
+        train(found, steps)
+        found.close()
+        assert found.result()[0] == 0
+        assert sys.gettrace() is None
+        assert torch_window.take()
+        torch_window.give()
+
+
+def test_the_users_own_profiler_is_left_alone(on_the_cpu):
+    """While it runs no window opens, and it goes on."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
+        found = Windows(2, 2, 0.5)
+        train(found, 30)
+    assert found.result()[0] == 0
+    assert any("mm" in event.key for event in own.key_averages())
+
+
+def test_another_of_our_profilers_has_the_window(on_the_cpu):
+    """Kernels and lines are never recorded at once."""
+    assert torch_window.take()
+    found = Windows(1, 2, 0.5)
+    train(found, 12)
+    assert found.result()[0] == 0
+    torch_window.give()
+
+
+def test_no_gpu_no_window():
+    """Nothing of PyTorch's profiler is touched."""
+    found = Windows(2, 2, 0.5)
+    train(found, 30)
+    assert found.result() == (0, {}, 0.0)
+
+
+def test_a_trace_that_is_too_large_is_thrown_away(on_the_cpu, monkeypatch):
+    """Memory stays bounded."""
+    monkeypatch.setattr(torch_kernels, "MOST_BYTES", 10)
+    found = Windows(1, 2, 0.5)
+    train(found, 30)
+    assert found.result()[0] == 0

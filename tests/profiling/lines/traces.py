@@ -1,0 +1,42 @@
+"""Traces as Kineto writes them for CUDA, of kernels that are known."""
+
+from typing import Any
+
+BASE_NS = 1_790_857_026_000_000_000
+
+
+def launch(
+    correlation,
+    *,
+    at_us,
+    runs_us,
+    device=0,
+    stream=7,
+    thread=1,
+    kind="kernel",
+    by="cuda_runtime",
+):
+    """The call that launches a kernel, and the kernel."""
+    start_us, end_us = runs_us
+    return (
+        {
+            "ph": "X", "cat": by, "name": "cudaLaunchKernel", "pid": 1, "tid": thread,
+            "ts": float(at_us), "dur": 5.0, "args": {"correlation": correlation, "cbid": 211},
+        },
+        {
+            "ph": "X", "cat": kind, "name": "sm90_xmma_gemm", "pid": device, "tid": stream,
+            "ts": float(start_us), "dur": float(end_us - start_us),
+            "args": {"correlation": correlation, "device": device, "stream": stream},
+        },
+    )  # fmt: skip
+
+
+def trace(events) -> dict[str, Any]:
+    """With what else is in a trace."""
+    others = [
+        {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "python"}},
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamSynchronize", "pid": 1, "tid": 1,
+         "ts": 5.0, "dur": 2.0, "args": {"cbid": 131}},
+        {"ph": "i", "cat": "cuda_runtime", "name": "x", "ts": 1.0, "args": {"correlation": 1}},
+    ]  # fmt: skip
+    return {"baseTimeNanoseconds": BASE_NS, "traceEvents": [*others, *events]}
