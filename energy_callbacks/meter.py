@@ -269,6 +269,7 @@ class EnergyMeter:
         atexit.unregister(self._end_at_exit)
         self._is_broken = True
         logger.warning("%s", message, exc_info=True)  # noqa: LOG014 - called while handling
+        self._profilers.stop()
         if attempt is not None:
             attempt.abandon()
 

@@ -1,6 +1,5 @@
 """The profilers by their names on a command line, each imported when it is asked for."""
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -8,8 +7,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from energy_callbacks.accounting.profilers import Profiler
-
-logger = logging.getLogger("energy_callbacks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +45,9 @@ MEMBERS: Final[Mapping[str, Member]] = MappingProxyType(
 
 
 def made(names: Sequence[str]) -> Iterator[Profiler]:
-    """The profilers with these names; one that cannot be had here costs a warning."""
+    """The profilers with these names."""
     for name in names:
         member = MEMBERS[name]
-        try:
-            module = import_module(f"energy_callbacks.profiling.{member.folder}")
-            profiler: Any = getattr(module, member.kind)(**member.settings)
-        except ImportError as error:
-            logger.warning("profiling goes on without %s: %s", name, error)
-        else:
-            yield profiler
+        module = import_module(f"energy_callbacks.profiling.{member.folder}")
+        profiler: Profiler = getattr(module, member.kind)(**member.settings)
+        yield profiler

@@ -20,6 +20,8 @@ _IDLE_MATTERS: Final = 0.2
 # A kernel that streams reaches 0.8 to 0.9 of a data sheet's bandwidth; a step is never all of one.
 _BANDWIDTH_USED: Final = 0.5
 _TENSOR_USED: Final = 0.3
+# Where most kernels stream, less tells it already: reductions do not reach the data sheet's.
+_BANDWIDTH_FELT: Final = 0.3
 _SM_USED: Final = 0.8
 _MOST_KERNELS: Final = 0.5
 
@@ -154,17 +156,11 @@ def _by_work(
             return "memory", sentence, (told, reached, roof.source)
         sentence = "Arithmetic is the limit: memory would allow more operations."
         return "compute", sentence, (told, reached, roof.source)
-    if "dram_active" in used:
-        return (*_by_counters(used), ())
-    return _by_classes(found)
-
-
-def _by_counters(used: Mapping[str, float]) -> tuple[Bound, str]:
-    if used["dram_active"] >= _BANDWIDTH_USED:
-        return "memory", "Memory is the limit: most of its bandwidth is in use."
-    if used.get("tensor_active", 0.0) >= _TENSOR_USED or used.get("sm_active", 0.0) >= _SM_USED:
-        return "compute", "Arithmetic is the limit: the multiprocessors work, and memory has room."
-    return "unknown", "Neither memory nor arithmetic is near its limit while kernels run."
+    if used.get("dram_active", 0.0) >= _BANDWIDTH_USED:
+        return "memory", "Memory is the limit: most of its bandwidth is in use.", ()
+    if used.get("tensor_active", 0.0) >= _TENSOR_USED:
+        return "compute", "Arithmetic is the limit: tensor cores work, and memory has room.", ()
+    return _by_classes(found, used)
 
 
 _COUNTERS: Final = {
@@ -175,7 +171,7 @@ _COUNTERS: Final = {
 }
 
 
-def _by_classes(found: Split) -> tuple[Bound, str, tuple[str, ...]]:
+def _by_classes(found: Split, used: Mapping[str, float]) -> tuple[Bound, str, tuple[str, ...]]:
     times = {DENSE: 0.0, STREAMING: 0.0}
     for row in found.rows:
         for kinds in times:
@@ -185,11 +181,17 @@ def _by_classes(found: Split) -> tuple[Bound, str, tuple[str, ...]]:
     why = (
         f"of the kernels' time, products, convolutions and attention: {_percent(dense)}",
         f"of the kernels' time, kernels that mostly move bytes: {_percent(streaming)}",
-        "by the kinds of kernels alone: no counter of the memory's traffic was read",
+        "by the kinds of kernels: "
+        + (
+            "no counter is near its limit"
+            if "dram_active" in used
+            else "no counter of the memory's traffic was read"
+        ),
     )
-    if streaming >= _MOST_KERNELS:
+    if streaming >= _MOST_KERNELS and used.get("dram_active", 1.0) >= _BANDWIDTH_FELT:
         return "memory", "Memory is probably the limit: most kernels only move bytes.", why
-    if dense >= _MOST_KERNELS:
+    # Multiprocessors are active while they wait for memory, too: alone they tell nothing.
+    if dense >= _MOST_KERNELS and used.get("sm_active", 1.0) >= _SM_USED:
         return "compute", "Arithmetic is probably the limit: most kernels are dense.", why
     return "unknown", "No kind of kernel has most of the time.", why
 

@@ -21,9 +21,10 @@ def device_of(meter: Measuring) -> str | None:
     uuid = _current_gpu()
     if uuid is not None:
         return next((device.key for device in gpus if _is(device, uuid)), None)
-    if gpus and not _trains_on_cpu():
-        return gpus[0].key if len(gpus) == 1 else None
-    return next((device.key for device in devices if device.kind in ("cpu", "process")), None)
+    hosts = [device.key for device in devices if device.kind in ("cpu", "process")]
+    if hosts and (not gpus or _trains_on_cpu()):
+        return hosts[0]
+    return gpus[0].key if len(gpus) == 1 else None
 
 
 def _current_gpu() -> str | None:
