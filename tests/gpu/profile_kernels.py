@@ -167,6 +167,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--models", default="resnet50,gpt")
     parser.add_argument("--tiny", action="store_true")
     arguments = parser.parse_args()
     seconds = 3.0 if arguments.tiny else arguments.seconds
@@ -174,6 +175,8 @@ def main() -> None:
     device = torch.cuda.get_device_name(0) if DEVICE == "cuda" else "cpu"
     found: dict[str, Any] = {"device": device, "torch": torch.__version__}
     for name, make in (("resnet50", resnet), ("gpt", gpt)):
+        if name not in arguments.models.split(","):
+            continue
         step = make(is_tiny=arguments.tiny)
         for _ in range(5):  # the first steps choose kernels
             step()
