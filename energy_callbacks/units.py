@@ -59,6 +59,24 @@ def seconds_from_nanoseconds(duration_ns: float) -> float:
     return duration_ns / 1e9
 
 
+def microseconds(duration_s: float) -> float:
+    """Seconds to microseconds.
+
+    >>> microseconds(0.02)
+    20000.0
+    """
+    return duration_s * 1e6
+
+
+def microjoules(energy_j: float) -> float:
+    """Joules to microjoules.
+
+    >>> microjoules(0.5)
+    500000.0
+    """
+    return energy_j * 1e6
+
+
 def hours(duration_s: float) -> float:
     """Seconds to hours.
 

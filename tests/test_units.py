@@ -16,6 +16,8 @@ EXPECTED = {
     "seconds_from_milliseconds": (20, 0.02),
     "seconds_from_microseconds": (20_000, 0.02),
     "seconds_from_nanoseconds": (500_000_000, 0.5),
+    "microseconds": (0.02, 20_000.0),
+    "microjoules": (0.5, 500_000.0),
     "hours": (5400, 1.5),
     "hertz_from_megahertz": (1980, 1.98e9),
     "megahertz": (1.98e9, 1980.0),

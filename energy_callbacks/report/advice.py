@@ -4,22 +4,19 @@ Told only where it was measured and where it matters: a run without a fault gets
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from energy_callbacks.report import words
+from energy_callbacks.report.advised import MATTERS, Advice
+from energy_callbacks.report.kernel_advice import kernel_advice
 from energy_callbacks.report.late_stop import late_stop
 
 if TYPE_CHECKING:
     from energy_callbacks.report.batch_sizes import BatchSizeCurve
     from energy_callbacks.report.schema import EnergyReport
 
-Code = Literal["data_wait", "idle", "batch_size", "throttling", "straggler", "late_stop"]
-
-# Less than this share of the time, or of the energy, is not worth a change.
-_MATTERS: Final = 0.05
 # Any start and end of a script is idle for seconds.
 _LONG_S: Final = 10.0
 # A batch this much below the measured one is another batch.
@@ -29,27 +26,6 @@ _RANK_FIXES: Final = {
     "samples_per_step": "give all ranks as many samples, with a distributed sampler",
     "gpu_power": "look for heat, other work, or a slower card on that rank's host",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """One thing to change.
-
-    Attributes:
-        message: what was seen, with figures.
-        fix: what to do about it.
-        saves_j: at most, of this run; ``None`` where nobody can say.
-    """
-
-    code: Code
-    message: str
-    fix: str
-    saves_j: float | None
-
-    @property
-    def saving(self) -> str:
-        """In words."""
-        return "" if self.saves_j is None else f"saves up to {words.energy(self.saves_j)}"
 
 
 def advice(report: "EnergyReport") -> tuple[Advice, ...]:
@@ -62,6 +38,7 @@ def advice(report: "EnergyReport") -> tuple[Advice, ...]:
         *_throttling(report),
         *_stragglers(report),
     ]
+    found += kernel_advice(report.profile, told={one.code for one in found})
     return tuple(sorted(found, key=lambda one: one.saves_j or 0.0, reverse=True))
 
 
@@ -69,7 +46,7 @@ def _data_wait(report: "EnergyReport") -> Iterator[Advice]:
     done = report.throughput
     waited = None if done.data_wait is None else done.data_wait.total
     share = done.data_wait_fraction or 0.0
-    if waited is None or not waited.is_resolved or share < _MATTERS:
+    if waited is None or not waited.is_resolved or share < MATTERS:
         return
     yield Advice(
         code="data_wait",
@@ -84,7 +61,7 @@ def _data_wait(report: "EnergyReport") -> Iterator[Advice]:
 def _idle(report: "EnergyReport") -> Iterator[Advice]:
     for phase in report.phases:
         energy_j = phase.total.energy_j
-        is_much = (phase.share or 0.0) >= _MATTERS and phase.duration_s >= _LONG_S
+        is_much = (phase.share or 0.0) >= MATTERS and phase.duration_s >= _LONG_S
         is_known = energy_j is not None and phase.total.is_resolved
         if phase.name == "idle" and is_known and is_much:
             yield Advice(
@@ -108,7 +85,7 @@ def _batch_size(report: "EnergyReport") -> Iterator[Advice]:
         return
     figure = train.gpu if chosen.scope == "gpu" else train.host
     share = _saved_share(curve, mine)
-    if share is None or share < _MATTERS or figure.energy_j is None:
+    if share is None or share < MATTERS or figure.energy_j is None:
         return
     yield Advice(
         code="batch_size",
@@ -140,7 +117,7 @@ def _late_stop(report: "EnergyReport") -> Iterator[Advice]:
     if late is None or not total_j or not report.energy.total.is_resolved:
         return
     share, name = late.after_j / total_j, words.one_line(late.metric.name)
-    if share < _MATTERS or late.after_s < _LONG_S:
+    if share < MATTERS or late.after_s < _LONG_S:
         return
     epoch, step = late.metric.epoch[late.best], late.metric.step[late.best]
     found_at = words.duration(late.metric.t_s[late.best])
@@ -162,7 +139,7 @@ def _late_stop(report: "EnergyReport") -> Iterator[Advice]:
 def _throttling(report: "EnergyReport") -> Iterator[Advice]:
     for device in report.devices:
         share = (device.throttled_s or 0.0) / report.run.duration_s if report.run.duration_s else 0
-        if share >= _MATTERS:
+        if share >= MATTERS:
             yield Advice(
                 code="throttling",
                 message=f"{device.key} ({device.name}, {device.host}) was slowed down by heat or "

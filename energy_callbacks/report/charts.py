@@ -11,6 +11,7 @@ from energy_callbacks.report import plots
 from energy_callbacks.report.batch_size_plot import batch_size_figure
 from energy_callbacks.report.memory_plot import memory_over_time
 from energy_callbacks.report.metric_plot import metric_over_energy
+from energy_callbacks.report.profile_sections import sections
 from energy_callbacks.report.schema import EnergyReport
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ CHARTS: tuple[Chart, ...] = (
 def pictures(
     report: EnergyReport, *, width_in: float = PICTURE_IN, dpi: float = PICTURE_DPI
 ) -> Iterator[tuple[str, bytes]]:
-    """Name and PNG of each chart of which something is known, and of each batch-size search.
+    """Name and PNG of each chart of which something is known, of searches and of profiles.
 
     Args:
         report: what to draw.
@@ -55,7 +56,7 @@ def pictures(
         dpi: its points per inch.
     """
     run = report.run.name or f"run {report.run.run_id}"
-    for chart in (*CHARTS, *_searches(report)):
+    for chart in (*CHARTS, *_searches(report), *_profile(report)):
         figure = chart.draw(report, width_in=width_in)
         if figure is not None:
             yield chart.name, plots.figure_png(figure, title=f"{chart.title} · {run}", dpi=dpi)
@@ -69,3 +70,14 @@ def _searches(report: EnergyReport) -> Iterator[Chart]:
             title="Batch size",
             draw=lambda _, *, width_in, curve=curve: batch_size_figure(curve, width_in=width_in),
         )
+
+
+def _profile(report: EnergyReport) -> Iterator[Chart]:
+    """The pictures of what profilers have found."""
+    for one in sections(report.profile):
+        if (draw := one.draw) is not None:
+            yield Chart(
+                name=one.name,
+                title=one.title,
+                draw=lambda _, *, width_in, draw=draw: draw(width_in=width_in),
+            )

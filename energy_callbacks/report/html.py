@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.errors import JournalError
-from energy_callbacks.report import batch_sizes, palette, plots, profile_lines, words
+from energy_callbacks.report import batch_sizes, palette, plots, words
 from energy_callbacks.report.batch_size_plot import batch_size_figure
 from energy_callbacks.report.cards import cards
 from energy_callbacks.report.charts import CHARTS, Chart
+from energy_callbacks.report.profile_sections import Section, sections
 from energy_callbacks.report.schema import EnergyReport, from_json, to_json
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def render(report: EnergyReport) -> str:
         cards=cards(report),
         charts=drawn(report, CHARTS),
         batch_sizes=_batch_sizes(report),
-        source_tables=profile_lines.tables(report.profile.lines if report.profile else None),
+        sections=[_section(one) for one in sections(report.profile)],
         colours=_phase_colours(report),
         started=datetime.fromtimestamp(report.run.started_unix_s, tz=UTC),
         title=report.run.name or f"run {report.run.run_id}",
@@ -138,6 +139,28 @@ def _batch_sizes(report: EnergyReport) -> list[dict[str, Any]]:
         }
         for i, curve in enumerate(report.batch_sizes)
     ]
+
+
+def _section(one: Section) -> dict[str, Any]:
+    """A section of a profile, with its picture twice."""
+
+    def picture(name: str, width_in: float) -> Any:
+        draw = one.draw
+        if draw is None:
+            return None
+        return svg(
+            None,
+            lambda _, *, width_in: draw(width_in=width_in),
+            f"{one.name}-{name}",
+            one.title,
+            width_in,
+        )
+
+    return {
+        "section": one,
+        "wide": picture("wide", _WIDE_IN),
+        "narrow": picture("narrow", _NARROW_IN),
+    }
 
 
 def svg(

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from energy_callbacks.report import profile_lines, profile_phases
+from energy_callbacks.report import profile_kernels, profile_lines, profile_phases
+from energy_callbacks.report.profile_kernels import KernelProfile
 from energy_callbacks.report.profile_lines import LineProfile
 from energy_callbacks.report.profile_phases import StepPhases
 
@@ -14,15 +15,18 @@ class Profile:
     """What profilers have found; ``None`` where there was none of that kind.
 
     Attributes:
+        kernels: who had the device's time.
         lines: energy by lines of the user's source.
         step_phases: energy over the phases of the step.
     """
 
+    kernels: KernelProfile | None = None
     lines: LineProfile | None = None
     step_phases: StepPhases | None = None
 
 
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "kernels": profile_kernels.from_record,
     "lines": profile_lines.from_record,
     "step_phases": profile_phases.from_record,
 }

@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from energy_callbacks.errors import JournalError
-from energy_callbacks.report.advice import Advice
+from energy_callbacks.report.advised import Advice
 from energy_callbacks.report.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.metrics import Metric
 from energy_callbacks.report.parts import (

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from energy_callbacks.report import batch_sizes, profile_lines, text, words
+from energy_callbacks.report import batch_sizes, text, words
 from energy_callbacks.report.cards import Card, cards
+from energy_callbacks.report.profile_sections import sections
 from energy_callbacks.report.schema import EnergyReport
 
 if TYPE_CHECKING:
@@ -86,9 +87,8 @@ def _tables(
     for curve in report.batch_sizes:
         rows = list(batch_sizes.rows(curve))
         yield "Batch size", batch_sizes.HEAD, rows, (curve.sentence,)
-    lines = report.profile.lines if report.profile else None
-    for title, head, found in profile_lines.tables(lines):
-        yield title, head, found, (lines.sentence,) if lines else ()
+    for one in sections(report.profile):
+        yield one.title, one.head or ("",), one.rows, (*one.remarks, *one.lines)
 
 
 def _headline(shown: Sequence[Card]) -> "Table":

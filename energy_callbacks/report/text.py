@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from energy_callbacks.report import batch_sizes, profile_lines, words
+from energy_callbacks.report import batch_sizes, words
 from energy_callbacks.report.cards import cards
 from energy_callbacks.report.parts import (
     Activity,
@@ -16,6 +16,7 @@ from energy_callbacks.report.parts import (
     RankUse,
     ReportWarning,
 )
+from energy_callbacks.report.profile_sections import sections
 from energy_callbacks.report.schema import EnergyReport
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def render(report: EnergyReport, width: int = 80) -> str:
         _section("Attempts", _attempts(report, width), width),
         _section("Ranks", _ranks(report, width), width),
         *_batch_sizes(report, width),
-        *_source_lines(report, width),
+        *_profile(report, width),
         _section("How to read this", _notes(report, width), width),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -331,12 +332,13 @@ def _batch_sizes(report: EnergyReport, width: int) -> Iterator[list[str]]:
         yield _section("Batch size", [*_wrapped(curve.sentence, width), "", *lines], width)
 
 
-def _source_lines(report: EnergyReport, width: int) -> Iterator[list[str]]:
-    found = report.profile.lines if report.profile else None
-    for title, head, rows in profile_lines.tables(found):
-        yield _section(title, [*_table(head, rows, width)], width)
-    if found is not None:
-        yield _wrapped(found.sentence, width)
+def _profile(report: EnergyReport, width: int) -> Iterator[list[str]]:
+    for one in sections(report.profile):
+        remarks = [line for remark in one.remarks for line in _wrapped(remark, width)]
+        table = _table(one.head, one.rows, width)
+        lines = [_clipped(words.one_line(line), width) for line in one.lines]
+        parts = [part for part in (remarks, table, lines) if part]
+        yield _section(one.title, [line for part in parts for line in ("", *part)][1:], width)
 
 
 def _notes(report: EnergyReport, width: int) -> Iterator[str]:

@@ -142,12 +142,20 @@ class EnergyCurve:
         self._read_up()
         return self._knots.seen(start_s, end_s)
 
-    def intervals(self, start_s: float, end_s: float) -> Intervals | None:
-        """What is final and ends after ``start_s`` and by ``end_s``, reading by reading."""
-        settled_s = self.settled_s
-        if settled_s is None:
+    def intervals(
+        self, start_s: float, end_s: float, *, provisional: bool = False
+    ) -> Intervals | None:
+        """What ends after ``start_s`` and by ``end_s``, reading by reading.
+
+        Args:
+            start_s: see above.
+            end_s: likewise.
+            provisional: also what may still change a little.
+        """
+        until_s = self.newest_s if provisional else self.settled_s
+        if until_s is None:
             return None
-        return self._knots.intervals(start_s, min(end_s, settled_s), self._relative_error)
+        return self._knots.intervals(start_s, min(end_s, until_s), self._relative_error)
 
     def pin(self, t_s: float) -> None:
         """Keep the curve exact at this moment, for ever."""

@@ -118,6 +118,11 @@ class Series:
         """Values with ``start_s < t_s <= end_s``, as a copy."""
         return self.values[bisect_right(self.t_s, start_s) : bisect_right(self.t_s, end_s)]
 
+    def readings(self, start_s: float, end_s: float) -> "tuple[array[float], array[float]]":
+        """Times and values with ``start_s < t_s <= end_s``, as copies."""
+        inside = slice(bisect_right(self.t_s, start_s), bisect_right(self.t_s, end_s))
+        return self.t_s[inside], self.values[inside]
+
     def rate(self, start_s: float, end_s: float) -> float | None:
         """Rise a second of a counter over a span, or a little more: from reading to reading.
 

@@ -222,11 +222,13 @@ class Timeline:
             curve = self._tracks[key].curve
             return curve.seen(start_s, end_s) if curve else (None, 0.0)
 
-    def intervals(self, key: str, start_s: float, end_s: float) -> Intervals | None:
+    def intervals(
+        self, key: str, start_s: float, end_s: float, *, provisional: bool = False
+    ) -> Intervals | None:
         """Energy of one device from reading to reading; see ``EnergyCurve.intervals``."""
         with self._lock:
             curve = self._tracks[key].curve
-            return curve.intervals(start_s, end_s) if curve else None
+            return curve.intervals(start_s, end_s, provisional=provisional) if curve else None
 
     def pin(self, t_s: float) -> None:
         """Keep all energy curves exact at this moment, for ever."""
@@ -332,6 +334,14 @@ class Timeline:
         with self._lock:
             series = self._tracks[key].series.get(quantity)
             return series.between(start_s, end_s) if series else array("d")
+
+    def readings(
+        self, key: str, quantity: Quantity, start_s: float, end_s: float
+    ) -> "tuple[array[float], array[float]]":
+        """Their times and they themselves."""
+        with self._lock:
+            series = self._tracks[key].series.get(quantity)
+            return series.readings(start_s, end_s) if series else (array("d"), array("d"))
 
     def rate(self, key: str, quantity: Quantity, start_s: float, end_s: float) -> float | None:
         """Rise a second of a counter over about this span; ``None`` where it was not read twice."""

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from energy_callbacks.errors import JournalError
 from energy_callbacks.records import Device
-from energy_callbacks.report.advice import Advice
+from energy_callbacks.report.advised import Advice
 from energy_callbacks.report.batch_sizes import BatchSizeCurve, BatchSizePoint
 from energy_callbacks.report.build import build
 from energy_callbacks.report.html import from_html, render

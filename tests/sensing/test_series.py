@@ -100,3 +100,14 @@ def test_the_rate_of_a_counter_reaches_from_reading_to_reading() -> None:
     assert series.rate(0.0, 20.0) == pytest.approx(3.0 / 16.0)
     assert series.rate(7.0, 9.0) == pytest.approx(2.0 / 8.0)
     assert series.rate(17.0, 20.0) == pytest.approx(1.0 / 8.0)
+
+
+def test_readings_with_their_times() -> None:
+    """Those after the start, up to the end; copies."""
+    series = Series(keep_s=100.0)
+    for t_s in range(5):
+        series.append(float(t_s), 10.0 * t_s)
+    t_s, values = series.readings(1.0, 3.0)
+    assert (t_s.tolist(), values.tolist()) == ([2.0, 3.0], [20.0, 30.0])
+    t_s[0] = -1.0
+    assert series.t_s[2] == 2.0

@@ -151,6 +151,16 @@ def test_a_device_whose_energy_is_still_provisional_is_waited_for() -> None:
     assert timeline.settled_s(3.0) == 2.5
 
 
+def test_what_is_provisional_is_told_where_it_is_asked_for() -> None:
+    """2 s at 100 W that no counter has confirmed: no final interval, four provisional ones."""
+    timeline = timeline_of(power(GPU), channel("energy", "counter", device=GPU))
+    play(timeline, power(GPU), 0.0, 2.0, 100.0)
+    assert timeline.intervals("gpu0", 0.0, 2.0) is None
+    found = timeline.intervals("gpu0", 0.0, 2.0, provisional=True)
+    assert found is not None
+    assert found.energy_j.tolist() == pytest.approx([50.0] * 4)
+
+
 def test_a_device_that_was_silent_for_long_is_not_waited_for() -> None:
     """After 6 s without a reading a device has a gap, and the others go on."""
     timeline = timeline_of(power(GPU), power(CPU))

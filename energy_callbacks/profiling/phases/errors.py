@@ -29,31 +29,40 @@ class _Pieces:
 
 
 def variances(
-    spans: Spans, seen_s: Array, response_s: float, *, power_w: Array, weights: Array, rest_w: Array
+    spans: Spans,
+    of: Numbers,
+    seen_s: Array,
+    response_s: float,
+    *,
+    power_w: Array,
+    weights: Array,
+    rest_w: Array,
 ) -> Array:
-    """Variance of each fitted power, W^2, as an estimate of the mean of these steps.
+    """Variance of each phase's power, W^2, as an estimate of the mean of these steps.
 
     Args:
-        spans: of the phases.
+        spans: of the pieces of phases.
+        of: the phase of each piece.
         seen_s: which moments the readings speak of, (m,).
         response_s: for how long a reading remembers; of a mean, half its window.
-        power_w: fitted, (count,).
-        weights: with which each reading enters each power, (count, m).
+        power_w: fitted, of each piece.
+        weights: with which each reading enters the power of each phase, (phases, m).
         rest_w: what the fit leaves of the readings, (m,).
     """
     pieces = _pieces(spans, seen_s, response_s)
     labels = spans.labels[pieces.at]
     scaled = pieces.shares * np.where(labels >= 0, power_w[labels], 0.0)
     noise, uneven = _components(scaled, pieces.at, rest_w)
-    widths_s, times_s = np.diff(spans.edges_s), spans.times_s()
+    is_known = spans.labels >= 0
+    phase_of = np.where(is_known, of[spans.labels], -1)
+    drawn = np.where(is_known, power_w[spans.labels], 0.0)
+    inside = slice(pieces.at.min(), pieces.at.max() + 1)
     found: Array = noise * (weights**2).sum(axis=1)
-    for phase in range(spans.count):
+    for phase in range(len(weights)):
         given = np.zeros(len(spans.labels))
         np.add.at(given, pieces.at, weights[phase][:, None] * pieces.shares)
-        of_phase = spans.labels == phase
-        given[of_phase] -= widths_s[of_phase] / times_s[phase]
-        drawn = np.where(spans.labels >= 0, power_w[spans.labels], 0.0)
-        inside = slice(pieces.at.min(), pieces.at.max() + 1)
+        widths_s = np.where(phase_of == phase, np.diff(spans.edges_s), 0.0)
+        given -= widths_s / widths_s.sum()
         found[phase] += uneven * float(((given * drawn)[inside] ** 2).sum())
     return found
 

@@ -20,7 +20,7 @@ _SHARES: Final = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01)
 _DONE: Final = 1e-4
 # How well a sensor's lag and response are known beforehand, where they are; fits this far from the
 # best in cost (two standard deviations) may be the right ones as well.
-_SURE_S: Final = 0.003
+SURE_S: Final = 0.003
 _CLOSE: Final = 4.0
 _VALLEYS: Final = 4
 
@@ -64,12 +64,13 @@ class Fit:
         return self.squares / noise_w2 + self.strangeness
 
 
-def _fit(spans: Spans, readings: Readings, lag_s: float, response_s: float) -> Fit:
+def fit_at(spans: Spans, readings: Readings, lag_s: float, response_s: float) -> Fit:
+    """The powers that explain readings best, for one lag and response."""
     columns = spans.exposures(readings.t_s - lag_s, response_s, readings.window_s)
     power_w = _non_negative(columns.T @ columns, columns.T @ readings.power_w)
     rest_w = readings.power_w - columns @ power_w
     strange = [
-        (found - thought) / _SURE_S
+        (found - thought) / SURE_S
         for found, thought in ((lag_s, readings.lag_s), (response_s, readings.response_s))
         if thought is not None
     ]
@@ -84,8 +85,29 @@ def _fit(spans: Spans, readings: Readings, lag_s: float, response_s: float) -> F
 
 def fits(spans: Spans, readings: Readings) -> list[Fit]:
     """The best fit, and those beside it that lie in valleys of their own."""
+    starts = [*_valleys(spans, readings), *_near(spans, readings)]
+    refined = [_refined(spans, readings, start) for start in starts]
+    noise_w2 = max(min(fit.squares for fit in refined) / len(readings.t_s), 1e-12)
+    refined.sort(key=lambda fit: fit.cost(noise_w2))
+    least = refined[0].cost(noise_w2)
+    return [fit for fit in refined if fit.cost(noise_w2) - least < _CLOSE]
+
+
+def _near(spans: Spans, readings: Readings) -> list[Fit]:
+    if readings.lag_s is None or readings.response_s is None:
+        return []
+    return [
+        fit_at(spans, readings, readings.lag_s + late_s, readings.response_s + slow_s)
+        for late_s in (-SURE_S, 0.0, SURE_S)
+        for slow_s in (-SURE_S, 0.0, SURE_S)
+    ]
+
+
+def _valleys(spans: Spans, readings: Readings) -> list[Fit]:
+    """Where the cost is least of all around, over all lags and responses."""
     grid = [
-        [_fit(spans, readings, lag_s, response_s) for response_s in RESPONSES_S] for lag_s in LAGS_S
+        [fit_at(spans, readings, lag_s, response_s) for response_s in RESPONSES_S]
+        for lag_s in LAGS_S
     ]
     noise_w2 = max(min(fit.squares for row in grid for fit in row) / len(readings.t_s), 1e-12)
     costs = np.array([[fit.cost(noise_w2) for fit in row] for row in grid])
@@ -98,18 +120,7 @@ def fits(spans: Spans, readings: Readings) -> list[Fit]:
     ]
     places = np.argwhere(costs <= np.minimum.reduce(beside)).tolist()
     bottoms = sorted(places, key=lambda place: costs[*place])[:_VALLEYS]
-    starts = [grid[row][column] for row, column in bottoms]
-    if readings.lag_s is not None and readings.response_s is not None:
-        starts += [
-            _fit(spans, readings, readings.lag_s + late_s, readings.response_s + slow_s)
-            for late_s in (-_SURE_S, 0.0, _SURE_S)
-            for slow_s in (-_SURE_S, 0.0, _SURE_S)
-        ]
-    refined = [_refined(spans, readings, start) for start in starts]
-    noise_w2 = max(min(fit.squares for fit in refined) / len(readings.t_s), 1e-12)
-    refined.sort(key=lambda fit: fit.cost(noise_w2))
-    least = refined[0].cost(noise_w2)
-    return [fit for fit in refined if fit.cost(noise_w2) - least < _CLOSE]
+    return [grid[row][column] for row, column in bottoms]
 
 
 def _refined(spans: Spans, readings: Readings, best: Fit) -> Fit:
@@ -124,7 +135,7 @@ def _refined(spans: Spans, readings: Readings, best: Fit) -> Fit:
             response_s = float(
                 np.clip(best.response_s + share * step[1], _NUDGE_S, _LONGEST_RESPONSE_S)
             )
-            tried = _fit(spans, readings, lag_s, response_s)
+            tried = fit_at(spans, readings, lag_s, response_s)
             if tried.cost(noise_w2) < best.cost(noise_w2):
                 better = tried
                 break
@@ -161,7 +172,7 @@ def _step(jacobian: Array, rest_w: Array, readings: Readings, fit: Fit, noise_w2
 
 def beforehand(columns: int, readings: Readings, fit: Fit, noise_w2: float) -> tuple[Array, Array]:
     """What is known of lag and response beforehand, as rows like those of readings."""
-    weight = math.sqrt(noise_w2) / _SURE_S
+    weight = math.sqrt(noise_w2) / SURE_S
     both = ((-2, fit.lag_s, readings.lag_s), (-1, fit.response_s, readings.response_s))
     rows, target = np.zeros((2, columns)), np.zeros(2)
     for number, (column, found, thought) in enumerate(both):

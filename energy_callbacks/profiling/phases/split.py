@@ -18,17 +18,20 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.profiling.phases.errors import variances
-from energy_callbacks.profiling.phases.exposure import Spans
+from energy_callbacks.profiling.phases.exposure import Numbers, Spans
 from energy_callbacks.profiling.phases.fit import (
     LAGS_S,
     RESPONSES_S,
+    SURE_S,
     Fit,
     Readings,
     beforehand,
+    fit_at,
     fits,
     jacobian_of,
     normalised,
 )
+from energy_callbacks.profiling.phases.pieces import counts_of, cut
 from energy_callbacks.sensing.series import Array
 from energy_callbacks.student import student
 
@@ -38,8 +41,6 @@ _FEWEST_STEPS: Final = 20
 # is small may be known less well: it is judged as if it were this share of the step.
 _WIDEST: Final = 0.30
 _SMALL: Final = 0.15
-# Readings change what the columns say by less than their own rounding beyond this.
-_MOST_CONDITION: Final = 1e4
 _CONFIDENCE: Final = 0.975
 # Readings see a step at single places where they keep its time: with more than this share of a step
 # between them.
@@ -58,7 +59,7 @@ class Split:
         error_w: half-widths of their 95 % intervals, (count,).
         lag_s: of the sensor, fitted.
         response_s: likewise.
-        condition: of the normalised columns; 1 is best.
+        pieces: into how many each phase was cut, because its power changes inside.
         mean_w: of the readings that were used.
         fitted_mean_w: of what the split says of them.
     """
@@ -67,7 +68,7 @@ class Split:
     error_w: Array
     lag_s: float
     response_s: float
-    condition: float
+    pieces: tuple[int, ...]
     mean_w: float
     fitted_mean_w: float
 
@@ -111,8 +112,14 @@ def split(spans: Spans, readings: Readings, names: tuple[str, ...], steps: int) 
             "the sensor's delay and response are to be known",
             help="steps of varied length or of another batch size would help",
         )
-    best, *others = fits(spans, used)
-    found = _widened(_with_errors(spans, used, best), others)
+    counts = counts_of(spans, used, steps)
+    if max(counts) > 1:
+        fine, of = cut(spans, counts)
+        fit = fit_at(fine, used, used.lag_s or 0.0, used.response_s or 0.0)
+        found = _with_errors(fine, of, used, fit, is_sensor_fitted=False)
+    else:
+        best, *others = fits(spans, used)
+        found = _widened(_with_errors(spans, np.arange(spans.count), used, best), others)
     return _judged(spans, names, found) or found
 
 
@@ -135,33 +142,56 @@ def _inside(spans: Spans, readings: Readings) -> Readings | None:
     )
 
 
-def _with_errors(spans: Spans, readings: Readings, fit: Fit) -> Split:
-    """Errors of the powers, those by lag and response included."""
-    jacobian, rest_w = jacobian_of(spans, readings, fit)
+def _with_errors(
+    pieces: Spans, of: Numbers, readings: Readings, fit: Fit, *, is_sensor_fitted: bool = True
+) -> Split:
+    """Powers of phases from those of their pieces, with errors by lag and response included."""
+    jacobian, rest_w = jacobian_of(pieces, readings, fit)
     noise_w2 = float(rest_w @ rest_w) / len(rest_w)
-    known, _ = beforehand(jacobian.shape[1], readings, fit, noise_w2)
-    unit, scale = normalised(np.concatenate([jacobian, known]))
-    weights = (np.linalg.pinv(unit, rcond=1e-10) / scale[:, None])[: spans.count]
-    of_readings, of_known = weights[:, : len(rest_w)], weights[:, len(rest_w) :]
+    shares = _shares(pieces, of)
+    if is_sensor_fitted:
+        known, _ = beforehand(jacobian.shape[1], readings, fit, noise_w2)
+        weights = shares @ _weights(np.concatenate([jacobian, known]), pieces.count)
+        of_readings, of_known = weights[:, : len(rest_w)], weights[:, len(rest_w) :]
+        by_sensor = noise_w2 * (of_known**2).sum(axis=1)
+    else:
+        of_readings = shares @ _weights(jacobian[:, : pieces.count], pieces.count)
+        by_sensor = ((of_readings @ jacobian[:, pieces.count :] * SURE_S) ** 2).sum(axis=1)
     seen_s, memory_s = readings.t_s - fit.lag_s, fit.response_s
     if readings.window_s is not None:
         memory_s = max(memory_s, float(np.median(readings.window_s)) / 2.0)
     spread = variances(
-        spans, seen_s, memory_s, power_w=fit.power_w, weights=of_readings, rest_w=rest_w
+        pieces, of, seen_s, memory_s, power_w=fit.power_w, weights=of_readings, rest_w=rest_w
     )
-    spread += noise_w2 * (of_known**2).sum(axis=1)
+    spread += by_sensor
     freedom = max(len(rest_w) - jacobian.shape[1], 1)
     widths = np.sqrt(spread * len(rest_w) / freedom)
     fitted_w = readings.power_w - rest_w
     return Split(
-        power_w=fit.power_w,
+        power_w=shares @ fit.power_w,
         error_w=student(_CONFIDENCE, freedom) * widths,
         lag_s=fit.lag_s,
         response_s=fit.response_s,
-        condition=float(np.linalg.cond(unit)),
+        pieces=tuple(np.bincount(of).tolist()),
         mean_w=float(readings.power_w.mean()),
         fitted_mean_w=float(fitted_w.mean()),
     )
+
+
+def _weights(columns: Array, count: int) -> Array:
+    """With which each row enters the first ``count`` unknowns."""
+    unit, scale = normalised(columns)
+    weights: Array = (np.linalg.pinv(unit, rcond=1e-10) / scale[:, None])[:count]
+    return weights
+
+
+def _shares(pieces: Spans, of: Numbers) -> Array:
+    """Which part of a phase's time each piece has, (phases, pieces)."""
+    times_s = pieces.times_s()
+    shares = np.zeros((int(of.max()) + 1, pieces.count))
+    shares[of, np.arange(pieces.count)] = times_s
+    whole: Array = shares / shares.sum(axis=1, keepdims=True)
+    return whole
 
 
 def _widened(found: Split, others: Sequence[Fit]) -> Split:
@@ -176,7 +206,7 @@ def _judged(spans: Spans, names: tuple[str, ...], found: Split) -> Refusal | Non
     floor_j = _SMALL * found.mean_w * times_s.sum()
     relative = error_j / np.maximum(energy_j, floor_j)
     worst = int(relative.argmax())
-    if found.condition <= _MOST_CONDITION and relative[worst] <= _WIDEST:
+    if relative[worst] <= _WIDEST:
         return None
     return Refusal(
         why=f"{names[worst]} would be known to {100.0 * relative[worst]:.0f} % only",

@@ -73,14 +73,15 @@ class StepPhases:
         Args:
             phase: such as ``forward``; any word.
         """
-        if self._marks is not None and self._meter is not None and self._is_training:
+        is_followed = self._is_training and not self._is_over
+        if is_followed and self._marks is not None and self._meter is not None:
             self._marks.begin(phase, self._meter.now_s())
 
     def mark(self, name: str, t_s: float) -> None:
         """See ``Profiler``."""
         if name.startswith("phase:"):
             self._is_training = name == "phase:train"
-        if self._marks is None:
+        if self._marks is None or self._is_over:
             return
         if not self._is_training:
             self._marks.begin(OUTSIDE, t_s)

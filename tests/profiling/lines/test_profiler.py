@@ -17,7 +17,7 @@ from energy_callbacks.profiling.lines.following import Followed
 from energy_callbacks.profiling.lines.kernel_times import kernel_times
 from energy_callbacks.profiling.lines.places import Line
 from energy_callbacks.records import Device
-from energy_callbacks.report import build, html, profile_lines
+from energy_callbacks.report import build, html
 from energy_callbacks.report.text import render
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.testing import ScriptedSource
@@ -173,7 +173,6 @@ def test_every_report_has_the_section(tmp_path):
     console = Console(record=True, width=100, force_terminal=True)
     print_rich(report, console)
     assert "Energy by lines of source" in console.export_text()
-    assert profile_lines.tables(None) == []
     assert json.loads((tmp_path / "profile/lines.speedscope.json").read_text())["profiles"]
 
 

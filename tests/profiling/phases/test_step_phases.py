@@ -34,7 +34,7 @@ class Loop:
         )
 
     def work(self, name, duration_s):
-        self.power_w = dict((n, w) for n, _, w in self.PHASES)[name]
+        self.power_w = {n: w for n, _, w in self.PHASES}[name]
         if name != "data wait":
             self.phases.enter(name)
         self.clock.advance(duration_s)
@@ -73,6 +73,7 @@ def test_only_so_much_is_followed(tmp_path):
     """Twenty seconds of a minute; the marks of the rest are not kept."""
     found = Loop(tmp_path, StepPhases(follow_s=20.0)).train(200)
     assert found.steps == pytest.approx(67, abs=1)
+    assert found.step_s == pytest.approx(0.3, rel=1e-6)
 
 
 def test_a_step_in_one_call_says_so(tmp_path):
@@ -124,10 +125,8 @@ def test_time_must_be_positive(value):
         StepPhases(follow_s=value)
 
 
-def test_pytorch_tells_its_phases_itself(tmp_path):
-    """A plain loop with two micro-batches a step; afterwards PyTorch is as it was."""
-    torch = pytest.importorskip("torch")
-    source = lab.LiveSource()
+def slow_training(torch, source):
+    """A model and an optimizer whose passes draw known power."""
 
     class Slow(torch.autograd.Function):
         @staticmethod
@@ -153,9 +152,26 @@ def test_pytorch_tells_its_phases_itself(tmp_path):
             source.work("optimizer", 0.02)
             return super().step(closure)
 
-    before = torch.autograd.backward
     model = Model()
-    optimizer = Optimizer(model.parameters(), lr=0.01)
+    return model, Optimizer(model.parameters(), lr=0.01)
+
+
+def is_hooked(torch):
+    """Whether anything of ours is left in PyTorch."""
+    optimizer = sys.modules["torch.optim.optimizer"]
+    return bool(
+        torch.nn.modules.module._global_forward_pre_hooks
+        or optimizer._global_optimizer_pre_hooks
+        or optimizer._global_optimizer_post_hooks
+        or hasattr(torch.autograd.backward, "__wrapped__")
+    )
+
+
+def test_pytorch_tells_its_phases_itself(tmp_path):
+    """A plain loop with two micro-batches a step; afterwards PyTorch is as it was."""
+    torch = pytest.importorskip("torch")
+    source = lab.LiveSource()
+    model, optimizer = slow_training(torch, source)
     with lab.meter(tmp_path, source, StepPhases()) as meter, meter.phase("train"):
         for step in range(85):
             for _ in range(2):
@@ -166,27 +182,44 @@ def test_pytorch_tells_its_phases_itself(tmp_path):
             optimizer.step()
             optimizer.zero_grad()
             meter.step(samples=4)
-    assert torch.autograd.backward is before
-    assert not torch.nn.modules.module._global_forward_pre_hooks
-    assert not sys.modules["torch.optim.optimizer"]._global_optimizer_pre_hooks
+    assert not is_hooked(torch)
     found = build(tmp_path).profile.step_phases
     assert found.refusal is None, found.sentence
     times_s = {phase.name.split(", ")[-1]: phase.time_s for phase in found.phases}
     assert times_s["forward"] == pytest.approx(0.06, rel=0.1)
     assert times_s["backward"] == pytest.approx(0.10, rel=0.1)
     for name, power_w in lab.powers(found).items():
-        phase = name.split(", ")[-1]
-        assert power_w == pytest.approx(lab.LEVELS_W[phase], rel=0.15), name
+        assert power_w == pytest.approx(lab.LEVELS_W[name.split(", ")[-1]], rel=0.15), name
     assert found.split_j == pytest.approx(found.measured_j, rel=0.03)
 
 
-def test_hooks_cost_nothing_once_steps_are_not_followed(tmp_path):
-    """A module is called 200,000 times in a second; ours is not among its hooks."""
+def test_pytorch_is_left_alone_once_enough_was_seen(tmp_path):
+    """Hooked while steps are followed, and not after."""
     torch = pytest.importorskip("torch")
-    phases = StepPhases(follow_s=0.01)
-    with lab.meter(tmp_path, lab.LiveSource(), phases) as meter, meter.phase("train"):
-        for _ in range(20):
-            time.sleep(0.002)
+    with lab.meter(tmp_path, lab.LiveSource(), StepPhases(follow_s=0.02)) as meter:
+        seen = []
+        with meter.phase("train"):
+            for _ in range(40):
+                time.sleep(0.002)
+                meter.step()
+                seen.append(is_hooked(torch))
+    assert seen[10]
+    assert not seen[-1]
+
+
+def test_pytorch_is_left_alone_after_an_exception(tmp_path):
+    """In the middle of a step."""
+    torch = pytest.importorskip("torch")
+    model, _ = slow_training(torch, lab.LiveSource())
+    with pytest.raises(ZeroDivisionError):
+        train_until_it_fails(tmp_path, model, torch)
+    assert not is_hooked(torch)
+
+
+def train_until_it_fails(folder, model, torch):
+    """Twelve steps and a half."""
+    with lab.meter(folder, lab.LiveSource(), StepPhases()) as meter, meter.phase("train"):
+        for _ in range(12):
             meter.step()
-        assert not sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks
-        assert not torch.nn.modules.module._global_forward_pre_hooks
+        model(torch.ones(2, 4))
+        raise ZeroDivisionError

@@ -1,0 +1,47 @@
+"""What each framework's own profiler does for one window."""
+
+from pathlib import Path
+from typing import Protocol
+
+from energy_callbacks.errors import EnergyCallbacksError
+
+
+class TooLargeError(EnergyCallbacksError):
+    """A window's trace is larger than allowed; no other will be taken."""
+
+
+class OccupiedError(EnergyCallbacksError):
+    """Somebody else profiles with the framework's profiler, of which there can be but one."""
+
+
+class Recorder(Protocol):
+    """Records one window; the framework's profiler runs from ``open`` to ``close`` or ``abort``."""
+
+    framework: str
+
+    def open(self) -> None:
+        """The steps that warm the profiler up begin.
+
+        Raises:
+            OccupiedError: where another profiler of the framework is there.
+        """
+        ...
+
+    def step(self) -> None:
+        """A step of the window has ended."""
+        ...
+
+    def close(self) -> Path:
+        """The last step of the window has ended: write what was recorded.
+
+        Returns:
+            What was written.
+
+        Raises:
+            TooLargeError: where it is too large; nothing is left on the disk.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Stop, and keep nothing; harmless where nothing runs."""
+        ...

@@ -1,0 +1,87 @@
+"""Joules as flame graphs: folded stacks, and the same for speedscope.
+
+Folded: a line for each kernel, ``class;kernel microjoules``, as Brendan Gregg's ``flamegraph.pl``
+reads them. Speedscope: https://www.speedscope.app/file-format-schema.json, a sampled profile whose
+weights are microjoules; its format knows no unit of energy, so it says ``none``.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from energy_callbacks.profiling.kernels.joules import Row
+from energy_callbacks.units import microjoules
+
+_SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+
+
+def folded(rows: Sequence[Row], steps: int) -> str:
+    """Microjoules of all steps, a line for each kernel that has at least one.
+
+    Args:
+        rows: of a step.
+        steps: of the training.
+    """
+    lines = [
+        f"{_clean(row.class_name)};{_clean(row.name)} {weight}"
+        for row, weight in _weights(rows, steps)
+    ]
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def speedscope(rows: Sequence[Row], steps: int, name: str) -> str:
+    """The same as JSON.
+
+    Args:
+        rows: of a step.
+        steps: of the training.
+        name: of the profile.
+    """
+    frames: dict[str, int] = {}
+    samples, weights = [], []
+    for row, weight in _weights(rows, steps):
+        stack = dict.fromkeys((row.class_name, row.name))  # idle is its own class
+        samples.append([frames.setdefault(frame, len(frames)) for frame in stack])
+        weights.append(weight)
+    document = {
+        "$schema": _SCHEMA,
+        "name": name,
+        "exporter": "energy_callbacks",
+        "activeProfileIndex": 0,
+        "shared": {"frames": [{"name": frame} for frame in frames]},
+        "profiles": [
+            {
+                "type": "sampled",
+                "name": f"{name} (microjoules, attributed)",
+                "unit": "none",
+                "startValue": 0,
+                "endValue": sum(weights),
+                "samples": samples,
+                "weights": weights,
+            }
+        ],
+    }
+    return json.dumps(document)
+
+
+def write(rows: Sequence[Row], steps: int, folder: Path) -> dict[str, str]:
+    """Both files; their names, or none where no energy is known."""
+    text = folded(rows, steps)
+    if not text:
+        return {}
+    (folder / "kernels.folded").write_text(text, encoding="utf-8")
+    scope = speedscope(rows, steps, "energy of kernels")
+    (folder / "kernels.speedscope.json").write_text(scope, encoding="utf-8")
+    return {"folded": "profile/kernels.folded", "speedscope": "profile/kernels.speedscope.json"}
+
+
+def _weights(rows: Sequence[Row], steps: int) -> list[tuple[Row, int]]:
+    weighed = [
+        (row, round(microjoules(row.energy_j * steps))) for row in rows if row.energy_j is not None
+    ]
+    return [(row, weight) for row, weight in weighed if weight > 0]
+
+
+def _clean(name: str) -> str:
+    """Without what separates frames and lines."""
+    return " ".join(name.replace(";", ",").split())

@@ -1,0 +1,106 @@
+"""What holds a training back: traces, counters and FLOPs with one limit each."""
+
+from typing import Any
+
+import pytest
+
+from energy_callbacks.profiling.kernels.bound import Verdict, roofline, verdict
+from energy_callbacks.profiling.kernels.joules import split
+from energy_callbacks.profiling.kernels.kineto import parse
+from energy_callbacks.profiling.kernels.peaks import peak_of
+from energy_callbacks.profiling.kernels.tally import tally
+from tests.profiling.kernels.cuda_trace import ADD, GEMM, Work, trace
+
+BUSY = (Work(name=GEMM, asked_us=0.0, start_us=10.0, duration_us=9_900.0),)
+STREAMING = (Work(name=ADD, asked_us=0.0, start_us=10.0, duration_us=9_900.0),)
+LAUNCHED_LATE = tuple(
+    Work(name=ADD, asked_us=2_000.0 * i + 10.0, start_us=2_000.0 * i + 20.0, duration_us=500.0)
+    for i in range(5)
+)
+HALF = (Work(name=GEMM, asked_us=5_000.0, start_us=5_000.0, duration_us=5_000.0),)
+
+
+def judged(
+    *work: Work,
+    activity: dict[str, float] | None = None,
+    flops: float | None = None,
+    **given: Any,
+) -> Verdict:
+    """By a window of these."""
+    found = tally(parse(trace(work, **given)))
+    known = activity or {}
+    roof = roofline(flops, 0.010, known, peak_of("NVIDIA H200"), found.devices)
+    parts = split(found, None, None)
+    return verdict(parts, has_device=found.has_device, activity=known, roof=roof)
+
+
+def test_input() -> None:
+    """Half of a step passes in the loader."""
+    found = judged(*HALF, data=(0.0, 5_000.0))
+    assert found.bound == "input"
+    assert "50 %" in found.sentence
+
+
+def test_launch() -> None:
+    """Three quarters of a step pass in launching."""
+    found = judged(*LAUNCHED_LATE, busy_host=[(0.0, 10_000.0)])
+    assert found.bound == "launch"
+    assert "75 %" in found.sentence
+
+
+def test_the_host_does_something_else() -> None:
+    """That is none of the four limits, and the sentence says what it is."""
+    found = judged(*HALF)
+    assert found.bound == "unknown"
+    assert "Python" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("activity", "expected"),
+    [
+        ({"dram_active": 0.8, "tensor_active": 0.1, "sm_active": 0.9}, "memory"),
+        ({"dram_active": 0.2, "tensor_active": 0.7, "sm_active": 0.9}, "compute"),
+        ({"dram_active": 0.2, "tensor_active": 0.0, "sm_active": 0.95}, "compute"),
+        ({"dram_active": 0.1, "tensor_active": 0.05, "sm_active": 0.3}, "unknown"),
+    ],
+)
+def test_counters_of_the_card(activity: dict[str, float], expected: str) -> None:
+    """They tell memory from arithmetic, whatever the kernels are called."""
+    for work in (BUSY, STREAMING):
+        found = judged(*work, activity=activity)
+        assert found.bound == expected
+        assert any("memory bandwidth in use" in one for one in found.evidence)
+
+
+def test_counters_are_those_of_the_time_at_work() -> None:
+    """A card that is at work for 85 % of the time and streams at 0.45 streams at 0.53."""
+    late = Work(name=GEMM, asked_us=0.0, start_us=10.0, duration_us=8_500.0)
+    assert judged(late, activity={"dram_active": 0.45}).bound == "memory"
+    assert judged(*BUSY, activity={"dram_active": 0.45}).bound == "unknown"
+
+
+@pytest.mark.parametrize(("work", "expected"), [(BUSY, "compute"), (STREAMING, "memory")])
+def test_kinds_of_kernels_where_no_counter_was_read(work: tuple[Work, ...], expected: str) -> None:
+    """It is said that this is all that is known."""
+    found = judged(*work)
+    assert found.bound == expected
+    assert "probably" in found.sentence
+    assert any("no counter" in one for one in found.evidence)
+
+
+@pytest.mark.parametrize(("tflop", "expected"), [(5.0, "compute"), (0.5, "memory")])
+def test_roofline(tflop: float, expected: str) -> None:
+    """10 ms at half of an H200's 4.8 TB/s move 24 GB; its ridge is at 206 FLOPs a byte."""
+    found = judged(*BUSY, activity={"dram_active": 0.5}, flops=tflop * 1e12)
+    assert found.bound == expected
+    assert f"{tflop * 1e12 / 24e9:.3g} FLOPs a byte, the ridge is at 206" in found.evidence
+
+
+def test_no_roofline_without_its_parts() -> None:
+    """FLOPs, traffic, peaks and time must all be known."""
+    peak, known = peak_of("NVIDIA H200"), {"dram_active": 0.5}
+    assert roofline(1e12, 0.01, known, peak, 1) is not None
+    assert roofline(None, 0.01, known, peak, 1) is None
+    assert roofline(1e12, None, known, peak, 1) is None
+    assert roofline(1e12, 0.01, {}, peak, 1) is None
+    assert roofline(1e12, 0.01, known, peak_of("NVIDIA T4"), 1) is None

@@ -1,0 +1,345 @@
+"""``KernelProfiler`` in a meter on virtual time: when windows open, what they cost, how it ends.
+
+The windows' traces are known: a kernel has 6 ms of each 10 ms.
+"""
+
+import copy
+import gzip
+import json
+import pickle
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.accounting.launch import Process
+from energy_callbacks.profiling.kernels import KernelProfiler
+from energy_callbacks.profiling.kernels.schedule import Schedule
+from energy_callbacks.report.profile_kernels import KernelProfile
+from energy_callbacks.testing import FakeClock, ScriptedSource
+from tests.profiling.kernels.lab import FakeRecorder
+
+STEP_S, POWER_W = 0.01, 300.0
+
+
+class Bench:
+    """A training on virtual time with a profiler."""
+
+    def __init__(self, folder: Path, profiler: KernelProfiler, *, has_sensor: bool = True) -> None:
+        self.clock = FakeClock()
+        sources = [ScriptedSource(self.clock, power_w=lambda _: POWER_W)] if has_sensor else []
+        self.meter = EnergyMeter(
+            config=EnergyConfig(report_dir=folder),
+            sources=sources,
+            clock=self.clock,
+            profilers=[profiler],
+        )
+
+    def train(self, steps: int, step_s: float = STEP_S) -> None:
+        """Steps of one length, in the phase of training."""
+        with self.meter.phase("train"):
+            for _ in range(steps):
+                self.clock.advance(step_s)
+                self.meter.step(samples=32)
+
+    def found(self) -> KernelProfile:
+        """What the report says."""
+        profile = self.meter.report().profile
+        assert profile is not None
+        assert profile.kernels is not None
+        return profile.kernels
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeRecorder]:
+    """Makes the recorder of all windows."""
+    return lambda **given: FakeRecorder(**given).install(monkeypatch)
+
+
+def test_the_whole_way(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
+    """Windows after 10, 50 and 250 steps; at 300 W a step has 3 J, and the kernel 60 % of them.
+
+    What is between two windows is what a step takes.
+    """
+    recorder = fake()
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10, 50, 250)))
+    with bench.meter:
+        bench.train(400)
+    assert recorder.told == ["open", *["step"] * 4, "close"] * 3
+    found = bench.found()
+    assert (found.windows, found.steps, found.measured_steps) == (3, 400, 6)
+    assert found.step_s == pytest.approx(STEP_S)
+    assert found.j_per_step == pytest.approx(POWER_W * STEP_S, rel=0.01)
+    assert found.overhead == pytest.approx(0.0, abs=1e-9)
+    assert found.busy_share == pytest.approx(0.6)
+    classes = {row.name: row for row in found.classes}
+    assert classes["matrix product"].energy_j == pytest.approx(1.8, rel=0.01)
+    assert sum(row.energy_j or 0.0 for row in found.classes) == pytest.approx(found.j_per_step)
+    assert found.scope == "gpu"
+    for file in (*found.traces, found.folded, found.speedscope):
+        assert file is not None
+        assert (tmp_path / file).is_file()
+    assert len(found.traces) == 3
+
+
+def test_the_trace_has_power_beside_its_kernels(
+    tmp_path: Path, fake: Callable[..., FakeRecorder]
+) -> None:
+    """Counters of the sensors' power, on the clock of the trace; the first form is removed."""
+    fake()
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(100,)))
+    with bench.meter:
+        bench.train(400)
+    kept = tmp_path / bench.found().traces[0]
+    assert not list((tmp_path / "profile").glob("kernels-*.json"))
+    with gzip.open(kept, "rt") as file:
+        document = json.load(file)
+    power = [line for line in document["traceEvents"] if line["name"] == "gpu0 power (W)"]
+    assert {round(line["args"]["W"]) for line in power} == {300}
+    base_s = document["baseTimeNanoseconds"] / 1e9
+    zero_unix_s = bench.clock.unix_s() - bench.clock.monotonic_s()
+    window_s = 1000.0 + 100 * STEP_S + zero_unix_s  # FakeClock begins at 1000
+    seen_s = [base_s + line["ts"] / 1e6 for line in power]
+    assert min(seen_s) < window_s < window_s + 0.05 < max(seen_s)
+
+
+def test_windows_wait_until_they_are_affordable(
+    tmp_path: Path, fake: Callable[..., FakeRecorder]
+) -> None:
+    """Each window costs 1 s: at 5 % the second comes once 40 s have passed, the third after 60."""
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10, 50, 250)))
+    opened: list[float] = []
+
+    def cost() -> None:
+        opened.append(bench.clock.monotonic_s() - 1000.0)
+        bench.clock.advance(0.5)
+
+    fake(cost=cost)
+    with bench.meter:
+        bench.train(9000)
+    starts = opened[::2]
+    assert starts == pytest.approx([0.1, 40.0, 60.0], abs=0.2)
+    overhead = bench.found().overhead
+    assert overhead is not None
+    assert overhead == pytest.approx(3.0 / 90.0, rel=0.02)
+
+
+@pytest.mark.parametrize("max_overhead", [0.01, 0.05])
+def test_the_averaged_cost_stays_below_the_budget(max_overhead: float) -> None:
+    """From the second window on, at the end of each: the first one's cost nobody knows before."""
+    schedule = Schedule((10, 20, 30, 40, 50, 60), 5, max_overhead)
+    t_s, spent_s, closed = 0.0, 0.0, 0
+    for step in range(200_000):
+        t_s += 0.01
+        action = schedule.step(t_s)
+        if action in ("open", "close"):
+            spent_s += 0.3
+            t_s += 0.3
+            closed += action == "close"
+        if closed > 1 and action == "close":
+            assert spent_s <= max_overhead * t_s, step
+    assert closed == 6
+    assert schedule.cost_s == pytest.approx(spent_s, rel=0.01)
+
+
+def test_another_phase_ends_a_window(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
+    """A validation in the middle of a window: nothing of it is kept, another takes its place."""
+    recorder = fake()
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
+    with bench.meter:
+        bench.train(12)
+        assert recorder.told == ["open", "step", "step", "abort"]
+        assert not recorder.is_running
+        with bench.meter.phase("validation"):
+            bench.clock.advance(100.0)
+        bench.train(30)
+    found = bench.found()
+    assert found.windows == 1
+    assert found.step_s == pytest.approx(STEP_S)  # the validation is in no step
+
+
+def test_the_training_ends_in_a_window(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
+    """The profiler does not run on, and the report says why there is nothing."""
+    recorder = fake()
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
+    bench.meter.start()
+    for _ in range(12):
+        bench.clock.advance(STEP_S)
+        bench.meter.step()
+    bench.meter.stop(RuntimeError("the training failed"))
+    assert recorder.told[-1] == "abort"
+    assert not recorder.is_running
+    found = bench.found()
+    assert found.windows == 0
+    assert "no window was recorded in 12 steps" in found.notes[0]
+
+
+@pytest.mark.parametrize("moment", ["open", "step", "close"])
+def test_a_recorder_that_fails_ends_itself_alone(
+    tmp_path: Path,
+    fake: Callable[..., FakeRecorder],
+    caplog: pytest.LogCaptureFixture,
+    moment: str,
+) -> None:
+    """A warning; nothing is left running, and the training and its report go on."""
+    recorder = fake(fails=moment)
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
+    with bench.meter:
+        bench.train(100)
+    assert not recorder.is_running
+    assert f"{moment} failed" in caplog.text
+    assert bench.meter.report().throughput.steps == 100
+
+
+def test_a_trace_that_is_too_large_is_the_last(
+    tmp_path: Path, fake: Callable[..., FakeRecorder]
+) -> None:
+    """No other window is tried, nothing is on the disk, and the report says so."""
+    recorder = fake(too_large=True)
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10, 50)))
+    with bench.meter:
+        bench.train(100)
+    assert recorder.told.count("open") == 1
+    assert list((tmp_path / "profile").iterdir()) == []
+    assert "too large" in bench.found().notes
+
+
+def test_the_cap_is_of_all_windows(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
+    """The second may have what the first has left."""
+    recorder = fake()
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10, 50), max_trace_bytes=1_000_000))
+    with bench.meter:
+        bench.train(30)
+        assert recorder.max_bytes == 1_000_000
+        bench.train(50)
+    assert recorder.max_bytes < 1_000_000
+
+
+def test_memory_does_not_grow_over_100_000_steps() -> None:
+    """After the first 20,000 steps, with an epoch's end each 100, nothing is added."""
+    schedule = Schedule((10, 50, 250, 1000), 5, 0.05)
+
+    def run(first: int, last: int) -> None:
+        for step in range(first, last):
+            schedule.step(0.01 * step)
+            if step % 100 == 0:
+                schedule.interrupt()
+
+    run(0, 20_000)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        run(20_000, 120_000)
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 20_000
+
+
+def test_the_first_steps_are_unlike_the_others(
+    tmp_path: Path, fake: Callable[..., FakeRecorder]
+) -> None:
+    """They compile and tune, at a second each: what a step takes is known from after a window."""
+    fake()
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
+    with bench.meter:
+        with bench.meter.phase("train"):
+            for _ in range(5):
+                bench.clock.advance(1.0)
+                bench.meter.step()
+        bench.train(300)
+    found = bench.found()
+    assert found.step_s == pytest.approx(STEP_S)
+    assert found.j_per_step == pytest.approx(POWER_W * STEP_S, rel=0.01)
+
+
+def test_other_ranks_record_nothing(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
+    """Unless they are asked to."""
+    for all_ranks, windows in ((False, 0), (True, 1)):
+        recorder = fake()
+        profiler = KernelProfiler(windows_after=(10,), all_ranks=all_ranks)
+        bench = Bench(tmp_path / str(all_ranks), profiler)
+        bench.meter.start(process=Process(rank=1, local_rank=1, world_size=2))
+        bench.train(50)
+        bench.meter.stop()
+        assert recorder.told.count("open") == windows
+
+
+def test_without_a_sensor(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
+    """Times are known, joules are not, and no flame graph of them is written."""
+    fake()
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)), has_sensor=False)
+    with bench.meter:
+        bench.train(50)
+    found = bench.found()
+    assert found.busy_share == pytest.approx(0.6)
+    assert {row.energy_j for row in found.classes} == {None}
+    assert (found.j_per_step, found.folded, found.speedscope) == (None, None, None)
+
+
+def test_the_record_is_small(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
+    """Ten thousand kernels with names of 3000 characters fit into 200 kB, and still add up."""
+    from tests.profiling.kernels.cuda_trace import Work, trace
+
+    work = [
+        Work(
+            name=f"kernel{i}" + "x" * 3000,
+            asked_us=0.1 * i,
+            start_us=0.5 * i,
+            duration_us=0.5,
+        )
+        for i in range(10_000)
+    ]
+    fake(document=lambda: trace(work))
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
+    with bench.meter:
+        bench.train(50)
+    lines = next(tmp_path.glob("attempts/*/*.jsonl")).read_text().splitlines()
+    (line,) = [one for one in lines if '"profile"' in one]
+    assert len(line) < 200_000
+    found = bench.found()
+    kernels_s = sum(row.time_s for row in found.kernels)
+    assert kernels_s == pytest.approx(0.005)
+    assert found.kernels[-1].name == "9960 others"
+
+
+def test_a_second_attempt_begins_afresh(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
+    """Steps are counted from its own beginning."""
+    recorder = fake()
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
+    for _ in range(2):
+        with bench.meter:
+            bench.train(30)
+    assert recorder.told.count("open") == 2
+    assert bench.found().steps == 30
+
+
+def test_copies_profile_nothing_yet() -> None:
+    """Callbacks are pickled and copied before a training."""
+    profiler = KernelProfiler(flops_per_step=1e12)
+    for other in (pickle.loads(pickle.dumps(profiler)), copy.deepcopy(profiler)):
+        assert other.flops_per_step == 1e12
+        other.step(1.0)
+        other.stop()
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"windows_after": ()}, "windows_after"),
+        ({"windows_after": (50, 10)}, "windows_after"),
+        ({"windows_after": (0,)}, "windows_after"),
+        ({"active_steps": 1}, "active_steps"),
+        ({"warm_up_steps": 0}, "warm_up_steps"),
+        ({"max_overhead": 0.0}, "max_overhead"),
+        ({"flops_per_step": -1.0}, "flops_per_step"),
+        ({"framework": "mxnet"}, "framework"),
+    ],
+)
+def test_settings_that_make_no_sense(given: dict[str, Any], what: str) -> None:
+    """They are refused at once, and by their name."""
+    with pytest.raises(ValueError, match=what):
+        KernelProfiler(**given)

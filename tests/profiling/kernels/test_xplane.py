@@ -1,0 +1,34 @@
+"""The table of kernels that xprof makes of a trace of TensorFlow or JAX."""
+
+import pytest
+
+from energy_callbacks.profiling.kernels.xplane import of_table
+from tests.profiling.kernels.cuda_trace import ADD, GEMM
+
+COLUMNS = ("rank", "kernel_name", "op_name", "occurrences", "total_duration_us")
+
+
+def table(*rows: tuple[str, int, float]) -> dict:
+    """In the form of Google's charts, as ``kernel_stats`` is."""
+    return {
+        "cols": [{"id": name, "label": name} for name in COLUMNS],
+        "rows": [
+            {"c": [{"v": i}, {"v": name}, {"v": "op"}, {"v": calls}, {"v": time_us}]}
+            for i, (name, calls, time_us) in enumerate(rows)
+        ],
+    }
+
+
+def test_kernels_of_a_table() -> None:
+    """Times and calls by name, rows of the same kernel together; why it was idle nobody knows."""
+    found = of_table(table((GEMM, 3, 3000.0), (ADD, 6, 600.0), (GEMM, 3, 300.0)), steps=3)
+    assert found is not None
+    assert found.time_s[GEMM] == pytest.approx(0.0033)
+    assert found.time_s[ADD] == pytest.approx(0.0006)
+    assert found.calls == {GEMM: 6, ADD: 6}
+    assert (found.steps, found.frame_s, found.idle_s) == (3, 0.0, {})
+
+
+def test_a_trace_without_a_device() -> None:
+    """An empty table is no table."""
+    assert of_table(table(), steps=3) is None

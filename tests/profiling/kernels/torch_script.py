@@ -1,0 +1,176 @@
+"""``python -m tests.profiling.kernels.torch_script CASE FOLDER``: trainings of PyTorch on a CPU.
+
+Prints one JSON object, the last line.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.profiling.kernels import KernelProfiler
+
+
+class Noise(Dataset):
+    """Images that take some time to fetch."""
+
+    def __init__(self, count: int, wait_s: float) -> None:
+        self.count, self.wait_s = count, wait_s
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        if self.wait_s:
+            time.sleep(self.wait_s)
+        return torch.randn(1, 16, 16), index % 10
+
+
+def steps(count: int, wait_s: float = 0.0) -> Iterator[int]:
+    """A training; after each optimizer step it yields the number of steps done."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 8, 3),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8 * 14 * 14, 256),
+        torch.nn.ReLU(),
+        torch.nn.Linear(256, 10),
+    )
+    optimizer = torch.optim.Adam(net.parameters())
+    for step, (images, labels) in enumerate(DataLoader(Noise(16 * count, wait_s), 16), start=1):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(images), labels).backward()
+        optimizer.step()
+        yield step
+
+
+def train(folder: Path, profiler: KernelProfiler, count: int, wait_s: float = 0.0) -> EnergyMeter:
+    """A whole one, measured."""
+    config = EnergyConfig(report_dir=folder)
+    with EnergyMeter(config=config, profilers=[profiler]) as meter, meter.phase("train"):
+        for _ in steps(count, wait_s):
+            meter.step(samples=16)
+    return meter
+
+
+def told(meter: EnergyMeter) -> dict[str, Any]:
+    """The kernels of its report."""
+    profile = meter.report().profile
+    assert profile is not None
+    assert profile.kernels is not None
+    found = profile.kernels
+    return {
+        "windows": found.windows,
+        "measured_steps": found.measured_steps,
+        "steps": found.steps,
+        "classes": {row.name: row.share for row in found.classes},
+        "joules": {row.name: row.energy_j for row in found.classes},
+        "j_per_step": found.j_per_step,
+        "kernels": {row.name: row.calls for row in found.kernels},
+        "parts": found.parts,
+        "idle_s": found.idle_s,
+        "device_s": found.device_s,
+        "step_s": found.step_s,
+        "overhead": found.overhead,
+        "bound": found.bound,
+        "notes": found.notes,
+        "traces": found.traces,
+        "is_profiling": torch.autograd._profiler_enabled(),
+        "advice": [one.code for one in meter.report().advice],
+    }
+
+
+def plain(folder: Path) -> dict[str, Any]:
+    """Three windows of a training."""
+    profiler = KernelProfiler(windows_after=(10, 50, 100), max_overhead=1.0)
+    return told(train(folder, profiler, 300))
+
+
+def slow_loader(folder: Path) -> dict[str, Any]:
+    """16 ms of each step pass in the loader."""
+    return told(train(folder, KernelProfiler(windows_after=(10,)), 40, wait_s=0.001))
+
+
+def caps(folder: Path) -> dict[str, Any]:
+    """Fewer events than a window has."""
+    return told(train(folder, KernelProfiler(windows_after=(10, 20), max_events=100), 50))
+
+
+def small_files(folder: Path) -> dict[str, Any]:
+    """Fewer bytes than a window has."""
+    profiler = KernelProfiler(windows_after=(10, 20), max_trace_bytes=20_000)
+    return told(train(folder, profiler, 50))
+
+
+def fails(folder: Path) -> dict[str, Any]:
+    """The training raises in the middle of a window."""
+    meter = EnergyMeter(
+        config=EnergyConfig(report_dir=folder),
+        profilers=[KernelProfiler(windows_after=(10,))],
+    )
+    try:
+        with meter, meter.phase("train"):
+            for step in steps(50):
+                meter.step()
+                torch.zeros(4)[0 if step < 13 else 4]
+    except IndexError:
+        return told(meter)
+    raise AssertionError("it did not raise")
+
+
+def beside_another(folder: Path) -> dict[str, Any]:
+    """The user profiles the same steps, and then some of them: theirs goes on."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    ours = KernelProfiler(windows_after=(10,))
+    with torch.profiler.profile(activities=activities) as theirs:
+        meter = train(folder / "1", ours, 30)
+        is_running = torch.autograd._profiler_enabled()
+    found = {"is_running": is_running, "theirs": _count(theirs), "steps": 30}
+    throughput, notes = meter.report().throughput.steps, [told(meter)["notes"]]
+    del theirs
+    turn = torch.profiler.schedule(wait=12, warmup=1, active=3, repeat=1)
+    config = EnergyConfig(report_dir=folder / "2")
+    with (
+        torch.profiler.profile(activities=activities, schedule=turn) as theirs,
+        EnergyMeter(config=config, profilers=[ours]) as meter,
+    ):
+        for _ in steps(30):
+            meter.step()
+            theirs.step()
+    notes.append(told(meter)["notes"])
+    return {**found, "scheduled": _count(theirs), "throughput": throughput, "notes": notes}
+
+
+def _count(theirs: torch.profiler.profile) -> int:
+    return {one.key: one.count for one in theirs.key_averages()}["aten::addmm"]
+
+
+def memory(folder: Path) -> dict[str, Any]:
+    """What the process has after 500 steps with four windows, and after 4000."""
+    profiler = KernelProfiler(windows_after=(10, 20, 30, 40), max_overhead=1.0)
+    rss = []
+    config = EnergyConfig(report_dir=folder)
+    with EnergyMeter(config=config, profilers=[profiler]) as meter, meter.phase("train"):
+        for step in steps(4000):
+            meter.step()
+            if step in (500, 4000):
+                rss.append(psutil.Process().memory_info().rss)
+    return {**told(meter), "rss": rss}
+
+
+CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
+    case.__name__: case
+    for case in (plain, slow_loader, caps, small_files, fails, beside_another, memory)
+}
+
+if __name__ == "__main__":
+    print(json.dumps(CASES[sys.argv[1]](Path(sys.argv[2]))))
