@@ -14,7 +14,7 @@ from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.attempt import Attempt
 from energy_callbacks.accounting.energy_sums import total
 from energy_callbacks.accounting.launch import COMMAND, Process, default_folder
-from energy_callbacks.accounting.profilers import Kind, Profiler, Profilers
+from energy_callbacks.accounting.profilers import Kind, Profiler, Profilers, joined
 from energy_callbacks.accounting.scalars import Scalars
 from energy_callbacks.accounting.vote import Vote
 from energy_callbacks.calls import OngoingCall, keep_interrupt
@@ -216,6 +216,7 @@ class EnergyMeter:
         self._end_if_left()
         if self.is_running or is_disabled():
             return self
+        self._profilers = joined(self._profilers)
         process = process or Process.from_environment()
         chosen = self.config.run_folder or run_folder or self.run_folder or default_folder(process)
         folder = Path(chosen).expanduser().absolute()

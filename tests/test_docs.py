@@ -31,7 +31,9 @@ def with_python() -> list[Path]:
 @pytest.mark.parametrize("page", with_python(), ids=lambda page: page.name)
 def test_blocks_run(page: Path, tmp_path: Path) -> None:
     """The blocks of a page run in one namespace, as a reader would type them."""
-    needed = {FRAMEWORKS[door] for door in DOOR.findall(page.read_text(encoding="utf-8"))}
+    text = page.read_text(encoding="utf-8")
+    needed = {FRAMEWORKS[door] for door in DOOR.findall(text)}
+    needed |= {"torch"} if "run_quick_profile(" in text else set()
     missing = [name for name in sorted(needed) if not find_spec(name)]
     if missing or ("keras" in needed and not BACKENDS):
         pytest.skip(f"not installed: {missing or 'a backend of Keras'}")

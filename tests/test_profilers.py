@@ -5,8 +5,9 @@ import logging
 import pytest
 
 from energy_callbacks import EnergyMeter
+from energy_callbacks.accounting import profilers
 from energy_callbacks.config import EnergyConfig
-from energy_callbacks.report import build
+from energy_callbacks.report import build, html, text
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 PHASES = {
@@ -84,6 +85,8 @@ def test_energy_can_be_asked_and_a_profile_is_in_the_report(tmp_path):
     found = build(tmp_path).profile.step_phases
     assert found.phases[0].name == "forward"
     assert "100.0 % of what was measured" in found.sentence
+    for shown in (text.render(build(tmp_path)), html.render(build(tmp_path))):
+        assert "Phases of the step" in shown
 
 
 @pytest.mark.parametrize("where", ["start", "mark", "step", "stop"])
@@ -122,3 +125,45 @@ def test_a_second_attempt_begins_afresh(tmp_path):
         with meter:
             clock.advance(2.0)
     assert [told[0] for told in heard.told] == ["start", "stop", "start", "stop"]
+
+
+@pytest.fixture
+def offered():
+    """An offer that is withdrawn after the test."""
+    heard, taken = Heard(), []
+    profilers.offer([heard], on_taken=lambda: taken.append(1))
+    yield heard, taken
+    profilers.offer([], on_taken=lambda: None)
+
+
+def test_a_meter_takes_what_is_offered(tmp_path, offered):
+    """Beside profilers of another class that it has; of its own class it keeps its own."""
+    heard, taken = offered
+
+    class Other(Heard):
+        """Another class."""
+
+    other, mine = Other(), Heard()
+    train(tmp_path / "a", other)
+    assert [told[0] for told in other.told] == [told[0] for told in heard.told] != []
+    heard.told.clear()
+    train(tmp_path / "b", mine)
+    assert mine.told
+    assert heard.told == []
+    assert len(taken) == 2
+
+
+def test_of_two_meters_at_once_the_first_has_it(tmp_path, offered):
+    """The second does not begin a profiler that is at work; a later one does."""
+    heard, _ = offered
+    clock = FakeClock()
+    one, two = (
+        EnergyMeter(sources=[], clock=clock, config=EnergyConfig(report_dir=tmp_path / name))
+        for name in "ab"
+    )
+    with one, two:
+        pass
+    assert [told[0] for told in heard.told].count("start") == 1
+    with two:
+        pass
+    assert [told[0] for told in heard.told].count("start") == 2

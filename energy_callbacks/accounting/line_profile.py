@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """A function and where it is kept: ``vars(owner)[name] is kept``."""
+    """A function and where it is kept: ``vars(owner)[name] is kept``.
 
+    In a process that multiprocessing has spawned, functions of the main script look for each other
+    in a ``scope`` that is not that of the module; ``None`` everywhere else.
+    """
+
+    address: str
+    scope: dict[str, Any] | None
     owner: Any
     name: str
     kept: Any
@@ -60,8 +66,8 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
         self._profiler = LineProfiler(backend="psutil")
         with ExitStack() as undo:
             for target in self._targets:
-                setattr(target.owner, target.name, _followed(target, self._profiler))
-                undo.callback(setattr, target.owner, target.name, target.kept)
+                undo.callback(_put, target, target.kept)
+                _put(target, _followed(target, self._profiler))
             self._undo = undo.pop_all()
         return self
 
@@ -74,6 +80,11 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
         self._undo.close()
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The functions as ``"module:function"`` or ``"module:Class.method"``."""
+        return tuple(target.address for target in self._targets)
+
+    @property
     def text(self) -> str:
         """memory_profiler's table for each function that has run; empty where none has."""
         if self._profiler is None:
@@ -83,6 +94,12 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
         stream = io.StringIO()
         show_results(self._profiler, stream=stream)
         return stream.getvalue()
+
+
+def _put(target: _Target, function: Any) -> None:
+    setattr(target.owner, target.name, function)
+    if target.scope is not None:
+        target.scope[target.name] = function
 
 
 def _followed(target: _Target, profiler: "LineProfiler") -> Any:
@@ -107,7 +124,16 @@ def _target(function: str | Callable[..., Any]) -> _Target:
     for class_name in classes:
         owner = _kept(owner, class_name)
     kept = _kept(owner, name)
-    return _Target(owner=_holder(owner, name), name=name, kept=kept, function=_python(kept, path))
+    function = _python(kept, path)
+    scope = unwrap(function).__globals__
+    return _Target(
+        address=f"{module_name}:{path}",
+        owner=_holder(owner, name),
+        scope=scope if scope.get(name) is kept and scope is not vars(owner) else None,
+        name=name,
+        kept=kept,
+        function=function,
+    )
 
 
 def _address(function: Any) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -135,6 +136,41 @@ class Profilers:
                 logger.warning("%s ends here: %r", type(member).__name__, error, exc_info=True)
                 if member in self._running:
                     self._running.remove(member)
+
+
+@dataclass(slots=True)
+class _Offer:
+    members: Sequence[Profiler]
+    on_taken: Callable[[], None]
+    holder: Profilers | None = None
+
+
+_offers: list[_Offer] = []
+
+
+def offer(members: Sequence[Profiler], on_taken: Callable[[], None]) -> None:
+    """Profilers that whichever meter starts next in this process takes over.
+
+    Of meters that run at the same time the first has them. A meter with a profiler of the same
+    class keeps its own.
+
+    Args:
+        members: replace those of an earlier call.
+        on_taken: called before a meter takes them: whoever has them until then lets them go.
+    """
+    _offers[:] = [_Offer(members, on_taken)] if members else []
+
+
+def joined(own: Profilers) -> Profilers:
+    """The profilers of a meter that starts, with those that are offered."""
+    for one in _offers:
+        if one.holder is None or not one.holder:
+            one.on_taken()
+            mine = tuple(own)
+            kinds = {type(member) for member in mine}
+            new = [member for member in one.members if type(member) not in kinds]
+            own = one.holder = Profilers((*mine, *new))
+    return own
 
 
 _CALLS = ("start", "mark", "step", "stop")

@@ -18,6 +18,7 @@ from energy_callbacks.version import __version__
 COMMANDS: tuple[str, ...] = (
     "demo",
     "run",
+    "profile",
     "matrix",
     "report",
     "compare",

@@ -11,7 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
+from energy_callbacks.config import EnergyConfig
 from energy_callbacks.extras import requires
+from energy_callbacks.profiling import run_quick_profile
+from energy_callbacks.profiling.zoo import plan
 
 HELP = "train a small network on real data and print its energy report"
 
@@ -40,13 +43,20 @@ DEMOS: Mapping[str, Demo] = MappingProxyType(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The demo's own options."""
     epochs = ", ".join(f"{demo.epochs} {name}" for name, demo in DEMOS.items())
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
         "--framework",
         choices=(*DEMOS, "all"),
         default="lightning",
         help="default: %(default)s; all runs them one after the other",
     )
-    parser.add_argument("--epochs", type=int, help=f"default: {epochs}")
+    what.add_argument(
+        "--model",
+        choices=(*plan.MODELS, "all"),
+        help="instead: a plain PyTorch loop with this model, or a table over all of them",
+    )
+    parser.add_argument("--epochs", type=int, help=f"default: {epochs}; 1 with --model")
+    _add_model_arguments(parser)
     parser.add_argument(
         "--out",
         type=Path,
@@ -57,10 +67,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--country", help="ISO code or name of your place, for emissions")
 
 
+def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """What goes with ``--model``."""
+    parser.add_argument(
+        "--data",
+        choices=plan.DATA,
+        default="synthetic",
+        help="for --model, default: %(default)s; cifar10 is never downloaded",
+    )
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        default=Path("data"),
+        metavar="DIR",
+        help="with cifar-10-batches-py, default: %(default)s",
+    )
+    parser.add_argument("--batch-size", type=int, default=64, help="for --model, default: 64")
+    parser.add_argument("--max-steps", type=int, help="for --model: at most so many steps of each")
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Train, print the report and how to look at the curves."""
     if arguments.epochs is not None and arguments.epochs < 1:
         raise ValueError(f"--epochs must be at least 1, got {arguments.epochs}")
+    if arguments.model is not None:
+        return _run_models(arguments)
     if arguments.framework == "all":
         return _run_all(arguments)
     from energy_callbacks.report import build
@@ -71,6 +102,28 @@ def run(arguments: argparse.Namespace) -> int:
     print_report(build(folder))
     print(f"\nReport:  {folder / 'energy_report.html'}")
     print(f"Curves:  tensorboard --logdir {arguments.out}")
+    return 0
+
+
+def _run_models(arguments: argparse.Namespace) -> int:
+    """The table over models."""
+    from energy_callbacks.profiling.zoo import table
+    from energy_callbacks.report.text import print_report
+
+    found = run_quick_profile(
+        arguments.model,
+        arguments.data,
+        arguments.epochs or 1,
+        arguments.batch_size,
+        data_dir=arguments.data_dir,
+        max_steps=arguments.max_steps,
+        out=arguments.out / "models",
+        config=EnergyConfig(country=arguments.country),
+    )
+    for report in found.reports.values() if len(found.reports) == 1 else ():
+        print_report(report)
+    print(table.text(found.rows))
+    print(f"Tables and reports: {found.folder}")
     return 0
 
 

@@ -42,6 +42,17 @@ _LOOK_S: Final = 0.5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.usage = "energy-callbacks run [options] -- COMMAND [ARGUMENTS]"
+    add_settings(parser)
+    parser.add_argument(
+        "words",
+        nargs=argparse.REMAINDER,
+        metavar="-- COMMAND [ARGUMENTS]",
+        help="what to measure",
+    )
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Declare all but the command itself."""
     parser.add_argument("--name", help="of the run; default: that of the program")
     parser.add_argument(
         "--out",
@@ -75,17 +86,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="an older run's folder or report: print both side by side",
     )
-    parser.add_argument(
-        "words",
-        nargs=argparse.REMAINDER,
-        metavar="-- COMMAND [ARGUMENTS]",
-        help="what to measure",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it, write the report, say its summary on the standard error; end as it has ended."""
-    command = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
+    return measure(arguments, words(arguments))
+
+
+def words(arguments: argparse.Namespace) -> list[str]:
+    """What stands after ``--``."""
+    found: list[str] = arguments.words
+    return found[1:] if found[:1] == ["--"] else found
+
+
+def measure(arguments: argparse.Namespace, command: list[str]) -> int:
+    """Measure a command with the settings of ``add_settings``; end as it has ended."""
     if not command:
         raise ValueError("no command: write it after --, as in: run -- python train.py")
     if is_disabled() or _is_measured():

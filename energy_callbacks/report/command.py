@@ -70,6 +70,7 @@ def _joined(command: Process, inside: Sequence[Process]) -> Iterator[Process]:
         steps=_lines(trainings, "steps"),
         epochs=_lines(trainings, "epochs"),
         metrics=_lines(trainings, "metrics"),
+        profiles={kind: found for one in trainings for kind, found in one.process.profiles.items()},
         batch_sizes=[line for one in trainings for line in one.process.batch_sizes],
         forecast=lead.forecast,
         data_wait=_data_wait(trainings),

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from energy_callbacks.report import profile_kernels, profile_lines, profile_phases
+from energy_callbacks.report import profile_host, profile_kernels, profile_lines, profile_phases
+from energy_callbacks.report.profile_host import HostProfile
 from energy_callbacks.report.profile_kernels import KernelProfile
 from energy_callbacks.report.profile_lines import LineProfile
 from energy_callbacks.report.profile_phases import StepPhases
@@ -15,20 +16,23 @@ class Profile:
     """What profilers have found; ``None`` where there was none of that kind.
 
     Attributes:
-        kernels: who had the device's time.
-        lines: energy by lines of the user's source.
         step_phases: energy over the phases of the step.
+        kernels: who had the device's time.
+        lines: joules of the lines of the user's source.
+        host: calls and memory of the process.
     """
 
+    step_phases: StepPhases | None = None
     kernels: KernelProfile | None = None
     lines: LineProfile | None = None
-    step_phases: StepPhases | None = None
+    host: HostProfile | None = None
 
 
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "step_phases": profile_phases.from_record,
     "kernels": profile_kernels.from_record,
     "lines": profile_lines.from_record,
-    "step_phases": profile_phases.from_record,
+    "host": profile_host.from_record,
 }
 
 

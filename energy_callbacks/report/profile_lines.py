@@ -139,6 +139,18 @@ def from_record(record: Mapping[str, Any]) -> LineProfile:
     )
 
 
+def tables(
+    found: LineProfile | None,
+) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """Title, head and rows of each table; none where lines were not followed."""
+    if found is None:
+        return []
+    return [
+        ("Energy by lines of source", HEAD, rows(found)),
+        ("Energy by functions", FUNCTION_HEAD, function_rows(found)),
+    ]
+
+
 def rows(found: LineProfile) -> list[tuple[str, ...]]:
     """A row for each of the first lines, as ``HEAD`` names them, and one for the rest."""
     return _rows(found, found.lines, lambda one: f"{one.place} {one.source.strip()}".strip())

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from energy_callbacks.report import profile_kernels, profile_lines
+from energy_callbacks.report import profile_host, profile_kernels, profile_lines, profile_phases
+from energy_callbacks.report.host_plot import host_figure
 from energy_callbacks.report.kernels_plot import kernels_figure
 from energy_callbacks.report.profile import Profile
+from energy_callbacks.report.profile_host import HostProfile
 from energy_callbacks.report.profile_kernels import KernelProfile
 from energy_callbacks.report.profile_lines import LineProfile
 
@@ -37,27 +39,22 @@ class Section:
 
 def sections(profile: Profile | None) -> Iterator[Section]:
     """The sections of what was found."""
-    if profile is not None and profile.kernels is not None:
+    if profile is None:
+        return
+    if (phases := profile.step_phases) is not None:
+        yield Section(
+            name="step_phases",
+            title="Phases of the step",
+            remarks=(phases.sentence,),
+            head=profile_phases.HEAD,
+            rows=profile_phases.rows(phases),
+        )
+    if profile.kernels is not None:
         yield from _kernels(profile.kernels)
-    if profile is not None and profile.lines is not None:
+    if profile.lines is not None:
         yield from _lines(profile.lines)
-
-
-def _lines(found: LineProfile) -> Iterator[Section]:
-    files = [f"more in {', '.join(found.files)}"] if found.files else []
-    yield Section(
-        name="lines",
-        title="Energy by lines of source",
-        remarks=[found.sentence, *files],
-        head=profile_lines.HEAD,
-        rows=profile_lines.rows(found),
-    )
-    yield Section(
-        name="functions",
-        title="Energy by functions",
-        head=profile_lines.FUNCTION_HEAD,
-        rows=profile_lines.function_rows(found),
-    )
+    if profile.host is not None:
+        yield from _host(profile.host)
 
 
 def _kernels(found: KernelProfile) -> Iterator[Section]:
@@ -77,4 +74,47 @@ def _kernels(found: KernelProfile) -> Iterator[Section]:
             title="Kernels: the longest",
             head=profile_kernels.KERNEL_HEAD,
             rows=profile_kernels.kernel_rows(found),
+        )
+
+
+def _lines(found: LineProfile) -> Iterator[Section]:
+    files = f"more in {', '.join(found.files)}"
+    for number, (title, head, rows) in enumerate(profile_lines.tables(found)):
+        remarks = (found.sentence, *([files] if found.files else [])) if number == 0 else ()
+        yield Section(name=f"lines_{number}", title=title, remarks=remarks, head=head, rows=rows)
+
+
+def _host(found: HostProfile) -> Iterator[Section]:
+    if (calls := found.calls) is not None:
+        yield Section(
+            name="host_calls",
+            title="Host: calls by own time",
+            remarks=(calls.sentence, f"{calls.file} opens in SnakeViz"),
+            head=profile_host.HEAD,
+            rows=profile_host.rows(calls),
+        )
+        yield Section(
+            name="host_icicle",
+            title="Host: calls with what they called",
+            remarks=(profile_host.KNOWS_BY_FUNCTION,),
+            head=profile_host.CALLEES_HEAD,
+            rows=profile_host.callee_rows(calls.functions),
+            draw=lambda *, width_in: host_figure(calls, width_in=width_in),
+        )
+    if (memory := found.memory) is not None:
+        more = f"; {memory.left_out} more lines are in it" if memory.left_out else ""
+        yield Section(
+            name="host_memory",
+            title="Host: memory line by line",
+            remarks=(f"by memory_profiler, in {memory.file}{more}",),
+            lines=memory.lines,
+        )
+    if (workers := found.workers) is not None:
+        yield Section(
+            name="host_workers",
+            title="Host: data-loader workers",
+            remarks=(f"{workers.processes} processes together: {', '.join(workers.files)}",),
+            head=profile_host.CALLEES_HEAD,
+            rows=profile_host.callee_rows(workers.functions),
+            lines=workers.lines,
         )

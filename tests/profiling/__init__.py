@@ -1,1 +1,1 @@
-"""Tests of profilers."""
+"""Tests of energy_callbacks.profiling."""

@@ -46,6 +46,9 @@ _CONFIDENCE: Final = 0.975
 # between them.
 _HOLE: Final = 0.05
 _SENSOR_UNKNOWNS: Final = 2
+# Where one power for each phase asks for a sensor so unlike the known one (squared distance, in
+# standard deviations), it is the phases that are not like that.
+_STRANGE: Final = 9.0
 # A reading of which more was outside all phases, as in a validation, is left out.
 _OUTSIDE: Final = 1e-3
 
@@ -112,13 +115,13 @@ def split(spans: Spans, readings: Readings, names: tuple[str, ...], steps: int) 
             "the sensor's delay and response are to be known",
             help="steps of varied length or of another batch size would help",
         )
-    counts = counts_of(spans, used, steps)
-    if max(counts) > 1:
+    best, *others = fits(spans, used)
+    counts = counts_of(spans, used, steps) if best.strangeness > _STRANGE else ()
+    if max(counts, default=1) > 1:
         fine, of = cut(spans, counts)
         fit = fit_at(fine, used, used.lag_s or 0.0, used.response_s or 0.0)
         found = _with_errors(fine, of, used, fit, is_sensor_fitted=False)
     else:
-        best, *others = fits(spans, used)
         found = _widened(_with_errors(spans, np.arange(spans.count), used, best), others)
     return _judged(spans, names, found) or found
 

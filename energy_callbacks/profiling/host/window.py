@@ -1,0 +1,70 @@
+"""cProfile switched on for a while, unless another profiler is at work."""
+
+import cProfile
+import os
+import pstats
+import sys
+from pathlib import Path
+
+from energy_callbacks.profiling.host.calls import Calls
+
+
+class ProfileWindow:
+    """One stretch of the calling thread under cProfile; from Python 3.12 on, of all threads.
+
+    Raises:
+        ValueError: where another profiler is active in this process.
+    """
+
+    def __init__(self) -> None:
+        if (other := _active()) is not None:
+            raise ValueError(
+                f"another profiler is active ({other}), and Python bears but one; "
+                "end it before the training, or leave HostProfiler out"
+            )
+        self._profile = cProfile.Profile()
+        self._profile.enable()
+        _open.add(self)
+
+    def end(self) -> None:
+        """Switch it off, on the thread that began it."""
+        if self in _open:
+            _open.discard(self)
+            self._profile.disable()
+
+    def save(self, path: Path) -> Calls:
+        """Write what was seen, for SnakeViz and pstats, and give it as figures.
+
+        Args:
+            path: of the file.
+
+        Raises:
+            OSError: where it cannot be written.
+        """
+        self.end()
+        self._profile.create_stats()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._profile.dump_stats(path)
+        return Calls(vars(pstats.Stats(self._profile))["stats"])
+
+
+# A forked child would go on for its parent, and for ever.
+_open: set[ProfileWindow] = set()
+
+
+def _end_all() -> None:
+    for window in tuple(_open):
+        window.end()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_end_all)
+
+
+def _active() -> str | None:
+    """The profiler that is at work in this thread or, from Python 3.12 on, in the process."""
+    if (function := sys.getprofile()) is not None:
+        return repr(function)
+    if sys.version_info >= (3, 12):
+        return sys.monitoring.get_tool(sys.monitoring.PROFILER_ID)
+    return None

@@ -1,0 +1,114 @@
+"""``python -m energy_callbacks.profiling.launch [options] SCRIPT``: a program with profilers on.
+
+The program runs in this very process, as ``python SCRIPT ...`` or ``python -m MODULE ...`` would
+run it, and notices nothing. Optimizer steps of PyTorch are seen by its own global hooks. A meter
+that the program itself starts takes the profilers over; until then they have one of ours.
+"""
+
+import argparse
+import logging
+import runpy
+import sys
+from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from energy_callbacks.accounting.profilers import Profiler, offer
+from energy_callbacks.guard import pass_on_signals
+from energy_callbacks.meter import EnergyMeter
+from energy_callbacks.profiling.imports import when_imported
+from energy_callbacks.profiling.members import MEMBERS, made
+
+logger = logging.getLogger("energy_callbacks")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """An option for each profiler."""
+    for name, member in MEMBERS.items():
+        parser.add_argument(
+            f"--{name}",
+            action=argparse.BooleanOptionalAction,
+            default=member.is_default,
+            help=f"{member.shows} (default: {'on' if member.is_default else 'off'})",
+        )
+
+
+def options(arguments: argparse.Namespace) -> list[str]:
+    """The same options as words again."""
+    return [f"--{name}" if getattr(arguments, name) else f"--no-{name}" for name in MEMBERS]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the program of the command line; ends as it ends."""
+    parser = argparse.ArgumentParser(prog="python -m energy_callbacks.profiling.launch")
+    add_options(parser)
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGUMENTS]")
+    arguments = parser.parse_args(argv)
+    words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
+    if not words or words == ["-m"]:
+        parser.error("no program: write it after --, as in: -- train.py --lr 1e-3")
+    chosen = [name for name in MEMBERS if getattr(arguments, name)]
+    meter = _profiled(list(made(chosen)))
+    ended: BaseException | None = None
+    try:
+        _run(words)
+    except BaseException as error:  # noqa: BLE001 - however it ends: raised again below
+        ended = error
+    is_well = ended is None or (isinstance(ended, SystemExit) and not ended.code)
+    meter.stop(None if is_well else ended)
+    if ended is not None:
+        raise ended
+
+
+def _profiled(profilers: Sequence[Profiler]) -> EnergyMeter:
+    """A meter of ours from now on, until one of the program's comes."""
+    meter = EnergyMeter(profilers=profilers)
+    try:
+        meter.start()
+        offer(profilers, on_taken=meter.stop)
+        when_imported("torch.optim.optimizer", lambda module: _tell_steps(module, meter))
+    except Exception as error:  # noqa: BLE001 - the program must run all the same
+        pass_on_signals()
+        logger.warning("not profiled: %s", error)
+    return meter
+
+
+def _tell_steps(optimizers: ModuleType, meter: EnergyMeter) -> None:
+    """Training begins where an optimizer first steps, for nobody tells of it before."""
+    begun = False
+
+    def before(*_: Any) -> None:
+        nonlocal begun
+        if not begun and meter.is_running:
+            meter.enter("train")
+            begun = True
+
+    def after(*_: Any) -> None:
+        meter.step()
+
+    optimizers.register_optimizer_step_pre_hook(before)
+    optimizers.register_optimizer_step_post_hook(after)
+
+
+def _run(words: Sequence[str]) -> None:
+    """The program as ``__main__``, its folder and arguments where Python would put them."""
+    if words[0] == "-m":
+        sys.argv = list(words[1:])
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        return
+    script, sys.argv = words[0], list(words)
+    if not sys.flags.safe_path:
+        sys.path[0] = str(Path(script).resolve().parent)
+    # Not by runpy.run_path, after which the module would be gone for threads and exit functions.
+    module = ModuleType("__main__")
+    loader = SourceFileLoader("__main__", script)
+    vars(module).update(__file__=script, __loader__=loader, __builtins__=__builtins__)
+    code = compile(Path(script).read_bytes(), script, "exec", dont_inherit=True)
+    sys.modules["__main__"] = module
+    exec(code, vars(module))  # noqa: S102 - it is the user's program
+
+
+if __name__ == "__main__":
+    main()

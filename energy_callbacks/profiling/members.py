@@ -1,0 +1,60 @@
+"""The profilers by their names on a command line, each imported when it is asked for."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final
+
+from energy_callbacks.accounting.profilers import Profiler
+
+logger = logging.getLogger("energy_callbacks")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A profiler: ``energy_callbacks.profiling.<folder>.<kind>(**settings)``.
+
+    Attributes:
+        shows: what, in words for people.
+        is_default: whether it is on where nobody chose.
+    """
+
+    folder: str
+    kind: str
+    shows: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    is_default: bool = False
+
+
+MEMBERS: Final[Mapping[str, Member]] = MappingProxyType(
+    {
+        "kernels": Member(
+            folder="kernels", kind="KernelProfiler", shows="kernels of the GPU", is_default=True
+        ),
+        "lines": Member(
+            folder="lines", kind="LineProfiler", shows="lines of the program", is_default=True
+        ),
+        "host": Member(
+            folder="host",
+            kind="HostProfiler",
+            shows="Python calls, by cProfile",
+            settings={"whole": True},
+        ),
+        "phases": Member(folder="phases", kind="StepPhases", shows="phases of the step"),
+    }
+)
+
+
+def made(names: Sequence[str]) -> Iterator[Profiler]:
+    """The profilers with these names; one that cannot be had here costs a warning."""
+    for name in names:
+        member = MEMBERS[name]
+        try:
+            module = import_module(f"energy_callbacks.profiling.{member.folder}")
+            profiler: Any = getattr(module, member.kind)(**member.settings)
+        except ImportError as error:
+            logger.warning("profiling goes on without %s: %s", name, error)
+        else:
+            yield profiler

@@ -1,0 +1,107 @@
+"""The table over models: what each took, as CSV, JSON and markdown."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+from energy_callbacks.report import words
+from energy_callbacks.report.schema import EnergyReport
+
+HEAD = ("model", "parameters", "samples/s", "peak memory", "J/sample", "device busy", "kernels")
+_CLASSES = 2
+_IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One model.
+
+    Attributes:
+        parameters: for ten classes.
+        peak_bytes: of memory: in the GPU's allocator, else of the process.
+        j_per_sample: of the GPU, else in total, with its 95 % interval; ``None`` where not known
+            or too short to tell.
+        busy_share: of the time, of the device; ``None`` where no kernels were seen.
+        kernel_shares: of the time, by class, ``idle`` among them.
+    """
+
+    model: str
+    dataset: str
+    parameters: int
+    steps: int
+    samples_per_s: float | None
+    peak_bytes: float | None
+    scope: Literal["gpu", "total"]
+    j_per_sample: float | None
+    j_per_sample_low: float | None
+    j_per_sample_high: float | None
+    busy_share: float | None
+    kernel_shares: dict[str, float]
+
+
+def row(model: str, dataset: str, parameters: int, report: EnergyReport) -> Row:
+    """What a report says of a model."""
+    has_gpu = report.efficiency.gpu.j_per_sample is not None
+    found = (report.efficiency.gpu if has_gpu else report.efficiency.total).j_per_sample
+    known = found if found is not None and found.is_resolved else None
+    kernels = getattr(report.profile, "kernels", None)
+    allocated = report.memory.peak_allocated_bytes
+    return Row(
+        model=model,
+        dataset=dataset,
+        parameters=parameters,
+        steps=report.throughput.steps,
+        samples_per_s=report.throughput.samples_per_s,
+        peak_bytes=allocated or report.memory.host_rss_peak_bytes,
+        scope="gpu" if has_gpu else "total",
+        j_per_sample=known.value_j if known else None,
+        j_per_sample_low=known.low_j if known else None,
+        j_per_sample_high=known.high_j if known else None,
+        busy_share=kernels.busy_share if kernels else None,
+        kernel_shares={one.name: one.share for one in kernels.classes} if kernels else {},
+    )
+
+
+def cells(one: Row) -> tuple[str, ...]:
+    """A row for people, as ``HEAD`` names its columns; ``-`` is not known."""
+    busy = [pair for pair in one.kernel_shares.items() if pair[0] != _IDLE]
+    largest = sorted(busy, key=lambda pair: pair[1], reverse=True)
+    joules = "-" if one.j_per_sample is None else words.joules(one.j_per_sample)
+    return (
+        one.model,
+        words.grouped(one.parameters),
+        "-" if one.samples_per_s is None else words.grouped(one.samples_per_s),
+        "-" if one.peak_bytes is None else words.size(one.peak_bytes),
+        joules if one.j_per_sample is None else f"{joules} ({one.scope})",
+        "-" if one.busy_share is None else words.percent(one.busy_share),
+        ", ".join(f"{name} {words.percent(share)}" for name, share in largest[:_CLASSES]) or "-",
+    )
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The table for people."""
+    lines = [HEAD, ("---", *["---:"] * 5, "---"), *map(cells, rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def text(rows: Sequence[Row]) -> str:
+    """The table for a terminal."""
+    lines = [HEAD, *map(cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def save(rows: Sequence[Row], folder: Path) -> None:
+    """Write ``table.csv``, ``table.json`` and ``table.md``; ``""`` and ``null`` are not known."""
+    (folder / "table.md").write_text(markdown(rows), encoding="utf-8")
+    lines = [asdict(one) for one in rows]
+    (folder / "table.json").write_text(json.dumps(lines, indent=2) + "\n", encoding="utf-8")
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, [field.name for field in fields(Row)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(line | {"kernel_shares": json.dumps(line["kernel_shares"])} for line in lines)
+    (folder / "table.csv").write_text(stream.getvalue(), encoding="utf-8")

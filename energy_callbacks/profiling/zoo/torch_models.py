@@ -1,0 +1,110 @@
+"""The models, written from their papers: no package besides PyTorch is needed.
+
+ResNets: He et al., Deep Residual Learning for Image Recognition, arXiv:1512.03385, table 1, with
+the stride in the 3 x 3 convolution of a bottleneck as in later practice. Transformer: patches as
+words, Dosovitskiy et al., An Image is Worth 16x16 Words, arXiv:2010.11929, much smaller.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+
+def resnet18(classes: int = 1000) -> nn.Module:
+    """18 layers: 11,689,512 parameters with 1000 classes."""
+    return _resnet((2, 2, 2, 2), _basic, 1, classes)
+
+
+def resnet50(classes: int = 1000) -> nn.Module:
+    """50 layers: 25,557,032 parameters with 1000 classes."""
+    return _resnet((3, 4, 6, 3), _bottleneck, 4, classes)
+
+
+def simple_cnn(classes: int = 10) -> nn.Module:
+    """Two convolutions and a linear layer, for images of any size."""
+    return nn.Sequential(
+        *(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(4)),
+        *(nn.Flatten(), nn.Linear(64 * 4 * 4, classes)),
+    )
+
+
+class Transformer(nn.Module):
+    """Four layers of width 128 over the 64 patches of an image of 32 x 32."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        width = 128
+        self.patches = nn.Conv2d(3, width, 4, stride=4)
+        self.places = nn.Parameter(0.02 * torch.randn(1, 64, width))
+        layer = nn.TransformerEncoderLayer(
+            width, 4, 4 * width, dropout=0.0, activation="gelu", batch_first=True
+        )
+        self.layers = nn.TransformerEncoder(layer, 4)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Scores of the classes, of images of 3 x 32 x 32."""
+        words = self.patches(images).flatten(2).transpose(1, 2)
+        scores: Tensor = self.head(self.layers(words + self.places).mean(dim=1))
+        return scores
+
+
+class _Residual(nn.Module):
+    """What a branch computes is added to what came in."""
+
+    def __init__(self, branch: nn.Module, shortcut: nn.Module) -> None:
+        super().__init__()
+        self.branch, self.shortcut = branch, shortcut
+
+    def forward(self, values: Tensor) -> Tensor:
+        return torch.relu(self.branch(values) + self.shortcut(values))
+
+
+def _convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Sequential:
+    convolution = nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(outputs))
+
+
+def _basic(inputs: int, width: int, stride: int) -> nn.Module:
+    first = _convolution(inputs, width, 3, stride)
+    return nn.Sequential(first, nn.ReLU(), _convolution(width, width, 3))
+
+
+def _bottleneck(inputs: int, width: int, stride: int) -> nn.Module:
+    narrow, middle = _convolution(inputs, width, 1), _convolution(width, width, 3, stride)
+    return nn.Sequential(narrow, nn.ReLU(), middle, nn.ReLU(), _convolution(width, 4 * width, 1))
+
+
+def _resnet(
+    depths: tuple[int, ...],
+    branch: Callable[[int, int, int], nn.Module],
+    expansion: int,
+    classes: int,
+) -> nn.Module:
+    layers: list[nn.Module] = [_convolution(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    inputs = 64
+    for stage, depth in enumerate(depths):
+        width = 64 * 2**stage
+        for block in range(depth):
+            stride = 2 if stage and not block else 1
+            outputs = width * expansion
+            is_same = inputs == outputs and stride == 1
+            shortcut = nn.Identity() if is_same else _convolution(inputs, outputs, 1, stride)
+            layers.append(_Residual(branch(inputs, width, stride), shortcut))
+            inputs = outputs
+    head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
+    return nn.Sequential(*layers, *head)
+
+
+MODELS: Final[Mapping[str, Callable[[int], nn.Module]]] = MappingProxyType(
+    {
+        "simple_cnn": simple_cnn,
+        "resnet18": resnet18,
+        "resnet50": resnet50,
+        "transformer": Transformer,
+    }
+)

@@ -1,0 +1,241 @@
+"""``energy-callbacks profile`` around scripts that know nothing of it."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks.cli import main
+from energy_callbacks.report import EnergyReport, load
+from tests.fake_nvml import Constant, Scenario, env, fixtures, h200
+
+fake_nvml = fixtures.fake_nvml
+
+POWER_W = 300.0
+PROFILE = (sys.executable, "-m", "energy_callbacks", "profile")
+HOST_ONLY = ("--no-kernels", "--no-lines", "--host")
+
+
+@pytest.fixture(scope="module")
+def surroundings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A machine with one card of constant power."""
+    folder = tmp_path_factory.mktemp("card")
+    scenario = Scenario(cards=(h200(Constant(POWER_W)),)).write(folder / "scenario")
+    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    return env(scenario) | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
+
+
+class Profiled:
+    """Scripts inside ``profile``."""
+
+    def __init__(self, folder: Path, surroundings: dict[str, str]) -> None:
+        self.folder = folder
+        self.surroundings = surroundings
+
+    def start(
+        self, script: str, *arguments: str, options: tuple[str, ...] = HOST_ONLY
+    ) -> "Running":
+        """A script in a folder beside the working directory."""
+        path = self.folder / "project" / "script.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(textwrap.dedent(script))
+        return self.command(*options, "--", str(path), *arguments)
+
+    def command(self, *words: str) -> "Running":
+        """Any words after ``profile``."""
+        return subprocess.Popen(
+            [*PROFILE, "--out", str(self.folder / "run"), *words],
+            cwd=self.folder, env=self.surroundings, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    @property
+    def report(self) -> EnergyReport:
+        """That was saved at the end."""
+        return load(self.folder / "run" / "energy_report.json")
+
+
+Running = subprocess.Popen[str]
+
+
+@pytest.fixture
+def profiled(tmp_path: Path, surroundings: dict[str, str]) -> Profiled:
+    """Starts scripts inside ``profile``."""
+    return Profiled(tmp_path, surroundings)
+
+
+SEEN = """
+import sys, os, pickle
+class Kept: pass
+print(__name__, os.path.basename(__file__), sys.argv[1:], os.path.basename(sys.path[0]))
+print(type(pickle.loads(pickle.dumps(Kept()))) is Kept, __spec__, __package__)
+import beside
+print(beside.there)
+sys.exit(7)
+"""
+
+
+def test_a_script_finds_what_python_would_give_it(profiled: Profiled) -> None:
+    """Its name, file, arguments, folder, classes that can be pickled; its code is ours."""
+    (profiled.folder / "project").mkdir()
+    (profiled.folder / "project" / "beside.py").write_text("there = 'beside'")
+    process = profiled.start(SEEN, "--lr", "-x")
+    out, err = process.communicate(timeout=60)
+    plain = subprocess.run(
+        [sys.executable, "project/script.py", "--lr", "-x"],
+        cwd=profiled.folder, env=profiled.surroundings, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert plain.stdout == out, err
+    assert process.returncode == plain.returncode == 7
+    assert profiled.report.run.name == "script"
+    assert profiled.report.run.error == "ChildProcessError: exit code 7"
+
+
+def test_a_script_that_breaks(profiled: Profiled) -> None:
+    """Its traceback with its own line, its code 1, and the calls until then in the report."""
+    process = profiled.start(
+        "def breaks():\n    sum(range(10**7))\n    raise KeyError('own')\nbreaks()"
+    )
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "raise KeyError('own')" in err
+    assert err.count("Traceback") == 1
+    calls = profiled.report.profile.host.calls  # type: ignore[union-attr]
+    assert any(one.name.startswith("breaks") for one in calls.functions)  # type: ignore[union-attr]
+    assert (profiled.folder / "run" / "profile" / "host.prof").is_file()
+
+
+def test_a_module(profiled: Profiled) -> None:
+    """``-m package.module`` with relative imports, as ``python -m`` runs it."""
+    package = profiled.folder / "pack"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "other.py").write_text("word = 'other'")
+    (package / "train.py").write_text(
+        "import sys\nfrom .other import word\nprint(__name__, __package__, word, sys.argv[1:])"
+    )
+    process = profiled.command(*HOST_ONLY, "--", "python", "-m", "pack.train", "--lr")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "__main__ pack other ['--lr']\n"), err
+    assert profiled.report.run.name == "pack.train"
+
+
+SPAWNS = r"""
+import multiprocessing, os, sys
+os.write(1, f"imported as {__name__}\n".encode())
+def work(number):
+    return number * number
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        print(pool.map(work, range(3)), flush=True)
+"""
+
+
+def test_spawned_children_do_not_begin_again(profiled: Profiled) -> None:
+    """Children import the script as multiprocessing has it, and no second journal is begun."""
+    out, err = profiled.start(SPAWNS).communicate(timeout=60)
+    assert sorted(out.splitlines()) == [
+        "[0, 1, 4]", "imported as __main__", *["imported as __mp_main__"] * 2
+    ], err  # fmt: skip
+    journals = list((profiled.folder / "run").rglob("*.jsonl"))
+    assert len(journals) == 2, "one of the command, one of the launcher"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_as_ever(profiled: Profiled, number: signal.Signals) -> None:
+    """The script is ended by the signal, and so are we."""
+    process = profiled.start("import time\nprint('ready', flush=True)\ntime.sleep(60)")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == -number
+    assert profiled.report.run.status == "interrupted"
+
+
+TORCH = """
+import time, torch
+if __name__ == "__main__":
+    time.sleep(2.0)
+    net = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    for _ in range(40):
+        net(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+        time.sleep(0.05)
+"""
+
+
+@pytest.mark.framework
+def test_steps_of_pytorch_are_seen(profiled: Profiled) -> None:
+    """40 steps of an untouched script; those of the window; what came before is no training."""
+    if not find_spec("torch"):
+        pytest.skip("torch is not installed")
+    process = profiled.start(TORCH)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    report = profiled.report
+    assert report.throughput.steps == 40
+    assert report.throughput.train_s == pytest.approx(2.0, abs=0.7)
+    calls = report.profile.host.calls  # type: ignore[union-attr]
+    assert calls is not None
+    assert (calls.first_step, calls.steps) == (10, 20)
+    assert calls.duration_s == pytest.approx(1.0, abs=0.4)
+    gpu = report.energy.gpu
+    assert gpu.energy_j == pytest.approx(POWER_W * report.run.duration_s, abs=gpu.error_j)
+
+
+OWN_METER = """
+import time
+from energy_callbacks import EnergyMeter
+with EnergyMeter() as meter, meter.phase("train"):
+    for _ in range(40):
+        time.sleep(0.05)
+        meter.step(samples=3)
+"""
+
+
+def test_a_meter_of_the_scripts_own_takes_over(profiled: Profiled) -> None:
+    """Its steps and samples, the profile of its window, and each device counted once."""
+    process = profiled.start(OWN_METER)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    report = profiled.report
+    assert (report.throughput.steps, report.throughput.samples) == (40, 120)
+    calls = report.profile.host.calls  # type: ignore[union-attr]
+    assert calls is not None
+    assert (calls.first_step, calls.steps) == (10, 20)
+    gpu = report.energy.gpu
+    assert gpu.energy_j == pytest.approx(POWER_W * report.run.duration_s, abs=gpu.error_j)
+    assert not [one for one in report.warnings if "at the same time" in one.message]
+
+
+def test_switched_off_only_the_script_runs(profiled: Profiled) -> None:
+    """With ENERGY_CALLBACKS_DISABLED=1 there is no folder and no profiler."""
+    profiled.surroundings = profiled.surroundings | {"ENERGY_CALLBACKS_DISABLED": "1"}
+    process = profiled.start("import sys; print(sys.getprofile())")
+    assert process.communicate(timeout=60)[0] == "None\n"
+    assert not (profiled.folder / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "no program"),
+        (["python", "-m"], "no program"),
+        (["nowhere.py"], "no script 'nowhere.py'"),
+        (["python", "-c", "pass"], "no script '-c'"),
+    ],
+)
+def test_what_is_no_script_is_refused(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is opened, with what to do."""
+    assert main(["profile", "--", *words]) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,51 @@
+"""Worker processes of a real ``DataLoader`` are followed, forked and spawned."""
+
+import os
+import pstats
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks.report import build
+
+SCRIPT = Path(__file__).parent / "workers_script.py"
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_are_followed(method, tmp_path):
+    """Both leave their calls and lines; the user's functions ran, and the batches are the same."""
+    if not find_spec("torch"):
+        pytest.skip("torch is not installed")
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(tmp_path), method],
+        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "not followed" not in done.stderr
+    assert {path.name for path in tmp_path.glob("init*")} == {"init0", "init1"}
+    workers = build(tmp_path).profile.host.workers
+    assert workers.processes == 2
+    profiles = sorted((tmp_path / "profile").glob("host.*.prof"))
+    called = [
+        (key, line[1]) for path in profiles for key, line in pstats.Stats(str(path)).stats.items()
+    ]
+    loads = [calls for (_, _, name), calls in called if name == "load"]
+    assert loads == [20, 20], "five batches of four samples in each"
+    followed = [
+        calls for (file, _, name), calls in called if name == "f" and "memory_profiler" in file
+    ]
+    assert followed == [20, 20], "a forked worker follows a function for its parent, too"
+    tables = sorted((tmp_path / "profile").glob("memory_lines.*.txt"))
+    assert len(tables) == 2
+    for path in tables:
+        [line] = [line for line in path.read_text().splitlines() if "bytearray(16" in line]
+        assert " 32 " in line, "each worker loads half of 64 samples"
+    assert any("bytearray(16" in line for line in workers.lines)
+    assert any(one.name.startswith("load") for one in workers.functions)

@@ -1,0 +1,62 @@
+"""``python workers_script.py FOLDER fork|spawn``: a training whose data come from two workers."""
+
+import sys
+import time
+from pathlib import Path
+
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.profiling.host import HostProfiler
+
+
+def load(number):
+    """A sample that takes 16 MiB while it is made."""
+    kept = bytearray(16 << 20)
+    time.sleep(0.002)
+    return float(number + len(kept))
+
+
+class Samples:
+    """64 of them."""
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, number):
+        return load(number)
+
+
+def collate(samples):
+    """A function of the user's own."""
+    return sum(samples)
+
+
+def init(worker):
+    """The user's own, too."""
+    (Path(sys.argv[1]) / f"init{worker}").touch()
+
+
+def main(folder, method):
+    """Train."""
+    from torch.utils.data import DataLoader
+
+    loader = DataLoader(
+        Samples(),
+        batch_size=4,
+        num_workers=2,
+        multiprocessing_context=method,
+        collate_fn=collate,
+        worker_init_fn=init,
+    )
+    profiler = HostProfiler(skip=0, steps=5, functions=[load])
+    meter = EnergyMeter(config=EnergyConfig(report_dir=folder), sources=[], profilers=[profiler])
+    original = DataLoader.__iter__
+    with meter:
+        meter.step()
+        found = sum(loader)
+    assert found == sum(range(64)) + 64.0 * (16 << 20), found
+    assert (loader.collate_fn, loader.worker_init_fn) == (collate, init)
+    assert DataLoader.__iter__ is original
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

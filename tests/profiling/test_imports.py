@@ -1,0 +1,56 @@
+"""To hear of an import, from modules that the test writes."""
+
+import importlib
+import sys
+
+import pytest
+
+from energy_callbacks.profiling.imports import when_imported
+
+
+@pytest.fixture
+def names(tmp_path, monkeypatch):
+    """Two modules; the second breaks."""
+    (tmp_path / "heard_subject.py").write_text("value = 1")
+    (tmp_path / "broken_subject.py").write_text("raise OSError('own')")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = list(sys.meta_path)
+    yield
+    assert sys.meta_path == before
+    sys.modules.pop("heard_subject", None)
+
+
+def test_told_once_after_the_import(names):
+    """With the module as its own code left it."""
+    heard = []
+    when_imported("heard_subject", lambda module: heard.append(module.value))
+    importlib.import_module("textwrap")
+    assert heard == []
+    for _ in range(2):
+        importlib.import_module("heard_subject")
+    assert heard == [1]
+
+
+def test_told_at_once_of_what_is_there(names):
+    """No import is waited for."""
+    heard = []
+    module = importlib.import_module("heard_subject")
+    when_imported("heard_subject", heard.append)
+    assert heard == [module]
+
+
+def test_forgotten_is_not_told(names):
+    """An import after it is an import as ever."""
+    heard = []
+    when_imported("heard_subject", heard.append)()
+    importlib.import_module("heard_subject")
+    assert heard == []
+
+
+def test_a_module_that_breaks_breaks_as_ever(names):
+    """Its own exception, and nobody is told."""
+    heard = []
+    when_imported("broken_subject", heard.append)
+    with pytest.raises(OSError, match="own"):
+        importlib.import_module("broken_subject")
+    assert heard == []

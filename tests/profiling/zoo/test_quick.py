@@ -1,0 +1,108 @@
+"""``run_quick_profile`` and ``demo --model`` train for real."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from energy_callbacks.cli import main
+from energy_callbacks.profiling import run_quick_profile
+from energy_callbacks.profiling.zoo import table
+from energy_callbacks.report import load
+
+ROOT = Path(__file__).parents[3]
+SOME = ["--max-steps", "6", "--batch-size", "16"]
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize(("model", "count"), [("simple_cnn", 1), ("all", 4)])
+def test_demo_of_models(model: str, count: int, tmp_path: Path) -> None:
+    """A row, a report and 6 steps of 16 samples for each; three tables say the same."""
+    if not find_spec("torch"):
+        pytest.skip("torch is not installed")
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
+    done = subprocess.run(
+        [sys.executable, "-m", "energy_callbacks", "demo", "--model", model, *SOME],
+        cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False,
+        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "energy_runs" / "demo" / "models"
+    assert done.stdout.endswith("Tables and reports: energy_runs/demo/models\n")
+    rows = json.loads((folder / "table.json").read_text())
+    assert len(rows) == count
+    for row in rows:
+        assert row["model"] in done.stdout
+        report = load(folder / f"{row['model']}-synthetic" / "energy_report.json")
+        assert report.throughput.samples == 6 * 16
+        assert row["samples_per_s"] == report.throughput.samples_per_s
+        assert row["peak_bytes"] > 0
+    with (folder / "table.csv").open() as file:
+        read = list(csv.DictReader(file))
+    assert [one["model"] for one in read] == [row["model"] for row in rows]
+    assert [one["steps"] for one in read] == ["6"] * count
+    lines = (folder / "table.md").read_text().splitlines()
+    assert len(lines) == count + 2
+    assert len({line.count("|") for line in lines}) == 1
+
+
+def test_a_row_has_the_shares_of_kernels() -> None:
+    """Of a kernel profile: the busy share and the largest classes; unknown joules stay unknown."""
+    kernels = SimpleNamespace(
+        busy_share=0.8,
+        classes=[
+            SimpleNamespace(name=n, share=s)
+            for n, s in (("copy", 0.1), ("idle", 0.2), ("gemm", 0.7))
+        ],
+    )
+    nothing = SimpleNamespace(j_per_sample=None)
+    report = SimpleNamespace(
+        efficiency=SimpleNamespace(gpu=nothing, total=nothing),
+        profile=SimpleNamespace(kernels=kernels),
+        memory=SimpleNamespace(peak_allocated_bytes=2**30, host_rss_peak_bytes=5),
+        throughput=SimpleNamespace(steps=3, samples_per_s=12.5),
+    )
+    row = table.row("m", "d", 1000, report)
+    assert row.j_per_sample is None
+    assert table.cells(row)[2:] == ("12.5", "1.00 GiB", "-", "80.0 %", "gemm 70.0 %, copy 10.0 %")
+    report.profile = None
+    assert table.cells(table.row("m", "d", 1, report))[5:] == ("-", "-")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"model_name": "resnet19"}, "no model 'resnet19'"),
+        ({"dataset": "cifar11"}, "no data 'cifar11'"),
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"max_steps": 0}, "max_steps must be at least 1, got 0"),
+    ],
+)
+def test_wrong_words_are_refused(wrong: dict, said: str, tmp_path: Path) -> None:
+    """Before anything is opened."""
+    with pytest.raises(ValueError, match=said):
+        run_quick_profile(**wrong, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_is_not_a_framework(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both at once are refused."""
+    with pytest.raises(SystemExit):
+        main(["demo", "--model", "all", "--framework", "keras"])
+    assert "not allowed with" in capsys.readouterr().err
+
+
+def test_importing_profilers_imports_no_framework() -> None:
+    """``import energy_callbacks.profiling`` brings neither PyTorch nor matplotlib."""
+    code = (
+        "import sys, energy_callbacks.profiling, energy_callbacks.profiling.host;"
+        "print({'torch', 'matplotlib', 'pydantic'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
