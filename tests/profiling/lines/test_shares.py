@@ -29,7 +29,7 @@ def followed(program, *arguments, rate_hz=200.0):
 
 
 def test_thirty_and_seventy():
-    """Two lines that take turns of some ms; looks of some seconds, on a machine that may be busy."""
+    """Two lines that take turns of some ms; wide, for the machine may be busy."""
     found, passed_s, _ = followed(scripts.seventy_thirty, 400)
     program = scripts.seventy_thirty
     for comment, share in (("SHORT", 0.3), ("LONG", 0.7)):
