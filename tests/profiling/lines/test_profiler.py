@@ -17,7 +17,7 @@ from energy_callbacks.profiling.lines.following import Followed
 from energy_callbacks.profiling.lines.kernel_times import kernel_times
 from energy_callbacks.profiling.lines.places import Line
 from energy_callbacks.records import Device
-from energy_callbacks.report import build, html, profile_lines
+from energy_callbacks.report import build, html
 from energy_callbacks.report.text import render
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.testing import ScriptedSource
@@ -41,7 +41,7 @@ def measured(folder, program, *, with_gpu=False, profiler=None):
     meter = EnergyMeter(
         sources=sources(with_gpu=with_gpu),
         config=EnergyConfig(report_dir=folder),
-        profilers=[profiler or LineProfiler(rate_hz=100.0)],
+        profilers=[profiler or LineProfiler(rate_hz=100.0, max_overhead=0.9)],
     )
     with meter, meter.phase("train"):
         truth = program(meter)
@@ -74,7 +74,8 @@ def test_a_line_that_works_and_two_that_wait(tmp_path):
     assert found.energy_j == pytest.approx(50.0 * found.duration_s, rel=0.1)
     assert found.attributed_j >= 0.7 * found.energy_j
     by_function = {one.function: one for one in found.functions}
-    sleep = next(one for one in found.lines if one.line == scripts.line_with(program, "SLEEP"))
+    place = program.__name__, scripts.line_with(program, "SLEEP")
+    sleep = next(one for one in found.lines if (one.function, one.line) == place)
     assert sleep.energy_j == pytest.approx(50.0 * took_s[1], rel=0.3)
     assert sleep.waiting_j > 0.8 * sleep.energy_j
     count = by_function["count"]
@@ -173,7 +174,6 @@ def test_every_report_has_the_section(tmp_path):
     console = Console(record=True, width=100, force_terminal=True)
     print_rich(report, console)
     assert "Energy by lines of source" in console.export_text()
-    assert profile_lines.tables(None) == []
     assert json.loads((tmp_path / "profile/lines.speedscope.json").read_text())["profiles"]
 
 
