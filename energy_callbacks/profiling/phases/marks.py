@@ -1,6 +1,7 @@
 """Which phase of the step began when: told on the training thread, dated by device or host."""
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -73,19 +74,23 @@ class PhaseMarks:
         return _without_tiny(spans, names)
 
 
-def _without_tiny(spans: Spans, names: list[str]) -> tuple[Spans, tuple[str, ...]]:
+def _without_tiny(spans: Spans, names: Sequence[str]) -> tuple[Spans, tuple[str, ...]]:
     times_s = spans.times_s() if names else np.zeros(0)
-    groups = [[number] for number in range(len(names))]
+    least = int(times_s.argmin()) if len(names) > 1 else 0
+    if len(names) < 2 or times_s[least] >= _TINY * times_s.sum():
+        return spans, tuple(names)
+    return _without_tiny(*joined(spans, names, least))
 
-    def time_s(group: list[int]) -> float:
-        return float(times_s[group].sum())
 
-    while len(groups) > 1 and time_s(least := min(groups, key=time_s)) < _TINY * times_s.sum():
-        heir = groups[(groups.index(least) + 1) % len(groups)]
-        heir[:0] = least
-        groups.remove(least)
-    place = np.full(len(names) + 1, -1, dtype=np.intp)  # the last is that of -1
-    for number, group in enumerate(groups):
-        place[group] = number
-    found = Spans(edges_s=spans.edges_s, labels=place[spans.labels], count=len(groups))
-    return found, tuple(", ".join(names[number] for number in group) for group in groups)
+def joined(spans: Spans, names: Sequence[str], phase: int) -> tuple[Spans, tuple[str, ...]]:
+    """The same with one phase told together with the one that follows it in a step."""
+    heir = (phase + 1) % len(names)
+    place = np.arange(len(names) + 1)
+    place[phase] = heir
+    place[place > phase] -= 1
+    place[-1] = -1  # of what is outside
+    told = list(names)
+    told[heir] = f"{names[phase]}, {names[heir]}"
+    del told[phase]
+    found = Spans(edges_s=spans.edges_s, labels=place[spans.labels], count=len(told))
+    return found, tuple(told)

@@ -83,10 +83,12 @@ class Refusal:
     Attributes:
         why: what stands in the way.
         help: what would remove it.
+        phase: number of the one that is known too badly; ``None`` where it is not that.
     """
 
     why: str
     help: str
+    phase: int | None = None
 
 
 def split(spans: Spans, readings: Readings, names: tuple[str, ...], steps: int) -> Split | Refusal:
@@ -214,6 +216,7 @@ def _judged(spans: Spans, names: tuple[str, ...], found: Split) -> Refusal | Non
     return Refusal(
         why=f"{names[worst]} would be known to {100.0 * relative[worst]:.0f} % only",
         help="more steps, longer phases or steps of varied length would help",
+        phase=worst,
     )
 
 

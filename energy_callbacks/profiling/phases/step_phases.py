@@ -6,7 +6,7 @@ from typing import Final
 from energy_callbacks.accounting.profilers import Measuring
 from energy_callbacks.config import check_positive
 from energy_callbacks.profiling.phases.exposure import Spans
-from energy_callbacks.profiling.phases.marks import OUTSIDE, PhaseMarks
+from energy_callbacks.profiling.phases.marks import OUTSIDE, PhaseMarks, joined
 from energy_callbacks.profiling.phases.readings import device_of, measured, readings
 from energy_callbacks.profiling.phases.split import Refusal, Split, split
 from energy_callbacks.profiling.phases.torch_hooks import TorchHooks
@@ -19,6 +19,8 @@ from energy_callbacks.sensing.step_ends import StepEnds
 _SKIPPED_STEPS: Final = 10
 _SETTLE_S: Final = 0.5
 _PATIENCE_S: Final = 3.0
+# What has less of a step than this may be told together with its neighbour.
+_SHORT: Final = 0.1
 _TOLD_BY_THE_LOADER: Final = {"data wait", "transfer"}
 _JITTED = Refusal(
     why="neither forward nor backward was seen, as where a whole step is one compiled call",
@@ -148,7 +150,7 @@ class StepPhases:
 
     def _found(self, meter: Measuring, marks: PhaseMarks) -> Found:
         spans, names = marks.spans()
-        answer = _answer(meter, self._device, spans, names, self._steps)
+        spans, names, answer = _answer(meter, self._device, spans, names, self._steps)
         measured_j = None if self._device is None else measured(meter, self._device, spans)
         fitted = answer if isinstance(answer, Split) else None
         refusal = answer if isinstance(answer, Refusal) else None
@@ -178,14 +180,27 @@ class StepPhases:
 
 def _answer(
     meter: Measuring, device: str | None, spans: Spans, names: tuple[str, ...], steps: int
-) -> Split | Refusal:
+) -> tuple[Spans, tuple[str, ...], Split | Refusal]:
+    """The split, and the phases that it is of: a short one that is not known joins the next."""
     if device is None:
-        return Refusal(why="no sensor has measured a device", help="run: energy-callbacks doctor")
+        refusal = Refusal(
+            why="no sensor has measured a device", help="run: energy-callbacks doctor"
+        )
+        return spans, names, refusal
     said = readings(meter, device, spans)
     if not set(names) - _TOLD_BY_THE_LOADER:
-        return _JITTED
+        return spans, names, _JITTED
     if said is None:
-        return Refusal(
+        refusal = Refusal(
             why=f"the power of {device} is a model's", help="a machine with a sensor is needed"
         )
-    return split(spans, said, names, steps)
+        return spans, names, refusal
+    told = spans, names
+    answer = split(spans, said, names, steps)
+    while isinstance(answer, Refusal) and answer.phase is not None and len(told[1]) > 2:
+        times_s = told[0].times_s()
+        if times_s[answer.phase] > _SHORT * times_s.sum():
+            return spans, names, answer
+        told = joined(*told, answer.phase)
+        answer = split(told[0], said, told[1], steps)
+    return *(told if isinstance(answer, Split) else (spans, names)), answer

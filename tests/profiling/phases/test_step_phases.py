@@ -7,7 +7,8 @@ import pytest
 
 from energy_callbacks.config import EnergyConfig
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.profiling.phases import StepPhases
+from energy_callbacks.profiling.phases import StepPhases, step_phases
+from energy_callbacks.profiling.phases.split import Refusal
 from energy_callbacks.records import Device
 from energy_callbacks.report import build
 from energy_callbacks.testing import FakeClock, ScriptedSource
@@ -103,6 +104,27 @@ def test_a_model_of_power_is_no_sensor(tmp_path):
     assert "is a model's" in found.refusal
     assert found.phases[1].time_s == pytest.approx(0.09)
     assert found.phases[1].energy_j is None
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "names"),
+    [(0.009, ["data wait, forward", "backward"]), (0.09, ["data wait", "forward", "backward"])],
+)
+def test_a_short_phase_that_is_not_known_joins_the_next(tmp_path, monkeypatch, duration_s, names):
+    """A long one that is not known refuses the split."""
+    made = step_phases.split
+
+    def doubtful(spans, said, names, steps):
+        if len(names) == 3:
+            return Refusal(why="data wait is not known", help="nothing", phase=0)
+        return made(spans, said, names, steps)
+
+    monkeypatch.setattr(step_phases, "split", doubtful)
+    loop = Loop(tmp_path, StepPhases())
+    loop.PHASES = (("data wait", duration_s, 80.0), *loop.PHASES[1:])
+    found = loop.train(100)
+    assert [phase.name for phase in found.phases] == names
+    assert (found.refusal is None) == (len(names) == 2)
 
 
 def test_too_short_a_training_has_no_profile(tmp_path):
