@@ -20,6 +20,7 @@ from tests.integrations.contract.endings import EndingsContract
 from tests.integrations.contract.faults import FaultsContract
 from tests.integrations.contract.harmless import HarmlessContract
 from tests.integrations.contract.lab import Bench, Lab
+from tests.integrations.contract.profiles import ProfilesContract
 from tests.integrations.contract.reasons import REASONS
 from tests.integrations.contract.reports import ReportsContract
 from tests.integrations.contract.rows import RowsContract
@@ -35,6 +36,7 @@ PARTS = (
     BesideContract,
     FaultsContract,
     ReportsContract,
+    ProfilesContract,
 )
 
 

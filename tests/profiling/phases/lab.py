@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from energy_callbacks.config import EnergyConfig
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.records import Channel, Device, Reading, Sensor
@@ -52,3 +54,46 @@ def meter(folder, source, *profilers):
 def powers(found):
     """Power of each phase of a split, W."""
     return {phase.name: phase.energy_j / phase.time_s for phase in found.phases}
+
+
+def slow_training(torch, source):
+    """A model and an optimizer whose passes draw known power."""
+
+    class Slow(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x):
+            source.work("forward", 0.03)
+            return x * 1.0
+
+        @staticmethod
+        def backward(context, gradient):
+            source.work("backward", 0.05)
+            return gradient
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 1)
+
+        def forward(self, x):
+            return Slow.apply(self.inner(x))
+
+    class Optimizer(torch.optim.SGD):
+        def step(self, closure=None):
+            source.work("optimizer", 0.02)
+            return super().step(closure)
+
+    model = Model()
+    return model, Optimizer(model.parameters(), lr=0.01)
+
+
+def check(found):
+    """A split of ``slow_training``: times and powers as they were set, and the sum that was."""
+    assert found.refusal is None, found.sentence
+    times_s = {phase.name.split(", ")[-1]: phase.time_s for phase in found.phases}
+    assert times_s["forward"] == pytest.approx(0.03, rel=0.2)
+    assert times_s["backward"] == pytest.approx(0.05, rel=0.2)
+    found_w = {name.split(", ")[-1]: power_w for name, power_w in powers(found).items()}
+    for name in ("forward", "backward", "optimizer"):
+        assert found_w[name] == pytest.approx(LEVELS_W[name], rel=0.2), name
+    assert found.split_j == pytest.approx(found.measured_j, rel=0.03)

@@ -147,37 +147,6 @@ def test_time_must_be_positive(value):
         StepPhases(follow_s=value)
 
 
-def slow_training(torch, source):
-    """A model and an optimizer whose passes draw known power."""
-
-    class Slow(torch.autograd.Function):
-        @staticmethod
-        def forward(context, x):
-            source.work("forward", 0.03)
-            return x * 1.0
-
-        @staticmethod
-        def backward(context, gradient):
-            source.work("backward", 0.05)
-            return gradient
-
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = torch.nn.Linear(4, 1)
-
-        def forward(self, x):
-            return Slow.apply(self.inner(x))
-
-    class Optimizer(torch.optim.SGD):
-        def step(self, closure=None):
-            source.work("optimizer", 0.02)
-            return super().step(closure)
-
-    model = Model()
-    return model, Optimizer(model.parameters(), lr=0.01)
-
-
 def is_hooked(torch):
     """Whether anything of ours is left in PyTorch."""
     optimizer = sys.modules["torch.optim.optimizer"]
@@ -193,7 +162,7 @@ def test_pytorch_tells_its_phases_itself(tmp_path):
     """A plain loop with two micro-batches a step; afterwards PyTorch is as it was."""
     torch = pytest.importorskip("torch")
     source = lab.LiveSource()
-    model, optimizer = slow_training(torch, source)
+    model, optimizer = lab.slow_training(torch, source)
     with lab.meter(tmp_path, source, StepPhases()) as meter, meter.phase("train"):
         for step in range(85):
             for _ in range(2):
@@ -232,7 +201,7 @@ def test_pytorch_is_left_alone_once_enough_was_seen(tmp_path):
 def test_pytorch_is_left_alone_after_an_exception(tmp_path):
     """In the middle of a step."""
     torch = pytest.importorskip("torch")
-    model, _ = slow_training(torch, lab.LiveSource())
+    model, _ = lab.slow_training(torch, lab.LiveSource())
     with pytest.raises(ZeroDivisionError):
         train_until_it_fails(tmp_path, model, torch)
     assert not is_hooked(torch)

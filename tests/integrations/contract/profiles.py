@@ -1,0 +1,69 @@
+"""Profilers hear what happens in every framework, and harm it as little as the rest of us."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from tests.integrations.contract.lab import Bench, Plan
+
+
+class Heard:
+    """Writes down what it is told; fails where it is asked to."""
+
+    def __init__(self, fails_in: str = "") -> None:
+        self.told: list[str] = []
+        self._fails_in = fails_in
+
+    def _hear(self, name: str) -> None:
+        self.told.append(name)
+        if name == self._fails_in:
+            raise RuntimeError("a bug of the profiler")
+
+    def start(self, meter: Any) -> None:
+        self._hear("start")
+
+    def mark(self, name: str, t_s: float) -> None:
+        self._hear(name)
+
+    def step(self, t_s: float) -> None:
+        self._hear("step")
+
+    def stop(self) -> None:
+        self._hear("stop")
+
+
+class ProfilesContract:
+    """Profilers hear what happens."""
+
+    def test_profilers_hear_every_step(self, bench: Bench) -> None:
+        """Between start and stop all steps, in the phases that they are in."""
+        heard = Heard()
+        bench.fit(Plan(validation_samples=20), bench.lab.callback(profile=[heard]))
+        assert heard.told[0] == "start"
+        assert heard.told[-1] == "stop"
+        assert heard.told.count("step") == 80
+        phases = [name for name in heard.told if name.startswith("phase:")]
+        assert "phase:train" in phases
+        assert "phase:idle" in phases
+
+    def test_a_second_fit_starts_profilers_again(self, bench: Bench) -> None:
+        """Each attempt is profiled by itself."""
+        heard = Heard()
+        training = bench.training(Plan(epochs=1), bench.lab.callback(profile=[heard]))
+        training.fit()
+        training.fit()
+        assert heard.told.count("start") == heard.told.count("stop") == 2
+        assert heard.told.count("step") == 80
+
+    @pytest.mark.parametrize("where", ["start", "step", "stop"])
+    def test_a_profiler_that_fails_ends_alone(
+        self, bench: Bench, caplog: pytest.LogCaptureFixture, where: str
+    ) -> None:
+        """One warning; the training and its figures are as without it."""
+        ours = bench.lab.callback(profile=[Heard(fails_in=where)])
+        with caplog.at_level(logging.WARNING):
+            bench.fit(Plan(), ours)
+        assert sum("Heard ends here" in record.message for record in caplog.records) == 1
+        assert ours.report.run.status == "finished"
+        assert ours.report.throughput.steps == 80
