@@ -134,8 +134,9 @@ class Profilers:
             except Exception as error:
                 pass_on_signals()
                 logger.warning("%s ends here: %r", type(member).__name__, error, exc_info=True)
-                if member in self._running:
+                if member in self._running:  # else it is ending already
                     self._running.remove(member)
+                    self._tell(lambda one: one.stop(), (member,))
 
 
 @dataclass(slots=True)

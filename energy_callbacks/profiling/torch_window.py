@@ -1,9 +1,16 @@
-"""One profiler of PyTorch at a time: a process has but one, whoever starts it."""
+"""One profiler of PyTorch at a time: a process has but one, and two end each other.
 
+Where the training makes a profiler of its own while a window of ours is open, Kineto is reset
+under ours, and to end ours then ends the process (torch 2.13). So ours ends before.
+"""
+
+import sys
 import threading
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 _WINDOW: Final = threading.Lock()
+_kept: list[Any] = []
 
 
 def take() -> bool:
@@ -11,7 +18,31 @@ def take() -> bool:
     return _WINDOW.acquire(blocking=False)
 
 
+def is_taken() -> bool:
+    """Whether a window of ours is open."""
+    return _WINDOW.locked()
+
+
+def watch(leave: Callable[[], None]) -> None:
+    """Until ``give``: call ``leave`` before somebody makes another profiler; once."""
+    kind: Any = sys.modules["torch.autograd.profiler"].profile
+    made = kind.__init__
+    _kept[:] = [kind, made]
+
+    def leaving(other: Any, *args: Any, **settings: Any) -> None:
+        if _kept and _kept[1] is made:
+            leave()
+            give()
+        made(other, *args, **settings)
+
+    kind.__init__ = leaving
+
+
 def give() -> None:
     """The window is over; harmless where none is open."""
+    if _kept:
+        kind, made = _kept
+        kind.__init__ = made
+        _kept.clear()
     if _WINDOW.locked():
         _WINDOW.release()

@@ -150,12 +150,17 @@ def _by_work(
 ) -> tuple[Bound, str, tuple[str, ...]]:
     if roof is not None:
         told = f"{roof.flops_per_byte:.3g} FLOPs a byte, the ridge is at {roof.ridge:.3g}"
-        reached = f"{_percent(roof.flops_per_s / roof.peak_flops_per_s)} of the peak FLOP/s"
-        if roof.flops_per_byte < roof.ridge:
+        share = roof.flops_per_s / roof.peak_flops_per_s
+        known = (told, f"{_percent(share)} of the peak FLOP/s of bf16 and fp16", roof.source)
+        # A roof is a limit only for who comes near it.
+        if roof.flops_per_byte >= roof.ridge and share >= _TENSOR_USED:
+            sentence = "Arithmetic is the limit: memory would allow more operations."
+            return "compute", sentence, known
+        if roof.flops_per_byte < roof.ridge and used.get("dram_active", 0.0) >= _BANDWIDTH_USED:
             sentence = "Memory is the limit: a byte that is moved brings too few operations."
-            return "memory", sentence, (told, reached, roof.source)
-        sentence = "Arithmetic is the limit: memory would allow more operations."
-        return "compute", sentence, (told, reached, roof.source)
+            return "memory", sentence, known
+        bound, sentence, why = _by_work(found, used, None)
+        return bound, sentence, (*known, *why)
     if used.get("dram_active", 0.0) >= _BANDWIDTH_USED:
         return "memory", "Memory is the limit: most of its bandwidth is in use.", ()
     if used.get("tensor_active", 0.0) >= _TENSOR_USED:

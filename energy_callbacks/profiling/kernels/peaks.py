@@ -50,9 +50,11 @@ _PEAKS: Final[dict[str, Peak]] = {
 
 
 def peak_of(name: str) -> Peak | None:
-    """What a card can do at most; ``None`` where no data sheet was read for it.
+    """What a card can do at most; ``None`` where no data sheet was read for it, or of a part.
 
     >>> peak_of("NVIDIA H200").bytes_per_s, peak_of("NVIDIA T4")
     (4800000000000.0, None)
     """
+    if " MIG " in name:
+        return None
     return next((peak for start, peak in _PEAKS.items() if name.startswith(start)), None)

@@ -11,7 +11,12 @@ from energy_callbacks.profiling.kernels import choosing
 from energy_callbacks.profiling.kernels.capture import Capture, captured
 from energy_callbacks.profiling.kernels.choosing import FRAMEWORKS, Framework
 from energy_callbacks.profiling.kernels.findings import Findings, record
-from energy_callbacks.profiling.kernels.protocol import OccupiedError, Recorder, TooLargeError
+from energy_callbacks.profiling.kernels.protocol import (
+    NotNowError,
+    OccupiedError,
+    Recorder,
+    TooLargeError,
+)
 from energy_callbacks.profiling.kernels.schedule import Schedule
 
 logger = logging.getLogger("energy_callbacks")
@@ -155,7 +160,7 @@ class _Run:
 
     def mark(self, name: str, t_s: float) -> None:
         if name.startswith("phase:"):
-            self._abort()
+            self._abort(t_s)
         elif name == "batch_done":
             self._done_s = t_s
         elif name == "data_ready" and self._done_s is not None:
@@ -197,11 +202,12 @@ class _Run:
         self._recorder.open()
 
     def _give_way(self, error: OccupiedError) -> None:
-        if str(error) not in self._notes:
+        is_ours = isinstance(error, NotNowError)
+        if not is_ours and str(error) not in self._notes:
             self._notes.append(str(error))
             logger.warning("%s", error)
         self._recorder = None
-        self._schedule.put_off()
+        self._schedule.put_off(soon=is_ours)
 
     def _close(self) -> None:
         recorder = self._recorder
@@ -213,10 +219,10 @@ class _Run:
         steps = self._settings.active_steps
         self._captures.append(captured(self._meter, path, self._opened_s, steps, self._waits_s))
 
-    def _abort(self) -> None:
+    def _abort(self, t_s: float | None = None) -> None:
         """A window in which something else happens is no window of training."""
         recorder, self._recorder = self._recorder, None
-        self._schedule.abort()
+        self._schedule.abort(t_s)
         if recorder is not None:
             recorder.abort()
 

@@ -14,6 +14,10 @@ class OccupiedError(EnergyCallbacksError):
     """Somebody else profiles with the framework's profiler, of which there can be but one."""
 
 
+class NotNowError(OccupiedError):
+    """A window of another profiler of ours is open; soon it will not be."""
+
+
 class Recorder(Protocol):
     """Records one window; the framework's profiler runs from ``open`` to ``close`` or ``abort``."""
 

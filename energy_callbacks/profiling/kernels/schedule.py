@@ -143,15 +143,24 @@ class Schedule:
         if len(self._stretches) > _STRETCHES:
             self._stretches.remove(min(self._stretches, key=lambda one: one.steps))
 
-    def put_off(self) -> None:
-        """The window that has just been opened could not be; try again much later."""
-        self._due.appendleft(max(10 * self._length, 2 * self.steps))
-        self._opened_s = None
+    def put_off(self, *, soon: bool = False) -> None:
+        """The window that is open, or was to be, cannot be: try again much later, or soon."""
+        later = self.steps + 2 * self._length if soon else max(10 * self._length, 2 * self.steps)
+        self._due.appendleft(later)
+        self._opened_s, self._is_settling = None, False
 
-    def abort(self) -> None:
-        """The window that is open is lost; one after as many steps again takes its place."""
-        if self.is_open:
-            self._due.appendleft(self.steps + self._length)
+    def abort(self, t_s: float | None = None) -> None:
+        """The window that is open is lost, not what it cost; a later one takes its place.
+
+        Args:
+            t_s: when; ``None`` is with the last step.
+        """
+        if self._opened_s is not None and self._last_s is not None:
+            usual_s = statistics.median(self._recent) if self._recent else 0.0
+            ended_s = self._last_s if t_s is None else t_s
+            self._costs.append(max(ended_s - self._opened_s - self._in_window * usual_s, 0.0))
+            if not self._is_settling:
+                self._due.appendleft(self.steps + self._length)
         self._opened_s, self._is_settling = None, False
         self.interrupt()
 

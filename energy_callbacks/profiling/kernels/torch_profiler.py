@@ -8,7 +8,8 @@ import gc
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.profiling.kernels.protocol import OccupiedError, TooLargeError
+from energy_callbacks.profiling import torch_window
+from energy_callbacks.profiling.kernels.protocol import NotNowError, OccupiedError, TooLargeError
 
 # A line of Kineto's JSON is 200 to 500 bytes (torch 2.13: 300 on average).
 _BYTES_OF_EVENT: Final = 300
@@ -41,18 +42,20 @@ class TorchRecorder:
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._profile: Any = None
-        self._ready = False
+        self._ready = self._is_taken = False
 
     def open(self) -> None:
         """See ``Recorder``."""
         _give_way()
+        if not torch_window.take():
+            raise NotNowError("a window of another profiler of ours is open")
         from torch.profiler import ProfilerActivity, profile, schedule
 
         class KernelWindow(profile):
             """One of ours, as its module tells."""
 
         warm_up, active = self._steps
-        self._ready = False
+        self._ready = self._is_taken = False
         self._profile = KernelWindow(
             activities=[ProfilerActivity.CPU, *_accelerators()],
             schedule=schedule(wait=0, warmup=warm_up, active=active, repeat=1),
@@ -63,16 +66,28 @@ class TorchRecorder:
             with_flops=False,
         )
         self._profile.start()
+        torch_window.watch(self._leave)
+
+    def _leave(self) -> None:
+        """The training makes a profiler of its own."""
+        self.abort()
+        self._is_taken = True
+
+    def _check_ours(self) -> None:
+        if self._is_taken:
+            raise OccupiedError(_OCCUPIED)
 
     def _note(self, _: Any) -> None:
         self._ready = True
 
     def step(self) -> None:
         """See ``Recorder``."""
+        self._check_ours()
         self._profile.step()
 
     def close(self) -> Path:
         """See ``Recorder``."""
+        self._check_ours()
         profile, self._profile = self._profile, None
         try:
             profile.step()  # after the last active step PyTorch stops recording
@@ -83,6 +98,7 @@ class TorchRecorder:
         finally:
             profile.stop()
             profile.profiler = None  # it is part of a cycle, and may be large
+            torch_window.give()
         size_bytes = self._path.stat().st_size
         if size_bytes > self._max_bytes:
             self._path.unlink()
@@ -104,7 +120,16 @@ class TorchRecorder:
         """See ``Recorder``."""
         profile, self._profile = self._profile, None
         if profile is not None:
-            profile.stop()
+            try:
+                profile.stop()
+            finally:
+                torch_window.give()
+
+
+_OCCUPIED: Final = (
+    "the training has a torch.profiler.profile of its own, and PyTorch can run but one: "
+    "KernelProfiler gives way; leave one of the two out"
+)
 
 
 def _give_way() -> None:
@@ -120,13 +145,11 @@ def _give_way() -> None:
     others = (
         kind
         for kind in map(type, gc.get_objects())  # isinstance would wake lazy objects
-        if issubclass(kind, torch.profiler.profile) and kind.__module__ != __name__
+        if issubclass(kind, torch.profiler.profile)
+        and not kind.__module__.startswith("energy_callbacks.")
     )
-    if is_on or any(others):
-        raise OccupiedError(
-            "the training has a torch.profiler.profile of its own, and PyTorch can run but one: "
-            "KernelProfiler gives way; leave one of the two out"
-        )
+    if not torch_window.is_taken() and (is_on or any(others)):
+        raise OccupiedError(_OCCUPIED)
 
 
 def _accelerators() -> list[Any]:

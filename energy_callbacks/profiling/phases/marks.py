@@ -37,6 +37,11 @@ class PhaseMarks:
         end = StepEnd(t_s, t_s) if self._ends is None else self._ends.mark(t_s)
         self._marks.append((name, end))
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the next mark would push out the first."""
+        return len(self._marks) >= _MOST - 16
+
     def settle(self) -> None:
         """Date what the device has passed; on any thread."""
         if self._ends is not None:

@@ -23,7 +23,7 @@ def device_of(meter: Measuring) -> str | None:
         return next((device.key for device in gpus if _is(device, uuid)), None)
     hosts = [device.key for device in devices if device.kind in ("cpu", "process")]
     if hosts and (not gpus or _trains_on_cpu()):
-        return hosts[0]
+        return hosts[0] if len(hosts) == 1 else None
     return gpus[0].key if len(gpus) == 1 else None
 
 

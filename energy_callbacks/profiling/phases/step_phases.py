@@ -1,11 +1,15 @@
 """StepPhases: follows steps for a while, and splits their energy at the end."""
 
-from dataclasses import asdict
-from typing import Final
+import logging
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
 
+from energy_callbacks import forks
 from energy_callbacks.accounting.profilers import Measuring
 from energy_callbacks.config import check_positive
+from energy_callbacks.guard import pass_on_signals
 from energy_callbacks.profiling.phases.exposure import Spans
+from energy_callbacks.profiling.phases.fit import Readings
 from energy_callbacks.profiling.phases.marks import OUTSIDE, PhaseMarks, joined
 from energy_callbacks.profiling.phases.readings import device_of, measured, readings
 from energy_callbacks.profiling.phases.split import Refusal, Split, split
@@ -15,10 +19,14 @@ from energy_callbacks.report.profile_phases import StepPhases as Found
 from energy_callbacks.sensing.clock import Periodic
 from energy_callbacks.sensing.step_ends import StepEnds
 
+logger = logging.getLogger("energy_callbacks")
+
 # Compilation, caches and clocks settle in the first steps.
 _SKIPPED_STEPS: Final = 10
 _SETTLE_S: Final = 0.5
 _PATIENCE_S: Final = 3.0
+# By then a counter has confirmed the energy of the last moments that were followed.
+_CONFIRMED_S: Final = 8.0
 # What has less of a step than this may be told together with its neighbour.
 _SHORT: Final = 0.1
 _TOLD_BY_THE_LOADER: Final = {"data wait", "transfer"}
@@ -63,6 +71,8 @@ class StepPhases:
         self._start_s = self._end_s = 0.0
         self._is_training = False
         self._is_over = False
+        self._generation: int | None = None
+        self._said: _Said | None = None
 
     def start(self, meter: Measuring) -> None:
         """See ``Profiler``."""
@@ -75,9 +85,22 @@ class StepPhases:
         Args:
             phase: such as ``forward``; any word.
         """
-        is_followed = self._is_training and not self._is_over
+        is_followed = self._is_training and not self._is_over and not self._is_forked
         if is_followed and self._marks is not None and self._meter is not None:
             self._marks.begin(phase, self._meter.now_s())
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._generation is not None and self._generation != forks.generation
+
+    def _heard(self, phase: str) -> None:
+        """PyTorch has told of a phase, in the middle of the training's own calls."""
+        try:
+            self.enter(phase)
+        except Exception as error:
+            pass_on_signals()
+            logger.warning("StepPhases ends here: %r", error, exc_info=True)
+            self._drop()
 
     def mark(self, name: str, t_s: float) -> None:
         """See ``Profiler``."""
@@ -89,6 +112,8 @@ class StepPhases:
             self._marks.begin(OUTSIDE, t_s)
         elif name == "phase:train":
             self._marks.begin("data wait", t_s)
+            if self._hooks is not None:  # what was validated has used the hook up
+                self._hooks.begin_step()
         elif name == "data_ready" and self._marks.name in ("data wait", OUTSIDE):
             self._marks.begin("transfer", t_s)
         elif name == "batch_done":
@@ -96,7 +121,7 @@ class StepPhases:
 
     def step(self, t_s: float) -> None:
         """See ``Profiler``."""
-        if self._is_over or self._meter is None:
+        if self._meter is None or self._is_over or self._is_forked:
             return
         if self._marks is None:
             self._skipped += 1
@@ -106,22 +131,21 @@ class StepPhases:
         self._steps += 1
         self._marks.begin("data wait", t_s)
         if self._hooks is not None:
-            self._hooks.expect_forward()
-        if t_s - self._start_s >= self._follow_s:
+            self._hooks.begin_step()
+        if t_s - self._start_s >= self._follow_s or self._marks.is_full:
             self._leave(t_s)
 
     def _follow(self, meter: Measuring, t_s: float) -> None:
+        self._generation = forks.generation
         self._device = device_of(meter)
         if self._device is not None:
             meter.timeline.follow_power(self._device)
         on_gpu = self._device is not None and self._device.startswith("gpu")
         ends = StepEnds(meter.clock) if on_gpu and self._device_events else None
         self._marks = PhaseMarks(ends)
-        self._periodic = meter.clock.every(
-            _SETTLE_S, self._marks.settle, name="energy_callbacks phases"
-        )
-        hooks = TorchHooks(self.enter)
-        self._hooks = hooks if hooks.install() else None
+        self._periodic = meter.clock.every(_SETTLE_S, self._look, name="energy_callbacks phases")
+        self._hooks = TorchHooks(self._heard)
+        self._hooks.install()
         self._start_s = t_s
         self._marks.begin("data wait", t_s)
 
@@ -133,34 +157,73 @@ class StepPhases:
         if self._marks is not None:
             self._marks.begin(OUTSIDE, t_s)
 
-    def stop(self) -> None:
-        """See ``Profiler``; takes a second or two."""
+    def _look(self) -> None:
+        """On a thread of its own: date marks, and read while the timeline has the details."""
         meter, marks = self._meter, self._marks
-        if meter is None or marks is None:
+        if meter is None or marks is None or self._said is not None:
             return
-        if not self._is_over:
-            self._leave(meter.now_s())
-        if self._periodic is not None:
-            self._periodic.ask_to_stop()
-            self._periodic.wait(_PATIENCE_S)
-        meter.wait_until_seen(self._end_s, _PATIENCE_S)
+        marks.settle()
+        if self._is_over and meter.now_s() - self._end_s >= _CONFIRMED_S:
+            self._said = self._read(meter, marks)
+
+    def _read(self, meter: Measuring, marks: PhaseMarks) -> "_Said":
+        """What sensors have said of the steps; nothing is marked any more."""
         marks.close()
-        meter.record_profile("step_phases", asdict(self._found(meter, marks)))
+        spans, names = marks.spans()
+        if self._device is None:
+            return _Said(spans, names, None, None, by_device=marks.by_device)
+        energy_j = measured(meter, self._device, spans)
+        said = readings(meter, self._device, spans)
+        return _Said(spans, names, said, energy_j, by_device=marks.by_device)
+
+    def stop(self) -> None:
+        """See ``Profiler``; takes some seconds, more for steps of a few milliseconds."""
+        meter, marks = self._meter, self._marks
+        try:
+            if meter is None or marks is None:
+                return
+            if not self._is_over:
+                self._leave(meter.now_s())
+            if self._periodic is not None:
+                self._periodic.ask_to_stop()
+                self._periodic.wait(_PATIENCE_S)
+            if self._said is None:
+                meter.wait_until_seen(self._end_s, _PATIENCE_S)
+                self._said = self._read(meter, marks)
+            meter.record_profile("step_phases", asdict(self._found(self._said)))
+        finally:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Leave everything as it was."""
+        hooks, periodic, meter, device = self._hooks, self._periodic, self._meter, self._device
+        self._forget()
+        if hooks is not None:
+            hooks.remove()
+        if periodic is not None:
+            periodic.ask_to_stop()
+        if meter is not None and device is not None:
+            meter.timeline.leave_power(device)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy follows nothing."""
+        return {"_follow_s": self._follow_s, "_device_events": self._device_events}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
         self._forget()
 
-    def _found(self, meter: Measuring, marks: PhaseMarks) -> Found:
-        spans, names = marks.spans()
-        spans, names, answer = _answer(meter, self._device, spans, names, self._steps)
-        measured_j = None if self._device is None else measured(meter, self._device, spans)
+    def _found(self, told: "_Said") -> Found:
+        spans, names, answer = _answer(told, self._device, self._steps)
         fitted = answer if isinstance(answer, Split) else None
         refusal = answer if isinstance(answer, Refusal) else None
         each_s = spans.times_s() / max(self._steps, 1)
         return Found(
             device=self._device or "no sensor",
-            timed_by="device" if marks.by_device else "host",
+            timed_by="device" if told.by_device else "host",
             steps=self._steps,
             step_s=float(each_s.sum()),
-            measured_j=None if measured_j is None else measured_j / max(self._steps, 1),
+            measured_j=None if told.energy_j is None else told.energy_j / max(self._steps, 1),
             split_j=None if fitted is None else float(fitted.power_w @ each_s),
             lag_s=None if fitted is None else fitted.lag_s,
             response_s=None if fitted is None else fitted.response_s,
@@ -178,16 +241,27 @@ class StepPhases:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What was marked, and what sensors have said meanwhile."""
+
+    spans: Spans
+    names: tuple[str, ...]
+    readings: Readings | None
+    energy_j: float | None
+    by_device: bool = field(kw_only=True)
+
+
 def _answer(
-    meter: Measuring, device: str | None, spans: Spans, names: tuple[str, ...], steps: int
+    told: _Said, device: str | None, steps: int
 ) -> tuple[Spans, tuple[str, ...], Split | Refusal]:
     """The split, and the phases that it is of: a short one that is not known joins the next."""
+    spans, names, said = told.spans, told.names, told.readings
     if device is None:
         refusal = Refusal(
-            why="no sensor has measured a device", help="run: energy-callbacks doctor"
+            why="no sensor has measured the device that trains", help="run: energy-callbacks doctor"
         )
         return spans, names, refusal
-    said = readings(meter, device, spans)
     if not set(names) - _TOLD_BY_THE_LOADER:
         return spans, names, _JITTED
     if said is None:
@@ -195,12 +269,12 @@ def _answer(
             why=f"the power of {device} is a model's", help="a machine with a sensor is needed"
         )
         return spans, names, refusal
-    told = spans, names
+    phases = spans, names
     answer = split(spans, said, names, steps)
-    while isinstance(answer, Refusal) and answer.phase is not None and len(told[1]) > 2:
-        times_s = told[0].times_s()
+    while isinstance(answer, Refusal) and answer.phase is not None and len(phases[1]) > 2:
+        times_s = phases[0].times_s()
         if times_s[answer.phase] > _SHORT * times_s.sum():
             return spans, names, answer
-        told = joined(*told, answer.phase)
-        answer = split(told[0], said, told[1], steps)
-    return *(told if isinstance(answer, Split) else (spans, names)), answer
+        phases = joined(*phases, answer.phase)
+        answer = split(phases[0], said, phases[1], steps)
+    return *(phases if isinstance(answer, Split) else (spans, names)), answer

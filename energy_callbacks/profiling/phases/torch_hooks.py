@@ -28,7 +28,6 @@ class TorchHooks:
         self._forward: Any = None
         self._backward: Any = None
         self._rest = "other"
-        self.has_backward = False
 
     def install(self) -> bool:
         """Begin to listen; ``False`` without PyTorch."""
@@ -69,6 +68,8 @@ class TorchHooks:
             self._forward = None
 
     def _on_forward(self, module: Any, inputs: Any) -> None:  # noqa: ARG002 - as PyTorch calls it
+        if next(module.parameters(), None) is None:
+            return  # a transform of the loader, a metric: what learns nothing begins no forward
         self._forget_forward()
         self._begin("forward")
 
@@ -77,7 +78,6 @@ class TorchHooks:
         def timed(*args: Any, **kwargs: Any) -> Any:
             if not self._handles:  # somebody else has wrapped it too, and keeps us
                 return backward(*args, **kwargs)
-            self.has_backward = True
             self._begin("backward")
             try:
                 return backward(*args, **kwargs)
@@ -86,6 +86,11 @@ class TorchHooks:
                 self.expect_forward()  # of the next micro-batch
 
         return timed
+
+    def begin_step(self) -> None:
+        """A step has ended, whatever became of its optimizer's."""
+        self._rest = "other"
+        self.expect_forward()
 
     def _before_step(self, *_: Any) -> None:
         self._rest = "optimizer"

@@ -1,6 +1,9 @@
 """StepPhases through a meter: a loop that says its phases, a PyTorch loop that says nothing."""
 
+import copy
+import pickle
 import sys
+import threading
 import time
 
 import pytest
@@ -8,6 +11,7 @@ import pytest
 from energy_callbacks.config import EnergyConfig
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.profiling.phases import StepPhases, step_phases
+from energy_callbacks.profiling.phases.marks import PhaseMarks
 from energy_callbacks.profiling.phases.split import Refusal
 from energy_callbacks.records import Device
 from energy_callbacks.report import build
@@ -75,6 +79,84 @@ def test_only_so_much_is_followed(tmp_path):
     found = Loop(tmp_path, StepPhases(follow_s=20.0)).train(200)
     assert found.steps == pytest.approx(67, abs=1)
     assert found.step_s == pytest.approx(0.3, rel=1e-6)
+
+
+def test_a_training_that_goes_on_for_long(tmp_path):
+    """What was followed is read before the timeline forgets it: half an hour later it is there."""
+    short, long = (
+        Loop(tmp_path / str(steps), StepPhases(follow_s=20.0)).train(steps) for steps in (80, 6000)
+    )
+    assert long.refusal is None, long.sentence
+    for after_short, after_long in zip(short.phases, long.phases, strict=True):
+        assert after_long.energy_j == pytest.approx(after_short.energy_j, rel=0.01)
+    assert long.measured_j == pytest.approx(short.measured_j, rel=0.01)
+
+
+def test_a_bug_in_a_hook_is_not_the_trainings(tmp_path, monkeypatch, caplog):
+    """PyTorch calls us in the middle of the training: one warning, and nothing is left behind."""
+    torch = pytest.importorskip("torch")
+    source = lab.LiveSource()
+    model, optimizer = lab.slow_training(torch, source)
+    monkeypatch.setattr(source, "work", lambda *_: None)
+    threads = set(threading.enumerate())
+
+    def broken(self, name, t_s):
+        if name == "forward":
+            raise OSError("our bug")
+
+    with lab.meter(tmp_path, source, StepPhases()) as meter, meter.phase("train"):
+        for step in range(20):
+            if step == 15:
+                monkeypatch.setattr(PhaseMarks, "begin", broken)
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+            meter.step()
+        assert "StepPhases ends here" in caplog.text
+        assert not is_hooked(torch)
+    left = {thread.name for thread in set(threading.enumerate()) - threads}
+    assert "energy_callbacks phases" not in left
+    assert build(tmp_path).throughput.steps == 20
+
+
+def test_what_is_no_model_begins_no_forward_and_a_validation_uses_no_hook_up(tmp_path):
+    """A transform of the loader, and a model that is called to validate."""
+    torch = pytest.importorskip("torch")
+    source = lab.LiveSource()
+    model, optimizer = lab.slow_training(torch, source)
+    source.work = lambda *_: None
+    phases = StepPhases()
+    begun = []
+    with lab.meter(tmp_path, source, phases) as meter, meter.phase("train"):
+        for step in range(14):
+            if phases._marks is not None:
+                begun.append([name for name, _ in phases._marks._marks])
+                phases._marks._marks.clear()
+            torch.nn.Identity()(torch.ones(1))
+            meter.mark("data_ready")
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+            if step == 12:
+                with meter.phase("validation"):
+                    model(torch.ones(2, 4))
+            meter.step()
+        begun.append([name for name, _ in phases._marks._marks])
+    usual = ["transfer", "forward", "backward", "other", "optimizer", "other", "data wait"]
+    assert begun[2] == usual
+    assert begun[-1] == usual, "the step after a validation"
+
+
+def test_a_copy_of_one_that_follows_follows_nothing(tmp_path):
+    """It can be pickled and copied in the middle of a training, with its meter."""
+    loop = Loop(tmp_path, StepPhases(follow_s=30.0))
+    with loop.meter, loop.meter.phase("train"):
+        for _ in range(15):
+            for name, duration_s, _ in loop.PHASES:
+                loop.work(name, duration_s)
+            loop.meter.step()
+        for twin in (copy.deepcopy(loop.phases), pickle.loads(pickle.dumps(loop.phases))):
+            assert twin._marks is None
+            assert twin._follow_s == 30.0
+        assert copy.deepcopy(loop.meter).is_running is False
 
 
 def test_a_step_in_one_call_says_so(tmp_path):
