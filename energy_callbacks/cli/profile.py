@@ -1,6 +1,7 @@
 """``energy-callbacks profile``: a training script, untouched, with profilers on."""
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -28,8 +29,9 @@ def run(arguments: argparse.Namespace) -> int:
     python, program = _split(measured.words(arguments))
     named = program[1] if program[0] == "-m" else Path(program[0]).stem
     arguments.name = arguments.name or named
-    launcher = [python, "-m", "energy_callbacks.profiling.launch", *launch.options(arguments)]
-    return measured.measure(arguments, [*launcher, "--", *program])
+    # -P: a json.py in the working folder is none of ours.
+    launcher = [python, "-P", "-m", "energy_callbacks.profiling.launch"]
+    return measured.measure(arguments, [*launcher, *launch.options(arguments), "--", *program])
 
 
 def _split(words: list[str]) -> tuple[str, list[str]]:
@@ -39,7 +41,7 @@ def _split(words: list[str]) -> tuple[str, list[str]]:
         ValueError: where there is none.
     """
     python = sys.executable
-    if words and Path(words[0]).name.startswith("python"):
+    if words and re.fullmatch(r"python[\d.]*", Path(words[0]).name):
         python, *words = words
     if not words or words == ["-m"]:
         raise ValueError("no program: write it after --, as in: profile -- train.py --lr 1e-3")

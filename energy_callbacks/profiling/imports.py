@@ -1,11 +1,16 @@
 """To look at a module as soon as it is there, without importing it ourselves."""
 
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
+
+from energy_callbacks.guard import pass_on_signals
+
+logger = logging.getLogger("energy_callbacks")
 
 
 def when_imported(name: str, then: Callable[[ModuleType], None]) -> Callable[[], None]:
@@ -58,7 +63,11 @@ class _Finder(MetaPathFinder):
 
             def exec_module(module: ModuleType) -> None:
                 execute(module)
-                self._then(module)
+                try:
+                    self._then(module)
+                except Exception:
+                    pass_on_signals()
+                    logger.warning("%s is not followed", self._name, exc_info=True)
 
             loader.exec_module = exec_module
         return spec

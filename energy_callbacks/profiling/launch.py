@@ -1,12 +1,14 @@
 """``python -m energy_callbacks.profiling.launch [options] SCRIPT``: a program with profilers on.
 
 The program runs in this very process, as ``python SCRIPT ...`` or ``python -m MODULE ...`` would
-run it, and notices nothing. Optimizer steps of PyTorch are seen by its own global hooks. A meter
-that the program itself starts takes the profilers over; until then they have one of ours.
+run it; numpy and what else we import is there before it begins. Optimizer steps of PyTorch are seen
+by its own global hooks. A meter that the program itself starts takes the profilers over; until then
+they have one of ours.
 """
 
 import argparse
 import logging
+import os
 import runpy
 import sys
 from collections.abc import Sequence
@@ -95,19 +97,32 @@ def _tell_steps(optimizers: ModuleType, meter: EnergyMeter) -> None:
 def _run(words: Sequence[str]) -> None:
     """The program as ``__main__``, its folder and arguments where Python would put them."""
     if words[0] == "-m":
+        if not _is_path_safe():
+            sys.path.insert(0, str(Path.cwd()))
         sys.argv = list(words[1:])
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         return
-    script, sys.argv = words[0], list(words)
-    if not sys.flags.safe_path:
-        sys.path[0] = str(Path(script).resolve().parent)
+    script, sys.argv = os.path.abspath(words[0]), list(words)  # noqa: PTH100 - as Python does
+    if not _is_path_safe():
+        sys.path.insert(0, str(Path(script).resolve().parent))
     # Not by runpy.run_path, after which the module would be gone for threads and exit functions.
     module = ModuleType("__main__")
     loader = SourceFileLoader("__main__", script)
-    vars(module).update(__file__=script, __loader__=loader, __builtins__=__builtins__)
+    vars(module).update(
+        __file__=script,
+        __loader__=loader,
+        __builtins__=__builtins__,
+        __cached__=None,
+        __annotations__={},
+    )
     code = compile(Path(script).read_bytes(), script, "exec", dont_inherit=True)
     sys.modules["__main__"] = module
     exec(code, vars(module))  # noqa: S102 - it is the user's program
+
+
+def _is_path_safe() -> bool:
+    """Whether the user asked for no folder in front; we ourselves run with ``-P``."""
+    return bool(os.environ.get("PYTHONSAFEPATH"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """cProfile switched on for a while, unless another profiler is at work."""
 
 import cProfile
+import marshal
 import os
 import pstats
 import sys
@@ -28,8 +29,12 @@ class ProfileWindow:
 
     def end(self) -> None:
         """Switch it off, on the thread that began it."""
-        if self in _open:
-            _open.discard(self)
+        if self not in _open:
+            return
+        _open.discard(self)
+        # Before 3.12 to disable one ends whichever is at work, another of the user's too.
+        at_work: object = sys.getprofile()
+        if sys.version_info >= (3, 12) or at_work is self._profile:
             self._profile.disable()
 
     def save(self, path: Path) -> Calls:
@@ -42,10 +47,11 @@ class ProfileWindow:
             OSError: where it cannot be written.
         """
         self.end()
-        self._profile.create_stats()
+        self._profile.snapshot_stats()  # not create_stats, which disables again
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._profile.dump_stats(path)
-        return Calls(vars(pstats.Stats(self._profile))["stats"])
+        with path.open("wb") as file:
+            marshal.dump(vars(self._profile)["stats"], file)
+        return Calls(vars(pstats.Stats(str(path)))["stats"])
 
 
 # A forked child would go on for its parent, and for ever.

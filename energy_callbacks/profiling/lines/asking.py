@@ -64,14 +64,18 @@ class Look(NamedTuple):
 class _Answer:
     """What the main thread asks for its truth value; it is false, and kept for ever."""
 
-    __slots__ = ("job",)
+    __slots__ = ("is_lost", "job")
 
     def __init__(self, job: Callable[[FrameType], None]) -> None:
         self.job: Callable[[FrameType], None] | None = job
+        self.is_lost = False
 
     def __bool__(self) -> bool:
-        if self.job is not None:
-            self.job(sys._getframe(1))  # noqa: SLF001 - of this thread
+        try:
+            if self.job is not None:
+                self.job(sys._getframe(1))  # noqa: SLF001 - of this thread
+        except RecursionError:  # the user's code is as deep as it may be: no look
+            self.is_lost = True
         return False
 
 
@@ -148,6 +152,8 @@ class Asker:
             waited_s = queue.waited_s()
             late_s = now_s - due_s - waited_s
             self._lost_s += _MEMORY * (waited_s + self._look_s - self._lost_s)
+            if self._answer.is_lost:
+                self._answer.is_lost = self._is_asked = False
             if not self._is_asked:
                 self._ask(now_s, late_s)
             due_s = max(due_s, now_s - period_s)
@@ -165,6 +171,8 @@ class Asker:
             return
         try:
             self._take(frame)
+        except RecursionError:
+            raise
         except Exception:
             pass_on_signals()
             self._end()

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from types import FrameType
 from typing import Any, Final
 
+from energy_callbacks import forks
 from energy_callbacks.profiling.lines.places import Line, is_users
 
 MOST_MOMENTS: Final = 500_000
@@ -50,6 +51,7 @@ class Follower:
     def __init__(self) -> None:
         self.followed = Followed()
         self._thread = threading.get_ident()
+        self._generation = forks.generation
         self._is_on = False
         self._lines: dict[FrameType, int] = {}
 
@@ -81,15 +83,22 @@ class Follower:
                 frame.f_trace = None
             frame = frame.f_back
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether nobody listens: it was stopped, or this is a forked child."""
+        return not self._is_on or self._generation != forks.generation
+
     def _call(self, frame: FrameType, _event: str, _argument: Any) -> Any:
-        if not self._is_on:
+        if self._is_over:
             sys.settrace(None)
             return None
         return self._in_user if is_users(frame.f_code.co_filename) else None
 
     def _in_user(self, frame: FrameType, event: str, _argument: Any) -> Any:
-        if not self._is_on:
+        if self._is_over:
             frame.f_trace = None
+            if sys.gettrace() == self._call:
+                sys.settrace(None)
             return None
         if event == "line":
             count = self._lines[frame] = self._lines.get(frame, 0) + 1

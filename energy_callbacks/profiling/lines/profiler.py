@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from energy_callbacks.accounting.profilers import Measuring
+from energy_callbacks.guard import pass_on_signals
 from energy_callbacks.profiling.lines import attributing, record
 from energy_callbacks.profiling.lines.asking import Asker
 from energy_callbacks.profiling.lines.joules import Shares
@@ -24,8 +25,9 @@ class LineProfiler:
 
         GpuEnergyCallback(profile=[LineProfiler()])
 
-    It reads the stack of the main thread 25 times a second, without signals, and records
-    the kernels of a few steps to know which lines keep the GPU busy. See ``docs/lines.md``.
+    It reads the stack of the main thread 25 times a second, without signals, and records the
+    kernels of a few steps to know which lines keep the GPU busy. Of several ranks the first is
+    followed. See ``docs/lines.md``.
 
     Args:
         rate_hz: how many times a second the stack is read, at most.
@@ -76,6 +78,8 @@ class LineProfiler:
     def start(self, meter: Measuring) -> None:
         """See ``Profiler``."""
         self._forget()
+        if meter.rank != 0:
+            return
         rate_hz, most, steps, max_overhead = self._settings
         start_s = meter.now_s()
         tally = Tally(start_s)
@@ -101,8 +105,14 @@ class LineProfiler:
 
     def step(self, t_s: float) -> None:  # noqa: ARG002 - as the protocol has it
         """See ``Profiler``."""
-        if self._windows is not None:
+        if self._windows is None:
+            return
+        try:
             self._windows.step(is_training=self._phase in ("train", None))
+        except Exception as error:  # noqa: BLE001 - lines of the host are known without
+            pass_on_signals()
+            logger.warning("no kernels of lines: %r", error)
+            self._windows.close()
 
     def stop(self) -> None:
         """See ``Profiler``."""
@@ -111,8 +121,7 @@ class LineProfiler:
             return
         end_s, process_s = meter.now_s(), time.process_time() - self._process_s
         asker.stop()
-        if threading.get_ident() == self._thread:
-            windows.close()
+        windows.close(is_own_thread=threading.get_ident() == self._thread)
         if self._train_s is not None:
             self._train.append((self._train_s, end_s))
         if end_s > self._start_s:

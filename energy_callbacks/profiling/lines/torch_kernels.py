@@ -65,10 +65,17 @@ class Window:
             torch_window.give()
             return False
         self._profile = profiler
+        torch_window.watch(self.close)
         return True
+
+    def leave(self) -> None:
+        """On another thread than that of ``open``: follow no more lines."""
+        self._follower.stop()
 
     def step(self) -> bool:
         """A step has been queued; whether the window is over."""
+        if self._profile is None:  # the training has made a profiler of its own
+            return True
         self._left -= 1
         if self._left == 0:
             self.close()

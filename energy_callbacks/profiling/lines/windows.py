@@ -7,6 +7,7 @@ from energy_callbacks.profiling.lines import torch_kernels
 from energy_callbacks.profiling.lines.places import Line
 
 _FIRST_STEP: Final = 10
+_MOST_FAILURES: Final = 8
 
 
 class Windows:
@@ -29,6 +30,7 @@ class Windows:
         self._window: torch_kernels.Window | None = None
         self._done: list[torch_kernels.Window] = []
         self._failures = 0
+        self._due_step = _FIRST_STEP
         self.seen_steps = 0
         self.cost_s = 0.0
 
@@ -45,15 +47,22 @@ class Windows:
             self.cost_s += max(time.monotonic() - (self._last_s or now_s) - self._plain_s, 0.0)
         elif is_training and self._is_due(now_s):
             self._window, took_s = torch_kernels.opened(self._steps)
-            self._failures += self._window is None
+            if self._window is None:  # somebody else profiles: again after as many steps
+                self._failures += 1
+                self._due_step = 2 * self.seen_steps
             self.cost_s += took_s
         self._last_s = time.monotonic()
 
-    def close(self) -> None:
-        """No more windows; one that is open is cut short."""
+    def close(self, *, is_own_thread: bool = True) -> None:
+        """No more windows; one that is open is cut short, by the thread that opened it.
+
+        On another thread only the following of lines ends.
+        """
         window, self._window, self._most = self._window, None, 0
-        if window is not None:
+        if window is not None and is_own_thread:
             window.close()
+        elif window is not None:
+            window.leave()
 
     def result(self) -> tuple[int, dict[Line | None, float], float]:
         """How many windows, seconds of kernels a step by line, busy seconds a step; their means."""
@@ -75,7 +84,7 @@ class Windows:
             self._quick_s = min(self._quick_s or took_s, took_s)
 
     def _is_due(self, now_s: float) -> bool:
-        is_done = len(self._done) >= self._most or self._failures >= self._most
-        if is_done or self.seen_steps < _FIRST_STEP or not torch_kernels.is_used():
+        is_done = len(self._done) >= self._most or self._failures >= _MOST_FAILURES
+        if is_done or self.seen_steps < self._due_step or not torch_kernels.is_used():
             return False
         return not self._done or self.cost_s <= self._max_overhead * (now_s - self._start_s)
