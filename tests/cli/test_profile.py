@@ -17,7 +17,7 @@ from tests.fake_nvml import Constant, Scenario, env, fixtures, h200
 fake_nvml = fixtures.fake_nvml
 
 POWER_W = 300.0
-PROFILE = (sys.executable, "-m", "energy_callbacks", "profile")
+PROFILE = (sys.executable, "-P", "-m", "energy_callbacks", "profile")  # as the command is
 HOST_ONLY = ("--no-kernels", "--no-lines", "--host")
 
 
@@ -27,7 +27,8 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("card")
     scenario = Scenario(cards=(h200(Constant(POWER_W)),)).write(folder / "scenario")
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-    return env(scenario) | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
+    found = os.pathsep.join(filter(None, paths))  # an empty one would be the working folder
+    return env(scenario) | {"OMP_NUM_THREADS": "1", "PYTHONPATH": found}
 
 
 class Profiled:
@@ -239,3 +240,20 @@ def test_what_is_no_script_is_refused(
     """Before anything is opened, with what to do."""
     assert main(["profile", "--", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_files_and_modules_are_those_of_the_script(profiled: Profiled) -> None:
+    """``__file__`` is found after a chdir, and the working folder shadows no module."""
+    (profiled.folder / "json.py").write_text("raise OSError('the working folder was searched')")
+    script = """
+        import json, os
+        os.chdir("/")
+        print(os.path.isfile(__file__), __annotations__, json.dumps(1))
+    """
+    path = profiled.folder / "project" / "python_train.py"
+    path.parent.mkdir()
+    path.write_text(textwrap.dedent(script))
+    running = profiled.command(*HOST_ONLY, "--", "project/python_train.py")
+    output, errors = running.communicate(timeout=100)
+    assert output == "True {} 1\n", errors
+    assert running.returncode == 0

@@ -54,3 +54,14 @@ def test_a_module_that_breaks_breaks_as_ever(names):
     with pytest.raises(OSError, match="own"):
         importlib.import_module("broken_subject")
     assert heard == []
+
+
+def test_a_bug_of_ours_does_not_break_the_import(names, caplog):
+    """The module is there, and one warning."""
+
+    def broken(module):
+        raise AttributeError("an older torch has no such hook")
+
+    when_imported("heard_subject", broken)
+    assert importlib.import_module("heard_subject").value == 1
+    assert "heard_subject is not followed" in caplog.text

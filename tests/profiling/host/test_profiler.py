@@ -15,6 +15,7 @@ import pytest
 from energy_callbacks import EnergyMeter
 from energy_callbacks.config import EnergyConfig
 from energy_callbacks.profiling.host import HostProfiler
+from energy_callbacks.profiling.host.window import ProfileWindow
 from energy_callbacks.records import Device
 from energy_callbacks.report import build, html, profile_host, text
 from energy_callbacks.report.charts import pictures
@@ -239,3 +240,19 @@ def test_wrong_names_are_refused():
     """At construction, with what is near."""
     with pytest.raises(ValueError, match="did you mean plain"):
         HostProfiler(functions=["pydoc:plane"])
+
+
+def test_the_users_own_profile_goes_on(tmp_path):
+    """One that is begun after our window is at work when ours is written, and after."""
+    window = ProfileWindow()
+    window.end()
+    theirs = cProfile.Profile()
+    theirs.enable()
+    try:
+        window.save(tmp_path / "host.prof")
+        sum(range(10))
+    finally:
+        theirs.disable()
+    names = {entry.code for entry in theirs.getstats()}
+    assert any("sum" in str(name) for name in names)
+    assert pstats.Stats(str(tmp_path / "host.prof")).total_calls >= 0

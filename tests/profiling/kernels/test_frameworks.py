@@ -98,6 +98,13 @@ def test_another_profiler_of_pytorch_goes_on(tmp_path: Path) -> None:
     assert found["throughput"] == found["steps"]
 
 
+def test_a_profiler_that_is_begun_in_a_window_gets_its_steps(tmp_path: Path) -> None:
+    """Ours ends before; to end it afterwards would end the process."""
+    found = torch("meets_another", tmp_path)
+    assert found["theirs"] == [2 * 5] * 5
+    assert not found["is_profiling"]
+
+
 def test_memory_of_the_process_does_not_grow(tmp_path: Path) -> None:
     """After the last of four windows, in 3500 more steps: less than 20 MB."""
     found = torch("memory", tmp_path)

@@ -343,3 +343,32 @@ def test_settings_that_make_no_sense(given: dict[str, Any], what: str) -> None:
     """They are refused at once, and by their name."""
     with pytest.raises(ValueError, match=what):
         KernelProfiler(**given)
+
+
+def test_windows_that_are_lost_have_their_cost_too() -> None:
+    """A validation each four steps ends every window: few are tried, and what they took is told."""
+    schedule = Schedule((10, 50, 250, 1000), 5, 0.05)
+    t_s, opened, cost_s = 0.0, 0, 0.0
+    for step in range(1, 4001):
+        t_s += 0.1
+        if schedule.step(t_s) == "open":
+            opened += 1
+            t_s += 1.0
+            cost_s += 1.0
+        if step % 4 == 0:
+            schedule.abort(t_s)
+    assert opened < 25
+    assert cost_s < 0.06 * t_s
+    assert schedule.cost_s == pytest.approx(cost_s, rel=0.1)
+
+
+def test_what_closing_took_is_not_lost_with_the_phase() -> None:
+    """A validation right after the window: its cost is known all the same."""
+    schedule = Schedule((10, 20), 5, 0.05)
+    t_s = 0.0
+    for _ in range(60):
+        t_s += 0.1
+        if schedule.step(t_s) == "close":
+            t_s += 5.0
+            schedule.abort(t_s)
+    assert schedule.cost_s == pytest.approx(5.0, rel=0.05)

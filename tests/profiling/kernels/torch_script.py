@@ -111,6 +111,28 @@ def small_files(folder: Path) -> dict[str, Any]:
     return told(train(folder, profiler, 50))
 
 
+def meets_another(folder: Path) -> dict[str, Any]:
+    """The user begins to profile in the middle of a window of ours."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    counts = []
+    for number, at in enumerate((11, 12, 13, 14, 15)):
+        profiler = KernelProfiler(windows_after=(10,))
+        config = EnergyConfig(report_dir=folder / str(number))
+        meter = EnergyMeter(config=config, profilers=[profiler])
+        theirs = None
+        with meter, meter.phase("train"):
+            for step in steps(30):
+                if step == at:
+                    theirs = torch.profiler.profile(activities=activities)
+                    theirs.start()
+                if step == at + 5 and theirs is not None:
+                    theirs.stop()
+                meter.step(samples=16)
+        counts.append(_count(theirs))
+        del theirs
+    return {"theirs": counts, "is_profiling": torch.autograd._profiler_enabled()}
+
+
 def fails(folder: Path) -> dict[str, Any]:
     """The training raises in the middle of a window."""
     meter = EnergyMeter(
@@ -169,7 +191,16 @@ def memory(folder: Path) -> dict[str, Any]:
 
 CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     case.__name__: case
-    for case in (plain, slow_loader, caps, small_files, fails, beside_another, memory)
+    for case in (
+        plain,
+        slow_loader,
+        caps,
+        small_files,
+        fails,
+        meets_another,
+        beside_another,
+        memory,
+    )
 }
 
 if __name__ == "__main__":

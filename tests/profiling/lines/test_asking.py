@@ -216,3 +216,32 @@ def test_the_interpreter_ends_as_it_would(ending):
     assert done.returncode == expected, done.stderr
     assert (b"KeyError" in done.stderr) == (expected == 1)
     assert done.stderr.count(b"\n") <= (4 if expected == 1 else 0), done.stderr
+
+
+def down(depth):
+    """Busy so deep down."""
+    return down(depth - 1) if depth else busy(0.02)
+
+
+def deepest():
+    """How deep that may be from here."""
+    depth = sys.getrecursionlimit()
+    while True:
+        try:
+            down(depth)
+        except RecursionError:
+            depth -= 1
+        else:
+            return depth
+
+
+def test_code_as_deep_as_it_may_be_is_left_alone(asking):
+    """A look needs frames of its own: where there are none it is not taken, and later ones are."""
+    most = deepest()
+    heard = Heard()
+    asking(heard, rate_hz=500.0)
+    for spare in range(15):
+        down(most - spare)
+    looks = len(heard.looks)
+    busy(0.2)
+    assert len(heard.looks) > looks

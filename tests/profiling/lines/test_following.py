@@ -1,5 +1,6 @@
 """A thread that follows itself knows its line at every moment."""
 
+import os
 import sys
 import threading
 import time
@@ -147,3 +148,18 @@ def test_another_thread_can_end_it():
     _nothing()
     assert sys.gettrace() is None
     assert len(follower.followed) <= count + 1
+
+
+def test_a_forked_child_is_not_followed():
+    """A worker of a loader that is forked in a window runs as it would without us."""
+    follower = Follower()
+    assert follower.start()
+    moments = len(follower.followed)
+    child = os.fork()
+    if child == 0:
+        for _ in range(100):
+            _nothing()
+        is_free = sys.gettrace() is None and len(follower.followed) <= moments + 20
+        os._exit(0 if is_free else 1)
+    follower.stop()
+    assert os.waitpid(child, 0)[1] == 0

@@ -7,6 +7,7 @@ import os
 import pickle
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -231,3 +232,12 @@ def test_settings_that_make_no_sense_are_refused(settings):
     (value,) = settings.values()
     with pytest.raises(ValueError, match=str(value)):
         LineProfiler(**settings)
+
+
+def test_of_several_ranks_the_first_is_followed(tmp_path):
+    """Each would write the same files, and the last would win."""
+    profiler = LineProfiler()
+    profiler.start(SimpleNamespace(rank=1, now_s=time.monotonic))
+    assert profiler._asker is None
+    profiler.step(0.0)
+    profiler.stop()
