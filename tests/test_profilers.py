@@ -99,6 +99,7 @@ def test_what_a_profiler_raises_ends_it_alone(tmp_path, caplog, where):
     assert len(heard.told) == 10
     assert meter.report().throughput.samples == 24
     assert sum(told[0] == where for told in broken.told) == 1, "it was told more after it failed"
+    assert broken.told[-1] == ("stop",), "it was not ended"
 
 
 def test_what_is_no_profiler_is_refused_at_once():

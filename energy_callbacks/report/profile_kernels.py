@@ -228,24 +228,13 @@ def kernel_rows(found: KernelProfile) -> list[tuple[str, ...]]:
 
 
 def _times(row: KernelRow) -> tuple[str, str]:
-    return (_time(row.time_s), words.percent(row.share))
+    return (words.short_time(row.time_s), words.percent(row.share))
 
 
 def _joules(energy_j: float | None, steps: int) -> tuple[str, str]:
     if energy_j is None:
         return ("unknown", "unknown")
     return (words.joules(energy_j), words.energy(energy_j * steps))
-
-
-def _time(time_s: float) -> str:
-    """Kernels take microseconds.
-
-    >>> _time(0.0000421), _time(0.0123)
-    ('42.1 us', '12.3 ms')
-    """
-    if time_s < 1e-3:
-        return f"{words.significant(time_s * 1e6)} us"
-    return f"{words.significant(time_s * 1e3)} ms" if time_s < 1.0 else words.duration(time_s)
 
 
 def _short(name: str) -> str:

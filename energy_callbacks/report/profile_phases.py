@@ -60,7 +60,7 @@ class StepPhases:
     def sentence(self) -> str:
         """What was done, or why it was not."""
         timed = "by events of the device" if self.timed_by == "device" else "by the host's clock"
-        head = f"{self.steps} steps of {words.duration(self.step_s)} on {self.device}, {timed}"
+        head = f"{self.steps} steps of {words.short_time(self.step_s)} on {self.device}, {timed}"
         if self.refusal is not None:
             return f"{head}: not split, {self.refusal}; {self.help}"
         if self.split_j is None or not self.measured_j:
@@ -82,7 +82,7 @@ def rows(found: StepPhases) -> list[tuple[str, ...]]:
 
 
 def _row(found: StepPhases, phase: StepPhase) -> tuple[str, ...]:
-    time = words.duration(phase.time_s)
+    time = words.short_time(phase.time_s)
     if phase.energy_j is None or phase.error_j is None or found.split_j is None:
         return (phase.name, time, *[words.UNKNOWN] * 3)
     power = words.power(phase.energy_j / phase.time_s) if phase.time_s > 0.0 else words.UNKNOWN

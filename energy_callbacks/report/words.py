@@ -337,3 +337,14 @@ Badge = Literal["measured", "estimated", "mixed", "not known"]
 def badge(figure: Figure) -> Badge:
     """One word for who spoke."""
     return figure.origin or "not known"
+
+
+def short_time(time_s: float) -> str:
+    """Kernels take microseconds.
+
+    >>> short_time(0.0000421), short_time(0.0123)
+    ('42.1 us', '12.3 ms')
+    """
+    if time_s < 1e-3:
+        return f"{significant(time_s * 1e6)} us"
+    return f"{significant(time_s * 1e3)} ms" if time_s < 1.0 else duration(time_s)
