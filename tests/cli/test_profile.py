@@ -141,9 +141,10 @@ if __name__ == "__main__":
 def test_spawned_children_do_not_begin_again(profiled: Profiled) -> None:
     """Children import the script as multiprocessing has it, and no second journal is begun."""
     out, err = profiled.start(SPAWNS).communicate(timeout=60)
-    assert sorted(out.splitlines()) == [
-        "[0, 1, 4]", "imported as __main__", *["imported as __mp_main__"] * 2
-    ], err  # fmt: skip
+    said = out.splitlines()
+    assert said.count("[0, 1, 4]") == said.count("imported as __main__") == 1, err
+    # The second child is ended before it has begun where the first was quick.
+    assert 1 <= said.count("imported as __mp_main__") <= 2, err
     journals = list((profiled.folder / "run").rglob("*.jsonl"))
     assert len(journals) == 2, "one of the command, one of the launcher"
 

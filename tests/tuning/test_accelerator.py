@@ -59,6 +59,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
         _C=SimpleNamespace(_cuda_hasPrimaryContext=lambda index: index < 2),
     )
     monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)  # of the real one
     return fake
 
 
