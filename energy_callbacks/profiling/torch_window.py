@@ -4,6 +4,7 @@ Where the training makes a profiler of its own while a window of ours is open, K
 under ours, and to end ours then ends the process (torch 2.13). So ours ends before.
 """
 
+import gc
 import sys
 import threading
 from collections.abc import Callable
@@ -18,9 +19,22 @@ def take() -> bool:
     return _WINDOW.acquire(blocking=False)
 
 
-def is_taken() -> bool:
-    """Whether a window of ours is open."""
-    return _WINDOW.locked()
+def is_foreign() -> bool:
+    """Whether somebody else has a profiler, running or waiting for its turn."""
+    if _WINDOW.locked():
+        return False
+    torch: Any = sys.modules["torch"]
+    if torch.autograd._profiler_enabled():  # noqa: SLF001 - it has no public name
+        return True
+    kinds = map(type, gc.get_objects())  # isinstance would wake lazy objects
+    return any(issubclass(k, torch.profiler.profile) and k.__module__ != __name__ for k in kinds)
+
+
+def profile(**settings: Any) -> Any:
+    """A ``torch.profiler.profile`` of ours, as the module of its class tells."""
+    import torch.profiler
+
+    return type("profile", (torch.profiler.profile,), {"__module__": __name__})(**settings)
 
 
 def watch(leave: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ from energy_callbacks.report import plots
 from energy_callbacks.report.batch_size_plot import batch_size_figure
 from energy_callbacks.report.memory_plot import memory_over_time
 from energy_callbacks.report.metric_plot import metric_over_energy
-from energy_callbacks.report.profile_sections import sections
+from energy_callbacks.report.profile_sections import Section, sections
 from energy_callbacks.report.schema import EnergyReport
 
 if TYPE_CHECKING:
@@ -74,10 +74,14 @@ def _searches(report: EnergyReport) -> Iterator[Chart]:
 
 def _profile(report: EnergyReport) -> Iterator[Chart]:
     """The pictures of what profilers have found."""
-    for one in sections(report.profile):
-        if (draw := one.draw) is not None:
-            yield Chart(
-                name=one.name,
-                title=one.title,
-                draw=lambda _, *, width_in, draw=draw: draw(width_in=width_in),
-            )
+    return (chart for one in sections(report.profile) if (chart := section_chart(one)) is not None)
+
+
+def section_chart(one: Section) -> Chart | None:
+    """The picture of a profile's section; ``None`` where it has none."""
+    draw = one.draw
+    if draw is None:
+        return None
+    return Chart(
+        name=one.name, title=one.title, draw=lambda _, *, width_in: draw(width_in=width_in)
+    )

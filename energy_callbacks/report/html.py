@@ -14,7 +14,7 @@ from energy_callbacks.errors import JournalError
 from energy_callbacks.report import batch_sizes, palette, plots, words
 from energy_callbacks.report.batch_size_plot import batch_size_figure
 from energy_callbacks.report.cards import cards
-from energy_callbacks.report.charts import CHARTS, Chart
+from energy_callbacks.report.charts import CHARTS, Chart, section_chart
 from energy_callbacks.report.profile_sections import Section, sections
 from energy_callbacks.report.schema import EnergyReport, from_json, to_json
 
@@ -142,25 +142,10 @@ def _batch_sizes(report: EnergyReport) -> list[dict[str, Any]]:
 
 
 def _section(one: Section) -> dict[str, Any]:
-    """A section of a profile, with its picture twice."""
-
-    def picture(name: str, width_in: float) -> Any:
-        draw = one.draw
-        if draw is None:
-            return None
-        return svg(
-            None,
-            lambda _, *, width_in: draw(width_in=width_in),
-            f"{one.name}-{name}",
-            one.title,
-            width_in,
-        )
-
-    return {
-        "section": one,
-        "wide": picture("wide", _WIDE_IN),
-        "narrow": picture("narrow", _NARROW_IN),
-    }
+    """A section of a profile, with its picture where it has one."""
+    chart = section_chart(one)
+    pictures = [] if chart is None else drawn(None, [chart])
+    return {"section": one, **(pictures[0] if pictures else {})}
 
 
 def svg(

@@ -115,7 +115,8 @@ class Timeline:
             curve = EnergyCurve(offered, self._keep_s)
             for pin_s in self._pins:
                 curve.pin(pin_s)
-        return replace(known, channels=(*known.channels, *offered), curve=curve)
+        channels = (*known.channels, *offered)
+        return replace(known, channels=channels, curve=curve, silent_since_s=None, is_lost=False)
 
     def extend(self, readings: Sequence[Reading]) -> None:
         """Take in readings, in time order for each channel; one that is no number is left out."""

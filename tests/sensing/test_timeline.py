@@ -205,6 +205,16 @@ def test_complete_waits_for_a_driver_that_hangs_and_not_for_one_that_is_lost() -
     assert timeline.complete_s(20.0) == timeline.settled_s(20.0)
 
 
+def test_a_lost_device_that_another_source_offers_is_waited_for_again() -> None:
+    """Its new source speaks for it."""
+    timeline = timeline_of(power(GPU), power(CPU))
+    play(timeline, power(GPU), 0.0, 2.0, 100.0)
+    play(timeline, power(CPU), 0.0, 20.0, 100.0)
+    timeline.lose(["gpu0"])
+    timeline.register([channel("temperature", "gauge", GPU)])
+    assert timeline.complete_s(20.0) == 2.0
+
+
 def test_settled_never_goes_back() -> None:
     """A device that appears late, or comes back, does not unsettle what was final."""
     timeline = timeline_of(power(GPU))

@@ -12,6 +12,7 @@ from typing import Final, Literal
 from energy_callbacks.profiling.kernels.classes import DENSE, IDLE, STREAMING
 from energy_callbacks.profiling.kernels.joules import Split
 from energy_callbacks.profiling.kernels.peaks import Peak
+from energy_callbacks.report.profile_kernels import KernelRoofline
 
 Bound = Literal["input", "launch", "memory", "compute", "unknown"]
 # Below this share of the time idleness is not what holds a training back.
@@ -24,25 +25,6 @@ _TENSOR_USED: Final = 0.3
 _BANDWIDTH_FELT: Final = 0.3
 _SM_USED: Final = 0.8
 _MOST_KERNELS: Final = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Roofline:
-    """Where a step lies under the card's roof.
-
-    Attributes:
-        flops_per_s: that it reaches, of the user's FLOPs, over the whole step.
-        flops_per_byte: of the memory's traffic as its counter tells.
-        ridge: FLOPs a byte from which on arithmetic is the limit, not memory.
-        peak_flops_per_s: of the card.
-        source: of the peaks.
-    """
-
-    flops_per_s: float
-    flops_per_byte: float
-    ridge: float
-    peak_flops_per_s: float
-    source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +42,13 @@ def roofline(
     activity: Mapping[str, float],
     peak: Peak | None,
     devices: int,
-) -> Roofline | None:
+) -> KernelRoofline | None:
     """``None`` where FLOPs, traffic or peaks are not known."""
     used = activity.get("dram_active")
     if flops_per_step is None or not step_s or peak is None or not used:
         return None
     flops_per_s = flops_per_step / step_s / devices
-    return Roofline(
+    return KernelRoofline(
         flops_per_s=flops_per_s,
         flops_per_byte=flops_per_s / (used * peak.bytes_per_s),
         ridge=peak.flops_per_s / peak.bytes_per_s,
@@ -80,7 +62,7 @@ def verdict(
     *,
     has_device: bool,
     activity: Mapping[str, float],
-    roof: Roofline | None,
+    roof: KernelRoofline | None,
 ) -> Verdict:
     """What holds the training back.
 
@@ -146,7 +128,7 @@ def _used(activity: Mapping[str, float], busy: float) -> dict[str, float]:
 
 
 def _by_work(
-    found: Split, used: Mapping[str, float], roof: Roofline | None
+    found: Split, used: Mapping[str, float], roof: KernelRoofline | None
 ) -> tuple[Bound, str, tuple[str, ...]]:
     if roof is not None:
         told = f"{roof.flops_per_byte:.3g} FLOPs a byte, the ridge is at {roof.ridge:.3g}"

@@ -12,11 +12,12 @@ from energy_callbacks.profiling.kernels import stacks
 from energy_callbacks.profiling.kernels.bound import roofline, verdict
 from energy_callbacks.profiling.kernels.capture import Capture, told
 from energy_callbacks.profiling.kernels.classes import IDLE
-from energy_callbacks.profiling.kernels.joules import Row, Split, split
+from energy_callbacks.profiling.kernels.joules import Split, split
 from energy_callbacks.profiling.kernels.peaks import Peak, peak_of
 from energy_callbacks.profiling.kernels.schedule import Schedule, Stretch
 from energy_callbacks.profiling.kernels.tally import PARTS, Tally
 from energy_callbacks.records import Energy, Quantity
+from energy_callbacks.report.profile_kernels import KernelRow
 
 # Of kernels, by name; the rest are a row together.
 _MOST_KERNELS: Final = 40
@@ -247,27 +248,27 @@ def _activity(
     return found
 
 
-def _by_class(rows: Sequence[Row]) -> list[Row]:
+def _by_class(rows: Sequence[KernelRow]) -> list[KernelRow]:
     """A row for each class, most time first, idle last."""
-    classes: dict[str, list[Row]] = {}
+    classes: dict[str, list[KernelRow]] = {}
     for row in rows:
         classes.setdefault(row.class_name, []).append(row)
     summed = [_together(name, name, of) for name, of in classes.items()]
     return sorted(summed, key=lambda row: (row.class_name == IDLE, -row.time_s))
 
 
-def _longest(rows: Sequence[Row]) -> Iterator[Row]:
+def _longest(rows: Sequence[KernelRow]) -> Iterator[KernelRow]:
     """The kernels with most time, and all others in one row; idle is no kernel."""
     kernels = [row for row in rows if row.class_name != IDLE]
     for row in kernels[:_MOST_KERNELS]:
-        yield Row(**{**asdict(row), "name": row.name[:_LONGEST_NAME]})
+        yield KernelRow(**{**asdict(row), "name": row.name[:_LONGEST_NAME]})
     if rest := kernels[_MOST_KERNELS:]:
         yield _together(f"{len(rest)} others", "other", rest)
 
 
-def _together(name: str, class_name: str, rows: Sequence[Row]) -> Row:
+def _together(name: str, class_name: str, rows: Sequence[KernelRow]) -> KernelRow:
     joules = [row.energy_j for row in rows if row.energy_j is not None]
-    return Row(
+    return KernelRow(
         name=name,
         class_name=class_name,
         calls=sum(row.calls for row in rows),

@@ -9,27 +9,7 @@ from dataclasses import dataclass
 
 from energy_callbacks.profiling.kernels.classes import IDLE
 from energy_callbacks.profiling.kernels.tally import CAUSES, Tally
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A kernel's part of a step.
-
-    Attributes:
-        name: of the kernel; ``idle`` for none.
-        class_name: of it.
-        calls: a step.
-        time_s: a step, on all devices together.
-        share: of the devices' time.
-        energy_j: a step, attributed; ``None`` where nothing was measured.
-    """
-
-    name: str
-    class_name: str
-    calls: float
-    time_s: float
-    share: float
-    energy_j: float | None
+from energy_callbacks.report.profile_kernels import KernelRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +22,7 @@ class Split:
         idle_s: why it was idle, by cause; ``None`` where that is not known.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[KernelRow, ...]
     device_s: float
     idle_s: dict[str, float] | None
 
@@ -77,10 +57,12 @@ def split(found: Tally, step_s: float | None, j_per_step: float | None) -> Split
     )
 
 
-def _row(told: tuple[str, str, float, float], device_s: float, j_per_step: float | None) -> Row:
+def _row(
+    told: tuple[str, str, float, float], device_s: float, j_per_step: float | None
+) -> KernelRow:
     name, class_name, calls, time_s = told
     share = time_s / device_s if device_s else 0.0
-    return Row(
+    return KernelRow(
         name=name,
         class_name=class_name,
         calls=calls,

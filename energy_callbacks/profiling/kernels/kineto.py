@@ -40,7 +40,7 @@ class Trace:
     """One window.
 
     Attributes:
-        base_s: Unix time of the trace's zero.
+        base_ns: Unix time of the trace's zero.
         events: how many lines the trace has.
         steps: of the training, by the host: (n, 2).
         on_device: kernels and copies, in order of their starts.
@@ -53,7 +53,7 @@ class Trace:
         cudnn: likewise, of operators of cuDNN.
     """
 
-    base_s: float
+    base_ns: float
     events: int
     steps: Spans
     on_device: Sequence[Event]
@@ -69,6 +69,15 @@ class Trace:
     def has_device(self) -> bool:
         """Whether an accelerator did any of the work."""
         return bool(self.on_device)
+
+    @property
+    def base_s(self) -> float:
+        """Unix time of the trace's zero, s."""
+        return seconds_from_nanoseconds(self.base_ns)
+
+    def unix_ns(self, moment_us: float) -> float:
+        """Unix time of a moment on the trace's own axis, ns."""
+        return self.base_ns + moment_us * 1e3
 
     def us(self, unix_s: float) -> float:
         """A moment on the trace's own axis."""
@@ -90,7 +99,7 @@ def parse(document: Mapping[str, Any]) -> Trace:
     on_device = [event for event in found if event.category in _ON_DEVICE]
     steps = spans((e.start_us, e.end_us) for e in ranges if e.name.startswith(_STEP))
     return Trace(
-        base_s=seconds_from_nanoseconds(document.get("baseTimeNanoseconds", 0)),
+        base_ns=float(document.get("baseTimeNanoseconds", 0)),
         events=len(lines),
         steps=steps[np.argsort(steps[:, 0])],
         on_device=sorted(on_device, key=lambda event: event.start_us),

@@ -1,21 +1,18 @@
 """Joules as flame graphs: folded stacks, and the same for speedscope.
 
 Folded: a line for each kernel, ``class;kernel microjoules``, as Brendan Gregg's ``flamegraph.pl``
-reads them. Speedscope: https://www.speedscope.app/file-format-schema.json, a sampled profile whose
-weights are microjoules; its format knows no unit of energy, so it says ``none``.
+reads them. Speedscope: a profile whose weights are microjoules.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from energy_callbacks.profiling.kernels.joules import Row
+from energy_callbacks.profiling.speedscope import document, sampled
+from energy_callbacks.report.profile_kernels import KernelRow
 from energy_callbacks.units import microjoules
 
-_SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
-
-def folded(rows: Sequence[Row], steps: int) -> str:
+def folded(rows: Sequence[KernelRow], steps: int) -> str:
     """Microjoules of all steps, a line for each kernel that has at least one.
 
     Args:
@@ -29,7 +26,7 @@ def folded(rows: Sequence[Row], steps: int) -> str:
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def speedscope(rows: Sequence[Row], steps: int, name: str) -> str:
+def speedscope(rows: Sequence[KernelRow], steps: int, name: str) -> str:
     """The same as JSON.
 
     Args:
@@ -43,28 +40,11 @@ def speedscope(rows: Sequence[Row], steps: int, name: str) -> str:
         stack = dict.fromkeys((row.class_name, row.name))  # idle is its own class
         samples.append([frames.setdefault(frame, len(frames)) for frame in stack])
         weights.append(weight)
-    document = {
-        "$schema": _SCHEMA,
-        "name": name,
-        "exporter": "energy_callbacks",
-        "activeProfileIndex": 0,
-        "shared": {"frames": [{"name": frame} for frame in frames]},
-        "profiles": [
-            {
-                "type": "sampled",
-                "name": f"{name} (microjoules, attributed)",
-                "unit": "none",
-                "startValue": 0,
-                "endValue": sum(weights),
-                "samples": samples,
-                "weights": weights,
-            }
-        ],
-    }
-    return json.dumps(document)
+    profile = sampled(f"{name} (microjoules, attributed)", "none", samples, weights)
+    return document(name, [{"name": frame} for frame in frames], [profile])
 
 
-def write(rows: Sequence[Row], steps: int, folder: Path) -> dict[str, str]:
+def write(rows: Sequence[KernelRow], steps: int, folder: Path) -> dict[str, str]:
     """Both files; their names, or none where no energy is known."""
     text = folded(rows, steps)
     if not text:
@@ -75,7 +55,7 @@ def write(rows: Sequence[Row], steps: int, folder: Path) -> dict[str, str]:
     return {"folded": "profile/kernels.folded", "speedscope": "profile/kernels.speedscope.json"}
 
 
-def _weights(rows: Sequence[Row], steps: int) -> list[tuple[Row, int]]:
+def _weights(rows: Sequence[KernelRow], steps: int) -> list[tuple[KernelRow, int]]:
     weighed = [
         (row, round(microjoules(row.energy_j * steps))) for row in rows if row.energy_j is not None
     ]

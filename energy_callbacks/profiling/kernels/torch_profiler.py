@@ -4,7 +4,6 @@
 slower and traces larger, and stacks break the ranges of steps (pytorch/pytorch#174555).
 """
 
-import gc
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,17 +45,15 @@ class TorchRecorder:
 
     def open(self) -> None:
         """See ``Recorder``."""
-        _give_way()
+        from torch.profiler import ProfilerActivity, schedule
+
+        if torch_window.is_foreign():
+            raise OccupiedError(_OCCUPIED)
         if not torch_window.take():
             raise NotNowError("a window of another profiler of ours is open")
-        from torch.profiler import ProfilerActivity, profile, schedule
-
-        class KernelWindow(profile):
-            """One of ours, as its module tells."""
-
         warm_up, active = self._steps
         self._ready = self._is_taken = False
-        self._profile = KernelWindow(
+        self._profile = torch_window.profile(
             activities=[ProfilerActivity.CPU, *_accelerators()],
             schedule=schedule(wait=0, warmup=warm_up, active=active, repeat=1),
             on_trace_ready=self._note,
@@ -130,26 +127,6 @@ _OCCUPIED: Final = (
     "the training has a torch.profiler.profile of its own, and PyTorch can run but one: "
     "KernelProfiler gives way; leave one of the two out"
 )
-
-
-def _give_way() -> None:
-    """Two profilers of PyTorch end each other, even one that is waiting for its turn.
-
-    Raises:
-        OccupiedError: where there is another.
-    """
-    import torch
-
-    autograd: Any = torch.autograd
-    is_on = autograd._profiler_enabled()  # noqa: SLF001 - it has no public name
-    others = (
-        kind
-        for kind in map(type, gc.get_objects())  # isinstance would wake lazy objects
-        if issubclass(kind, torch.profiler.profile)
-        and not kind.__module__.startswith("energy_callbacks.")
-    )
-    if not torch_window.is_taken() and (is_on or any(others)):
-        raise OccupiedError(_OCCUPIED)
 
 
 def _accelerators() -> list[Any]:

@@ -15,6 +15,7 @@ import ctypes
 import logging
 import os
 import random
+import resource
 import sys
 import threading
 import time
@@ -29,7 +30,7 @@ logger = logging.getLogger("energy_callbacks")
 
 _SHORT_S: Final = 0.001
 """Between two bytecodes the main thread answers sooner than this; a call that lasts, later."""
-_PUNCTUAL_S: Final = 0.0005
+_PUNCTUAL_S: Final = 0.00025
 """A thread that waits for nothing but its timer wakes by so much too late (0.2 ms, Linux 6.18)."""
 _JOIN_S: Final = 1.0
 _MEMORY: Final = 0.1
@@ -45,7 +46,7 @@ class Look(NamedTuple):
 
     Attributes:
         since_s: the last moment that an earlier look stands for.
-        asked_s: when the request was made.
+        asked_s: the moment that the request was made for.
         until_s: the newest moment; later than ``asked_s`` where the call lasted.
         cpu: CPU seconds of the main thread a second, from the request until it was heard.
         others: of the process's other threads, meanwhile.
@@ -113,8 +114,8 @@ class Asker:
         self._add = _pending_calls(self._answer)
         self._clock = time.pthread_getcpuclockid(threading.get_ident())
         self._is_asked = False
-        self._asked_s = self._until_s = self._since_s = time.monotonic()
-        self._late_s = self._cpu_s = self._process_s = 0.0
+        self._asked_s = self._moment_s = self._until_s = self._since_s = time.monotonic()
+        self._held_up_s = self._cpu_s = self._process_s = 0.0
         self._running = threading.Lock()  # held until it is over; cheaper than an event
         self._running.acquire()
         self._thread = threading.Thread(
@@ -137,29 +138,33 @@ class Asker:
             self._running.release()
 
     def _run(self) -> None:
-        queue = _RunQueue()
+        queue, rests = _RunQueue(), _Rests()
         dice = random.Random()  # noqa: S311 - no secret; the user's own generators stay untouched
         due_s = time.monotonic()
         while True:
-            period_s = max(self._period_s, self._lost_s / self._max_share)
-            due_s += period_s * dice.uniform(0.5, 1.5)
             if self._running.acquire(timeout=max(due_s - time.monotonic(), 0.0)):
                 self.cost_s += time.thread_time()
                 queue.close()
                 return
             now_s = time.monotonic()
-            self._until_s = now_s
             waited_s = queue.waited_s()
             late_s = now_s - due_s - waited_s
+            slept = rests.since_last()
+            is_held_up = late_s > _PUNCTUAL_S if slept is None else slept > 1
             self._lost_s += _MEMORY * (waited_s + self._look_s - self._lost_s)
             if self._answer.is_lost:
                 self._answer.is_lost = self._is_asked = False
+            moment_s = now_s
+            period_s = max(self._period_s, self._lost_s / self._max_share)
+            while due_s <= now_s:
+                moment_s = due_s if is_held_up else now_s
+                due_s += period_s * dice.uniform(0.5, 1.5)
+            self._until_s = moment_s
             if not self._is_asked:
-                self._ask(now_s, late_s)
-            due_s = max(due_s, now_s - period_s)
+                self._ask(moment_s, now_s, late_s if is_held_up else 0.0)
 
-    def _ask(self, now_s: float, late_s: float) -> None:
-        self._asked_s, self._late_s = now_s, late_s
+    def _ask(self, moment_s: float, now_s: float, held_up_s: float) -> None:
+        self._moment_s, self._asked_s, self._held_up_s = moment_s, now_s, held_up_s
         self._cpu_s, self._process_s = time.clock_gettime(self._clock), time.process_time()
         self._is_asked = True
         if self._add() != 0:  # 32 calls of others are waiting
@@ -185,13 +190,14 @@ class Asker:
         if waited_s > _SHORT_S:
             cpu = min((time.thread_time() - self._cpu_s) / waited_s, 1.0)
             others = max((time.process_time() - self._process_s) / waited_s - cpu, 0.0)
+        is_forced = self._held_up_s > 0.9 * sys.getswitchinterval() and waited_s < _SHORT_S
         look = Look(
             since_s=self._since_s,
-            asked_s=self._asked_s,
+            asked_s=self._moment_s,
             until_s=self._until_s,
             cpu=cpu,
             others=others,
-            is_before=_PUNCTUAL_S < self._late_s < 0.9 * sys.getswitchinterval(),
+            is_before=self._held_up_s > 0.0 and not is_forced,
         )
         self._since_s = look.until_s
         self._is_asked = False
@@ -234,6 +240,26 @@ class _RunQueue:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+class _Rests:
+    """How many times the calling thread lay down to wait, as the kernel counts.
+
+    Once between two moments: for its timer. More often: it found the interpreter held.
+    """
+
+    def __init__(self) -> None:
+        self._before = self._count()
+
+    def since_last(self) -> int | None:
+        """Since the last call; ``None`` where the kernel does not count."""
+        before, self._before = self._before, self._count()
+        return self._before - before if self._before else None
+
+    @staticmethod
+    def _count() -> int:
+        kind = getattr(resource, "RUSAGE_THREAD", None)
+        return 0 if kind is None else resource.getrusage(kind).ru_nvcsw
 
 
 def _pending_calls(answer: _Answer) -> Callable[[], int]:

@@ -1,11 +1,11 @@
 """Stacks with their joules, for flame graphs: folded lines and speedscope's JSON."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from energy_callbacks.profiling.lines.places import Line
+from energy_callbacks.profiling.speedscope import document, sampled
 
 _POOLED = Line("", 0, "(other stacks)")
 
@@ -48,22 +48,18 @@ def name(line: Line) -> str:
 
 
 def speedscope(stacks: Sequence[Stack]) -> str:
-    """Joules, and seconds beside them, as https://www.speedscope.app/file-format-schema.json."""
+    """Joules, and seconds beside them, for speedscope."""
     frames: dict[Line, int] = {}
     samples = [[frames.setdefault(one, len(frames)) for one in _frames(s)] for s in stacks]
-    return json.dumps(
-        {
-            "$schema": "https://www.speedscope.app/file-format-schema.json",
-            "name": "energy by lines of source, attributed",
-            "exporter": "energy_callbacks",
-            "shared": {"frames": [_frame(line) for line in frames]},
-            "profiles": [
-                _sampled(
-                    "millijoules, attributed", "none", samples, [1e3 * s.energy_j for s in stacks]
-                ),
-                _sampled("time", "seconds", samples, [s.wall_s for s in stacks]),
-            ],
-        }
+    joules = [1e3 * stack.energy_j for stack in stacks]
+    seconds = [stack.wall_s for stack in stacks]
+    return document(
+        "energy by lines of source, attributed",
+        [_frame(line) for line in frames],
+        [
+            sampled("millijoules, attributed", "none", samples, joules),
+            sampled("time", "seconds", samples, seconds),
+        ],
     )
 
 
@@ -74,17 +70,3 @@ def _frames(stack: Stack) -> tuple[Line, ...]:
 def _frame(line: Line) -> dict[str, Any]:
     found: dict[str, Any] = {"name": line.function, "file": line.file}
     return found | {"line": line.line} if line.line else found
-
-
-def _sampled(
-    title: str, unit: str, samples: list[list[int]], weights: list[float]
-) -> dict[str, Any]:
-    return {
-        "type": "sampled",
-        "name": title,
-        "unit": unit,
-        "startValue": 0,
-        "endValue": sum(weights),
-        "samples": samples,
-        "weights": weights,
-    }

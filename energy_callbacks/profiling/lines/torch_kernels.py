@@ -27,12 +27,6 @@ def _activities() -> list[Any]:
     return [ProfilerActivity.CUDA]
 
 
-def _is_profiling() -> bool:
-    """Whether the user profiles; a second profiler would end the first (torch 2.13)."""
-    autograd: Any = sys.modules["torch"].autograd
-    return bool(autograd._profiler_enabled())  # noqa: SLF001 - there is no public name
-
-
 class Window:
     """One step to warm up and some that are recorded, while this thread follows itself.
 
@@ -50,11 +44,11 @@ class Window:
 
     def open(self) -> bool:
         """Begin to warm up; ``False`` where somebody else profiles or traces."""
-        from torch.profiler import profile, schedule
+        from torch.profiler import schedule
 
-        if sys.gettrace() is not None or _is_profiling() or not torch_window.take():
+        if sys.gettrace() is not None or torch_window.is_foreign() or not torch_window.take():
             return False
-        profiler = profile(
+        profiler = torch_window.profile(
             activities=_activities(),
             schedule=schedule(wait=0, warmup=1, active=self.steps, repeat=1),
             on_trace_ready=self._keep,

@@ -48,7 +48,7 @@ def row(model: str, dataset: str, parameters: int, report: EnergyReport) -> Row:
     has_gpu = report.efficiency.gpu.j_per_sample is not None
     found = (report.efficiency.gpu if has_gpu else report.efficiency.total).j_per_sample
     known = found if found is not None and found.is_resolved else None
-    kernels = getattr(report.profile, "kernels", None)
+    kernels = None if report.profile is None else report.profile.kernels
     allocated = report.memory.peak_allocated_bytes
     return Row(
         model=model,

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.profiling.kernels.joules import Row
 from energy_callbacks.profiling.kernels.stacks import folded, speedscope, write
+from energy_callbacks.report.profile_kernels import KernelRow
 
 ROWS = (
-    Row(
+    KernelRow(
         name="gemm<1; 2>\nx", class_name="matrix product", calls=2, time_s=3, share=0.6, energy_j=3
     ),
-    Row(name="add", class_name="elementwise", calls=9, time_s=1, share=0.2, energy_j=1),
-    Row(name="never", class_name="elementwise", calls=1, time_s=0, share=0, energy_j=0),
-    Row(name="idle", class_name="idle", calls=0, time_s=1, share=0.2, energy_j=1),
+    KernelRow(name="add", class_name="elementwise", calls=9, time_s=1, share=0.2, energy_j=1),
+    KernelRow(name="never", class_name="elementwise", calls=1, time_s=0, share=0, energy_j=0),
+    KernelRow(name="idle", class_name="idle", calls=0, time_s=1, share=0.2, energy_j=1),
 )
 STEPS = 7
 LINE = re.compile(r"^[^;]+;[^;]+ \d+$")  # what flamegraph.pl takes: stack, a space, a number
@@ -64,7 +64,7 @@ def test_speedscope() -> None:
 
 def test_no_file_where_no_energy_is_known(tmp_path: Path) -> None:
     """Unknown is no flame graph, not one of zeros."""
-    unknown = [Row(name="a", class_name="b", calls=1, time_s=1, share=1, energy_j=None)]
+    unknown = [KernelRow(name="a", class_name="b", calls=1, time_s=1, share=1, energy_j=None)]
     assert write(unknown, STEPS, tmp_path) == {}
     assert list(tmp_path.iterdir()) == []
     assert set(write(ROWS, STEPS, tmp_path)) == {"folded", "speedscope"}
@@ -74,5 +74,5 @@ def test_no_file_where_no_energy_is_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize("steps", [1, 1000])
 def test_small_energies_are_not_lost(steps: int) -> None:
     """A microjoule is the least that is written."""
-    tiny = Row(name="a", class_name="b", calls=1, time_s=1, share=1, energy_j=2e-6)
+    tiny = KernelRow(name="a", class_name="b", calls=1, time_s=1, share=1, energy_j=2e-6)
     assert folded([tiny], steps) == f"b;a {2 * steps}\n"

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from energy_callbacks.profiling.lines.asking import Asker, Look
+from energy_callbacks.profiling.lines.asking import Asker, Look, _Rests
 
 
 def busy(seconds):
@@ -245,3 +245,23 @@ def test_code_as_deep_as_it_may_be_is_left_alone(asking):
     looks = len(heard.looks)
     busy(0.2)
     assert len(heard.looks) > looks
+
+
+@pytest.mark.parametrize(("meanwhile", "is_held"), [(busy, True), (time.sleep, False)])
+def test_the_kernel_tells_who_waited_for_the_interpreter(meanwhile, is_held):
+    """Beside busy Python a thread lies down more than once for each of its moments."""
+    found = []
+
+    def wait():
+        rests = _Rests()
+        for _ in range(40):
+            time.sleep(0.005)
+            found.append(rests.since_last())
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while thread.is_alive():
+        meanwhile(0.1)
+    thread.join()
+    held = sum(count > 1 for count in found)
+    assert held > 30 if is_held else held < 10

@@ -16,13 +16,7 @@ def _nothing():
     pass
 
 
-@pytest.fixture(autouse=True)
-def untraced():
-    """Whatever traces the tests, as coverage does, is back afterwards."""
-    before = sys.gettrace()
-    sys.settrace(None)
-    yield
-    sys.settrace(before)
+pytestmark = pytest.mark.usefixtures("untraced")
 
 
 def test_moments_have_their_lines_in_calls_and_after_them():

@@ -11,16 +11,7 @@ from energy_callbacks.profiling import torch_window  # noqa: E402
 from energy_callbacks.profiling.lines import torch_kernels  # noqa: E402
 from energy_callbacks.profiling.lines.windows import Windows  # noqa: E402
 
-pytestmark = pytest.mark.framework
-
-
-@pytest.fixture(autouse=True)
-def untraced():
-    """Whatever traces the tests is back afterwards."""
-    before = sys.gettrace()
-    sys.settrace(None)
-    yield
-    sys.settrace(before)
+pytestmark = [pytest.mark.framework, pytest.mark.usefixtures("untraced")]
 
 
 @pytest.fixture
