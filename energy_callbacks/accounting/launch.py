@@ -1,5 +1,6 @@
 """Which process this is, and what it shares with those that were started beside it."""
 
+import itertools
 import os
 import time
 from dataclasses import dataclass
@@ -69,7 +70,26 @@ def launch_id(process: Process) -> str | None:
 
 def default_folder(process: Process) -> Path:
     """One folder a start; processes of one launch take its port, which they share."""
+    folder = Path("energy_runs")
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    if process.world_size == 1:
+        return new_folder(folder / stamp)
     port = os.environ.get("MASTER_PORT")
-    is_alone = process.world_size == 1 or port is None
-    name = time.strftime("%Y%m%d-%H%M%S") if is_alone else f"port-{port}"
-    return Path("energy_runs") / name
+    return folder / (stamp if port is None else f"port-{port}")
+
+
+def new_folder(wished: Path) -> Path:
+    """A folder that nobody else has: of this name, else with the first number that is free.
+
+    Where none can be made the name is given nevertheless.
+    """
+    for number in itertools.count(1):
+        folder = wished if number == 1 else wished.with_name(f"{wished.name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError:  # whoever writes there tells it better
+            return wished
+        return folder
+    raise AssertionError("unreachable")

@@ -1,7 +1,6 @@
 """``energy-callbacks run``: any command, measured from its start to its end."""
 
 import argparse
-import itertools
 import os
 import re
 import shutil
@@ -15,7 +14,7 @@ from typing import Final
 
 import psutil
 
-from energy_callbacks.accounting.launch import COMMAND, Process
+from energy_callbacks.accounting.launch import COMMAND, Process, new_folder
 from energy_callbacks.cli.child import Child, end_as, first_pending, signals_held
 from energy_callbacks.config import RUN_DIR_VARIABLE, EnergyConfig, is_disabled
 from energy_callbacks.errors import JournalError
@@ -225,13 +224,7 @@ def _name_of(command: Sequence[str]) -> str:
 
 def _new_folder(name: str) -> Path:
     """A folder that nobody else has."""
-    stem = Path("energy_runs") / f"{_safe(name)}-{time.strftime('%Y%m%d-%H%M%S')}"
-    for number in itertools.count(1):
-        folder = stem if number == 1 else stem.with_name(f"{stem.name}-{number}")
-        with suppress(FileExistsError):
-            folder.mkdir(parents=True)
-            return folder
-    raise AssertionError("unreachable")
+    return new_folder(Path("energy_runs") / f"{_safe(name)}-{time.strftime('%Y%m%d-%H%M%S')}")
 
 
 def _safe(name: str) -> str:

@@ -5,9 +5,11 @@ import marshal
 import os
 import pstats
 import sys
+import threading
 from pathlib import Path
 
 from energy_callbacks.profiling.host.calls import Calls
+from energy_callbacks.profiling.main_thread import on_thread
 
 
 class ProfileWindow:
@@ -23,18 +25,25 @@ class ProfileWindow:
                 f"another profiler is active ({other}), and Python bears but one; "
                 "end it before the training, or leave HostProfiler out"
             )
+        self._thread = threading.get_ident()
         self._profile = cProfile.Profile()
         self._profile.enable()
         _open.add(self)
 
     def end(self) -> None:
-        """Switch it off, on the thread that began it."""
+        """Switch it off; on another thread than that which began it, soon."""
         if self not in _open:
             return
         _open.discard(self)
+        if sys.version_info >= (3, 12):
+            self._profile.disable()
+        else:
+            on_thread(self._thread, self._disable)
+
+    def _disable(self) -> None:
         # Before 3.12 to disable one ends whichever is at work, another of the user's too.
         at_work: object = sys.getprofile()
-        if sys.version_info >= (3, 12) or at_work is self._profile:
+        if at_work is self._profile:
             self._profile.disable()
 
     def save(self, path: Path) -> Calls:

@@ -4,11 +4,13 @@
 slower and traces larger, and stacks break the ranges of steps (pytorch/pytorch#174555).
 """
 
+import threading
 from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.profiling import torch_window
 from energy_callbacks.profiling.kernels.protocol import NotNowError, OccupiedError, TooLargeError
+from energy_callbacks.profiling.main_thread import on_thread
 
 # A line of Kineto's JSON is 200 to 500 bytes (torch 2.13: 300 on average).
 _BYTES_OF_EVENT: Final = 300
@@ -42,6 +44,7 @@ class TorchRecorder:
         self._max_bytes = max_bytes
         self._profile: Any = None
         self._ready = self._is_taken = False
+        self._thread = threading.get_ident()
 
     def open(self) -> None:
         """See ``Recorder``."""
@@ -67,7 +70,7 @@ class TorchRecorder:
 
     def _leave(self) -> None:
         """The training makes a profiler of its own."""
-        self.abort()
+        self._end()
         self._is_taken = True
 
     def _check_ours(self) -> None:
@@ -114,7 +117,11 @@ class TorchRecorder:
             )
 
     def abort(self) -> None:
-        """See ``Recorder``."""
+        """See ``Recorder``; from another thread than that of ``open``, soon."""
+        if not on_thread(self._thread, self._end):
+            self._end()
+
+    def _end(self) -> None:
         profile, self._profile = self._profile, None
         if profile is not None:
             try:

@@ -5,6 +5,7 @@ the table of kernels; it is asked in a process of its own, as its libraries are 
 """
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from energy_callbacks.units import seconds_from_microseconds
 
 # It reads some ten MB a second.
 _PATIENCE_S: Final = 60.0
+_PLANE: Final = re.compile(rb"/device:GPU:(\d+)")
 _ASK: Final = """
 import sys
 from xprof.convert import raw_to_tool_data
@@ -117,13 +119,20 @@ def kernels(path: Path, steps: int) -> Tally | None:
         timeout=_PATIENCE_S,
         check=False,
     )
-    return of_table(json.loads(asked.stdout), steps) if asked.returncode == 0 else None
+    if asked.returncode != 0:
+        return None
+    return of_table(json.loads(asked.stdout), steps, devices(path))
 
 
-def of_table(table: dict[str, Any], steps: int) -> Tally | None:
-    """The same from ``kernel_stats``, a table in the form of Google's charts."""
+def devices(path: Path) -> int:
+    """How many GPUs a trace names, at least one: each has a plane ``/device:GPU:<number>``."""
+    return max(len(set(_PLANE.findall(path.read_bytes()))), 1)
+
+
+def of_table(table: dict[str, Any], steps: int, devices: int) -> Tally | None:
+    """The same from ``kernel_stats``, a table in the form of Google's charts, of all devices."""
     places = {column["id"]: place for place, column in enumerate(table["cols"])}
-    found = Tally(has_device=True, steps=steps)
+    found = Tally(has_device=True, steps=steps, devices=devices)
     for row in table["rows"]:
         name, calls, time_us = (
             row["c"][places[key]]["v"]

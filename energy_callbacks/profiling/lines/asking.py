@@ -1,13 +1,6 @@
 """Asks the main thread, at random moments, to look at its own stack.
 
-CPython keeps a queue of calls that the main thread makes between two bytecodes: after a call, at a
-function's entry, at a loop's jump back (``Py_AddPendingCall``; main thread only in 3.11 to 3.13,
-``make_pending_calls`` in ``ceval_gil.c``). There is no signal and no timer, and no thread reads
-another's stack.
-
-What is queued is ``PyObject_IsTrue`` of an object of ours, whose ``__bool__`` looks. That is a C
-function with the type that the queue wants, so an exception that a handler of a signal raises in
-``__bool__`` reaches the user's code; through a callback of ctypes it would be printed and lost.
+There is no signal and no timer, and no thread reads another's stack: see ``main_thread``.
 """
 
 import contextlib
@@ -25,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from energy_callbacks import forks
 from energy_callbacks.guard import pass_on_signals
+from energy_callbacks.profiling.main_thread import Pending
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -62,24 +56,6 @@ class Look(NamedTuple):
     is_before: bool
 
 
-class _Answer:
-    """What the main thread asks for its truth value; it is false, and kept for ever."""
-
-    __slots__ = ("is_lost", "job")
-
-    def __init__(self, job: Callable[[FrameType], None]) -> None:
-        self.job: Callable[[FrameType], None] | None = job
-        self.is_lost = False
-
-    def __bool__(self) -> bool:
-        try:
-            if self.job is not None:
-                self.job(sys._getframe(1))  # noqa: SLF001 - of this thread
-        except RecursionError:  # the user's code is as deep as it may be: no look
-            self.is_lost = True
-        return False
-
-
 class Asker:
     """A thread that asks the main thread to look, one request at a time.
 
@@ -110,8 +86,7 @@ class Asker:
         self._max_share = max_share
         self._lost_s = self._look_s = 0.0
         self._generation = forks.generation
-        self._answer = _Answer(self._hear)
-        self._add = _pending_calls(self._answer)
+        self._answer = Pending(self._hear)
         self._clock = time.pthread_getcpuclockid(threading.get_ident())
         self._is_asked = False
         self._asked_s = self._moment_s = self._until_s = self._since_s = time.monotonic()
@@ -166,8 +141,8 @@ class Asker:
     def _ask(self, moment_s: float, now_s: float, held_up_s: float) -> None:
         self._moment_s, self._asked_s, self._held_up_s = moment_s, now_s, held_up_s
         self._cpu_s, self._process_s = time.clock_gettime(self._clock), time.process_time()
-        self._is_asked = True
-        if self._add() != 0:  # 32 calls of others are waiting
+        self._is_asked = True  # before the main thread may hear it
+        if not self._answer.ask():
             self._is_asked = False
 
     def _hear(self, frame: FrameType) -> None:
@@ -260,19 +235,3 @@ class _Rests:
     def _count() -> int:
         kind = getattr(resource, "RUSAGE_THREAD", None)
         return 0 if kind is None else resource.getrusage(kind).ru_nvcsw
-
-
-def _pending_calls(answer: _Answer) -> Callable[[], int]:
-    """Queues the question; needs no lock and may be called on any thread."""
-    try:
-        api: Any = ctypes.pythonapi
-        add, truth = api.Py_AddPendingCall, api.PyObject_IsTrue
-    except AttributeError as error:
-        raise RuntimeError(
-            f"this interpreter cannot be asked for its stack: {sys.implementation.name} has no "
-            "Py_AddPendingCall; use CPython"
-        ) from error
-    add.argtypes, add.restype = (ctypes.c_void_p, ctypes.c_void_p), ctypes.c_int
-    api.Py_IncRef(ctypes.py_object(answer))  # a request may be heard after all else is gone
-    function, argument = ctypes.cast(truth, ctypes.c_void_p), ctypes.c_void_p(id(answer))
-    return lambda: int(add(function, argument))

@@ -1,7 +1,6 @@
 """The profiler that a callback or meter is given: which of the user's lines used the energy."""
 
 import logging
-import threading
 import time
 from typing import Any
 
@@ -69,7 +68,6 @@ class LineProfiler:
         self._asker: Asker | None = None
         self._tally: Tally | None = None
         self._windows: Windows | None = None
-        self._thread: int | None = None
         self._start_s = self._process_s = 0.0
         self._phase: str | None = None
         self._train: list[tuple[float, float]] = []
@@ -89,7 +87,6 @@ class LineProfiler:
             logger.warning("no energy by lines of source: %s", error)
             return
         self._meter, self._asker, self._tally = meter, asker, tally
-        self._thread = threading.get_ident()
         self._windows = Windows(most, steps, max_overhead)
         self._start_s, self._process_s = start_s, time.process_time()
         asker.start()
@@ -121,7 +118,7 @@ class LineProfiler:
             return
         end_s, process_s = meter.now_s(), time.process_time() - self._process_s
         asker.stop()
-        windows.close(is_own_thread=threading.get_ident() == self._thread)
+        windows.close()
         if self._train_s is not None:
             self._train.append((self._train_s, end_s))
         if end_s > self._start_s:

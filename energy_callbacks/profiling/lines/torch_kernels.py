@@ -3,6 +3,7 @@
 import json
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,7 @@ from energy_callbacks.profiling import torch_window
 from energy_callbacks.profiling.lines.following import Followed, Follower
 from energy_callbacks.profiling.lines.kernel_times import kernel_times
 from energy_callbacks.profiling.lines.places import Line
+from energy_callbacks.profiling.main_thread import on_thread
 
 MOST_BYTES: Final = 100 * 2**20
 
@@ -41,6 +43,7 @@ class Window:
         self._profile: Any = None
         self._trace: str | None = None
         self._follower = Follower()
+        self._thread = threading.get_ident()
 
     def open(self) -> bool:
         """Begin to warm up; ``False`` where somebody else profiles or traces."""
@@ -59,12 +62,8 @@ class Window:
             torch_window.give()
             return False
         self._profile = profiler
-        torch_window.watch(self.close)
+        torch_window.watch(self._end)
         return True
-
-    def leave(self) -> None:
-        """On another thread than that of ``open``: follow no more lines."""
-        self._follower.stop()
 
     def step(self) -> bool:
         """A step has been queued; whether the window is over."""
@@ -82,7 +81,12 @@ class Window:
         return False
 
     def close(self) -> None:
-        """End it, wherever it is; on the thread that opened it."""
+        """End it, wherever it is; from another thread than its own, soon."""
+        self._follower.stop()
+        if not on_thread(self._thread, self._end):
+            self._end()
+
+    def _end(self) -> None:
         profiler, self._profile = self._profile, None
         if profiler is None:
             return

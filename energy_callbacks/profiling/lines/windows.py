@@ -53,16 +53,11 @@ class Windows:
             self.cost_s += took_s
         self._last_s = time.monotonic()
 
-    def close(self, *, is_own_thread: bool = True) -> None:
-        """No more windows; one that is open is cut short, by the thread that opened it.
-
-        On another thread only the following of lines ends.
-        """
+    def close(self) -> None:
+        """No more windows; one that is open is cut short."""
         window, self._window, self._most = self._window, None, 0
-        if window is not None and is_own_thread:
+        if window is not None:
             window.close()
-        elif window is not None:
-            window.leave()
 
     def result(self) -> tuple[int, dict[Line | None, float], float]:
         """How many windows, seconds of kernels a step by line, busy seconds a step; their means."""

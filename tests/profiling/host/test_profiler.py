@@ -9,6 +9,8 @@ import os
 import pickle
 import pstats
 import sys
+import threading
+import time
 
 import pytest
 
@@ -110,6 +112,17 @@ def test_a_training_that_breaks_leaves_no_profiler(tmp_path, fails_at):
     cProfile.Profile().runcall(busy, 1)  # raises on Python 3.12 where one is active
     assert sys.getprofile() is None
     assert calls_of(tmp_path).steps == min(fails_at - 10, 20)
+
+
+def test_a_window_that_another_thread_ends_is_over_on_its_own():
+    """As when a training broke, and a watcher noticed: the program runs unprofiled again."""
+    window = ProfileWindow()
+    other = threading.Thread(target=window.end)
+    other.start()
+    other.join()
+    time.sleep(0.01)
+    assert sys.getprofile() is None
+    cProfile.Profile().runcall(busy, 1)
 
 
 def test_too_few_steps_are_no_window(tmp_path):

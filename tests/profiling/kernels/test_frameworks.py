@@ -81,9 +81,10 @@ def test_caps_hold(tmp_path: Path) -> None:
         assert not found["is_profiling"]
 
 
-def test_an_exception_in_a_window_stops_the_profiler(tmp_path: Path) -> None:
-    """Nothing of PyTorch's goes on recording, and nothing is kept."""
-    found = torch("fails", tmp_path)
+@pytest.mark.parametrize("case", ["fails", "ends_elsewhere"])
+def test_a_training_that_breaks_in_a_window_stops_the_profiler(case: str, tmp_path: Path) -> None:
+    """Nothing of PyTorch's goes on recording, on whatever thread it is ended; nothing is kept."""
+    found = torch(case, tmp_path)
     assert not found["is_profiling"]
     assert found["windows"] == 0
 

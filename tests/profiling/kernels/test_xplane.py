@@ -1,8 +1,11 @@
 """The table of kernels that xprof makes of a trace of TensorFlow or JAX."""
 
+from pathlib import Path
+
 import pytest
 
-from energy_callbacks.profiling.kernels.xplane import of_table
+from energy_callbacks.profiling.kernels.joules import split
+from energy_callbacks.profiling.kernels.xplane import devices, of_table
 from tests.profiling.kernels.cuda_trace import ADD, GEMM
 
 COLUMNS = ("rank", "kernel_name", "op_name", "occurrences", "total_duration_us")
@@ -21,7 +24,9 @@ def table(*rows: tuple[str, int, float]) -> dict:
 
 def test_kernels_of_a_table() -> None:
     """Times and calls by name, rows of the same kernel together; why it was idle nobody knows."""
-    found = of_table(table((GEMM, 3, 3000.0), (ADD, 6, 600.0), (GEMM, 3, 300.0)), steps=3)
+    found = of_table(
+        table((GEMM, 3, 3000.0), (ADD, 6, 600.0), (GEMM, 3, 300.0)), steps=3, devices=1
+    )
     assert found is not None
     assert found.time_s[GEMM] == pytest.approx(0.0033)
     assert found.time_s[ADD] == pytest.approx(0.0006)
@@ -31,4 +36,21 @@ def test_kernels_of_a_table() -> None:
 
 def test_a_trace_without_a_device() -> None:
     """An empty table is no table."""
-    assert of_table(table(), steps=3) is None
+    assert of_table(table(), steps=3, devices=1) is None
+
+
+@pytest.mark.parametrize(("planes", "count"), [((0,), 1), ((0, 1, 0, 11), 3), ((), 1)])
+def test_devices_of_a_trace(tmp_path: Path, planes: tuple[int, ...], count: int) -> None:
+    """Each plane once; a trace that names none is of one."""
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(b"".join(b"\x08\x01\x12/device:GPU:%d\x1a\xff" % one for one in planes))
+    assert devices(path) == count
+
+
+def test_two_devices_have_twice_the_time() -> None:
+    """4 ms of kernels in steps of 4 ms on two cards: half of their time."""
+    found = of_table(table((GEMM, 2, 4000.0)), steps=1, devices=2)
+    assert found is not None
+    gemm, idle = split(found, step_s=0.004, j_per_step=8.0).rows
+    assert (gemm.share, idle.share) == pytest.approx((0.5, 0.5))
+    assert gemm.energy_j == pytest.approx(4.0)

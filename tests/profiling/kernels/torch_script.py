@@ -5,6 +5,7 @@ Prints one JSON object, the last line.
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -149,6 +150,22 @@ def fails(folder: Path) -> dict[str, Any]:
     raise AssertionError("it did not raise")
 
 
+def ends_elsewhere(folder: Path) -> dict[str, Any]:
+    """In the middle of a window another thread closes the meter."""
+    meter = EnergyMeter(
+        config=EnergyConfig(report_dir=folder),
+        profilers=[KernelProfiler(windows_after=(10,))],
+    )
+    meter.start()
+    with meter.phase("train"):
+        for _ in steps(13):
+            meter.step()
+        other = threading.Thread(target=meter.stop)
+        other.start()
+        other.join()
+    return told(meter)
+
+
 def beside_another(folder: Path) -> dict[str, Any]:
     """The user profiles the same steps, and then some of them: theirs goes on."""
     activities = [torch.profiler.ProfilerActivity.CPU]
@@ -197,6 +214,7 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
         caps,
         small_files,
         fails,
+        ends_elsewhere,
         meets_another,
         beside_another,
         memory,

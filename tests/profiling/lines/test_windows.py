@@ -1,6 +1,7 @@
 """Windows of PyTorch's profiler: few, short, one at a time, and without a GPU none."""
 
 import sys
+import threading
 import time
 
 import pytest
@@ -58,6 +59,21 @@ def test_a_training_that_ends_in_a_window_gives_all_back(on_the_cpu):
         train(found, steps)
         found.close()
         assert found.result()[0] == 0
+        assert sys.gettrace() is None
+        assert torch_window.take()
+        torch_window.give()
+
+
+def test_a_window_that_another_thread_ends_is_over_on_its_own(on_the_cpu):
+    """As when a training broke, and a watcher noticed: PyTorch's profiler is off again."""
+    for steps in (10, 11, 12):
+        found = Windows(2, 2, 0.5)
+        train(found, steps)
+        other = threading.Thread(target=found.close)
+        other.start()
+        other.join()
+        time.sleep(0.01)
+        assert not torch.autograd._profiler_enabled()
         assert sys.gettrace() is None
         assert torch_window.take()
         torch_window.give()

@@ -1,0 +1,42 @@
+"""Where a run goes that was told no folder."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks.accounting.launch import Process, default_folder
+
+
+@pytest.fixture
+def one_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder, and a clock that stands still."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda _: "20261122-120000")
+    monkeypatch.delenv("MASTER_PORT", raising=False)
+
+
+@pytest.mark.usefixtures("one_second")
+def test_trainings_that_start_in_the_same_second_have_folders_of_their_own() -> None:
+    """As the tasks of a job array have."""
+    folders = [default_folder(Process()) for _ in range(3)]
+    assert [folder.name for folder in folders] == [
+        "20261122-120000", "20261122-120000-2", "20261122-120000-3"
+    ]  # fmt: skip
+    assert all(folder.is_dir() for folder in folders)
+
+
+@pytest.mark.usefixtures("one_second")
+def test_ranks_of_one_launch_share_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named by their port where the launcher has one."""
+    ranks = [Process(rank=rank, world_size=2) for rank in range(2)]
+    assert {default_folder(rank) for rank in ranks} == {Path("energy_runs/20261122-120000")}
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    assert {default_folder(rank) for rank in ranks} == {Path("energy_runs/port-29500")}
+
+
+@pytest.mark.usefixtures("one_second")
+def test_where_no_folder_can_be_made_there_is_a_name() -> None:
+    """The journal says what is wrong."""
+    Path("energy_runs").write_text("a file")
+    assert default_folder(Process()) == Path("energy_runs/20261122-120000")
