@@ -26,8 +26,15 @@ def is_foreign() -> bool:
     torch: Any = sys.modules["torch"]
     if torch.autograd._profiler_enabled():  # noqa: SLF001 - it has no public name
         return True
+    if not _has_other(torch.profiler.profile):
+        return False
+    gc.collect()  # one that is over stays in a cycle
+    return _has_other(torch.profiler.profile)
+
+
+def _has_other(profile: type) -> bool:
     kinds = map(type, gc.get_objects())  # isinstance would wake lazy objects
-    return any(issubclass(k, torch.profiler.profile) and k.__module__ != __name__ for k in kinds)
+    return any(issubclass(kind, profile) and kind.__module__ != __name__ for kind in kinds)
 
 
 def profile(**settings: Any) -> Any:

@@ -88,6 +88,18 @@ def test_the_users_own_profiler_is_left_alone(on_the_cpu):
     assert any("mm" in event.key for event in own.key_averages())
 
 
+def test_a_profiler_that_is_over_and_waits_to_be_collected_is_not_in_the_way(on_the_cpu):
+    """PyTorch's stay in cycles for a while."""
+    own = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+    with own:
+        torch.ones(3) + 1
+    own.cycle = own
+    del own
+    found = Windows(1, 2, 0.5)
+    train(found, 30)
+    assert found.result()[0] == 1
+
+
 def test_another_of_our_profilers_has_the_window(on_the_cpu):
     """Kernels and lines are never recorded at once."""
     assert torch_window.take()
