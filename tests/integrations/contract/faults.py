@@ -131,7 +131,7 @@ class FaultsContract:
         without = bench.fit(Plan(), folder="without")
         _assert_same(training, without)
         assert max(after - before for before, after in pairwise(began_s)) < 2.0
-        assert ended_s - began_s[-1] < 8.0
+        assert ended_s - began_s[-1] < 12.0, "6 s for the driver, once, and the report"
         assert ours.report.run.status == "finished"
         assert ours.report.throughput.steps == 80
         assert _says(ours.report, "scripted did not answer")
