@@ -86,8 +86,12 @@ def signals_held() -> Iterator[Collection[int]]:
 
 
 def first_pending() -> int | None:
-    """A signal that has come since they are held, before there was a child to hear it."""
-    return min(signal.sigpending() & set(_PASSED_ON), default=None)
+    """A signal that has come since they are held, before there was a child to hear it.
+
+    One that this process ignores, as jobs in a shell's background do, is none: so will the child.
+    """
+    pending = signal.sigpending() & set(_PASSED_ON)
+    return min((n for n in pending if signal.getsignal(n) != signal.SIG_IGN), default=None)
 
 
 def end_as(code: int) -> int:
