@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from energy_callbacks.sensing.series import Array
 
 Numbers = NDArray[np.intp]
-# Sums of exponentials are kept below e^300; a double holds up to e^709.
-_MOST_EXPONENT: Final = 300.0
+# Of a share of one, a double does not show what is smaller.
+_FORGOTTEN: Final = 1e-18
 SHORTEST_RESPONSE_S: Final = 1e-5
 
 
@@ -61,20 +61,15 @@ class Spans:
         gains = np.zeros((len(widths_s), self.count))
         known = np.flatnonzero(self.labels >= 0)
         gains[known, self.labels[known]] = -np.expm1(-widths_s[known] / response_s)
-        states = np.zeros((len(self.edges_s), self.count))
-        first = 0
-        while first < len(widths_s):
-            reach_s = self.edges_s[first] + _MOST_EXPONENT * response_s
-            last = max(int(np.searchsorted(self.edges_s, reach_s, "right")) - 1, first + 1)
-            since = (self.edges_s[first + 1 : last + 1] - self.edges_s[first]) / response_s
-            if since[-1] > _MOST_EXPONENT:  # one long span: nothing of before is left after it
-                states[last] = gains[last - 1]
-            else:
-                grown = np.exp(since)[:, None]
-                sums = np.cumsum(gains[first:last] * grown, axis=0)
-                states[first + 1 : last + 1] = (states[first] + sums) / grown
-            first = last
-        return states
+        # Each state is ``kept`` times the one before, and a gain: after each round of two spans
+        # taken together, then four, then eight, until nothing of before is left.
+        kept = np.exp(-widths_s / response_s)[:, None]
+        back = 1
+        while back < len(gains) and kept[back:].max() > _FORGOTTEN:
+            gains[back:] = gains[back:] + kept[back:] * gains[:-back]
+            kept[back:] = kept[back:] * kept[:-back]
+            back *= 2
+        return np.concatenate([np.zeros((1, self.count)), gains])
 
     def _place(self, t_s: Array) -> Numbers:
         found = np.searchsorted(self.edges_s, t_s, "right") - 1
