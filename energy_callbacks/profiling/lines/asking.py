@@ -56,6 +56,96 @@ class Look(NamedTuple):
     is_before: bool
 
 
+class Request(NamedTuple):
+    """The main thread was asked to look, and has not yet.
+
+    Attributes:
+        moment_s: that it was asked for.
+        asked_s: when; later where the thread that asks was held up.
+        held_up_s: by the interpreter; 0 where it was not.
+        cpu_s: CPU time of the main thread by then.
+        process_s: and of the whole process.
+    """
+
+    moment_s: float
+    asked_s: float
+    held_up_s: float
+    cpu_s: float
+    process_s: float
+
+    def heard(
+        self,
+        now_s: float,
+        span_s: tuple[float, float],
+        cpu_s: Callable[[], float],
+        process_s: Callable[[], float],
+    ) -> Look:
+        """The look that comes of it.
+
+        Args:
+            now_s: when the main thread has heard.
+            span_s: the last moment that an earlier look stands for, and the newest one.
+            cpu_s: CPU time of the main thread now; asked for where a call has lasted.
+            process_s: and of the whole process.
+        """
+        waited_s = now_s - self.asked_s
+        is_short = waited_s < _SHORT_S
+        cpu, others = 1.0, 0.0
+        if not is_short:
+            cpu = min((cpu_s() - self.cpu_s) / waited_s, 1.0)
+            others = max((process_s() - self.process_s) / waited_s - cpu, 0.0)
+        is_forced = self.held_up_s > 0.9 * sys.getswitchinterval() and is_short
+        return Look(
+            since_s=span_s[0],
+            asked_s=self.moment_s,
+            until_s=span_s[1],
+            cpu=cpu,
+            others=others,
+            is_before=self.held_up_s > 0.0 and not is_forced,
+        )
+
+
+class Moments:
+    """When to look: moments that scatter, and become rare where looks cost much.
+
+    Args:
+        start_s: the first.
+        rate_hz: their mean number a second.
+        max_share: of the time that looks may take.
+
+    Attributes:
+        due_s: the next one.
+    """
+
+    def __init__(self, start_s: float, rate_hz: float, max_share: float) -> None:
+        self.due_s = start_s
+        self._period_s = 1.0 / rate_hz
+        self._max_share = max_share
+        self._lost_s = 0.0
+        self._dice = random.Random()  # noqa: S311 - no secret; the user's own stay untouched
+
+    def pass_by(
+        self, now_s: float, *, waited_s: float, rests: int | None, look_s: float
+    ) -> tuple[float, float]:
+        """The newest moment, and by how much the interpreter has held it up.
+
+        Args:
+            now_s: when the thread that asks is awake, after ``due_s``.
+            waited_s: how long it was ready before, without a processor.
+            rests: how many times it lay down; ``None`` where nobody counts.
+            look_s: what the look before has taken.
+        """
+        late_s = now_s - self.due_s - waited_s
+        is_held_up = late_s > _PUNCTUAL_S if rests is None else rests > 1
+        self._lost_s += _MEMORY * (waited_s + look_s - self._lost_s)
+        period_s = max(self._period_s, self._lost_s / self._max_share)
+        moment_s = now_s
+        while self.due_s <= now_s:
+            moment_s = self.due_s if is_held_up else now_s
+            self.due_s += period_s * self._dice.uniform(0.5, 1.5)
+        return moment_s, late_s if is_held_up else 0.0
+
+
 class Asker:
     """A thread that asks the main thread to look, one request at a time.
 
@@ -82,15 +172,14 @@ class Asker:
         self.looks = 0
         self.cost_s = 0.0
         self._look: Callable[[FrameType, Look], None] = look
-        self._period_s = 1.0 / rate_hz
-        self._max_share = max_share
-        self._lost_s = self._look_s = 0.0
+        self._look_s = 0.0
         self._generation = forks.generation
         self._answer = Pending(self._hear)
         self._clock = time.pthread_getcpuclockid(threading.get_ident())
         self._is_asked = False
-        self._asked_s = self._moment_s = self._until_s = self._since_s = time.monotonic()
-        self._held_up_s = self._cpu_s = self._process_s = 0.0
+        now_s = self._until_s = self._since_s = time.monotonic()
+        self._moments = Moments(now_s, rate_hz, max_share)
+        self._request = Request(now_s, now_s, 0.0, 0.0, 0.0)
         self._running = threading.Lock()  # held until it is over; cheaper than an event
         self._running.acquire()
         self._thread = threading.Thread(
@@ -113,34 +202,24 @@ class Asker:
             self._running.release()
 
     def _run(self) -> None:
-        queue, rests = _RunQueue(), _Rests()
-        dice = random.Random()  # noqa: S311 - no secret; the user's own generators stay untouched
-        due_s = time.monotonic()
+        queue, rests, moments = _RunQueue(), _Rests(), self._moments
         while True:
-            if self._running.acquire(timeout=max(due_s - time.monotonic(), 0.0)):
+            if self._running.acquire(timeout=max(moments.due_s - time.monotonic(), 0.0)):
                 self.cost_s += time.thread_time()
                 queue.close()
                 return
             now_s = time.monotonic()
-            waited_s = queue.waited_s()
-            late_s = now_s - due_s - waited_s
-            slept = rests.since_last()
-            is_held_up = late_s > _PUNCTUAL_S if slept is None else slept > 1
-            self._lost_s += _MEMORY * (waited_s + self._look_s - self._lost_s)
+            self._until_s, held_up_s = moments.pass_by(
+                now_s, waited_s=queue.waited_s(), rests=rests.since_last(), look_s=self._look_s
+            )
             if self._answer.is_lost:
                 self._answer.is_lost = self._is_asked = False
-            moment_s = now_s
-            period_s = max(self._period_s, self._lost_s / self._max_share)
-            while due_s <= now_s:
-                moment_s = due_s if is_held_up else now_s
-                due_s += period_s * dice.uniform(0.5, 1.5)
-            self._until_s = moment_s
             if not self._is_asked:
-                self._ask(moment_s, now_s, late_s if is_held_up else 0.0)
+                self._ask(now_s, held_up_s)
 
-    def _ask(self, moment_s: float, now_s: float, held_up_s: float) -> None:
-        self._moment_s, self._asked_s, self._held_up_s = moment_s, now_s, held_up_s
-        self._cpu_s, self._process_s = time.clock_gettime(self._clock), time.process_time()
+    def _ask(self, now_s: float, held_up_s: float) -> None:
+        cpu_s = time.clock_gettime(self._clock)
+        self._request = Request(self._until_s, now_s, held_up_s, cpu_s, time.process_time())
         self._is_asked = True  # before the main thread may hear it
         if not self._answer.ask():
             self._is_asked = False
@@ -160,19 +239,8 @@ class Asker:
 
     def _take(self, frame: FrameType) -> None:
         now_s = time.monotonic()
-        waited_s = now_s - self._asked_s
-        cpu, others = 1.0, 0.0
-        if waited_s > _SHORT_S:
-            cpu = min((time.thread_time() - self._cpu_s) / waited_s, 1.0)
-            others = max((time.process_time() - self._process_s) / waited_s - cpu, 0.0)
-        is_forced = self._held_up_s > 0.9 * sys.getswitchinterval() and waited_s < _SHORT_S
-        look = Look(
-            since_s=self._since_s,
-            asked_s=self._moment_s,
-            until_s=self._until_s,
-            cpu=cpu,
-            others=others,
-            is_before=self._held_up_s > 0.0 and not is_forced,
+        look = self._request.heard(
+            now_s, (self._since_s, self._until_s), time.thread_time, time.process_time
         )
         self._since_s = look.until_s
         self._is_asked = False
