@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from energy_callbacks.config import RUN_DIR_VARIABLE
@@ -27,15 +27,12 @@ class Measured:
         self.job = job
         self._results = results
         self._folder = results.begin(job)
-        with (self._folder / OUTPUT).open("wb") as output:
-            self._process = subprocess.Popen(  # noqa: S603 - the user's command, and its own words
-                run_words(job, results, self._folder),
-                cwd=results.working_folder,
-                env=_environment({**job.environment, **environment}),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        self._process = launch(
+            run_words(job, results, self._folder),
+            folder=results.working_folder,
+            environment=_environment({**job.environment, **environment}),
+            output=self._folder / OUTPUT,
+        )
 
     def signal(self, number: int) -> None:
         """Pass a signal on to the command."""
@@ -48,6 +45,21 @@ class Measured:
             return False  # of a run that was killed the command may go on: its place is not free
         self.outcome = self._results.end(self._folder, self._process.returncode)
         return True
+
+
+def launch(
+    words: Sequence[str], *, folder: Path, environment: Mapping[str, str], output: Path
+) -> subprocess.Popen[bytes]:
+    """Start a program that writes both its streams into a file."""
+    with output.open("wb") as file:
+        return subprocess.Popen(  # noqa: S603 - the user's command, and its own words
+            words,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
 
 
 def run_words(job: Job, results: Results, folder: Path) -> list[str]:
