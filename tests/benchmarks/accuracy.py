@@ -5,15 +5,12 @@ the mean of |found - true| / true over random windows, median of five seeds. Loa
 between 100 and 400 W and a staircase of 60 ms, exactly as named. The card like an H200 has bars;
 the others show what their sensors allow.
 
-Then the same windows by other tools, in real time (``peers``), and with ``--data FOLDER`` windows
-of recorded cards (``recordings``: folders ``external_meter`` and ``h200_power``).
+With ``--data FOLDER`` it shows windows of recorded cards, too (``recordings``: folders
+``external_meter`` and ``h200_power``). Other tools on such a card are in ``peers``.
 
-``python -m tests.benchmarks.accuracy [--quick] [--json FILE] [--without-peers] [--data FOLDER]``:
-3 minutes, nearly all of it for the peers; quick one.
+``python -m tests.benchmarks.accuracy [--quick] [--json FILE] [--data FOLDER]``
 """
 
-import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,7 +19,8 @@ from typing import Final
 
 import numpy as np
 
-from tests.benchmarks import peers
+from tests.benchmarks import bars
+from tests.benchmarks.bars import Bar
 from tests.benchmarks.cards import CARDS, WIDTHS_S
 from tests.benchmarks.recordings import Finding, findings
 from tests.benchmarks.runs import Results, Run, measured_all
@@ -41,7 +39,6 @@ BARS: Final[Mapping[str, Mapping[float, float]]] = {
 }
 SEEDS, QUICK_SEEDS = 5, 3
 _WINDOWS: Final = 200
-QUICK_PEER_WINDOWS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,46 +114,40 @@ def recorded(folder: Path | None) -> list[Finding]:
     return found
 
 
-def compared(windows: int) -> tuple[list[peers.Verdict], bool]:
-    """Prints the peers beside ours; their verdicts, and whether all bars are shown to be met."""
-    rows = list(peers.measure_all(windows))
-    found, absent = peers.verdicts(rows), peers.missing()
-    print(peers.table(rows))
-    for verdict in found:
-        if not verdict.is_met:
-            print(
-                f"bar: {verdict.tool} {verdict.bar:g} x worse, {1e3 * verdict.period_s:.0f} ms "
-                f"wave, {1e3 * verdict.duration_s:.0f} ms windows: MISSED"
-            )
-    for tool in absent:
-        print(f"{tool}: not installed, its bars are not shown; pip install -e '.[benchmarks]'")
-    return found, not absent and all(v.is_met for v in found)
+def judged(found: Sequence[Cell], of_recordings: Sequence[Finding]) -> list[Bar]:
+    """The bars of simulated and of recorded cards."""
+    simulated_bars = [
+        Bar(
+            name=f"{c.load}, {1e3 * c.width_s:g} ms windows: mean error",
+            value=c.error,
+            at_most=c.bar,
+        )
+        for c in found
+        if c.bar is not None
+    ]
+    recorded_bars = [
+        Bar(name=f.what.partition(" (")[0], value=f.error, at_most=f.bar)
+        for f in of_recordings
+        if f.bar is not None
+    ]
+    return simulated_bars + recorded_bars
 
 
 def main() -> int:
-    """Print the tables; 1 where a bar is missed, or cannot be shown for want of a peer."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--without-peers", action="store_true", help="leave other tools out")
+    """Print the tables and return the exit status."""
+    parser = bars.parser(__doc__)
     parser.add_argument("--data", type=Path, help="folder with recordings of real cards")
     arguments = parser.parse_args()
     found = simulated(QUICK_SEEDS if arguments.quick else SEEDS)
-    print(table(found))
-    missed = sum(not c.is_met for c in found)
-    print(f"bars of {JUDGED}: {f'MISSED in {missed} cells' if missed else 'met'}\n", flush=True)
+    print(table(found), end="\n\n", flush=True)
     of_recordings = recorded(arguments.data)
-    beside: list[peers.Verdict] = []
-    is_met = not missed and all(f.verdict != "MISSED" for f in of_recordings)
-    if not arguments.without_peers:
-        print(flush=True)
-        beside, is_beaten = compared(QUICK_PEER_WINDOWS if arguments.quick else peers.WINDOWS)
-        is_met = is_met and is_beaten
-    if arguments.json:
-        said = {"cells": found, "recordings": of_recordings, "peers": beside}
-        rows = {name: [asdict(row) for row in part] for name, part in said.items()}
-        arguments.json.write_text(json.dumps(rows))
-    return 0 if is_met else 1
+    return bars.finish(
+        "accuracy",
+        arguments,
+        judged(found, of_recordings),
+        cells=[asdict(c) for c in found],
+        recordings=[asdict(f) for f in of_recordings],
+    )
 
 
 if __name__ == "__main__":

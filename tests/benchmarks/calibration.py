@@ -17,16 +17,16 @@ interval is known to be too narrow.
 ``python -m tests.benchmarks.calibration [--quick] [--json FILE]``: 3 minutes, quick half one.
 """
 
-import argparse
-import json
+import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from tests.benchmarks import bars
+from tests.benchmarks.bars import Bar
 from tests.benchmarks.cards import WIDTHS_S, Array, Windows
 from tests.benchmarks.runs import Results, Run, measured_all
 
@@ -227,43 +227,39 @@ def _line(first: str, texts: Iterable[str]) -> str:
     return f"{first:<44}" + "".join(f"{text:>25}" for text in texts)
 
 
+def judged(name: str, found: Iterable[Cell]) -> Iterator[Bar]:
+    """Two bars of each judged cell; too few windows meet none."""
+    for c in found:
+        if c.sensor not in NOT_JUDGED:
+            where = f"{name}, {c.sensor}, {1e3 * c.width_s:g} ms"
+            is_enough = c.windows >= FEWEST_WINDOWS
+            held, wide = (c.coverage, c.ratio) if is_enough else (math.nan, math.nan)
+            yield Bar(name=f"{where}: share held", value=held, at_least=c.coverage_bar)
+            yield Bar(name=f"{where}: width in median errors", value=wide, at_most=RATIO_BAR)
+
+
 def main() -> int:
-    """Print the tables; 1 where a judged cell misses a bar."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    """Print the tables and return the exit status."""
+    arguments = bars.parser(__doc__).parse_args()
     seeds = QUICK_SEEDS if arguments.quick else SEEDS
     found: dict[str, list[Cell]] = {}
-    for name, is_whole in (("random part, gain 1", False), ("whole interval, any gain", True)):
+    for name, is_whole in (("random part", False), ("whole interval", True)):
         found[name] = cells(measured_all(pool_runs(seeds, is_whole=is_whole)), is_whole=is_whole)
-        print(f"{name} ({found[name][0].windows} windows a cell, ! = a bar is missed)")
+        gain = "any gain" if is_whole else "gain 1"
+        print(f"{name}, {gain} ({found[name][0].windows} windows a cell, ! = a bar is missed)")
         print(table(found[name]), end="\n\n", flush=True)
     shown = by_case(beside(QUICK_BESIDE_SEEDS if arguments.quick else BESIDE_SEEDS))
     print("random part, gain 1, no bars: loads that most sensors measure exactly, and loads that")
     print("beat with a sensor (21 ms, 97 ms; 1030 ms with means of 1 s), which it does not know")
     print(table_beside(shown), end="\n\n")
-    missed = [(name, c) for name, row in found.items() for c in missed_by(row)]
-    for name, c in missed:
-        print(f"MISSED, {name}: {c.sensor}, {1e3 * c.width_s:g} ms: {_text(c)}")
     print(f"{', '.join(NOT_JUDGED)}: on the edge of the bars or beyond, shown and not judged")
-    print(
-        f"bar: {COVERAGE_BAR:.0%} held ({RANDOM_COVERAGE_BAR:.0%} random part), "
-        f"at most {RATIO_BAR:g} median errors wide: "
-        f"{f'MISSED in {len(missed)} cells' if missed else 'met in every judged cell'}"
+    return bars.finish(
+        "calibration",
+        arguments,
+        [bar for name, row in found.items() for bar in judged(name, row)],
+        cells={name: [asdict(c) for c in row] for name, row in found.items()},
+        no_bars={name: [asdict(c) for c in row] for name, row in shown.items()},
     )
-    if arguments.json:
-        judged = {
-            name: [asdict(c) | {"is_met": c.is_met} for c in row] for name, row in found.items()
-        }
-        not_judged = {name: [asdict(c) for c in row] for name, row in shown.items()}
-        arguments.json.write_text(json.dumps({**judged, "no bars": not_judged}))
-    return 1 if missed else 0
-
-
-def missed_by(found: Iterable[Cell]) -> list[Cell]:
-    """The judged cells that miss a bar."""
-    return [c for c in found if c.sensor not in NOT_JUDGED and not c.is_met]
 
 
 if __name__ == "__main__":

@@ -14,11 +14,9 @@ the power of all runs at 1 Hz, as if neighbours were independent.
 kind take some minutes, quick a hundred and fifty.
 """
 
-import argparse
-import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -27,6 +25,8 @@ import numpy as np
 
 from energy_callbacks.report import EnergyReport, build, compare
 from energy_callbacks.report.parts import Memory
+from tests.benchmarks import bars
+from tests.benchmarks.bars import Bar
 from tests.report import journals
 
 RUNS: Final = 5
@@ -62,17 +62,16 @@ class Row:
     detectable: float | None
     is_judged: bool
 
-    @property
-    def is_good(self) -> bool:
-        """Whether it keeps its bars, as far as so many comparisons can tell."""
+    def bars(self) -> Iterator[Bar]:
+        """What it must keep."""
         if not self.is_judged:
-            return True
-        slack = 2.0 * (0.05 * 0.95 / self.comparisons) ** 0.5 if self.comparisons < 1000 else 0.0
-        if not HOLDS[0] - slack <= self.holds <= HOLDS[1] + slack:
-            return False
+            return
+        name = f"{self.way}, {self.difference:.0%} of difference"
+        yield Bar(name=f"{name}: held", value=self.holds, at_least=HOLDS[0], at_most=HOLDS[1])
         if self.difference == 0.0:
-            return self.resolved <= FALSE + slack
-        return self.difference < 0.1 or self.resolved >= FOUND - slack
+            yield Bar(name=f"{name}: false verdicts", value=self.resolved, at_most=FALSE)
+        elif self.difference >= 0.1:
+            yield Bar(name=f"{name}: resolved", value=self.resolved, at_least=FOUND)
 
 
 def base() -> EnergyReport:
@@ -216,7 +215,7 @@ def show(rows: Sequence[Row]) -> None:
     print(f"{'':<26}{'truth':>8}{'holds it':>10}{'resolved':>10}{'detectable':>12}")
     for row in rows:
         told = "" if row.detectable is None else f"{100 * row.detectable:.1f} %"
-        mark = "" if row.is_good else "  MISSED"
+        mark = "" if all(bar.is_met for bar in row.bars()) else "  misses a bar"
         print(
             f"{row.way:<26}{0.0 - 100 * row.difference:>6.0f} %{100 * row.holds:>8.1f} %"
             f"{100 * row.resolved:>8.1f} %{told:>12}{mark}"
@@ -224,21 +223,17 @@ def show(rows: Sequence[Row]) -> None:
 
 
 def main() -> int:
-    """Print the table; 1 where a bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a hundred and fifty of each kind")
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    """Print the table and return the exit status."""
+    arguments = bars.parser(__doc__).parse_args()
     comparisons = 150 if arguments.quick else 1000
     rows = [row for difference in DIFFERENCES for row in measured(comparisons, difference)]
     show(rows)
-    print(
-        f"bars: {100 * HOLDS[0]:.0f} to {100 * HOLDS[1]:.0f} % hold the truth, at most "
-        f"{100 * FALSE:.0f} % false verdicts, at least {100 * FOUND:.0f} % of 10 % found"
+    return bars.finish(
+        "comparison",
+        arguments,
+        [bar for row in rows for bar in row.bars()],
+        rows=[asdict(row) for row in rows],
     )
-    if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
-    return 0 if all(row.is_good for row in rows) else 1
 
 
 if __name__ == "__main__":

@@ -7,15 +7,13 @@ run; and, on a GPU, the knee's throughput is within 5 % of the best of all finde
 knee is, and 2 % for noise; a CPU that is shared scatters by more).
 """
 
-import argparse
 import gc
-import json
+import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -24,6 +22,8 @@ import torch
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.tuning import Patience, Trial, tune_batch_size
 from energy_callbacks.tuning.bench import Bench
+from tests.benchmarks import bars
+from tests.benchmarks.bars import Bar
 from tests.benchmarks.finder_tasks import Task, Training, tasks
 
 OBJECTIVES = ("knee", "energy", "throughput", "largest")
@@ -195,25 +195,22 @@ def show(rows: Sequence[Row]) -> None:
             )
 
 
-def problems(rows: Sequence[Row]) -> list[str]:
-    """Which bars are missed."""
-    found = []
+def judged(rows: Sequence[Row]) -> Iterator[Bar]:
+    """What ours must keep."""
     for one in rows:
-        best = max(other.samples_per_s or 0.0 for other in rows if other.task == one.task)
-        if one.finder.startswith("energy_callbacks") and not one.was_run:
-            found.append(f"{one.task}: {one.finder} answered {one.size}, which was not run")
-        is_slow = torch.cuda.is_available() and (one.samples_per_s or 0.0) < 0.95 * best
-        if one.finder == "energy_callbacks, knee" and is_slow:
-            found.append(f"{one.task}: the knee gives {one.samples_per_s} of {best} samples/s")
-    return found
+        if not one.finder.startswith("energy_callbacks"):
+            continue
+        name = f"{one.task}: {one.finder}"
+        yield Bar(name=f"{name}: answered a size that it ran", value=one.was_run, at_least=1)
+        if one.finder == "energy_callbacks, knee" and torch.cuda.is_available():
+            best = max(other.samples_per_s or 0.0 for other in rows if other.task == one.task)
+            share = (one.samples_per_s or 0.0) / best if best else math.nan
+            yield Bar(name=f"{name}: share of the best throughput", value=share, at_least=0.95)
 
 
 def main() -> int:
-    """Print the table; 1 where a bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    """Print the table and return the exit status."""
+    arguments = bars.parser(__doc__).parse_args()
     warnings.filterwarnings("ignore")
     patience = Patience(least_s=1.5, most_s=4.0)
     if arguments.quick:
@@ -237,11 +234,7 @@ def main() -> int:
         for task in tasks():
             rows += [row(task, name, find, meter, patience) for name, find in finders]
     show(rows)
-    missed = problems(rows)
-    print("\n" + "\n".join(missed or ["bars met"]))
-    if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(one) for one in rows], indent=1))
-    return 1 if missed else 0
+    return bars.finish("finders", arguments, list(judged(rows)), rows=[asdict(one) for one in rows])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ built and saved in under 5 s of processor time, half of them for imports and cha
 true to 0.1 %; windows of the last ten minutes have full resolution, those from long ago seconds.
 """
 
-import argparse
 import json
 import math
 import subprocess
@@ -28,6 +27,8 @@ from numpy.typing import NDArray
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.records import Channel, Device, Quantity, Reading, Sensor
 from energy_callbacks.testing import FakeClock
+from tests.benchmarks import bars
+from tests.benchmarks.bars import Bar
 
 Array = NDArray[np.float64]
 
@@ -152,11 +153,6 @@ class Row:
     value: float
     unit: str
     bar: float | None = None
-
-    @property
-    def is_met(self) -> bool:
-        """Whether the value is within its bar; one without a bar is told only."""
-        return self.bar is None or self.value <= self.bar
 
 
 def rss_mib() -> float:
@@ -315,10 +311,8 @@ def reported(folder: Path) -> dict[str, float]:
 
 
 def main() -> int:
-    """Print the table; 1 where a bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="40 minutes instead of a day")
-    parser.add_argument("--json", type=Path)
+    """Print the table and return the exit status."""
+    parser = bars.parser(__doc__)
     parser.add_argument("--keep", type=Path, help="a folder for the run, to look at afterwards")
     arguments = parser.parse_args()
     duration_s = QUICK_S if arguments.quick else DAY_S
@@ -327,11 +321,13 @@ def main() -> int:
     print(f"{f'{duration_s / 3600.0:g} h, {CARDS} GPUs':<34}{'value':>10}{'bar':>10}")
     for row in rows:
         bar = "" if row.bar is None else f"{row.bar:.4g}"
-        verdict = "" if row.bar is None else "met" if row.is_met else "MISSED"
-        print(f"{row.what:<34}{row.value:>10.4g}{bar:>10} {row.unit:<4}{verdict}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(row) for row in rows]))
-    return 0 if all(row.is_met for row in rows) else 1
+        print(f"{row.what:<34}{row.value:>10.4g}{bar:>10} {row.unit}")
+    found = [
+        Bar(name=f"{row.what}, {row.unit}", value=row.value, at_most=row.bar)
+        for row in rows
+        if row.bar is not None
+    ]
+    return bars.finish("longrun", arguments, found, rows=[asdict(row) for row in rows])
 
 
 if __name__ == "__main__":

@@ -56,6 +56,13 @@ class Loop:
         return time.perf_counter() - start_s, done
 
 
+def has_gpu() -> bool:
+    """Whether there is a CUDA device for PyTorch."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
 def gpu_loops() -> tuple[Loop, Loop]:
     """On the current CUDA device, with sizes that give about the wanted times there."""
     import torch

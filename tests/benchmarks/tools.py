@@ -5,7 +5,6 @@ its own: PLAN is a JSON list of ``[pause_s, duration_s]``, OUT gets ``[start_uni
 energy_j]`` of each window. A file, because importing ``amdsmi``, which comes with Zeus, prints.
 """
 
-import importlib.util
 import json
 import logging
 import sys
@@ -173,19 +172,23 @@ def _zeus_instant(*, sync: bool) -> Zeus:
 
 
 OURS: Final = "energy_callbacks"
-MAKERS: Final[dict[str, tuple[str, Callable[..., Tool]]]] = {
-    OURS: ("energy_callbacks", Ours),
-    "Zeus": ("zeus", Zeus),
-    "Zeus approx_instant_energy": ("zeus", _zeus_instant),
-    "CodeCarbon task": ("codecarbon", CodeCarbon),
-    "nvitop collector 0.1 s": ("nvitop", Nvitop),
+CODECARBON: Final = "CodeCarbon task"
+MAKERS: Final[dict[str, Callable[..., Tool]]] = {
+    OURS: Ours,
+    "Zeus": Zeus,
+    "Zeus approx_instant_energy": _zeus_instant,
+    CODECARBON: CodeCarbon,
+    "nvitop collector 0.1 s": Nvitop,
 }
-"""Name in tables -> the package that it needs, and how it is opened."""
+"""Name in tables -> how it is opened."""
 
 
-def is_installed(name: str) -> bool:
-    """Whether the package of a tool is there."""
-    return importlib.util.find_spec(MAKERS[name][0]) is not None
+def interpreter(name: str, peers: str | None) -> str | None:
+    """The Python that has a tool; ``None`` where it is the peers' and was not given.
+
+    CodeCarbon comes with us; the others have an environment of their own (``peers.txt``).
+    """
+    return sys.executable if name in (OURS, CODECARBON) else peers
 
 
 def nvidia_smi_stub(folder: Path) -> Path:
@@ -213,7 +216,7 @@ def measure(name: str, plan: list[tuple[float, float]]) -> list[tuple[float, flo
 
     A window is the user's block: from after ``begin`` has returned until ``end`` is called.
     """
-    tool = MAKERS[name][1](sync=False)
+    tool = MAKERS[name](sync=False)
     spans = []
     for pause_s, duration_s in plan:
         time.sleep(pause_s)

@@ -16,18 +16,20 @@ at the end (Cramér and Rao). Rows without a bar say what a knee that was missed
 (3 % are the knee's own), and how it is with other curves and less noise.
 """
 
-import argparse
-import json
 import math
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from energy_callbacks.tuning.search import Search, SearchSettings
+from tests.benchmarks import bars
+from tests.benchmarks.bars import Bar
 from tests.benchmarks.device_model import Array, Device, affine, seeded
 
 NOISE = 0.03
@@ -60,19 +62,24 @@ class Row:
     most_trials: int | None
     note: str = ""
 
-    @property
-    def is_met(self) -> bool:
-        too_many = self.most_trials is not None and self.trials > self.most_trials
-        return self.bar is None or (self.worst <= self.bar and not too_many)
+    def bars(self) -> Iterator[Bar]:
+        """What it must keep."""
+        if self.bar is not None:
+            yield Bar(name=f"{self.name}: worst", value=self.worst, at_most=self.bar)
+        if self.most_trials is not None:
+            yield Bar(name=f"{self.name}: trials", value=self.trials, at_most=self.most_trials)
 
 
-def searched(device: Device, seed: int, noise: float, **settings: object) -> Search:
-    """A search that has ended."""
+def searched(
+    case: tuple[int, Device], noise: float, settings: Mapping[str, Any]
+) -> tuple[int, int]:
+    """The size that a search answers, and after how many trials."""
+    seed, device = case
     dice = np.random.default_rng([7, seed])
     search = Search(SearchSettings(memory_bytes=device.memory_bytes, **settings))
     while (size := search.ask()) is not None:
         search.tell(device.trial(size, dice, noise))
-    return search
+    return search.answer().size, len(search.trials)
 
 
 def excess(device: Device, size: int, weight: float) -> float:
@@ -136,9 +143,10 @@ def row(
     in_size: bool = False,
     **settings: object,
 ) -> Row:
-    """Search on every device."""
-    searches = [(device, searched(device, seed, noise, **settings)) for seed, device in devices]
-    sizes = [(device, search.answer().size) for device, search in searches]
+    """Search on every device, one process for each core."""
+    with ProcessPoolExecutor() as pool:
+        answers = list(pool.map(partial(searched, noise=noise, settings=settings), devices))
+    sizes = [(device, size) for (_, device), (size, _) in zip(devices, answers, strict=True)]
     away = [distance(device, size) for device, size in sizes]
     note = ""
     if in_size:
@@ -154,7 +162,7 @@ def row(
         worst=float(max(away)),
         median=float(statistics.median(away)),
         within=sum(bool(one <= (math.inf if bar is None else bar)) for one in away),
-        trials=max(len(search.trials) for _, search in searches),
+        trials=max(trials for _, trials in answers),
         bar=bar,
         most_trials=most_trials,
         note=note,
@@ -205,8 +213,7 @@ def show(table: Sequence[Row]) -> None:
     """A line for each."""
     print(f"{'objective':<37}{'cases':>6}{'worst':>9}{'median':>9}{'trials':>7}  bar")
     for one in table:
-        verdict = f"met in {one.within}" if one.is_met else f"MISSED, met in {one.within}"
-        bar = "no bar" if one.bar is None else f"{one.bar:g} {verdict}"
+        bar = "no bar" if one.bar is None else f"{one.bar:g} met in {one.within}"
         note = f", {one.note}" if one.note else ""
         print(
             f"{one.name:<37}{one.cases:>6}{one.worst:>9.4f}{one.median:>9.4f}"
@@ -215,23 +222,21 @@ def show(table: Sequence[Row]) -> None:
 
 
 def main() -> int:
-    """Print the table; 1 where a bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    """Print the tables and return the exit status."""
+    arguments = bars.parser(__doc__).parse_args()
     judged = rows(range(20), only_judged=arguments.quick)
     show(judged)
     more = [] if arguments.quick else rows(range(20, 60))
     if more:
         print("\n40 more devices, not judged")
         show(more)
-    if arguments.json:
-        tables = {"judged": judged, "more": more}
-        arguments.json.write_text(
-            json.dumps({name: [asdict(one) for one in table] for name, table in tables.items()})
-        )
-    return 0 if all(one.is_met for one in judged) else 1
+    return bars.finish(
+        "tuner",
+        arguments,
+        [bar for one in judged for bar in one.bars()],
+        judged=[asdict(one) for one in judged],
+        more=[asdict(one) for one in more],
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,151 @@
+"""All benchmarks in turn, each in a process of its own, and one table at the end.
+
+``python -m tests.benchmarks [--quick] [--json FILE] [--peers PYTHON] [NAME ...]``: exits with 1
+where a benchmark fails, so where a bar is missed that ``known_misses.toml`` does not list. Quick
+takes some minutes and needs no GPU.
+
+Tools that ours are compared with have an environment of their own, PYTHON being its interpreter::
+
+    python -m venv .venv/peers
+    .venv/peers/bin/python -m pip install -r tests/benchmarks/peers.txt -c constraints.txt
+
+Without it CodeCarbon, which comes with us, is the only one, and the other bars are judged.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.benchmarks.bars import FAILURES, SKIPPED
+
+BENCHMARKS: Final = (
+    "accuracy",
+    "calibration",
+    "comparison",
+    "crash",
+    "finders",
+    "import_time",
+    "lines",
+    "longrun",
+    "overhead",
+    "page",
+    "peers",
+    "phases",
+    "query",
+    "tuner",
+)
+WITH_PEERS: Final = ("import_time", "overhead", "peers")
+QUICK_OPTIONS: Final = {"overhead": ["--fake"]}
+ROOT: Final = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How one benchmark has ended.
+
+    Attributes:
+        name: of the benchmark.
+        seconds: that it took.
+        code: its exit status.
+        figures: what it wrote; nothing where it has failed before.
+    """
+
+    name: str
+    seconds: float
+    code: int
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether a bar is missed or the benchmark has broken."""
+        return self.code not in (0, SKIPPED)
+
+    @property
+    def status(self) -> str:
+        """For the table."""
+        if self.code == SKIPPED:
+            return f"skipped: {self.figures.get('skipped', 'it does not say why')}"
+        if "bars" not in self.figures:
+            return f"FAILED: no figures, exit status {self.code}"
+        return "FAILED" if self.is_failure else "passed"
+
+    def count(self, *verdicts: str) -> int:
+        """How many bars have one of these verdicts."""
+        return sum(bar["verdict"] in verdicts for bar in self.figures.get("bars", []))
+
+
+def command(name: str) -> list[str]:
+    """How a benchmark is started."""
+    return [sys.executable, "-m", f"tests.benchmarks.{name}"]
+
+
+def run(name: str, options: Sequence[str]) -> Outcome:
+    """One benchmark in a process of its own, whose output is shown."""
+    print(f"\n== {name} {' '.join(options)}".rstrip(), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "figures.json"
+        start_s = time.monotonic()
+        code = subprocess.run(
+            [*command(name), *options, "--json", str(file)], cwd=ROOT, check=False
+        ).returncode
+        seconds = time.monotonic() - start_s
+        figures = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    if code == 0 and "bars" not in figures:
+        code = 1
+    return Outcome(name=name, seconds=seconds, code=code, figures=figures)
+
+
+def options(name: str, *, is_quick: bool, peers: str | None) -> list[str]:
+    """What one benchmark is told."""
+    told = ["--quick", *QUICK_OPTIONS.get(name, [])] if is_quick else []
+    return [*told, "--peers", peers] if peers and name in WITH_PEERS else told
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """A line for each benchmark."""
+    heads = f"{'seconds':>9}{'met':>6}{'missed':>8}{'known':>7}{'not judged':>12}"
+    lines = [f"{'benchmark':<14}{heads}  status"]
+    for one in outcomes:
+        counts = (
+            f"{one.count('met'):>6}{one.count(*FAILURES):>8}{one.count('known miss'):>7}"
+            f"{one.count('not judged'):>12}"
+        )
+        lines.append(f"{one.name:<14}{one.seconds:>9.1f}{counts}  {one.status}")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run them, print the table; 1 where one fails."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
+    parser.add_argument("--peers", metavar="PYTHON", help="interpreter of the peers' environment")
+    told = parser.parse_args(arguments)
+    if unknown := set(told.names) - set(BENCHMARKS):
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}; see --help")
+    outcomes = [
+        run(name, options(name, is_quick=told.quick, peers=told.peers))
+        for name in told.names or BENCHMARKS
+    ]
+    print(f"\n{table(outcomes)}")
+    if not told.peers:
+        print("Without peers (--peers PYTHON): of other tools, CodeCarbon alone was measured.")
+    if told.json:
+        told.json.write_text(json.dumps([asdict(one) for one in outcomes], indent=1) + "\n")
+    return 1 if any(one.is_failure for one in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

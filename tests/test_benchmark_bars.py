@@ -1,0 +1,197 @@
+"""A bar that is missed is seen: in the exit status, or in the list of known misses."""
+
+import json
+import sys
+import tomllib
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks import __main__ as runner
+from tests.benchmarks import bars
+from tests.benchmarks.bars import Bar
+from tests.benchmarks.repeats import repeated
+
+LISTED = """
+["speed --quick"]
+"slow" = { value = 12.5, reason = "too few runs" }
+"low" = { value = 0.75, reason = "as the sensor is" }
+"time" = { value = 3.0, reason = "two shared cores", on_slow_machines = true }
+"""
+
+
+@pytest.fixture
+def listed(monkeypatch, tmp_path) -> None:
+    """A list with a miss above its limit, and one below."""
+    file = tmp_path / "known_misses.toml"
+    file.write_text(LISTED, encoding="utf-8")
+    monkeypatch.setattr(bars, "KNOWN_MISSES", file)
+
+
+def finished(*found: Bar, is_quick: bool = True, file: Path | None = None) -> int:
+    """The exit status of the benchmark ``speed``."""
+    return bars.finish("speed", Namespace(quick=is_quick, json=file), found, rows=[1])
+
+
+@pytest.mark.parametrize(
+    ("value", "is_met"),
+    [(1.0, True), (2.0, True), (0.9, False), (2.1, False), (float("nan"), False)],
+)
+def test_bar_is_met_within_its_limits(value, is_met):
+    """The limits belong to it; no number is within none."""
+    assert Bar(name="", value=value, at_least=1.0, at_most=2.0).is_met == is_met
+
+
+def test_nan_meets_no_bar():
+    """Not even one without limits."""
+    assert not Bar(name="", value=float("nan")).is_met
+
+
+def test_miss_that_is_not_listed_fails(listed, capsys):
+    """And is printed."""
+    assert finished(Bar(name="fast", value=3.0, at_most=2.0)) == 1
+    assert "fast: 3, at most 2: MISSED" in capsys.readouterr().out
+
+
+def test_miss_of_another_run_is_not_listed(listed):
+    """What a quick run may miss, a full one may not."""
+    assert finished(Bar(name="slow", value=12.0, at_most=10.0), is_quick=False) == 1
+
+
+@pytest.mark.parametrize(
+    "bar", [Bar(name="slow", value=12.0, at_most=10.0), Bar(name="low", value=0.8, at_least=0.9)]
+)
+def test_listed_miss_passes_and_is_shown(listed, capsys, bar):
+    """With the reason."""
+    assert finished(bar) == 0
+    said = capsys.readouterr().out
+    assert f"{bar.name}: {bar.value:g}" in said
+    assert "known miss (listed" in said
+    assert "bars: 1 known miss" in said
+
+
+@pytest.mark.parametrize(("value", "status"), [(1.9, 0), (2.9, 0), (3.1, 1)])
+def test_time_that_slow_machines_miss_may_be_met(listed, value, status):
+    """But it is not worse than listed anywhere."""
+    assert finished(Bar(name="time", value=value, at_most=2.0)) == status
+
+
+@pytest.mark.parametrize(
+    "bar", [Bar(name="slow", value=13.0, at_most=10.0), Bar(name="low", value=0.7, at_least=0.9)]
+)
+def test_miss_that_is_worse_than_listed_fails(listed, capsys, bar):
+    """The listed value is the most that it may be off."""
+    assert finished(bar) == 1
+    assert "WORSE THAN LISTED" in capsys.readouterr().out
+
+
+def test_listed_bar_that_is_met_fails(listed, capsys):
+    """Until the entry is removed."""
+    assert finished(Bar(name="slow", value=9.0, at_most=10.0)) == 1
+    assert "MET, BUT LISTED" in capsys.readouterr().out
+
+
+def test_bar_that_is_not_judged_fails_nothing(listed, capsys):
+    """It is counted as such, and not as met."""
+    assert finished(Bar(name="fast", value=3.0, at_most=2.0, is_judged=False)) == 0
+    said = capsys.readouterr().out
+    assert "bars: 1 not judged" in said
+    assert "listed, not measured: slow" in said
+
+
+def test_figures_are_written_with_the_verdicts(listed, tmp_path):
+    """For the table of all benchmarks, and for whoever keeps figures."""
+    file = tmp_path / "figures.json"
+    finished(Bar(name="fast", value=1.0, at_most=2.0), file=file)
+    found = json.loads(file.read_text(encoding="utf-8"))
+    assert found["rows"] == [1]
+    assert [(bar["name"], bar["value"], bar["verdict"]) for bar in found["bars"]] == [
+        ("fast", 1.0, "met")
+    ]
+
+
+def test_every_listed_miss_has_its_reason():
+    """Each is of a benchmark that there is."""
+    runs = tomllib.loads(bars.KNOWN_MISSES.read_text(encoding="utf-8"))
+    for run in runs:
+        assert run.removesuffix(" --quick") in runner.BENCHMARKS
+        assert all(miss.reason for miss in bars.known_misses(run).values())
+
+
+def test_time_is_measured_again_until_it_meets_its_bar():
+    """The least comes first; once it is met, or after five more, it ends."""
+    times = iter([5.0, 4.0, 3.0, 9.0])
+    assert repeated(lambda: next(times), float, most=3.5) == [3.0, 4.0, 5.0]
+    assert repeated(lambda: 5.0, float, most=3.5, times=2) == [5.0] * 7
+
+
+def test_every_benchmark_is_run():
+    """Whatever has a ``main`` and takes ``--quick``."""
+    folder = Path(runner.__file__).parent
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.py")}
+    with_bars = {name for name, text in texts.items() if "bars.finish(" in text}
+    assert sorted(with_bars) == list(runner.BENCHMARKS)
+    for name in runner.WITH_PEERS:
+        assert '"--peers"' in texts[name]
+
+
+FAKES = {
+    "good": "bars.finish('good', told, [bars.Bar(name='a', value=1, at_most=2)])",
+    "bad": "bars.finish('bad', told, [bars.Bar(name='a', value=3, at_most=2)])",
+    "absent": "bars.skip(told, 'needs a GPU')",
+    "broken": "1 / 0",
+}
+FAKE = """
+from tests.benchmarks import bars
+told = bars.parser("").parse_args()
+raise SystemExit({})
+"""
+
+
+@pytest.fixture
+def fakes(monkeypatch, tmp_path):
+    """Benchmarks of four kinds; ``run`` starts them by their file, as it starts a module."""
+    for name, text in FAKES.items():
+        (tmp_path / f"{name}.py").write_text(FAKE.format(text), encoding="utf-8")
+    monkeypatch.setattr(runner, "BENCHMARKS", tuple(FAKES))
+    monkeypatch.setattr(
+        runner, "command", lambda name: [sys.executable, str(tmp_path / f"{name}.py")]
+    )
+    monkeypatch.setenv("PYTHONPATH", str(runner.ROOT), prepend=":")
+
+
+def test_all_benchmarks_end_in_one_table(fakes, capfd, tmp_path):
+    """One that fails or breaks lets the others run, and is seen in the exit status."""
+    out = tmp_path / "all.json"
+    assert runner.main(["--quick", "--json", str(out)]) == 1
+    table = capfd.readouterr().out.split("benchmark ")[-1].splitlines()
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert [line.split()[2:4] for line in table[1:3]] == [["1", "0"], ["0", "1"]]
+    assert [one["code"] for one in found] == [0, 1, bars.SKIPPED, 1]
+    assert "passed" in table[1]
+    assert "FAILED" in table[2]
+    assert "skipped: needs a GPU" in table[3]
+    assert "FAILED: no figures" in table[4]
+
+
+def test_named_benchmarks_alone_are_run(fakes, capfd):
+    """Skipped ones fail nothing."""
+    assert runner.main(["good", "absent"]) == 0
+    assert "== bad" not in capfd.readouterr().out
+
+
+def test_unknown_benchmark_is_refused(capsys):
+    """Before anything is measured."""
+    with pytest.raises(SystemExit, match="2"):
+        runner.main(["no_such"])
+    assert "no such benchmark: no_such" in capsys.readouterr().err
+
+
+def test_peers_and_the_fake_card_are_for_those_that_know_them():
+    """A quick overhead plays a card; the peers' interpreter goes where tools are compared."""
+    assert runner.options("overhead", is_quick=True, peers="python") == [
+        *("--quick", "--fake", "--peers", "python")
+    ]
+    assert runner.options("overhead", is_quick=False, peers=None) == []
+    assert runner.options("tuner", is_quick=True, peers="python") == ["--quick"]
