@@ -12,6 +12,7 @@ from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.launch import Process
 from energy_callbacks.report import EnergyReport
 from energy_callbacks.tuning import tune_batch_size
+from tests.charts import no_charts  # noqa: F401 - a fixture of all tests here
 from tests.fake_nvml import Constant, Scenario, fixtures, h200
 from tests.test_fake_card import CardClock
 

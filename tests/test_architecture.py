@@ -1,16 +1,28 @@
 """The rules of the house, each with a proof that its check can fail."""
 
+import ast
 import inspect
-import shutil
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
+from grimp import ImportGraph, build_graph
+from importlinter.api import read_configuration
+from importlinter.contracts.forbidden import ForbiddenContract
+from importlinter.contracts.independence import IndependenceContract
+from importlinter.contracts.layers import LayersContract
 
 import energy_callbacks
 
 ROOT = Path(__file__).parents[1]
+PYPROJECT = str(ROOT / "pyproject.toml")
+CONTRACTS = {
+    "layers": LayersContract,
+    "forbidden": ForbiddenContract,
+    "independence": IndependenceContract,
+}
 # No framework, nothing heavy, nothing that opens a device: these wait until they are needed.
 FORBIDDEN = (
     "torch", "lightning", "pytorch_lightning", "tensorflow", "keras", "jax", "transformers",
@@ -24,107 +36,121 @@ PACKAGES = (
     "integrations/energy_callbacks_keras",
     "integrations/energy_callbacks_huggingface",
 )
+# Modules, devices and threads of a process that has none of those above.
+NOTHING: list[list[str]] = [[], [], []]
 DEVICES = ("/dev/nvidia", "/dev/cpu", "/sys/class/powercap", "libnvidia-ml", "libcuda")
 
 
-def broken_contracts(root: Path) -> str:
-    """What import-linter says of a checkout: its contracts as ``pyproject.toml`` has them."""
-    answer = subprocess.run(
-        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()",
-         "--config", str(ROOT / "pyproject.toml"), "--no-cache"],
-        cwd=root, capture_output=True, text=True, check=False, timeout=60.0,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{root}:{root / 'integrations'}"},
-    )  # fmt: skip
-    return "" if answer.returncode == 0 else answer.stdout + answer.stderr
+@pytest.fixture(scope="module")
+def graph() -> ImportGraph:
+    """Who imports whom, also inside of functions."""
+    packages = read_configuration(PYPROJECT)["session_options"]["root_packages"]
+    return build_graph(*packages, include_external_packages=True, cache_dir=None)
 
 
-def test_imports_point_down_only() -> None:
+def broken_contracts(graph: ImportGraph) -> list[str]:
+    """Names of the contracts of ``pyproject.toml`` that a graph of imports breaks."""
+    found = read_configuration(PYPROJECT)
+    contracts = [
+        CONTRACTS[options["type"]](options["name"], found["session_options"], options)
+        for options in found["contracts_options"]
+    ]
+    # A check may change the graph that it gets.
+    return [one.name for one in contracts if not one.check(deepcopy(graph), verbose=False).kept]
+
+
+def test_imports_point_down_only(graph: ImportGraph) -> None:
     """Rooms import only rooms below them, and the core imports no framework and no adapter."""
-    assert broken_contracts(ROOT) == ""
+    assert broken_contracts(graph) == []
 
 
 @pytest.mark.parametrize(
-    ("path", "line", "contract"),
+    ("importer", "imported", "contract"),
     [
+        ("energy_callbacks.sensing.series", "energy_callbacks.meter", "imports point down only"),
+        ("energy_callbacks.units", "energy_callbacks.errors", "imports point down only"),
+        ("energy_callbacks.accounting.steps", "torch", NO_FRAMEWORK),
+        ("energy_callbacks.report.words", "energy_callbacks_keras", NO_FRAMEWORK),
         (
-            "energy_callbacks/sensing/series.py",
-            "import energy_callbacks.meter",
-            "imports point down only",
-        ),
-        ("energy_callbacks/units.py", "import energy_callbacks.errors", "imports point down only"),
-        ("energy_callbacks/accounting/steps.py", "def f():\n    import torch", NO_FRAMEWORK),
-        ("energy_callbacks/report/words.py", "import energy_callbacks_keras", NO_FRAMEWORK),
-        (
-            "integrations/energy_callbacks_keras/loop.py",
-            "import energy_callbacks_lightning",
+            "energy_callbacks_keras.loop",
+            "energy_callbacks_lightning",
             "adapters do not know each other",
         ),
     ],
 )
-def test_the_check_of_imports_can_fail(tmp_path: Path, path: str, line: str, contract: str) -> None:
-    """One forbidden import in a copy of the package, and the contract is broken."""
-    for package in PACKAGES:
-        shutil.copytree(
-            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    changed = tmp_path / path
-    changed.write_text(changed.read_text(encoding="utf-8") + f"\n\n{line}\n", encoding="utf-8")
-    said = broken_contracts(tmp_path)
-    assert contract in said
-    assert "BROKEN" in said
+def test_the_check_of_imports_can_fail(
+    graph: ImportGraph, importer: str, imported: str, contract: str
+) -> None:
+    """One forbidden import more, and the contract is broken."""
+    assert importer in graph.modules
+    changed = deepcopy(graph)
+    changed.add_import(importer=importer, imported=imported)
+    assert contract in broken_contracts(changed)
+
+
+def test_an_import_inside_of_a_function_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that is imported where it is used is in the graph, too."""
+    package = tmp_path / "package_of_the_test"
+    package.mkdir()
+    (package / "__init__.py").write_text("def f():\n    import torch\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    graph = build_graph(package.name, include_external_packages=True, cache_dir=None)
+    assert graph.direct_import_exists(importer=package.name, imported="torch")
 
 
 PROBE = """
-import sys
+import sys, threading
 touched = []
 def watch(event, args):
     if event in ("open", "ctypes.dlopen", "os.listdir", "subprocess.Popen", "socket.connect"):
         touched.append(str(args[0]))
 sys.addaudithook(watch)
-from energy_callbacks import EnergyMeter
-{extra}
-names = {name.partition(".")[0] for name in sys.modules}
-print([name for name in FORBIDDEN if name in names])
-print([path for path in touched if any(device in path for device in DEVICES)])
-import threading
-print([thread.name for thread in threading.enumerate() if thread.name != "MainThread"])
+for action in ("from energy_callbacks import EnergyMeter", *sys.argv[1:]):
+    exec(action)
+    names = {name.partition(".")[0] for name in sys.modules}
+    modules = [name for name in FORBIDDEN if name in names]
+    devices = [path for path in touched if any(device in path for device in DEVICES)]
+    threads = [thread.name for thread in threading.enumerate() if thread.name != "MainThread"]
+    print([modules, devices, threads])
 """
 
 
-def import_costs(extra: str = "") -> list[str]:
-    """What ``from energy_callbacks import EnergyMeter`` brings: modules, devices, threads."""
-    program = f"FORBIDDEN, DEVICES = {FORBIDDEN}, {DEVICES}\n" + PROBE.replace("{extra}", extra)
+def costs(*actions: str) -> list[list[list[str]]]:
+    """What a process has at a time: modules, devices it opened, threads.
+
+    First after ``from energy_callbacks import EnergyMeter``, then after each action.
+    """
+    program = f"FORBIDDEN, DEVICES = {FORBIDDEN}, {DEVICES}\n{PROBE}"
     answer = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", program, *actions],
         capture_output=True, text=True, check=True, timeout=60.0, cwd=ROOT,
     )  # fmt: skip
-    return answer.stdout.splitlines()
+    return [ast.literal_eval(line) for line in answer.stdout.splitlines()]
 
 
-def test_the_import_is_light() -> None:
-    """The meter brings no framework and nothing heavy, opens no device, starts no thread."""
-    assert import_costs() == ["[]", "[]", "[]"]
+def test_the_import_and_making_a_meter_are_light() -> None:
+    """No framework, nothing heavy, no device, no thread: nothing is opened before ``start``."""
+    assert costs("EnergyMeter()") == [NOTHING, NOTHING]
 
 
-def test_making_a_meter_is_light() -> None:
-    """Nothing is opened before ``start``: a meter without a place costs no import either."""
-    assert import_costs("EnergyMeter()") == ["[]", "[]", "[]"]
-
-
-@pytest.mark.parametrize(
-    ("extra", "seen"),
-    [
-        ("import matplotlib", "['matplotlib']"),
-        ("try: open('/dev/nvidia-probe')\nexcept OSError: pass", "['/dev/nvidia-probe']"),
-        ("import ctypes\ntry: ctypes.CDLL('libnvidia-ml.so.1')\nexcept OSError: pass",
-         "['libnvidia-ml.so.1']"),
-        ("from threading import *\nThread(target=Event().wait, name='t', daemon=True).start()",
-         "['t']"),
-    ],
-)  # fmt: skip
-def test_the_check_of_the_import_can_fail(extra: str, seen: str) -> None:
-    """A heavy import, an opened device and a thread are each seen by the check above."""
-    assert seen in import_costs(extra)
+def test_the_check_of_the_import_can_fail() -> None:
+    """An opened device, a thread and a heavy import are each seen by the check above."""
+    found = costs(
+        "try: open('/dev/nvidia-probe')\nexcept OSError: pass",
+        "import ctypes\ntry: ctypes.CDLL('libnvidia-ml.so.1')\nexcept OSError: pass",
+        "from threading import *\nThread(target=Event().wait, name='t', daemon=True).start()",
+        "import matplotlib",
+    )
+    devices = ["/dev/nvidia-probe", "libnvidia-ml.so.1"]
+    assert found == [
+        NOTHING,
+        [[], devices[:1], []],
+        [[], devices, []],
+        [[], devices, ["t"]],
+        [["matplotlib"], devices, ["t"]],
+    ]
 
 
 def test_all_is_what_is_exported() -> None:

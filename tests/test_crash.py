@@ -1,7 +1,6 @@
 """kill -9 in the middle of a training: the report is there and at most a second short."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.cli import main
 from energy_callbacks.report import build
+from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.fake_nvml import Constant, Scenario, env, fixtures, h200
 from tests.test_fake_card import CardClock
 
@@ -36,9 +36,11 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
     """The run folder of a process killed after about four seconds, and how long it lived."""
     folder = tmp_path_factory.mktemp("killed")
     scenario = Scenario(cards=(h200(Constant(POWER_W)),))
+    environment = env(scenario.write(folder / "scenario"))
+    environment.pop("CUDA_VISIBLE_DEVICES", None)  # lanes hide cards from frameworks
     process = subprocess.Popen(
         [sys.executable, "-c", TRAINING, str(folder / "run")],
-        env=os.environ | env(scenario.write(folder / "scenario")),
+        env=environment,
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -1,63 +1,33 @@
-"""Every Python block of README and documentation runs, each page in a process of its own."""
+"""Pages of the documentation: their Python runs, and their links lead somewhere.
 
-import os
+Blocks of a framework run in its own tests, ``tests/integrations/*/test_docs.py``.
+"""
+
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from tests.run_page import BLOCK, DOOR
+from tests import pages
+from tests.pages import ROOT
 
-ROOT = Path(__file__).parent.parent
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
-FRAMEWORKS = {"lightning": "lightning", "keras": "keras", "huggingface": "transformers"}
-BACKENDS = [name for name in ("torch", "jax", "tensorflow") if find_spec(name)]
+OF_TORCH = re.compile(r"^import torch$|run_quick_profile\(", re.MULTILINE)
 
 
-def pages() -> list[Path]:
-    """README and all documentation."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+@pytest.mark.parametrize("page", pages.pages_of(None), ids=lambda page: page.name)
+def test_blocks_without_a_framework_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They run in one namespace, as a reader would type them."""
+    if not find_spec("torch") and any(map(OF_TORCH.search, pages.blocks(page, None))):
+        pytest.skip("torch is not installed")
+    monkeypatch.chdir(tmp_path)
+    pages.run(page, None)
 
 
-def with_python() -> list[Path]:
-    """Pages that hold Python."""
-    return [page for page in pages() if BLOCK.search(page.read_text(encoding="utf-8"))]
-
-
-@pytest.mark.framework
-@pytest.mark.parametrize("page", with_python(), ids=lambda page: page.name)
-def test_blocks_run(page: Path, tmp_path: Path) -> None:
-    """The blocks of a page run in one namespace, as a reader would type them."""
-    text = page.read_text(encoding="utf-8")
-    needed = {FRAMEWORKS[door] for door in DOOR.findall(text)}
-    needed |= {"torch"} if "run_quick_profile(" in text else set()
-    missing = [name for name in sorted(needed) if not find_spec(name)]
-    if missing or ("keras" in needed and not BACKENDS):
-        pytest.skip(f"not installed: {missing or 'a backend of Keras'}")
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "integrations"))),
-        "CUDA_VISIBLE_DEVICES": "",
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
-        "KERAS_BACKEND": BACKENDS[0] if BACKENDS else "",
-    }
-    command = [sys.executable, "-m", "tests.run_page", str(page)]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=environment,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages.pages(), ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link of a page leads to a file of this repository."""
     for target in LINK.findall(page.read_text(encoding="utf-8")):

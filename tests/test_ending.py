@@ -2,9 +2,9 @@
 
 import json
 import signal
-import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,8 @@ import pytest
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.calls import OngoingCall
 from energy_callbacks.testing import FakeClock, ScriptedSource
+from tests.charts import no_charts  # noqa: F401 - a fixture
+from tests.integrations.processes import Forking, Script, wait
 
 HERE = __name__.partition(".")[0]
 
@@ -93,69 +95,48 @@ def test_the_next_start_ends_the_attempt_before(tmp_path: Path) -> None:
 
 
 def test_a_long_step_is_no_end(tmp_path: Path) -> None:
-    """A step of an hour inside the call is training, whatever the sampler thinks meanwhile."""
+    """A step of ten minutes inside the call is training, whatever the sampler thinks meanwhile."""
     clock = FakeClock()
     meter = meter_on(clock, tmp_path)
 
     def fit() -> None:
         meter.start(call=OngoingCall.find("fit", package=HERE))
         meter.enter("train")
-        clock.advance(3600.0)
+        clock.advance(600.0)
         meter.step(samples=1)
         meter.stop()
 
     fit()
-    assert phases(meter)["train"] == pytest.approx(3600.0)
+    assert phases(meter)["train"] == pytest.approx(600.0)
     assert len(meter.report().attempts) == 1
 
 
-SCRIPT = """
-import sys, threading, time
-from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.calls import OngoingCall
-meter = EnergyMeter(config=EnergyConfig(report_dir=sys.argv[1]), sources=[])
-def fit():
-    meter.start(call=OngoingCall.find("fit", package="__main__"))
-    meter.enter("train")
-    meter.step(samples=4)
-    {end}
-{after}
-"""
-
-
-CAUGHT = """
-try:
-    fit()
-except RuntimeError:
-    pass
-deadline = time.monotonic() + 20
-while [t for t in threading.enumerate() if "energy_callbacks" in t.name]:
-    assert time.monotonic() < deadline, "threads of ours are left"
-    time.sleep(0.05)
-assert not meter.is_running
-"""
+@pytest.fixture(scope="module")
+def forking() -> Iterator[Forking]:
+    """Starts scripts."""
+    one = Forking()
+    yield one
+    one.close()
 
 
 @pytest.mark.parametrize(
-    ("end", "after", "status", "words"),
+    ("end", "status", "words"),
     [
-        ("raise RuntimeError('boom')", "fit()", "failed", "boom"),
-        ("raise KeyboardInterrupt", "fit()", "interrupted", "KeyboardInterrupt"),
-        ("pass", "fit()", "failed", "without a word"),
-        ("raise RuntimeError('boom')", CAUGHT, "failed", "without a word"),
+        ("raises", "failed", "boom"),
+        ("interrupts", "interrupted", "KeyboardInterrupt"),
+        ("returns", "failed", "without a word"),
+        ("catches", "failed", "without a word"),
     ],
-    ids=["exception", "ctrl-c", "return", "caught"],
 )
 def test_a_script_leaves_its_report(
-    tmp_path: Path, end: str, after: str, status: str, words: str
+    forking: Forking, tmp_path: Path, end: str, status: str, words: str
 ) -> None:
     """In a real process, by the interpreter's exit or half a second after the call has ended."""
-    script = SCRIPT.format(end=end, after=after)
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert "AssertionError" not in shown.stderr
-    if "KeyboardInterrupt" in end:
-        assert shown.returncode == -signal.SIGINT, "a shell's loop must see the Ctrl-C"
+    script = Script(module="tests.unstopped", folder=tmp_path, arguments=(end,))
+    code = wait(forking.start(script))
+    assert "AssertionError" not in script.output
+    if end == "interrupts":
+        assert code == -signal.SIGINT, "a shell's loop must see the Ctrl-C"
     report = json.loads((tmp_path / "energy_report.json").read_text())
     assert report["run"]["status"] == status
     assert words in report["run"]["error"]

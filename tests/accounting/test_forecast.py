@@ -78,12 +78,23 @@ def train(meter: EnergyMeter, card: Card, seed: int = 0, *, epochs: int = EPOCHS
     return meter.report()
 
 
+def test_runs_end_inside(tmp_path: Path) -> None:
+    """After epoch 1 of 20: energy and time are within the stated error."""
+    assert forecasts_that_hold(tmp_path, range(2)) == 2
+
+
+@pytest.mark.slow(reason="ten trainings of 20 epochs in virtual time: how often intervals hold")
 def test_nine_of_ten_runs_end_inside(tmp_path: Path) -> None:
-    """After epoch 1 of 20: energy and time are within the stated error in 9 of 10 runs."""
+    """The same for ten seeds."""
+    assert forecasts_that_hold(tmp_path, range(10)) >= 9
+
+
+def forecasts_that_hold(folder: Path, seeds: range) -> int:
+    """Of how many trainings energy and time were within the stated error."""
     inside, narrow = [], []
-    for seed in range(10):
+    for seed in seeds:
         clock = FakeClock()
-        report = train(*measured(tmp_path / str(seed), clock), seed)
+        report = train(*measured(folder / str(seed), clock), seed)
         found = report.forecast
         assert found is not None
         assert (found.after, found.planned_steps) == ("the first epoch", EPOCHS * STEPS)
@@ -94,8 +105,8 @@ def test_nine_of_ten_runs_end_inside(tmp_path: Path) -> None:
             and abs(found.duration_s - report.run.duration_s) < found.duration_error_s
         )
         narrow.append(found.energy_error_j / energy_j)
-    assert sum(inside) >= 9
     assert np.median(narrow) < 0.15
+    return sum(inside)
 
 
 def test_it_is_told_once_and_kept(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from energy_callbacks.accounting import journal
@@ -72,9 +72,12 @@ def test_a_damaged_line_is_left_out(tmp_path: Path, damage: bytes) -> None:
     assert list(journal.read(tmp_path / "a.jsonl")) == [HEADER, event(1), event(2)]
 
 
+@settings(max_examples=50)
+@example(value={"a": [math.nan, {"b": [-math.inf, 0.5]}], "c": "\n\u2028", "d": 2**64, "e": True})
 @given(value=st.recursive(
     st.floats() | st.integers() | st.none() | st.text() | st.booleans(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
 ))  # fmt: skip
 def test_no_value_breaks_a_line(value: Any) -> None:
     """Any nesting of values is one line of strict JSON, NaN and infinity as null."""

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,12 +14,10 @@ import pytest
 
 from energy_callbacks.cli import main
 from energy_callbacks.report import EnergyReport, load
-from tests.fake_nvml import Constant, Scenario, env, fixtures, h200
-
-fake_nvml = fixtures.fake_nvml
+from tests.fake_nvml import Constant, Scenario, env, h200
+from tests.integrations.processes import SHARED, Forking, Running, Script, wait
 
 POWER_W = 300.0
-PROFILE = (sys.executable, "-P", "-m", "energy_callbacks", "profile")  # as the command is
 HOST_ONLY = ("--no-kernels", "--no-lines", "--host")
 
 
@@ -26,48 +26,65 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A machine with one card of constant power."""
     folder = tmp_path_factory.mktemp("card")
     scenario = Scenario(cards=(h200(Constant(POWER_W)),)).write(folder / "scenario")
-    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-    found = os.pathsep.join(filter(None, paths))  # an empty one would be the working folder
-    return env(scenario) | {"OMP_NUM_THREADS": "1", "PYTHONPATH": found}
+    return env(scenario) | SHARED
 
 
 class Profiled:
-    """Scripts inside ``profile``."""
+    """Scripts inside ``profile``, which runs in forks of one process; one run folder."""
 
-    def __init__(self, folder: Path, surroundings: dict[str, str]) -> None:
+    def __init__(self, folder: Path, surroundings: dict[str, str], forking: Forking) -> None:
         self.folder = folder
         self.surroundings = surroundings
+        self._forking = forking
+        self._script: Script | None = None
+        self._running: Running | None = None
 
-    def start(
-        self, script: str, *arguments: str, options: tuple[str, ...] = HOST_ONLY
-    ) -> "Running":
+    def start(self, script: str, *arguments: str, options: tuple[str, ...] = HOST_ONLY) -> Running:
         """A script in a folder beside the working directory."""
         path = self.folder / "project" / "script.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(textwrap.dedent(script))
         return self.command(*options, "--", str(path), *arguments)
 
-    def command(self, *words: str) -> "Running":
+    def command(self, *words: str) -> Running:
         """Any words after ``profile``."""
-        return subprocess.Popen(
-            [*PROFILE, "--out", str(self.folder / "run"), *words],
-            cwd=self.folder, env=self.surroundings, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+        self._script = Script(
+            module="tests.cli.command",
+            folder=self.folder,
+            arguments=("profile", "--out", str(self.folder / "run"), *words),
+            environment=self.surroundings,
+        )
+        self._running = self._forking.start(self._script)
+        return self._running
+
+    @property
+    def output(self) -> str:
+        """Of the script on both streams, and ours."""
+        assert self._script is not None
+        return self._script.output
+
+    @property
+    def said(self) -> list[str]:
+        """Lines of it, but for our summary."""
+        return [one for one in self.output.splitlines() if not one.startswith("energy: ")]
 
     @property
     def report(self) -> EnergyReport:
         """That was saved at the end."""
         return load(self.folder / "run" / "energy_report.json")
 
-
-Running = subprocess.Popen[str]
+    def close(self) -> None:
+        """End what a failed test has left."""
+        if self._running is not None and self._running.poll() is None:
+            os.kill(self._running.pid, signal.SIGKILL)
 
 
 @pytest.fixture
-def profiled(tmp_path: Path, surroundings: dict[str, str]) -> Profiled:
+def profiled(tmp_path: Path, surroundings: dict[str, str], forking: Forking) -> Iterator[Profiled]:
     """Starts scripts inside ``profile``."""
-    return Profiled(tmp_path, surroundings)
+    one = Profiled(tmp_path, surroundings, forking)
+    yield one
+    one.close()
 
 
 SEEN = """
@@ -85,15 +102,14 @@ def test_a_script_finds_what_python_would_give_it(profiled: Profiled) -> None:
     """Its name, file, arguments, folder, classes that can be pickled; its code is ours."""
     (profiled.folder / "project").mkdir()
     (profiled.folder / "project" / "beside.py").write_text("there = 'beside'")
-    process = profiled.start(SEEN, "--lr", "-x")
-    out, err = process.communicate(timeout=60)
+    code = wait(profiled.start(SEEN, "--lr", "-x"))
     plain = subprocess.run(
         [sys.executable, "project/script.py", "--lr", "-x"],
         cwd=profiled.folder, env=profiled.surroundings, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
-    assert plain.stdout == out, err
-    assert process.returncode == plain.returncode == 7
+    assert profiled.said == plain.stdout.splitlines()
+    assert code == plain.returncode == 7
     assert profiled.report.run.name == "script"
     assert profiled.report.run.error == "ChildProcessError: exit code 7"
 
@@ -103,10 +119,9 @@ def test_a_script_that_breaks(profiled: Profiled) -> None:
     process = profiled.start(
         "def breaks():\n    sum(range(10**7))\n    raise KeyError('own')\nbreaks()"
     )
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "raise KeyError('own')" in err
-    assert err.count("Traceback") == 1
+    assert wait(process) == 1
+    assert "raise KeyError('own')" in profiled.output
+    assert profiled.output.count("Traceback") == 1
     calls = profiled.report.profile.host.calls  # type: ignore[union-attr]
     assert any(one.name.startswith("breaks") for one in calls.functions)  # type: ignore[union-attr]
     assert (profiled.folder / "run" / "profile" / "host.prof").is_file()
@@ -122,8 +137,7 @@ def test_a_module(profiled: Profiled) -> None:
         "import sys\nfrom .other import word\nprint(__name__, __package__, word, sys.argv[1:])"
     )
     process = profiled.command(*HOST_ONLY, "--", "python", "-m", "pack.train", "--lr")
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (0, "__main__ pack other ['--lr']\n"), err
+    assert (wait(process), profiled.said) == (0, ["__main__ pack other ['--lr']"])
     assert profiled.report.run.name == "pack.train"
 
 
@@ -140,11 +154,11 @@ if __name__ == "__main__":
 
 def test_spawned_children_do_not_begin_again(profiled: Profiled) -> None:
     """Children import the script as multiprocessing has it, and no second journal is begun."""
-    out, err = profiled.start(SPAWNS).communicate(timeout=60)
-    said = out.splitlines()
-    assert said.count("[0, 1, 4]") == said.count("imported as __main__") == 1, err
+    wait(profiled.start(SPAWNS))
+    said = profiled.said
+    assert said.count("[0, 1, 4]") == said.count("imported as __main__") == 1, said
     # The second child is ended before it has begun where the first was quick.
-    assert 1 <= said.count("imported as __mp_main__") <= 2, err
+    assert 1 <= said.count("imported as __mp_main__") <= 2, said
     journals = list((profiled.folder / "run").rglob("*.jsonl"))
     assert len(journals) == 2, "one of the command, one of the launcher"
 
@@ -153,11 +167,12 @@ def test_spawned_children_do_not_begin_again(profiled: Profiled) -> None:
 def test_a_signal_ends_it_as_ever(profiled: Profiled, number: signal.Signals) -> None:
     """The script is ended by the signal, and so are we."""
     process = profiled.start("import time\nprint('ready', flush=True)\ntime.sleep(60)")
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(number)
-    process.communicate(timeout=60)
-    assert process.returncode == -number
+    end_s = time.monotonic() + 60.0
+    while "ready" not in profiled.output:
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+    os.kill(process.pid, number)
+    assert wait(process) == -number
     assert profiled.report.run.status == "interrupted"
 
 
@@ -174,14 +189,11 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.framework
 def test_steps_of_pytorch_are_seen(profiled: Profiled) -> None:
     """40 steps of an untouched script; those of the window; what came before is no training."""
     if not find_spec("torch"):
         pytest.skip("torch is not installed")
-    process = profiled.start(TORCH)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
+    assert wait(profiled.start(TORCH)) == 0, profiled.output
     report = profiled.report
     assert report.throughput.steps == 40
     assert report.throughput.train_s == pytest.approx(2.0, abs=0.7)
@@ -205,9 +217,7 @@ with EnergyMeter() as meter, meter.phase("train"):
 
 def test_a_meter_of_the_scripts_own_takes_over(profiled: Profiled) -> None:
     """Its steps and samples, the profile of its window, and each device counted once."""
-    process = profiled.start(OWN_METER)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
+    assert wait(profiled.start(OWN_METER)) == 0, profiled.output
     report = profiled.report
     assert (report.throughput.steps, report.throughput.samples) == (40, 120)
     calls = report.profile.host.calls  # type: ignore[union-attr]
@@ -221,8 +231,8 @@ def test_a_meter_of_the_scripts_own_takes_over(profiled: Profiled) -> None:
 def test_switched_off_only_the_script_runs(profiled: Profiled) -> None:
     """With ENERGY_CALLBACKS_DISABLED=1 there is no folder and no profiler."""
     profiled.surroundings = profiled.surroundings | {"ENERGY_CALLBACKS_DISABLED": "1"}
-    process = profiled.start("import sys; print(sys.getprofile())")
-    assert process.communicate(timeout=60)[0] == "None\n"
+    wait(profiled.start("import sys; print(sys.getprofile())"))
+    assert profiled.output == "None\n"
     assert not (profiled.folder / "run").exists()
 
 
@@ -254,7 +264,5 @@ def test_files_and_modules_are_those_of_the_script(profiled: Profiled) -> None:
     path = profiled.folder / "project" / "python_train.py"
     path.parent.mkdir()
     path.write_text(textwrap.dedent(script))
-    running = profiled.command(*HOST_ONLY, "--", "project/python_train.py")
-    output, errors = running.communicate(timeout=100)
-    assert output == "True {} 1\n", errors
-    assert running.returncode == 0
+    code = wait(profiled.command(*HOST_ONLY, "--", "project/python_train.py"))
+    assert (code, profiled.said) == (0, ["True {} 1"])

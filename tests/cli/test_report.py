@@ -9,6 +9,7 @@ from energy_callbacks import __version__
 from energy_callbacks.cli import COMMANDS, main
 from energy_callbacks.report.build import build
 from energy_callbacks.report.schema import from_json
+from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.report.journals import Attempt, write
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,16 +15,18 @@ import psutil
 import pytest
 
 from energy_callbacks.cli import main, run
-from energy_callbacks.cli.child import Child
-from energy_callbacks.report import EnergyReport, build, load
+from energy_callbacks.cli.child import Child, first_pending, signals_held
+from energy_callbacks.report import EnergyReport, build, charts, html, load
 from energy_callbacks.sensing.sources.nvml_processes import CardProcess
 from tests.fake_nvml import Constant, Scenario, env, fixtures, h200
+from tests.integrations.processes import SHARED, Forking, Running, Script, wait
 
 fake_nvml = fixtures.fake_nvml
 
 POWER_W = 300.0
 MIB = 2**20
 RUN = (sys.executable, "-m", "energy_callbacks", "run")
+RUN_SCRIPT = (sys.executable, "-m", "tests.integrations.run_script")
 STATUS = ("grep", "-E", "Sig(Blk|Ign|Cgt)", "/proc/self/status")
 
 
@@ -36,33 +38,49 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture
-def measured(tmp_path: Path, surroundings: dict[str, str]) -> Iterator["Measured"]:
+def measured(
+    tmp_path: Path, surroundings: dict[str, str], forking: Forking
+) -> Iterator["Measured"]:
     """Starts commands inside ``run``."""
-    one = Measured(tmp_path, surroundings)
+    one = Measured(tmp_path, surroundings, forking)
     yield one
     one.close()
 
 
 class Measured:
-    """Commands inside ``run``, each with a run folder of its own."""
+    """Commands inside ``run``, in forks of one process; one run folder."""
 
-    def __init__(self, folder: Path, surroundings: dict[str, str]) -> None:
+    def __init__(self, folder: Path, surroundings: dict[str, str], forking: Forking) -> None:
         self.folder = folder
         self.out = folder / "run"
-        self.surroundings = surroundings
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._surroundings = surroundings
+        self._forking = forking
+        self._script: Script | None = None
+        self._running: Running | None = None
 
-    def __call__(self, *command: str, **options: object) -> subprocess.Popen[bytes]:
-        words = [*RUN, "--out", str(self.out), "--", *command]
-        piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self._processes.append(
-            subprocess.Popen(words, cwd=self.folder, env=self.surroundings, **{**piped, **options})  # type: ignore[call-overload]
+    def __call__(self, *command: str, **surroundings: str) -> Running:
+        self._script = Script(
+            module="tests.cli.command",
+            folder=self.folder,
+            arguments=("run", "--out", str(self.out), "--", *command),
+            environment=self._surroundings | surroundings,
         )
-        return self._processes[-1]
+        self._running = self._forking.start(self._script)
+        return self._running
 
-    def python(self, script: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def python(self, script: str, *arguments: str) -> Running:
         """A Python program."""
         return self(sys.executable, "-u", "-c", script, *arguments)
+
+    @property
+    def output(self) -> str:
+        """Of the command on both streams, and ours."""
+        assert self._script is not None
+        return self._script.output
+
+    def wait_for(self, line: str) -> None:
+        """Until the command has said something."""
+        _wait_until(lambda: line in self.output.splitlines())
 
     @property
     def report(self) -> EnergyReport:
@@ -70,33 +88,79 @@ class Measured:
         return load(self.out / "energy_report.json")
 
     def close(self) -> None:
+        """End what a failed test has left."""
+        if self._running is not None and self._running.poll() is None:
+            os.kill(self._running.pid, signal.SIGKILL)
+
+
+def _wait_until(is_so: Callable[[], object], patience_s: float = 60.0) -> None:
+    end_s = time.monotonic() + patience_s
+    while not is_so():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def piped(tmp_path: Path) -> Iterator["Piped"]:
+    """Starts commands inside ``run``, with pipes of their own."""
+    one = Piped(tmp_path)
+    yield one
+    one.close()
+
+
+class Piped:
+    """Commands inside ``run``, each in a process from nothing, without the fake card.
+
+    Attributes:
+        run: what runs them: ``energy-callbacks run``, or the same without charts.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.out = folder / "run"
+        self.run = (*RUN_SCRIPT, "energy_callbacks", "run")
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __call__(self, *command: str) -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            self.words(*command), env=os.environ | SHARED, stdin=pipe, stdout=pipe, stderr=pipe
+        )
+        self._processes.append(process)
+        return process
+
+    def words(self, *command: str) -> list[str]:
+        """The command line."""
+        return [*self.run, "--out", str(self.out), "--", *command]
+
+    def close(self) -> None:
+        """Nothing of them is left."""
         for process in self._processes:
             if process.poll() is None:
                 process.kill()
             process.communicate()
 
 
-def test_exit_code_and_output_are_the_commands_own(measured: Measured) -> None:
+def test_exit_code_and_output_are_the_commands_own(piped: Piped) -> None:
     """Bytes of both streams, input, and a code; our summary follows on the standard error."""
-    process = measured("sh", "-c", "cat; printf 'a\\377b'; printf err >&2; sleep 1; exit 7")
+    piped.run = RUN
+    process = piped("sh", "-c", "cat; printf 'a\\377b'; printf err >&2; sleep 1; exit 7")
     out, err = process.communicate(b"typed\n")
     assert process.returncode == 7
     assert out == b"typed\na\xffb"
     assert err.startswith(b"errenergy: failed")
     assert err.count(b"\n") == 1
-    report = measured.report
+    report = load(piped.out / "energy_report.json")
     assert (report.run.status, report.run.error) == ("failed", "ChildProcessError: exit code 7")
     assert report.run.name == "sh"
 
 
 def test_the_energy_is_that_of_the_whole_command(measured: Measured) -> None:
     """From its start to its end, in one phase, and no step is made up."""
-    process = measured("sleep", "3")
-    process.communicate()
+    assert wait(measured("sleep", "3")) == 0
     report = measured.report
     [phase] = report.phases
     assert phase.name == "command"
-    assert 3.0 <= report.run.duration_s < 6.0
+    assert report.run.duration_s >= 3.0
     gpu = report.energy.gpu
     assert gpu.energy_j == pytest.approx(POWER_W * report.run.duration_s, abs=gpu.error_j)
     assert phase.total.energy_j == report.energy.total.energy_j
@@ -107,9 +171,7 @@ def test_the_energy_is_that_of_the_whole_command(measured: Measured) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
 def test_a_command_that_a_signal_ends(measured: Measured, number: signal.Signals) -> None:
     """Whoever started us sees the same signal; the report says which."""
-    process = measured("sh", "-c", f"kill -{number.name[3:]} $$")
-    process.communicate()
-    assert process.returncode == -number
+    assert wait(measured("sh", "-c", f"kill -{number.name[3:]} $$")) == -number
     assert number.name in (measured.report.run.error or "")
     expected = "interrupted" if number == signal.SIGTERM else "failed"
     assert measured.report.run.status == expected
@@ -120,19 +182,19 @@ def test_sigterm_reaches_a_command_that_ignores_it(measured: Measured) -> None:
     process = measured.python(
         "import signal, time\n"
         "heard = []\n"
-        "signal.signal(signal.SIGTERM, lambda *_: heard.append(1))\n"
+        "def hear(*_):\n"
+        "    heard.append(1)\n"
+        "    print('heard', len(heard))\n"
+        "signal.signal(signal.SIGTERM, hear)\n"
         "print('ready')\n"
         "while len(heard) < 2: time.sleep(0.01)\n"
-        "time.sleep(1.0)\n"
-        "print('heard', len(heard))\n"
+        "time.sleep(0.5)\n"
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
-    for _ in range(2):
-        process.terminate()
-        time.sleep(0.3)
-    out, _ = process.communicate(timeout=30.0)
-    assert (process.returncode, out) == (0, b"heard 2\n")
+    measured.wait_for("ready")
+    for count in (1, 2):
+        os.kill(process.pid, signal.SIGTERM)
+        measured.wait_for(f"heard {count}")
+    assert wait(process) == 0
     assert measured.report.run.status == "finished"
 
 
@@ -142,12 +204,31 @@ def test_a_signal_before_the_command_has_begun(measured: Measured) -> None:
     while not list(measured.out.glob("attempts/1/*.jsonl")):
         assert not (measured.folder / "began").exists()
         time.sleep(0.001)
-    process.terminate()
-    process.wait(timeout=30.0)
-    assert process.returncode == -signal.SIGTERM
+    os.kill(process.pid, signal.SIGTERM)
+    assert wait(process) == -signal.SIGTERM
+    assert not (measured.folder / "began").exists()
 
 
-def test_the_terminals_signal_arrives_once(measured: Measured) -> None:
+@pytest.fixture
+def _is_ignored() -> Iterator[None]:
+    """This process ignores SIGINT, and so does what it starts."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_is_ignored")
+def test_a_signal_that_our_parent_ignores() -> None:
+    """As a shell's job in the background: the command begins and goes on, as without us."""
+    with signals_held():
+        os.kill(os.getpid(), signal.SIGINT)
+        assert first_pending() is None
+    child = Child(["sleep", "0.2"], os.environ)
+    os.kill(child.pid, signal.SIGINT)
+    _wait_until(lambda: child.wait(0.1) == 0)
+
+
+def test_the_terminals_signal_arrives_once(piped: Piped) -> None:
     """Ctrl-C goes to all of a terminal's programs: one that we passed on would be a second."""
     master, slave = pty.openpty()
     script = (
@@ -160,15 +241,9 @@ def test_the_terminals_signal_arrives_once(measured: Measured) -> None:
         "print('heard', len(heard), flush=True)\n"
     )
     # ``setsid --ctty`` makes it the terminal's own program.
-    words = ["setsid", "--ctty", "--wait", *RUN, "--out", str(measured.out), "--",
-             sys.executable, "-c", script]  # fmt: skip
+    words = ["setsid", "--ctty", "--wait", *piped.words(sys.executable, "-c", script)]
     process = subprocess.Popen(
-        words,
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        env=measured.surroundings,
-        cwd=measured.folder,
+        words, env=os.environ | SHARED, stdin=slave, stdout=slave, stderr=slave
     )
     os.close(slave)
     said = b""
@@ -204,34 +279,34 @@ def test_only_what_a_process_sent_is_passed_on(
     assert is_over == is_passed_on
 
 
-def test_a_gigabyte_of_output_passes(measured: Measured) -> None:
-    """Byte by byte the command's own, and without a byte of ours between."""
-    process = measured("head", "-c", "1073741824", "/dev/zero", stderr=subprocess.DEVNULL)
+def test_much_output_passes(piped: Piped) -> None:
+    """A thousand times what a pipe holds: the command's own, without a byte of ours between."""
+    process = piped("head", "-c", str(64 * MIB), "/dev/zero")
     assert process.stdout is not None
     count = 0
     while chunk := process.stdout.read(16 * MIB):
         assert not chunk.strip(b"\0")
         count += len(chunk)
-    assert (process.wait(), count) == (0, 2**30)
+    assert (process.wait(), count) == (0, 64 * MIB)
 
 
-def test_a_reader_that_goes_away(measured: Measured) -> None:
+def test_a_reader_that_goes_away(piped: Piped) -> None:
     """As in ``yes | head``: the command ends by SIGPIPE, and so do we."""
-    process = measured("yes")
+    process = piped("yes")
     assert process.stdout is not None
     process.stdout.read(10)
     process.stdout.close()
-    process.wait(timeout=30.0)
+    process.wait(timeout=60.0)
     assert process.returncode == -signal.SIGPIPE
 
 
-def test_a_command_finds_the_signals_as_without_us(measured: Measured) -> None:
+def test_a_command_finds_the_signals_as_without_us(piped: Piped) -> None:
     """None is blocked or ignored on our account; two that are glibc's own do not count."""
 
     def signals(out: bytes) -> list[int]:
         return [int(line.split()[1], 16) & 2**31 - 1 for line in out.splitlines()]
 
-    out, _ = measured(*STATUS).communicate()
+    out, _ = piped(*STATUS).communicate()
     alone = subprocess.run(STATUS, capture_output=True, check=True).stdout
     assert signals(out) == signals(alone)
     assert len(signals(out)) == 3
@@ -253,8 +328,7 @@ def test_a_command_that_forks(measured: Measured) -> None:
         "    os.close(1), os.close(2)\n"
         "    time.sleep(60.0)\n"
     )
-    process.communicate(timeout=30.0)
-    assert process.returncode == 0
+    assert wait(process) == 0
     peak_bytes = measured.report.memory.host_rss_peak_bytes
     assert peak_bytes is not None
     assert 300 * MIB < peak_bytes < 400 * MIB
@@ -264,14 +338,14 @@ def test_kill_9_of_the_measuring_process(measured: Measured) -> None:
     """At most the last second is lost, and the command goes on as without us."""
     process = measured("sleep", "60")
     wrapper = psutil.Process(process.pid)
-    while not (children := [one for one in wrapper.children() if one.name() == "sleep"]):
-        time.sleep(0.01)
-    time.sleep(4.0)
+    _wait_until(lambda: [one for one in wrapper.children() if one.name() == "sleep"])
+    [child] = wrapper.children()
+    time.sleep(3.0)
     killed_unix_s = time.time()
-    process.kill()
-    process.wait()
-    assert children[0].is_running()
-    children[0].kill()
+    os.kill(process.pid, signal.SIGKILL)
+    assert wait(process) == -signal.SIGKILL
+    assert child.is_running()
+    child.kill()
     report = build(measured.out, now_unix_s=time.time() + 60.0)
     assert report.run.status == "cut off"
     lived_s = killed_unix_s - report.run.started_unix_s
@@ -302,9 +376,7 @@ for steps in map(int, sys.argv[1:]):
 
 def test_trainings_inside_lead_the_phases_and_each_device_counts_once(measured: Measured) -> None:
     """Two trainings, one after the other: their steps and phases, and the energy of it all."""
-    process = measured.python(TRAININGS, "40", "20")
-    _, err = process.communicate(timeout=60.0)
-    assert process.returncode == 0, err
+    assert wait(measured.python(TRAININGS, "40", "20")) == 0, measured.output
     report = measured.report
     [attempt] = report.attempts
     assert attempt.steps == report.throughput.steps == 60
@@ -343,7 +415,7 @@ def test_trainings_inside_lead_the_phases_and_each_device_counts_once(measured: 
 def test_trainings_at_once_are_said(measured: Measured) -> None:
     """Energy is that of all, counted once; whose phases they are stands in a warning."""
     script = f'{sys.executable} -c "$0" 30 & {sys.executable} -c "$0" 30; wait'
-    measured("sh", "-c", script, TRAININGS).communicate(timeout=60.0)
+    wait(measured("sh", "-c", script, TRAININGS))
     report = measured.report
     assert "trainings_at_once" in [warning.code for warning in report.warnings]
     assert report.throughput.steps == 30
@@ -364,12 +436,22 @@ def test_a_card_on_which_nothing_of_the_command_was_seen(
             return tuple(CardProcess(pid=one.pid, name=None, memory_bytes=None) for one in mine)
 
         monkeypatch.setattr(run, "card_processes", processes)
-        assert main(["run", "--out", str(tmp_path / name), "--", "sleep", "3"]) == 0
+        assert main(["run", "--out", str(tmp_path / name), "--", "sleep", "1.5"]) == 0
         report = load(tmp_path / name / "energy_report.json")
         cards[name] = [device.key for device in report.devices if device.kind == "gpu"]
     assert cards == {"one": ["gpu1"], "both": ["gpu0", "gpu1"]}
     notes = load(tmp_path / "one" / "energy_report.json").method_notes
     assert any("gpu0: no process of the command was seen there" in note for note in notes)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current one, with an older run and a file that is no program."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plain").write_text("no program")
+    (tmp_path / "used/attempts/1").mkdir(parents=True)
+    (tmp_path / "used/attempts/1/host-0.jsonl").touch()
+    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -383,54 +465,41 @@ def test_a_card_on_which_nothing_of_the_command_was_seen(
     ],
 )
 def test_what_cannot_be_run(
-    tmp_path: Path, surroundings: dict[str, str], words: Sequence[str], code: int, says: str
+    folder: Path, capfd: pytest.CaptureFixture[str], words: Sequence[str], code: int, says: str
 ) -> None:
     """As a shell answers, or with what to do; nothing is left behind."""
-    (tmp_path / "plain").write_text("no program")
-    (tmp_path / "used/attempts/1").mkdir(parents=True)
-    (tmp_path / "used/attempts/1/host-0.jsonl").touch()
-    done = subprocess.run(
-        [*RUN, *words], cwd=tmp_path, env=surroundings, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (code, "")
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "energy_runs").exists()
+    assert main(["run", *words]) == code
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert says in said.err
+    assert not (folder / "energy_runs").exists()
 
 
-def test_inside_a_launcher(tmp_path: Path, surroundings: dict[str, str]) -> None:
+def test_inside_a_launcher(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each of several ranks would count the host."""
-    done = subprocess.run(
-        [*RUN, "--", "true"], cwd=tmp_path, env=surroundings | {"WORLD_SIZE": "2", "RANK": "0"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "run -- torchrun" in done.stderr
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    assert main(["run", "--", "true"]) == 2
+    assert "run -- torchrun" in capsys.readouterr().err
 
 
 def test_a_run_inside_a_run_only_runs(measured: Measured) -> None:
     """The outer one measures; so does none where everything is switched off."""
-    process = measured(*RUN, "--", "sh", "-c", "exit 5")
-    _, err = process.communicate()
-    assert process.returncode == 5
-    assert err.count(b"energy:") == 1
+    assert wait(measured(*RUN, "--", "sh", "-c", "exit 5")) == 5
+    assert measured.output.count("energy:") == 1
     assert len(list(measured.out.glob("attempts/*/*.jsonl"))) == 1
-    off = subprocess.run(
-        [*RUN, "--", "sh", "-c", "exit 6"], cwd=measured.folder, capture_output=True, check=False,
-        env=os.environ | {"ENERGY_CALLBACKS_DISABLED": "1"},
-    )  # fmt: skip
-    assert (off.returncode, off.stderr) == (6, b"")
+    assert wait(measured("sh", "-c", "exit 6", ENERGY_CALLBACKS_DISABLED="1")) == 6
+    assert measured.output == ""
 
 
-def test_a_report_that_cannot_be_written(
-    measured: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_that_cannot_be_written(measured: Measured) -> None:
     """The command's exit code is still its own, and the journal is named."""
-    process = measured("sh", "-c", f"mkdir {tmp_path}/run/energy_report.html; exit 9")
-    _, err = process.communicate()
-    assert process.returncode == 9
-    assert str(measured.out).encode() in err
-    assert b"Traceback" not in err
+    script = f"mkdir {measured.out}/energy_report.html; exit 9"
+    assert wait(measured("sh", "-c", script)) == 9
+    assert str(measured.out) in measured.output
+    assert "Traceback" not in measured.output
 
 
 def test_names_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,21 +515,26 @@ def test_names_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_journal_of_a_command(measured: Measured) -> None:
     """Its header says what it is, and which program it was."""
-    measured("true", "--flag").communicate()
+    wait(measured("true", "--flag"))
     [path] = measured.out.glob("attempts/1/*.jsonl")
     header = json.loads(path.read_text().splitlines()[0])
     assert header["framework"] == "command"
     assert header["environment"]["command"].endswith("-- true --flag")
 
 
-def test_files_beside_the_report(measured: Measured, tmp_path: Path) -> None:
+@pytest.mark.charts
+def test_files_beside_the_report(
+    fake_nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Samples, their summary and picture, the charts, and an older run side by side."""
+    fake_nvml(Scenario(cards=(h200(Constant(POWER_W)),)), virtual=False)
+    for module in (charts, html):
+        monkeypatch.setattr(module, "CHARTS", charts.CHARTS[:1])
     old, new = tmp_path / "old", tmp_path / "new"
     for folder, options in ((old, []), (new, ["--graphs", "--compare-with", str(old)])):
-        words = [*RUN, "--name", "my run", "--out", str(folder), *options, "--", "sleep", "2"]
-        done = subprocess.run(
-            words, env=measured.surroundings, check=True, capture_output=True, text=True
-        )
+        words = ["--name", "my run", "--out", str(folder), *options, "--", "sleep", "2"]
+        assert main(["run", *words]) == 0
+    said = capfd.readouterr().err
     names = sorted(path.name for path in new.iterdir())
     stats = [name for name in names if name.startswith("gpu_stats_my_run_20")]
     assert [name.rpartition("_")[2] for name in stats if "json" not in name] == [
@@ -472,5 +546,5 @@ def test_files_beside_the_report(measured: Measured, tmp_path: Path) -> None:
     assert known[-1]["training_metadata"]["phase"] == "command"
     assert 0.0 < known[-1]["memory_percent"] < 100.0
     assert "energy_report_power.png" in names
-    assert (new / "comparison.txt").read_text() in done.stderr
-    assert "now / before" in done.stderr
+    assert (new / "comparison.txt").read_text() in said
+    assert "now / before" in said

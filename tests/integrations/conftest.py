@@ -1,24 +1,17 @@
-"""Frameworks are slow to import, and Keras knows one backend a process: each has its own process.
+"""What the tests of all frameworks share."""
 
-``test_frameworks.py`` starts them. A folder is collected here only where it is named:
-``python -m pytest tests/integrations/lightning``.
-"""
-
-from pathlib import Path
+import gc
 
 import pytest
 
+from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.fake_nvml.fixtures import fake_nvml  # noqa: F401 - a fixture
-
-HERE = Path(__file__).parent
-FOLDERS = ("lightning", "huggingface", "keras")
 
 pytest.register_assert_rewrite("tests.integrations.contract")
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the folder of a framework that the command line does not name."""
-    if collection_path.parent != HERE or collection_path.name not in FOLDERS:
-        return None
-    named = (Path(argument.partition("::")[0]).resolve() for argument in config.args)
-    return None if any(path.is_relative_to(collection_path) for path in named) else True
+@pytest.fixture(scope="session", autouse=True)
+def _frozen_imports() -> None:
+    """Frameworks collect garbage in each training: 0.3 s where that looks at all that they are."""
+    gc.collect()
+    gc.freeze()

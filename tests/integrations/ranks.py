@@ -1,8 +1,9 @@
-"""What holds of every training with two ranks on one host, from the report of its first rank."""
+"""Trainings with two ranks on one host, and what the report of the first rank says of each."""
 
 import os
+import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,53 @@ import pytest
 from energy_callbacks.report.schema import EnergyReport
 from tests.fake_nvml import Constant, Scenario, h200
 from tests.fake_nvml.library import env
+from tests.integrations.processes import Running, Script, Scripts, wait
 
 # W, of the card with this index.
 POWERS_W = (300.0, 200.0)
+
+
+def start_ranks(
+    scripts: Scripts,
+    module: str,
+    folder: Path,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    different: Iterable[Mapping[str, str]] = ({"LOCAL_RANK": "0"}, {"LOCAL_RANK": "1"}),
+) -> list[tuple[Script, Running]]:
+    """Two processes with the variables that launchers such as torchrun set.
+
+    Args:
+        scripts: start them.
+        module: of the script.
+        folder: in which each rank has a folder to run in.
+        arguments: of both.
+        environment: of both.
+        different: what each rank has for itself.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    shared |= {"NODE_RANK": "0", "GLOO_SOCKET_IFNAME": "lo"}
+    started = []
+    for rank, own in enumerate(different):
+        (folder / f"rank{rank}").mkdir(parents=True)
+        variables = dict(environment or {}) | shared | {"RANK": str(rank)} | dict(own)
+        script = Script(
+            module=module,
+            folder=folder / f"rank{rank}",
+            arguments=arguments,
+            environment=variables,
+        )
+        started.append((script, scripts.start(script)))
+    return started
+
+
+def assert_ranks_end_well(started: list[tuple[Script, Running]]) -> None:
+    """Wait for both; what they said where one failed."""
+    statuses = [wait(running) for _, running in started]
+    assert statuses == [0, 0], "\n".join(script.output for script, _ in started)
 
 
 def assert_both_ranks_finished(report: EnergyReport) -> None:

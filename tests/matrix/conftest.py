@@ -5,7 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.charts import no_charts  # noqa: F401 - a fixture
+from tests.fake_nvml.fixtures import fake_nvml  # noqa: F401 - likewise
 from tests.matrix.lab import Lab
+from tests.matrix.launcher import Launcher
+from tests.report.without_charts import no_charts_of_comparisons  # noqa: F401 - likewise
+
+
+@pytest.fixture(autouse=True)
+def no_picture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ``no_charts``, for the picture of a matrix."""
+    if request.node.get_closest_marker("charts") is None:
+        name = "energy_callbacks.matrix.picture.energies_figure"
+        monkeypatch.setattr(name, lambda *_, **__: None)
 
 
 @pytest.fixture
@@ -14,3 +26,11 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     one = Lab(tmp_path)
     yield one
     one.close()
+
+
+@pytest.fixture
+def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
+    """Jobs are played."""
+    one = Launcher()
+    one.install(monkeypatch)
+    return one

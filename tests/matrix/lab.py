@@ -1,5 +1,6 @@
-"""A matrix as users start it: a TOML file, and the command in a process group of its own."""
+"""A matrix as users write it: a TOML file, and the command in this process or one of its own."""
 
+import io
 import json
 import os
 import signal
@@ -7,8 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+from energy_callbacks.cli import main
 
 ROOT = Path(__file__).parents[2]
 # Each job leaves a line: what it is, when it began and when it ended.
@@ -38,7 +43,8 @@ class Lab:
         self.file = folder / "matrix.toml"
         self.results = folder / "energy_runs" / "lab"
         known = dict(os.environ if environment is None else environment)
-        path = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
+        folders = (ROOT, ROOT / "integrations", Path(__file__).parent / "quick")
+        path = os.pathsep.join(map(str, folders))
         self.environment = {"CUDA_VISIBLE_DEVICES": "", **known, "PYTHONPATH": path}
         (folder / "job.py").write_text(JOB, encoding="utf-8")
         self._started: list[subprocess.Popen[str]] = []
@@ -64,24 +70,44 @@ class Lab:
     def start(self, *options: str) -> subprocess.Popen[str]:
         """The command, as the first of a process group."""
         command = [sys.executable, "-m", "energy_callbacks", "matrix", str(self.file), *options]
-        self._started.append(
-            subprocess.Popen(
-                command,
-                cwd=self.folder,
-                env=self.environment,
-                text=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                process_group=0,
+        # Programs in the background of a shell ignore it, and so would those that they start.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            self._started.append(
+                subprocess.Popen(
+                    command,
+                    cwd=self.folder,
+                    env=self.environment,
+                    text=True,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    process_group=0,
+                )
             )
-        )
+        finally:
+            signal.signal(signal.SIGINT, before)
         return self._started[-1]
 
-    def run(self, *options: str, timeout_s: float = 200.0) -> "Ended":
-        """The command to its end."""
+    def finish(self, *options: str, timeout_s: float = 200.0) -> "Ended":
+        """The command in a process of its own, to its end."""
         process = self.start(*options)
         out, err = process.communicate(timeout=timeout_s)
         return Ended(process.returncode, out, err)
+
+    def run(self, *options: str) -> "Ended":
+        """The command in this process."""
+        return self.call(str(self.file), *options)
+
+    def call(self, *arguments: str) -> "Ended":
+        """Likewise, with another file."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            mock.patch.dict(os.environ, self.environment, clear=True),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            code = main(["matrix", *arguments])
+        return Ended(code, out.getvalue(), err.getvalue())
 
     @property
     def log(self) -> list[str]:

@@ -1,17 +1,19 @@
 """A Slurm of one machine: ``sbatch``, ``squeue`` and ``scontrol`` as executables in a folder.
 
-``sbatch`` keeps the script; its tasks wait in the queue until ``Cluster.work`` runs them, each as
-the script says it, with SLURM_ARRAY_TASK_ID.
+``sbatch`` keeps the script; its tasks wait in the queue until ``Cluster.work`` runs them.
 """
 
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.matrix.lab import Lab
 
 PROGRAM = f"""#!{sys.executable}
 import json, re, sys
@@ -66,23 +68,47 @@ class Cluster:
         found: dict[str, Any] = json.loads(state.read_text()) if state.exists() else {}
         return found
 
-    def work(self, environment: Mapping[str, str], *, only: Sequence[int] | None = None) -> None:
-        """Run tasks that wait, one after the other, and forget them."""
+    def work(self, run: Callable[[str, int], None], only: Sequence[int] | None = None) -> None:
+        """Run tasks that wait, one after the other, and forget them.
+
+        Args:
+            run: takes the path of a script and a task's number.
+            only: of tasks with these numbers.
+        """
         jobs = self.jobs
         for job in jobs.values():
             for task in [one for one in job["tasks"] if only is None or one in only]:
-                text = Path(job["script"]).read_text(encoding="utf-8")
-                found = re.search(r"--output=(.*)", text)
-                assert found is not None
-                with Path(found[1].replace("%a", str(task))).open("wb") as output:
-                    subprocess.run(
-                        ["/bin/bash", job["script"]],
-                        env={**os.environ, **environment, "SLURM_ARRAY_TASK_ID": str(task)},
-                        cwd=self.folder,
-                        stdout=output,
-                        stderr=subprocess.STDOUT,
-                        check=False,
-                        timeout=100.0,
-                    )
+                run(job["script"], task)
                 job["tasks"].remove(task)
         (self.folder / "state.json").write_text(json.dumps(jobs), encoding="utf-8")
+
+
+def run_here(lab: Lab) -> Callable[[str, int], None]:
+    """Runs a task in this process, by the last line of its script."""
+
+    def run(script: str, task: int) -> None:
+        line = Path(script).read_text(encoding="utf-8").splitlines()[-1]
+        words = shlex.split(line.replace("$SLURM_ARRAY_TASK_ID", str(task)))
+        assert words[:6] == ["exec", sys.executable, "-P", "-m", "energy_callbacks", "matrix"]
+        lab.call(*words[6:])
+
+    return run
+
+
+def run_by_bash(lab: Lab) -> Callable[[str, int], None]:
+    """Runs a task as Slurm does: its script, with its output where the script says."""
+
+    def run(script: str, task: int) -> None:
+        found = re.search(r"--output=(.*)", Path(script).read_text(encoding="utf-8"))
+        assert found is not None
+        with Path(found[1].replace("%a", str(task))).open("wb") as output:
+            subprocess.run(
+                ["/bin/bash", script],
+                env={**os.environ, **lab.environment, "SLURM_ARRAY_TASK_ID": str(task)},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                check=False,
+                timeout=100.0,
+            )
+
+    return run

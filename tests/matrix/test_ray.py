@@ -1,12 +1,12 @@
 """Matrices as tasks of a real Ray on this machine, in processes of their own."""
 
 import sys
-from itertools import pairwise
 
 import pytest
 
 from energy_callbacks.matrix.engines.ray import RayOptions, fits, needs
 from tests.matrix.lab import Lab, until
+from tests.matrix.launcher import Launcher
 
 pytest.importorskip("ray")
 NODES = [
@@ -24,9 +24,50 @@ def ray_lab(lab: Lab) -> Lab:
     return lab
 
 
-@pytest.mark.framework
-def test_the_same_results_as_here(ray_lab: Lab) -> None:
-    """Run folders, order and table; without a GPU one at a time; a failure is told."""
+def test_one_call_of_ray(ray_lab: Lab, launcher: Launcher) -> None:
+    """Jobs that end well, fail, cannot begin, and are ended by SIGTERM; those left run elsewhere.
+
+    The same run folders, order and table as on this machine; without a GPU one job at a time.
+    """
+    # As long as their exit code, in seconds; of one a file is where its folder belongs.
+    ray_lab.write(
+        engine="ray",
+        command=[sys.executable, "job.py", "{a}-{b}-{repeat}", "{b}", "{b}"],
+        parameters={"a": ["x"], "b": [0, 1, 5, 600, 601]},
+        ray={"address": "local"},
+    )
+    place = ray_lab.results / "jobs" / "a=x,b=5"
+    place.parent.mkdir(parents=True)
+    place.write_text("a file where a folder belongs", encoding="utf-8")
+    process = ray_lab.start()
+    until(lambda: "x-600-1" in ray_lab.begun, 120.0)
+    process.terminate()
+    _, err = process.communicate(timeout=60.0)
+    assert process.returncode == 128 + 15, err
+    assert "x-1 #1: exit code 1" in err
+    assert "x-5 #1: not run to its end; see" in err
+    assert "Not a directory" in (ray_lab.results / "ray_2.txt").read_text(encoding="utf-8")
+    assert ray_lab.log == ["x-0-1", "x-1-1"]
+    first, second = ray_lab.spans()
+    assert second[0] > first[1]
+    # None is left behind, and none is begun that waited.
+    assert ray_lab.begun == ["x-0-1", "x-1-1", "x-600-1"]
+    [outcome] = ray_lab.results.glob("jobs/a=x,b=600/*/*/outcome.json")
+    assert '"exit_code": -15' in outcome.read_text(encoding="utf-8")
+    found = ray_lab.table()
+    assert found["scope"] == "total"
+    assert {one["parameters"]["b"]: (one["finished"], one["failed"], one["missing"])
+            for one in found["configurations"]} == {
+        "0": (1, 0, 0), "1": (0, 1, 0), "5": (0, 0, 1), "600": (0, 1, 0), "601": (0, 0, 1),
+    }  # fmt: skip
+    place.unlink()
+    assert ray_lab.run("--engine", "local").code == 1  # one file, one folder, another engine
+    assert ray_lab.begun[3:] == ["x-1-1", "x-5-1", "x-600-1", "x-601-1"]
+
+
+@pytest.mark.slow(reason="a second cluster of Ray, which takes seconds to start")
+def test_a_call_of_ray_that_nobody_ends(ray_lab: Lab) -> None:
+    """The order of all repeats, and an exit code that tells that a job has failed."""
     command = [sys.executable, "job.py", "{a}-{b}-{repeat}", "0.3", "{b}"]
     ray_lab.write(
         engine="ray",
@@ -35,45 +76,11 @@ def test_the_same_results_as_here(ray_lab: Lab) -> None:
         repeats=2,
         ray={"address": "local"},
     )
-    ended = ray_lab.run()
+    ended = ray_lab.finish()
     assert ended.code == 1, ended.err
     assert ray_lab.log == ["x-0-1", "x-3-1", "x-3-2", "x-0-2"]
-    spans = ray_lab.spans()
-    assert all(after[0] > before[1] for before, after in pairwise(spans))
-    assert "x-3 #1: exit code 3" in ended.err
-    found = ray_lab.table()
-    assert found["scope"] == "total"
-    assert [(one["finished"], one["failed"]) for one in found["configurations"]] == [(2, 0), (0, 2)]
-    assert ray_lab.run("--engine", "local").code == 1  # one file, one folder, another engine
-    assert len(ray_lab.log) == 6
-
-
-@pytest.mark.framework
-def test_a_job_that_cannot_begin(ray_lab: Lab) -> None:
-    """It is told, with where to look, and the exit code says that something is left."""
-    ray_lab.write(engine="ray", ray={"address": "local"}, parameters={"a": ["x"], "b": [1]})
-    place = ray_lab.results / "jobs" / "a=x,b=1"
-    place.parent.mkdir(parents=True)
-    place.write_text("a file where a folder belongs", encoding="utf-8")
-    ended = ray_lab.run()
-    assert ended.code == 1
-    assert "x-1 #1: not run to its end; see" in ended.err
-    assert "Not a directory" in (ray_lab.results / "ray_0.txt").read_text(encoding="utf-8")
-
-
-@pytest.mark.framework
-def test_sigterm_ends_its_jobs(ray_lab: Lab) -> None:
-    """None is left behind, and none is begun that waited."""
-    command = [sys.executable, "job.py", "{a}-{b}-{repeat}", "60", "0"]
-    ray_lab.write(engine="ray", command=command, ray={"address": "local"})
-    process = ray_lab.start()
-    until(lambda: ray_lab.begun)
-    process.terminate()
-    process.communicate(timeout=60.0)
-    assert process.returncode == 128 + 15
-    assert ray_lab.begun == ["x-1-1"]
-    [outcome] = ray_lab.results.glob("jobs/*/*/*/outcome.json")
-    assert '"exit_code": -15' in outcome.read_text(encoding="utf-8")
+    found = ray_lab.table()["configurations"]
+    assert [(one["finished"], one["failed"]) for one in found] == [(2, 0), (0, 2)]
 
 
 def test_what_a_job_asks_for() -> None:

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.matrix.lab import Lab
-from tests.matrix.stub_slurm import Cluster
+from tests.matrix.launcher import Launcher
+from tests.matrix.stub_slurm import Cluster, run_by_bash, run_here
 
 
 def cluster(lab: Lab, max_array_size: int = 1001) -> Cluster:
     """One whose programs the lab finds."""
     one = Cluster(lab.folder / "slurm_bin", max_array_size)
     lab.environment["PATH"] = f"{one.folder}{os.pathsep}{os.environ['PATH']}"
-    lab.environment["CUDA_VISIBLE_DEVICES"] = ""
     return one
 
 
-def test_submit_and_collect(lab: Lab) -> None:
+def test_submit_and_collect(lab: Lab, launcher: Launcher) -> None:
     """What waits is not submitted again, what has failed is; in the end there is a page."""
     slurm = cluster(lab)
     command = [sys.executable, "job.py", "{a}-{b}-{repeat}", "0.1", "{b}"]
@@ -35,11 +35,11 @@ def test_submit_and_collect(lab: Lab) -> None:
     assert head[0] == "#!/bin/bash"
     assert {"#SBATCH --array=0-1", "#SBATCH --time=00:10:00", "#SBATCH --exclusive"} <= set(head)
     assert head.index("export SET_UP=1") == len(head) - 2
-    slurm.work(lab.environment, only=[0])
+    slurm.work(run_here(lab), only=[0])
     ended = lab.run()
     assert "waiting or running: 1 job;" in ended.err
     assert list(slurm.jobs) == ["100"]
-    slurm.work(lab.environment)
+    slurm.work(run_here(lab))
     assert lab.log == ["x-0-1", "x-3-1"]
     ended = lab.run("--collect")
     assert (ended.code, list(slurm.jobs)) == (1, ["100"])
@@ -48,9 +48,8 @@ def test_submit_and_collect(lab: Lab) -> None:
     }  # fmt: skip
     lab.run()
     assert slurm.jobs["101"]["tasks"] == [0]
-    job = (lab.folder / "job.py").read_text(encoding="utf-8")
-    (lab.folder / "job.py").write_text(job.replace("sys.exit(code)", ""), encoding="utf-8")
-    slurm.work(lab.environment)
+    launcher.can_fail = False
+    slurm.work(run_here(lab))
     assert lab.run().code == 0
     assert lab.log == ["x-0-1", "x-3-1", "x-3-1"]
     assert len(slurm.jobs) == 2
@@ -61,21 +60,21 @@ def test_a_task_that_is_put_into_the_queue_again(lab: Lab) -> None:
     slurm = cluster(lab)
     lab.write(engine="slurm", parameters={"a": ["x"], "b": [1]})
     assert lab.run().code == 0
-    slurm.work(lab.environment)
+    slurm.work(run_by_bash(lab))
     script = lab.results / "slurm" / "1" / "array.sh"
     again = Cluster(lab.folder / "again")
     (again.folder / "state.json").write_text(f'{{"7": {{"script": "{script}", "tasks": [0]}}}}')
-    again.work(lab.environment)
+    again.work(run_by_bash(lab))
     assert lab.log == ["x-1-1"]
 
 
-def test_what_was_submitted_stays_as_it_was(lab: Lab) -> None:
+def test_what_was_submitted_stays_as_it_was(lab: Lab, launcher: Launcher) -> None:
     """The file changes while jobs wait: they run what they were submitted as."""
     slurm = cluster(lab)
     lab.write(engine="slurm", parameters={"a": ["x"], "b": [1, 2]})
     assert lab.run().code == 0
     lab.write(engine="slurm", parameters={"a": ["x"], "b": [5, 2, 1]})
-    slurm.work(lab.environment)
+    slurm.work(run_here(lab))
     assert sorted(lab.log) == ["x-1-1", "x-2-1"]
     assert "1 job submitted" in lab.run().err
 

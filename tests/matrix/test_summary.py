@@ -1,6 +1,7 @@
 """Which configuration is the cheapest, and is it real: from run folders whose truth is known."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from energy_callbacks.matrix import summary
 from energy_callbacks.matrix.plan import Plan
 from energy_callbacks.matrix.tries import Results, write_json
+from energy_callbacks.report.comparison import page, plots
 from tests.report.journals import Attempt, Stretch, write
 
 TRAIN_S = 60.0
@@ -84,6 +86,19 @@ def test_the_cheapest_to_a_metric(tmp_path: Path) -> None:
     assert best["cost_j"] == pytest.approx(300.0 * 50.0, rel=0.03)
     assert best["metric"] == pytest.approx(1.0 - 0.5**5)
     assert "to reach val_accuracy 0.9688" in found["answer"]
+
+
+@pytest.mark.charts
+def test_the_page_has_a_picture_of_all_runs_and_those_of_the_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the comparison's one is enough to see that they are there."""
+    monkeypatch.setattr(page, "CHARTS", plots.CHARTS[:1])
+    monkeypatch.setattr(plots, "CHARTS", ())
+    matrix(tmp_path, {"a": 300.0, "b": 400.0}, repeats=2)
+    text = (tmp_path / "matrix.html").read_text(encoding="utf-8")
+    assert re.search(r"<h2>Each run</h2>\s*<svg", text)
+    assert re.search(r"<h2>What changes</h2>\s*<div class=.wide.><svg", text)
 
 
 def test_a_baseline_that_is_named(tmp_path: Path) -> None:

@@ -1,18 +1,83 @@
-"""The example: real trainings, killed half way, resumed, and one page that has the answer."""
+"""Real trainings: killed half way, resumed, and one page that has the answer."""
 
-import json
 import os
 import shutil
 import signal
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from energy_callbacks.report import load
 from tests.matrix.lab import ROOT, Lab, until
 
-pytestmark = pytest.mark.framework
+# The second does not end before it is called again.
+LOOP = """
+import pathlib, sys, time
+from energy_callbacks import EnergyMeter
+with EnergyMeter() as meter:
+    for epoch in range(3):
+        with meter.phase("train"):
+            time.sleep(0.5)
+            meter.step(samples=8)
+        accuracy = 1.0 - 0.5 ** (epoch + 2)
+        meter.record_metrics({"val_accuracy": accuracy}, step=epoch + 1, epoch=epoch + 1)
+    while sys.argv[2] == "2" and not pathlib.Path("resumed").exists():
+        time.sleep(0.1)
+"""
+
+
+def outcomes(lab: Lab) -> dict[Path, str]:
+    """What tries that have ended have written of it."""
+    found = lab.results.glob("jobs/*/*/*/outcome.json")
+    return {path: path.read_text(encoding="utf-8") for path in found}
+
+
+def kill_half_way(lab: Lab, done: int, timeout_s: float) -> dict[Path, str]:
+    """Kill the matrix and all of it while a job trains; the outcomes until then."""
+    process = lab.start()
+    until(lambda: len(outcomes(lab)) >= done, timeout_s)
+    until(lambda: len(list(lab.results.glob("jobs/*/*/*/attempts"))) > done)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    return outcomes(lab)
+
+
+def check_resumed(lab: Lab, before: dict[Path, str], jobs: int, repeats: int) -> dict[str, Any]:
+    """What was done has stayed, each job counts once, and the page has the answer."""
+    after = outcomes(lab)
+    assert len(after) == jobs
+    assert {path: after[path] for path in before} == before
+    assert len(list(lab.results.glob("jobs/*/*/try-2"))) == 1  # the one that was killed
+    found = lab.table()
+    rows: list[dict[str, Any]] = found["configurations"]
+    assert {(row["finished"], row["failed"], row["missing"]) for row in rows} == {(repeats, 0, 0)}
+    for row in rows:
+        # No joule double: each is the energy of one run folder, and none of a killed try.
+        reports = [load(Path(folder) / "energy_report.json") for folder in row["folders"]]
+        assert len({report.run.run_id for report in reports}) == repeats
+        assert row["energies_j"] == [report.energy.total.energy_j for report in reports]
+    assert found["ranked_by"] == "energy_to_target_j"
+    assert [row["cost_j"] for row in rows] == sorted(row["cost_j"] for row in rows)
+    page = (lab.results / "matrix.html").read_text(encoding="utf-8")
+    assert found["answer"] in page.replace("&#39;", "'")
+    assert "-".join(rows[0]["parameters"].values()) in found["answer"]
+    return found
+
+
+def test_killed_half_way_and_resumed(lab: Lab) -> None:
+    """2 settings of a short loop, once each: each counts once, and a page has the answer."""
+    (lab.folder / "loop.py").write_text(LOOP, encoding="utf-8")
+    command = ["python", "loop.py", "{a}", "{b}"]
+    lab.write(command=command, metric="val_accuracy", parameters={"a": ["x"], "b": ["1", "2"]})
+    before = kill_half_way(lab, 1, 100.0)
+    assert len(before) == 1
+    (lab.folder / "resumed").touch()
+    ended = lab.finish()
+    assert ended.code == 0, ended.err
+    found = check_resumed(lab, before, jobs=2, repeats=1)
+    assert [row["metric"] for row in found["configurations"]] == [pytest.approx(0.9375)] * 2
 
 
 @pytest.fixture
@@ -34,43 +99,18 @@ def example(lab: Lab) -> Lab:
     return lab
 
 
-def outcomes(lab: Lab) -> list[Path]:
-    """Of the tries that have ended."""
-    return sorted(lab.results.glob("jobs/*/*/*/outcome.json"))
-
-
-def test_killed_half_way_and_resumed(example: Lab) -> None:
+@pytest.mark.slow(reason="13 trainings with PyTorch, each in a process that imports it")
+def test_the_example_killed_half_way_and_resumed(example: Lab) -> None:
     """2 optimizers x 2 batch sizes x 3 repeats: each counts once, and a page has the answer."""
-    process = example.start()
-    until(lambda: len(outcomes(example)) >= 5, 200.0)
-    until(lambda: len(list(example.results.glob("jobs/*/*/*/attempts"))) >= 6)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    done = {path: path.read_text(encoding="utf-8") for path in outcomes(example)}
-    assert 5 <= len(done) < 12
-    ended = example.run(timeout_s=400.0)
+    before = kill_half_way(example, 5, 200.0)
+    assert 5 <= len(before) < 12
+    ended = example.finish(timeout_s=1200.0)
     assert ended.code == 0, ended.err
-    assert len(outcomes(example)) == 12
-    assert {path: path.read_text(encoding="utf-8") for path in done} == done
-    assert len(list(example.results.glob("jobs/*/*/try-2"))) == 1  # the one that was killed
-    found = json.loads((example.results / "matrix.json").read_text(encoding="utf-8"))
-    rows = found["configurations"]
-    assert [(row["finished"], row["failed"], row["missing"]) for row in rows] == [(3, 0, 0)] * 4
-    for row in rows:
-        # No joule double: each is the energy of one run folder, and none of a killed try.
-        reports = [load(Path(folder) / "energy_report.json") for folder in row["folders"]]
-        assert len({report.run.run_id for report in reports}) == 3
-        assert row["energies_j"] == [report.energy.total.energy_j for report in reports]
-        assert row["metric"] > 0.8
-    assert found["ranked_by"] == "energy_to_target_j"
-    assert [row["cost_j"] for row in rows] == sorted(row["cost_j"] for row in rows)
-    page = (example.results / "matrix.html").read_text(encoding="utf-8")
-    assert found["answer"] in page.replace("&#39;", "'")
-    best = "-".join(rows[0]["parameters"].values())
-    assert best in found["answer"]
+    found = check_resumed(example, before, jobs=12, repeats=3)
+    assert all(row["metric"] > 0.8 for row in found["configurations"])
 
 
-def test_a_dry_run_through_slurm(example: Lab) -> None:
+def test_a_dry_run_of_the_example_through_slurm(example: Lab) -> None:
     """The same file: its twelve commands and the script, and nothing is written."""
     ended = example.run("--engine", "slurm", "--dry-run")
     assert ended.code == 0, ended.err

@@ -1,15 +1,23 @@
 """A run as most are: two phases with a validation in one, a measured GPU, an estimated CPU."""
 
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from energy_callbacks.report import html
 from energy_callbacks.report.batch_sizes import BatchSizeCurve, BatchSizePoint
 from energy_callbacks.report.build import build
 from energy_callbacks.report.parts import Ratio
 from energy_callbacks.report.schema import EnergyReport
+from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.report.journals import GERMANY, Attempt, Window, write
+from tests.report.without_charts import no_charts_of_comparisons  # noqa: F401 - likewise
+
+CHROMIUM = shutil.which("chromium")
 
 VALIDATION = Window(
     name="validation", start_s=40.0, end_s=45.0, energy_j={"gpu0": 1500.0, "cpu0": 400.0}
@@ -22,19 +30,43 @@ METRICS = [
 ]
 
 
-@pytest.fixture
-def run_folder(tmp_path: Path) -> Path:
-    """A folder with one finished run."""
-    folder = tmp_path / "run"
+def _written(folder: Path) -> Path:
     config = {"place": GERMANY, "price_per_kwh": 0.3}
     write(folder, Attempt(windows=(VALIDATION,), config=config, metrics=METRICS))
     return folder
 
 
 @pytest.fixture
-def report(run_folder: Path) -> EnergyReport:
-    """Its report."""
-    return build(run_folder)
+def run_folder(tmp_path: Path) -> Path:
+    """A folder with one finished run."""
+    return _written(tmp_path / "run")
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory: pytest.TempPathFactory) -> EnergyReport:
+    """The report of such a folder."""
+    return build(_written(tmp_path_factory.mktemp("usual") / "run"))
+
+
+@pytest.fixture(scope="session")
+def plain_page(report: EnergyReport) -> str:
+    """Its page with all charts."""
+    return html.render(report)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium; closed with the module, since its event loop is in the way of others."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        found = play.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield found
+        found.close()
 
 
 def _trial(size: int, samples_per_s: float | None) -> BatchSizePoint:
@@ -53,7 +85,7 @@ def _trial(size: int, samples_per_s: float | None) -> BatchSizePoint:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tuned(report: EnergyReport) -> EnergyReport:
     """The same after two searches for a batch size."""
     curve = BatchSizeCurve(

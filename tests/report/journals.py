@@ -7,6 +7,7 @@ worked out on paper: watts times seconds.
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,18 @@ class Attempt:
         whole_s = sum(stretch.duration_s for stretch in self.stretches)
         return whole_s if self.cut_off_at_s is None else min(self.cut_off_at_s, whole_s)
 
+    @cached_property
+    def segments(self) -> Mapping[str, Sequence[tuple[float, float, float]]]:
+        """(start, end, watts) of each device, without the windows."""
+        edges = list(itertools.accumulate((s.duration_s for s in self.stretches), initial=0.0))
+        found: dict[str, list[tuple[float, float, float]]] = {}
+        for stretch, (start_s, end_s) in zip(
+            self.stretches, itertools.pairwise(edges), strict=True
+        ):
+            for key, power_w in stretch.power_w.items():
+                found.setdefault(key, []).append((start_s, end_s, power_w))
+        return found
+
 
 def write(folder: Path, attempt: Attempt) -> Path:
     """Write one journal into a run folder; returns its path."""
@@ -205,27 +218,17 @@ def _keys(attempt: Attempt) -> list[str]:
     return [device.key for device in attempt.devices if device.scope is not None]
 
 
-def _power_segments(attempt: Attempt, key: str) -> list[tuple[float, float, float]]:
-    """(start, end, watts) of one device, without the windows."""
-    edges = list(itertools.accumulate((s.duration_s for s in attempt.stretches), initial=0.0))
-    return [
-        (start_s, end_s, stretch.power_w[key])
-        for stretch, (start_s, end_s) in zip(
-            attempt.stretches, itertools.pairwise(edges), strict=True
-        )
-        if key in stretch.power_w
-    ]
-
-
 def joules(attempt: Attempt, key: str, start_s: float, end_s: float) -> float | None:
     """Watts times seconds; ``None`` for a device of which nothing is known."""
-    segments = _power_segments(attempt, key)
+    segments = attempt.segments.get(key)
     if not segments:
         return None
-    return sum(
-        power_w * max(min(end_s, last_s) - max(start_s, first_s), 0.0)
+    known = (
+        power_w * (min(end_s, last_s) - max(start_s, first_s))
         for first_s, last_s, power_w in segments
+        if first_s < end_s and last_s > start_s
     )
+    return sum(known, start=0.0)
 
 
 def _energy(attempt: Attempt, energy_j: float | None) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from energy_callbacks.report import build, compare
 from energy_callbacks.report.comparison import model, page, plots, text
 from tests.report.journals import CPU, GPU, GPU1, IDLE, PROCESS, Attempt, Stretch, write
 
-CHROMIUM = shutil.which("chromium")
 ACCURACY = [
     (20.0 + 10.0 * i, {"val_accuracy": 1.0 - 0.5**i}, 100 * i, float(i)) for i in range(1, 7)
 ]
@@ -46,13 +44,20 @@ def group(folder: Path, power_w: float, *, first_s: float = 0.0, apart_s: float 
     ]  # fmt: skip
 
 
-@pytest.fixture
-def groups(tmp_path):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
     """Two groups, 500 and 450 W, one made after the other."""
+    folder = tmp_path_factory.mktemp("groups")
     return {
-        "old": group(tmp_path / "old", 500.0),
-        "new": group(tmp_path / "new", 450.0, first_s=10_000.0),
+        "old": group(folder / "old", 500.0),
+        "new": group(folder / "new", 450.0, first_s=10_000.0),
     }
+
+
+@pytest.fixture
+def groups(built):
+    """The same in a dictionary of one's own."""
+    return dict(built)
 
 
 def test_less_power_for_the_same_work_is_lower(groups):
@@ -473,18 +478,25 @@ def test_json_of_something_else_is_refused(groups, change, message):
         model.from_json("{")
 
 
-def test_files(groups, tmp_path):
+@pytest.fixture(scope="module")
+def saved(built, tmp_path_factory):
+    """Its files, with all charts."""
+    return compare(built).save(tmp_path_factory.mktemp("saved"))
+
+
+def test_files(saved):
     """Page, JSON, markdown and all pictures, by these names."""
-    names = {path.name for path in compare(groups).save(tmp_path / "out")}
+    names = {path.name for path in saved}
     assert names == {
         "comparison.html", "comparison.json", "comparison.md", "changes.png",
         "metric_by_energy.png", "energy_by_step.png", "power_timeline.png",
         "gpu_memory_timeline.png", "training_memory_comparison.png",
     }  # fmt: skip
-    for name in names:
-        assert (tmp_path / "out" / name).stat().st_size > 500
+    for path in saved:
+        assert path.stat().st_size > 500
 
 
+@pytest.mark.charts
 def test_charts_of_what_is_not_known_are_left_out(groups):
     """No empty pictures."""
     bare = {
@@ -508,11 +520,22 @@ def hostile(groups):
     }
 
 
-def test_hostile_names_are_only_names(groups):
+@pytest.fixture(scope="module")
+def hostile_comparison(built):
+    """Every name an attack."""
+    return compare(hostile(built))
+
+
+@pytest.fixture(scope="module")
+def hostile_page(hostile_comparison):
+    """Its page, with all charts."""
+    return page.render(hostile_comparison)
+
+
+def test_hostile_names_are_only_names(hostile_comparison, hostile_page):
     """In the page, the text and the table."""
-    found = compare(hostile(groups))
-    shown = page.render(found)
-    assert "<script>alert" not in shown
+    found = hostile_comparison
+    assert "<script>alert" not in hostile_page
     assert "\x1b" not in text.render(found)
     assert "<script" not in text.markdown(found)
     table = [line for line in text.markdown(found).splitlines() if line.startswith("|")]
@@ -521,24 +544,17 @@ def test_hostile_names_are_only_names(groups):
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize("change", [dict, hostile])
-def test_a_browser_shows_the_page(groups, tmp_path, change):
+@pytest.mark.parametrize("which", ["plain", "hostile"])
+def test_a_browser_shows_the_page(saved, hostile_page, tmp_path, browser, which):
     """No message, no request but the file, nothing wider than the window, light and dark."""
-    from playwright.sync_api import sync_playwright
-
-    file = tmp_path / "comparison.html"
-    file.write_text(page.render(compare(change(groups))), encoding="utf-8")
-    with sync_playwright() as play:
-        browser = play.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
-        for scheme, width in (("light", 1200), ("dark", 380)):
-            tab = browser.new_context(
-                color_scheme=scheme, viewport={"width": width, "height": 900}
-            ).new_page()
-            _look(tab, file, width)
-        browser.close()
+    [file] = [path for path in saved if path.suffix == ".html"]
+    if which == "hostile":
+        file = tmp_path / "comparison.html"
+        file.write_text(hostile_page, encoding="utf-8")
+    for scheme, width in (("light", 1200), ("dark", 380)):
+        viewport = {"width": width, "height": 900}
+        with browser.new_context(color_scheme=scheme, viewport=viewport) as context:
+            _look(context.new_page(), file, width)
 
 
 def _look(tab, file: Path, width: int) -> None:

@@ -1,9 +1,7 @@
 """The page: complete without a network or a script, and no name of a user is ever markup."""
 
-import itertools
 import json
 import re
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -15,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from energy_callbacks.errors import JournalError
 from energy_callbacks.records import Device
+from energy_callbacks.report import html
 from energy_callbacks.report.advised import Advice
 from energy_callbacks.report.batch_sizes import BatchSizeCurve, BatchSizePoint
 from energy_callbacks.report.build import build
@@ -77,8 +76,8 @@ class _Page(HTMLParser):
         return re.sub(r"\s+", " ", " ".join(self.words))
 
 
-@pytest.fixture
-def hostile_folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def hostile_run(tmp_path_factory: pytest.TempPathFactory) -> EnergyReport:
     """A run in which every string that a user or a driver chooses is an attack."""
     gpu: Device = replace(GPU, name=HOSTILE, notes=(HOSTILE,))
     attempt = Attempt(
@@ -96,11 +95,12 @@ def hostile_folder(tmp_path: Path) -> Path:
             (20.0 + i, {f"val_{HOSTILE}"[:120]: 1.0 + i, HOSTILE[:120]: 2.0}, i, i) for i in (1, 2)
         ],
     )
-    write(tmp_path / "run", attempt)
-    return tmp_path / "run"
+    folder = tmp_path_factory.mktemp("hostile")
+    write(folder, attempt)
+    return build(folder)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def hostile_report(report: EnergyReport) -> EnergyReport:
     """A report of which every string is an attack, but those that only have some values."""
     report = replace(
@@ -135,6 +135,29 @@ def hostile_report(report: EnergyReport) -> EnergyReport:
     return found
 
 
+# Pages with their charts, drawn once.
+
+
+@pytest.fixture(scope="module")
+def hostile_page(hostile_run: EnergyReport) -> str:
+    """Of a run with hostile names."""
+    return render(hostile_run)
+
+
+@pytest.fixture(scope="module")
+def all_hostile_page(hostile_report: EnergyReport) -> str:
+    """Of a report of which every string is an attack."""
+    return render(hostile_report)
+
+
+@pytest.fixture(scope="module")
+def long_page(report: EnergyReport) -> str:
+    """Of a run with a name of a megabyte; one chart is enough."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(html, "CHARTS", html.CHARTS[:1])
+        return render(replace(report, run=replace(report.run, name="x" * 1_000_000)))
+
+
 def metric(name: str) -> Metric:
     """Ten points of a metric."""
     ten = tuple(float(i) for i in range(10))
@@ -164,22 +187,22 @@ def _put_back(attacked: Any, plain: Any, place: Sequence[str | int]) -> None:
     attacked[last] = plain[last]
 
 
-def test_a_page_gives_its_report_back(report):
+def test_a_page_gives_its_report_back(report, plain_page):
     """Reading the embedded data gives the very same report."""
-    assert from_html(render(report)) == report
+    assert from_html(plain_page) == report
 
 
-def test_a_hostile_page_gives_its_report_back(hostile_folder):
+def test_a_hostile_page_gives_its_report_back(hostile_run, hostile_page):
     """Also where names hold '</script>' and '<!--'."""
-    report = build(hostile_folder)
-    assert from_html(render(report)) == report
-    assert report.run.name == HOSTILE
+    assert from_html(hostile_page) == hostile_run
+    assert hostile_run.run.name == HOSTILE
 
 
-@pytest.mark.parametrize("where", ["names", "every string"])
-def test_no_hostile_name_becomes_markup(hostile_folder, hostile_report, where):
+@pytest.mark.charts
+@pytest.mark.parametrize("where", ["hostile_page", "all_hostile_page"])
+def test_no_hostile_name_becomes_markup(request, where):
     """One script element, the data; no image, no event handler, no comment, no template run."""
-    text = render(build(hostile_folder) if where == "names" else hostile_report)
+    text = request.getfixturevalue(where)
     page = _Page(text)
     tags = [tag for tag, _ in page.elements]
     assert tags.count("script") == 1
@@ -193,26 +216,25 @@ def test_no_hostile_name_becomes_markup(hostile_folder, hostile_report, where):
     assert not set(shown) & set("\u202e\u2066\u2028\x1b")
 
 
-def test_names_cannot_turn_the_direction_of_the_page(hostile_folder):
+def test_names_cannot_turn_the_direction_of_the_page(hostile_page):
     """Right-to-left marks and control characters are not shown; names are isolated in <bdi>."""
-    shown = render(build(hostile_folder)).partition('<script type="application/json"')[0]
+    shown = hostile_page.partition('<script type="application/json"')[0]
     assert not set(shown) & set("\u202e\u2066\u2028\x1b")
     assert "desrever" in shown
     outside = re.sub(r"<bdi>.*?</bdi>|<svg.*?</svg>|<title>.*?</title>", "", shown, flags=re.DOTALL)
     assert "desrever" not in outside
 
 
-def test_the_embedded_data_hold_no_character_of_html(hostile_folder):
+def test_the_embedded_data_hold_no_character_of_html(hostile_page):
     """JSON as it stands, but without <, > and & and the separators that JavaScript reads."""
-    data = _Page(render(build(hostile_folder))).data
+    data = _Page(hostile_page).data
     assert not set(data) & set("<>&\u2028\u2029")
     assert json.loads(data)["run"]["name"] == HOSTILE
 
 
-def test_the_page_needs_nothing_from_outside(report):
+def test_the_page_needs_nothing_from_outside(plain_page):
     """No link, no source, no import, no address: the policy forbids what is not there anyway."""
-    text = render(report)
-    page = _Page(text)
+    page = _Page(plain_page)
     policy = next(
         attributes["content"]
         for tag, attributes in page.elements
@@ -224,26 +246,25 @@ def test_the_page_needs_nothing_from_outside(report):
         assert not {"src", "srcset", "action"} & set(attributes)
         for name in ("href", "xlink:href"):
             assert (attributes.get(name) or "#").startswith("#")
-    addresses = set(re.findall(r"https?://[^\s\"')]+", text))
+    addresses = set(re.findall(r"https?://[^\s\"')]+", plain_page))
     assert addresses <= {
         "http://www.w3.org/2000/svg",
         "http://www.w3.org/1999/xlink",
     }
 
 
-def test_warnings_come_first_then_headline_then_charts_then_tables(report):
+def test_warnings_come_first_then_headline_then_charts_then_tables(plain_page):
     """The order in which a reader needs them."""
-    text = render(report)
     places = [
-        text.index(mark)
+        plain_page.index(mark)
         for mark in ("to know first", 'class="cards"', 'id="power"', ">Phases<", ">Devices<")
     ]
     assert places == sorted(places)
 
 
-def test_the_headline_is_on_the_page(report):
+def test_the_headline_is_on_the_page(plain_page):
     """Energy with its error and badge, emissions with place and factor, joules, speed, memory."""
-    text = _Page(render(report)).text
+    text = _Page(plain_page).text
     for words in (
         "8.778 ± 0.088 Wh",
         "measured",
@@ -273,28 +294,27 @@ def test_what_is_not_known_is_no_zero(tmp_path):
     assert not re.search(r"\b0(\.0+)? m?Wh", text)
 
 
-def test_a_table_has_headers_with_scopes(report):
+def test_a_table_has_headers_with_scopes(plain_page):
     """Every header cell says whether it heads a column or a row."""
-    cells = [attributes for tag, attributes in _Page(render(report)).elements if tag == "th"]
+    cells = [attributes for tag, attributes in _Page(plain_page).elements if tag == "th"]
     assert len(cells) > 20
     assert {cell.get("scope") for cell in cells} == {"col", "row"}
 
 
-def test_a_huge_name_does_not_make_a_huge_page(tmp_path):
+def test_a_huge_name_does_not_make_a_huge_page(long_page):
     """A name of a megabyte is cut short on the page and kept whole in the data."""
-    write(tmp_path, Attempt(run_name="x" * 1_000_000))
-    report = build(tmp_path)
-    text = render(report)
-    assert len(text) < 1_500_000
-    assert from_html(text).run.name == "x" * 1_000_000
+    assert len(long_page) < 1_500_000
+    assert from_html(long_page).run.name == "x" * 1_000_000
 
 
+@pytest.mark.charts
 def test_a_page_of_an_hour_stays_below_400_kb(tmp_path):
     """7200 rows of a GPU, a CPU and the process."""
     write(tmp_path, Attempt(stretches=(replace(TRAIN, duration_s=3600.0),)))
     assert len(render(build(tmp_path)).encode()) < 400_000
 
 
+@pytest.mark.charts
 def test_a_page_of_eight_cards_stays_below_400_kb(tmp_path):
     """An hour of eight cards, whose phase changes every ten seconds."""
     cards = tuple(replace(GPU, key=f"gpu{n}", index=n, uuid=f"GPU-{n}") for n in range(8))
@@ -318,34 +338,17 @@ def test_a_notebook_shows_the_page_in_a_frame(report):
     assert from_html(attributes["srcdoc"] or "") == report
 
 
-CHROMIUM = shutil.which("chromium")
-
-
+@pytest.mark.charts
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize("what", ["plain", "hostile names", "every string hostile", "a megabyte"])
-def test_a_browser_shows_the_page_from_disk(tmp_path, report, hostile_folder, hostile_report, what):
+@pytest.mark.parametrize("what", ["plain_page", "hostile_page", "all_hostile_page", "long_page"])
+def test_a_browser_shows_the_page_from_disk(tmp_path, request, browser, what):
     """No message, no dialog, no request but the file; headline and chart seen, nothing cut off."""
-    from playwright.sync_api import sync_playwright
-
     file = tmp_path / "energy_report.html"
-    shown = {
-        "plain": report,
-        "hostile names": build(hostile_folder),
-        "every string hostile": hostile_report,
-        "a megabyte": replace(report, run=replace(report.run, name="x" * 1_000_000)),
-    }[what]
-    file.write_text(render(shown), encoding="utf-8")
-    with sync_playwright() as play:
-        browser = play.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
-        for scheme, width in itertools.product(("light", "dark"), (380, 1400)):
-            context = browser.new_context(
-                color_scheme=scheme, viewport={"width": width, "height": 900}
-            )
+    file.write_text(request.getfixturevalue(what), encoding="utf-8")
+    for scheme, width in (("light", 1400), ("dark", 380)):
+        viewport = {"width": width, "height": 900}
+        with browser.new_context(color_scheme=scheme, viewport=viewport) as context:
             _look(context.new_page(), file, width)
-        browser.close()
 
 
 def _look(page, file: Path, width: int) -> None:

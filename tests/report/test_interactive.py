@@ -1,7 +1,6 @@
 """The page of Plotly: the report's figures, complete without a network, no name is ever markup."""
 
 import re
-import shutil
 import sys
 from dataclasses import replace
 
@@ -19,8 +18,7 @@ from tests.report import test_html
 from tests.report.journals import Attempt, write
 from tests.report.test_html import HOSTILE
 
-hostile_folder = test_html.hostile_folder
-CHROMIUM = shutil.which("chromium")
+hostile_run = test_html.hostile_run
 # None of them sends anything anywhere.
 BUTTONS = {
     "Download plot as a PNG", "Zoom", "Pan", "Zoom in", "Zoom out", "Autoscale", "Reset axes",
@@ -131,31 +129,24 @@ def test_without_plotly_the_error_names_the_extra(run_folder, monkeypatch, capsy
 
 
 @pytest.fixture
-def hostile(hostile_folder, tuned) -> EnergyReport:
+def hostile(hostile_run, tuned) -> EnergyReport:
     """Every name an attack, in a search's sentence too."""
-    report = build(hostile_folder)
     curve = replace(tuned.batch_sizes[0], why=HOSTILE)
     # Plotly itself reads these tags in names, and these braces in what is shown.
-    devices = tuple(replace(one, name=f"<b>%{{x}}</b>{one.name}") for one in report.devices)
-    return replace(report, batch_sizes=(curve,), devices=devices)
+    devices = tuple(replace(one, name=f"<b>%{{x}}</b>{one.name}") for one in hostile_run.devices)
+    return replace(hostile_run, batch_sizes=(curve,), devices=devices)
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 @pytest.mark.parametrize("which", ["tuned", "hostile"])
-def test_a_browser_draws_the_page_from_disk(tmp_path, request, which):
+def test_a_browser_draws_the_page_from_disk(tmp_path, request, browser, which):
     """No message, no dialog, no request but the file; curves, hover and zoom; names are text."""
-    from playwright.sync_api import sync_playwright
-
     report = request.getfixturevalue(which)
     [file] = save(report, tmp_path, ["interactive"])
     noise: list[str] = []
     requests: list[str] = []
-    with sync_playwright() as play:
-        browser = play.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
-        page = browser.new_context(viewport={"width": 1300, "height": 1000}).new_page()
+    with browser.new_context(viewport={"width": 1300, "height": 1000}) as context:
+        page = context.new_page()
         page.on("console", lambda message: noise.append(message.text))
         page.on("pageerror", lambda error: noise.append(str(error)))
         page.on("dialog", lambda dialog: noise.append(dialog.message))
@@ -164,7 +155,6 @@ def test_a_browser_draws_the_page_from_disk(tmp_path, request, which):
         _look(page, report)
         assert page.locator("img, iframe, object").count() == 0
         assert set(page.locator(".modebar-btn").evaluate_all(_TITLES)) == BUTTONS
-        browser.close()
     assert noise == []
     assert requests == [file.as_uri()]
 

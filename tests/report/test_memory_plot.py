@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks.records import Device
-from energy_callbacks.report import html
+from energy_callbacks.report import charts, html
 from energy_callbacks.report.build import build
 from energy_callbacks.report.memory_plot import memory_over_time
+from energy_callbacks.report.schema import EnergyReport
 from tests.report.journals import CPU, GPU, GPU1, PROCESS, TRAIN, Attempt, write
 
 
@@ -58,10 +59,15 @@ def test_an_hour_is_in_minutes_and_a_resumed_run_goes_on(tmp_path: Path) -> None
     assert t_min[-1] == pytest.approx(60.0)
 
 
-def test_without_memory_there_is_no_chart(tmp_path: Path) -> None:
+@pytest.mark.charts
+def test_without_memory_there_is_no_chart(
+    tmp_path: Path, report: EnergyReport, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A processor and nothing else."""
+    monkeypatch.setattr(html, "CHARTS", [c for c in charts.CHARTS if c.name == "memory"])
+    assert "Memory over time" in html.render(report)
     cpu: Device = replace(CPU, key="cpu0")
     write(tmp_path, Attempt(devices=(cpu,)))
-    report = build(tmp_path)
-    assert memory_over_time(report) is None
-    assert "Memory over time" not in html.render(report)
+    bare = build(tmp_path)
+    assert memory_over_time(bare) is None
+    assert "Memory over time" not in html.render(bare)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.report import html
+from energy_callbacks.report import charts, html
 from energy_callbacks.report.build import build
 from energy_callbacks.report.memory_plot import memory_over_time
 from energy_callbacks.report.metric_plot import families, metric_over_energy
@@ -19,6 +19,14 @@ def report_of(folder: Path, rows: Sequence[Mapping[str, float]], **attempt) -> E
     told = [(6.0 * (i + 1), row, i + 1, (i + 1) / 2) for i, row in enumerate(rows)]
     write(folder, Attempt(**({"stretches": (TRAIN,), "metrics": told} | attempt)))
     return build(folder)
+
+
+@pytest.fixture
+def only_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without other charts."""
+    found = [chart for chart in charts.CHARTS if chart.name == "metrics"]
+    assert found
+    monkeypatch.setattr(html, "CHARTS", found)
 
 
 TWO = [
@@ -50,6 +58,8 @@ def test_on_a_telephone_panels_stand_below_each_other(tmp_path: Path) -> None:
     assert (memory.get_ylabel(), beside.get_xlabel()) == ("memory (GiB)", "epoch")
 
 
+@pytest.mark.charts
+@pytest.mark.usefixtures("only_metrics")
 @pytest.mark.parametrize(
     ("rows", "attempt"),
     [([], {}), ([{"loss": 1.0}], {}), (TWO, {"devices": ()}), (TWO, {"devices": (PROCESS,)})],
@@ -74,6 +84,8 @@ def test_of_one_quantity_in_many_records_the_fullest_is_drawn(tmp_path: Path) ->
     assert family.training.name == "train_loss_epoch"
 
 
+@pytest.mark.charts
+@pytest.mark.usefixtures("only_metrics")
 def test_a_hostile_metric_is_text(tmp_path: Path) -> None:
     """No element, no mathematics, no direction of its own, and no longer than an axis."""
     name = 'val_<script>alert(1)</script>"$\\frac{1}{2}$\u202e\n' + "x" * 5000
@@ -85,6 +97,8 @@ def test_a_hostile_metric_is_text(tmp_path: Path) -> None:
     assert "alert" in chart
 
 
+@pytest.mark.charts
+@pytest.mark.usefixtures("only_metrics")
 def test_a_loss_over_decades_has_numbers_beside_it(tmp_path: Path) -> None:
     """0.1 and not TeX, which is switched off where names are the user's."""
     shown = html.render(report_of(tmp_path, [{"val_loss": 10.0**-i} for i in range(6)]))

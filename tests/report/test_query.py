@@ -40,11 +40,22 @@ def one(sql, place):
 @pytest.fixture
 def runs(tmp_path):
     """Three runs, one of them in a folder of a folder, with a job and tags."""
-    saved(tmp_path / "a", run_name="a", run_id="a")
-    saved(tmp_path / "b", run_name="b", run_id="b", relative_error=0.02)
+    return three(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory):
+    """The same, for tests that only read."""
+    return three(tmp_path_factory.mktemp("runs"))
+
+
+def three(folder):
+    """Write them."""
+    saved(folder / "a", run_name="a", run_id="a")
+    saved(folder / "b", run_name="b", run_id="b", relative_error=0.02)
     job = Job(system="slurm", id="77", name="train", queue="gpu")
-    saved(tmp_path / "team/c", run_name="c", run_id="c", job=asdict(job), tags={"team": "vision"})
-    return tmp_path
+    saved(folder / "team/c", run_name="c", run_id="c", job=asdict(job), tags={"team": "vision"})
+    return folder
 
 
 def test_a_row_is_the_report(tmp_path):
@@ -250,14 +261,14 @@ def test_an_address_is_read_through_fsspec(runs):
         "select * from secret",
     ],
 )
-def test_a_query_reads_reports_and_nothing_else(runs, sql):
+def test_a_query_reads_reports_and_nothing_else(unchanged, sql):
     """No file is read or written, nothing installed, no variable of the program seen."""
     secret = {"a": np.array([1])}  # noqa: F841 - DuckDB would find it by its name
-    (runs / "secret.txt").write_text("secret")
-    before = sorted(runs.rglob("*"))
+    (unchanged / "secret.txt").write_text("secret")
+    before = sorted(unchanged.rglob("*"))
     with pytest.raises(QueryError):
-        query(sql.format(file=runs / "secret.txt", folder=runs), runs)
-    assert sorted(runs.rglob("*")) == before
+        query(sql.format(file=unchanged / "secret.txt", folder=unchanged), unchanged)
+    assert sorted(unchanged.rglob("*")) == before
 
 
 def test_the_lock_itself_holds():

@@ -6,7 +6,7 @@ import pytest
 
 from energy_callbacks.accounting import carbon
 from energy_callbacks.cli import main
-from energy_callbacks.report import build, load, save, view
+from energy_callbacks.report import build, charts, html, load, save, view
 from energy_callbacks.report.parts import Forecast
 from energy_callbacks.report.schema import EnergyReport, from_json, to_json
 from energy_callbacks.units import kilowatt_hours
@@ -129,8 +129,11 @@ def test_the_command_prints_a_view_and_leaves_the_files_of_the_run(run_folder, c
     assert {path: path.read_bytes() for path in run_folder.iterdir() if path.is_file()} == before
 
 
-def test_the_command_writes_a_view_where_it_is_told(run_folder, tmp_path, capsys):
+@pytest.mark.charts
+def test_the_command_writes_a_view_where_it_is_told(run_folder, tmp_path, capsys, monkeypatch):
     """--out has the view; without it, files that were asked for by name are refused."""
+    monkeypatch.setattr(charts, "CHARTS", charts.CHARTS[:1])
+    monkeypatch.setattr(html, "CHARTS", ())
     command = ["report", str(run_folder), "--pue", "1.5"]
     assert main([*command, "--out", str(tmp_path / "view"), "--graphs"]) == 0
     assert load(tmp_path / "view" / "energy_report.json").emissions.pue == 1.5

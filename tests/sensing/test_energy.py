@@ -85,7 +85,7 @@ def test_a_steep_step_does_not_scale_what_follows_it() -> None:
 
 
 @pytest.mark.parametrize("setup", SETUPS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cuts=st.lists(st.floats(0.5, 19.5), min_size=2, max_size=30, unique=True))
 def test_windows_that_touch_add_up(setup: str, cuts: list[float]) -> None:
     """Windows cut anywhere sum to the whole span to 1e-9, whatever is measured."""
@@ -149,9 +149,9 @@ def test_windows_add_up_long_after_they_were_thinned() -> None:
 @pytest.mark.parametrize("setup", ["gauge", "mean", "gauge and counter", "counter"])
 def test_old_windows_state_the_error_of_what_was_thinned(setup: str) -> None:
     """After full resolution is gone, 95 % intervals still hold the truth in 90 % of windows."""
-    load = Staircase.random(4, mean_s=0.4, until_s=1000.0)
+    load = Staircase.random(4, mean_s=0.4, until_s=500.0)
     truth = Load("stairs", lambda _: 0.0, lambda t: float(load.energy_j(np.array([t]))[0]))
-    times_s = np.arange(0.0, 1000.0, 0.1)
+    times_s = np.arange(0.0, 500.0, 0.1)
     curve = EnergyCurve(SETUPS[setup], keep_s=60.0)
     heard: list[Reading] = []
     for of in SETUPS[setup]:
@@ -163,7 +163,7 @@ def test_old_windows_state_the_error_of_what_was_thinned(setup: str) -> None:
             ]
         heard.extend(readings)
     feed(curve, heard, chunk_s=5.0)
-    starts_s = np.random.default_rng(2).uniform(2.0, 700.0, 300)
+    starts_s = np.random.default_rng(2).uniform(2.0, 400.0, 200)
     for width_s in (0.3, 1.0, 5.0):
         truth_j = load.energy_j(starts_s + width_s) - load.energy_j(starts_s)
         found = [curve.energy(float(s), float(s) + width_s) for s in starts_s]
@@ -453,14 +453,14 @@ def test_queries_make_no_floating_point_noise() -> None:
 
 
 def test_memory_stays_bounded() -> None:
-    """Two hours of samples each 20 ms keep one row a second, and ten minutes in full."""
+    """An hour of samples each 20 ms keeps one row a second, and ten minutes in full."""
     power = channel("power", "gauge", period_s=0.02, is_buffered=True)
     curve = EnergyCurve([power, COUNTER])
-    for second in range(7200):
+    for second in range(3600):
         samples = [Reading(power, second + 0.02 * i, 300.0) for i in range(50)]
         curve.add([*samples, Reading(COUNTER, float(second), 300.0 * second, 0.003)])
-    assert row_count(curve) < 7200 + 50 * (600 + 60 + 5)
-    assert joules(curve.energy(1.0, 7100.0)) == pytest.approx(300.0 * 7099.0, rel=1e-9)
+    assert row_count(curve) < 3600 + 50 * (600 + 60 + 5)
+    assert joules(curve.energy(1.0, 3500.0)) == pytest.approx(300.0 * 3499.0, rel=1e-9)
 
 
 def row_count(curve: EnergyCurve) -> int:

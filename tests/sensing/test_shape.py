@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from energy_callbacks.sensing.shape import AREA, EDGE, END, INSIDE, NOISE, SEEN, START, Shape
@@ -44,7 +44,6 @@ def test_a_slow_response_is_undone() -> None:
     assert shape.open()[:, AREA].sum() == pytest.approx(truth_j, rel=1e-4)
 
 
-@settings(deadline=None)
 @given(
     values=st.lists(st.floats(0.0, 700.0), min_size=3, max_size=20),
     cuts=st.lists(st.floats(-1.0, 25.0), max_size=6),

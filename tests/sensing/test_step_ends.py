@@ -51,7 +51,7 @@ def test_a_step_ends_when_the_device_has_finished_it() -> None:
     assert min(early_s) > 0.13
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_truth_lies_in_the_stated_bounds(data: st.DataObject) -> None:
     """Whatever the clocks' drift, the load, the queue of anchors and the looks: bounds hold."""

@@ -1,4 +1,4 @@
-"""One of two gloo ranks: ``python ranks_script.py FOLDER RANK CASE``."""
+"""One of two gloo ranks: ``python ranks_script.py FOLDER RANK CASE...``, one after the other."""
 
 import json
 import sys
@@ -44,15 +44,17 @@ def searched(folder: Path, rank: int, case: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Search, then train on."""
-    folder, rank, case = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    """Search, then train on; in each case."""
+    folder, rank = Path(sys.argv[1]), int(sys.argv[2])
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2
     )
-    told = searched(folder, rank, case)
-    number = torch.tensor(float(rank))
-    torch.distributed.all_reduce(number)
-    told["trained"] = float(number)
+    told = {}
+    for case in sys.argv[3:]:
+        told[case] = searched(folder / case, rank, case)
+        number = torch.tensor(float(rank))
+        torch.distributed.all_reduce(number)
+        told[case]["trained"] = float(number)
     (folder / f"rank{rank}.json").write_text(json.dumps(told))
     torch.distributed.destroy_process_group()
 

@@ -135,8 +135,7 @@ class Net:
         return [self.model, self.optimizer, self.schedule]
 
 
-@pytest.mark.parametrize("before", [0, 3])
-@pytest.mark.parametrize("most", [64, 2, 1])
+@pytest.mark.parametrize(("before", "most"), [(0, 64), (3, 64), (3, 2), (0, 1), (3, 1)])
 def test_the_training_goes_on_as_if_nothing_had_been(tmp_path: Path, before, most) -> None:
     """Losses after the search are bit for bit those without it, also where nothing has fitted."""
     with_search, without = [], []

@@ -1,4 +1,7 @@
-"""A lack of memory is known by what each library says, and nothing else is taken for it."""
+"""A lack of memory is known by what each library says, and nothing else is taken for it.
+
+For real ones of TensorFlow and JAX see ``tests/integrations/keras/test_out_of_memory.py``.
+"""
 
 import gc
 import subprocess
@@ -203,60 +206,6 @@ def test_a_data_loaders_worker_tells_it() -> None:
     with pytest.raises(RuntimeError, match="Caught RuntimeError in DataLoader worker") as caught:
         list(torch.utils.data.DataLoader(Greedy(), num_workers=1))
     assert is_out_of_memory(caught.value)
-
-
-REAL = {
-    "jax": """
-import jax, jax.numpy as jnp
-seen = []
-for attempt in (lambda: jnp.zeros(1 << 45), lambda: jax.jit(lambda: jnp.zeros(1 << 45) + 1)()):
-    try: attempt().block_until_ready()
-    except Exception as error: seen.append((type(error).__name__, is_out_of_memory(error)))
-print(seen)
-""",
-    "tensorflow": """
-import tensorflow as tf
-seen = []
-for attempt in (
-    lambda: tf.zeros([1 << 45]),
-    tf.function(lambda: tf.random.normal([1 << 22, 1 << 22])),
-    lambda: tf.io.write_file("/dev/full", "x" * 100_000),
-):
-    try: attempt()
-    except Exception as error: seen.append((type(error).__name__, is_out_of_memory(error)))
-said = tf.errors.ResourceExhaustedError(None, None, "failed to allocate memory")
-copy = tf.errors.InternalError(None, None, "Failed copying: Dst tensor is not initialized.")
-print(seen + [is_out_of_memory(said), is_out_of_memory(copy)])
-""",
-}
-
-
-@pytest.mark.framework
-@pytest.mark.parametrize(
-    ("framework", "seen"),
-    [
-        ("jax", [("JaxRuntimeError", True)] * 2),
-        (
-            "tensorflow",
-            [
-                ("ResourceExhaustedError", True),
-                ("ResourceExhaustedError", True),
-                ("ResourceExhaustedError", False),  # a full disk
-                True,
-                True,
-            ],
-        ),
-    ],
-)
-def test_other_frameworks_tell_it(framework: str, seen: list[object]) -> None:
-    """Real failures of JAX and TensorFlow on the CPU, of arrays and of a full disk."""
-    pytest.importorskip(framework)
-    setting = "from energy_callbacks.tuning.out_of_memory import is_out_of_memory\n"
-    answer = subprocess.run(
-        [sys.executable, "-c", setting + REAL[framework]],
-        capture_output=True, text=True, check=True, timeout=120.0,
-    )  # fmt: skip
-    assert answer.stdout.strip() == str(seen)
 
 
 def lack() -> RuntimeError:

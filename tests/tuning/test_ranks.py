@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,48 +15,61 @@ from energy_callbacks.tuning.trial import Trial
 SCRIPT = Path(__file__).with_name("ranks_script.py")
 
 
-def run(tmp_path: Path, *case: str) -> list[dict]:
-    """What two ranks have found; both must have ended."""
-    command = [sys.executable, str(SCRIPT), str(tmp_path)]
-    ranks = [subprocess.Popen([*command, str(rank), *case]) for rank in range(2)]
+Found = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
+    """What two ranks have found in each case; both have gone on, and have ended."""
+    folder = tmp_path_factory.mktemp("ranks")
+    cases = ("unequal", "broken", "options", "global")
+    processes = [
+        subprocess.Popen([sys.executable, str(SCRIPT), str(folder), str(rank), *cases])
+        for rank in range(2)
+    ]
     try:
-        for rank in ranks:
-            assert rank.wait(timeout=100) == 0
+        assert [process.wait(timeout=200) for process in processes] == [0, 0]
     finally:
-        for rank in ranks:
-            rank.kill()
-    return [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
+        for process in processes:
+            process.kill()
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
 
 
-def test_ranks_with_unequal_memory_agree(tmp_path: Path) -> None:
-    """The one with less decides; both have the same curve, and go on to train."""
-    first, second = run(tmp_path, "unequal")
+def test_ranks_with_unequal_memory_agree(ranks: list[Found]) -> None:
+    """The one with less decides; both have the same curve."""
+    first, second = (rank["unequal"] for rank in ranks)
     assert first["size"] == second["size"] == 24
     assert first["trials"] == second["trials"]
     refused = [trial for trial in first["trials"] if trial["status"] == "out_of_memory"]
     assert refused
     assert all(trial["reason"].startswith("rank 1: MemoryError") for trial in refused)
     assert {trial["ranks"] for trial in first["trials"]} == {2}
-    assert first["trained"] == second["trained"] == 1.0
 
 
-def test_a_rank_that_fails_ends_the_search_of_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", ["unequal", "broken", "options", "global"])
+def test_ranks_go_on_to_train(ranks: list[Found], case: str) -> None:
+    """Also after a search that has failed."""
+    assert [rank[case]["trained"] for rank in ranks] == [1.0, 1.0]
+
+
+def test_a_rank_that_fails_ends_the_search_of_all(ranks: list[Found]) -> None:
     """Its own error passes through there; the others say which rank it was."""
-    first, second = run(tmp_path, "broken")
+    first, second = (rank["broken"] for rank in ranks)
     assert second["error"] == "ZeroDivisionError: of the user"
     assert "failed on rank 1: ZeroDivisionError: of the user" in first["error"]
 
 
-def test_ranks_must_be_asked_the_same(tmp_path: Path) -> None:
+def test_ranks_must_be_asked_the_same(ranks: list[Found]) -> None:
     """Else they would run apart."""
-    for told in run(tmp_path, "options"):
-        assert "all ranks must give the same options" in told["error"]
+    for rank in ranks:
+        assert "all ranks must give the same options" in rank["options"]["error"]
 
 
-def test_a_global_batch_is_that_of_all_ranks(tmp_path: Path) -> None:
+def test_a_global_batch_is_that_of_all_ranks(ranks: list[Found]) -> None:
     """48 samples a step: 24 on each."""
-    for told in run(tmp_path, "global"):
-        assert {t["size"] * t["accumulation"] * t["ranks"] for t in told["trials"]} == {48}
+    for rank in ranks:
+        trials = rank["global"]["trials"]
+        assert {one["size"] * one["accumulation"] * one["ranks"] for one in trials} == {48}
 
 
 def trial(steps=10, duration_s=1.0, energy_j=100.0, peak_bytes=50, **more) -> Trial:

@@ -326,7 +326,7 @@ class Case:
 
 
 cases = st.composite(Case)()
-few = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=20, suppress_health_check=list(HealthCheck))
 
 
 @few
@@ -350,7 +350,7 @@ def test_every_search_keeps_its_promises(case):
     assert bool(search.reason) == (answer is None)
 
 
-@few
+@settings(few, max_examples=8)
 @given(case=cases, cut=st.integers(0, 11))
 def test_search_that_was_cut_off_ends_the_same(case, cut):
     """After any trial, through JSON, and with the trials that the whole search was told."""

@@ -505,7 +505,7 @@ def test_any_layout_is_kept(tensor: Any) -> None:
     assert (held.layout == torch.strided and held.stride()) == strides
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     optimizer=st.sampled_from(sorted(OPTIMIZERS)),
     scheduler=st.sampled_from(sorted(SCHEDULERS)),

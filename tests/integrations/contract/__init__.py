@@ -19,7 +19,7 @@ from tests.integrations.contract.counts import CountsContract
 from tests.integrations.contract.endings import EndingsContract
 from tests.integrations.contract.faults import FaultsContract
 from tests.integrations.contract.harmless import HarmlessContract
-from tests.integrations.contract.lab import Bench, Lab
+from tests.integrations.contract.lab import Bench, Lab, SharedTrainings
 from tests.integrations.contract.profiles import ProfilesContract
 from tests.integrations.contract.reasons import REASONS
 from tests.integrations.contract.reports import ReportsContract
@@ -45,10 +45,18 @@ class Contract(*PARTS):
 
     lab: Lab
 
+    @pytest.fixture(scope="class")
+    @classmethod
+    def shared(cls, tmp_path_factory: pytest.TempPathFactory) -> SharedTrainings:
+        """Trainings that tests only look at."""
+        return SharedTrainings(cls.lab, tmp_path_factory.mktemp("shared"))
+
     @pytest.fixture
-    def bench(self, tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
+    def bench(
+        self, tmp_path: Path, request: pytest.FixtureRequest, shared: SharedTrainings
+    ) -> Bench:
         """The lab in an empty folder, unless the situation cannot be had there."""
         reason = REASONS[self.lab.name].get(request.function.__name__)
         if reason is not None:
             pytest.skip(reason)
-        return Bench(self.lab, tmp_path)
+        return Bench(self.lab, tmp_path, shared=shared)

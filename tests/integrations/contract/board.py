@@ -14,7 +14,7 @@ class BoardContract:
 
     def test_custom_scalars_show_what_the_training_has(self, bench: Bench) -> None:
         """TensorBoard lists our charts; each line of them, and each band, has its rows."""
-        training = bench.fit(Plan(), bench.callback(country="DEU"))
+        training = bench.with_us(Plan(), country="DEU").training
         run = training.run_folder()
         board = TensorBoardView(run.parent)
         charts = board.charts()
@@ -63,6 +63,7 @@ class BoardContract:
             [session] = groups[run].sessions
             assert session.status == api_pb2.STATUS_SUCCESS
 
+    @pytest.mark.charts
     def test_the_report_stands_in_tensorboard(self, bench: Bench) -> None:
         """The text report as it is, once, and its charts as pictures."""
         ours = bench.callback()
@@ -76,8 +77,8 @@ class BoardContract:
 
     def test_all_of_it_is_in_one_event_file(self, bench: Bench) -> None:
         """A second writer in the user's run would disturb the live view."""
-        without = bench.fit(Plan(), folder="without").run_folder()
-        run = bench.fit(Plan(), bench.callback(), folder="with").run_folder()
+        without = bench.without_us(Plan()).run_folder()
+        run = bench.with_us(Plan()).training.run_folder()
         files = [len(list(one.rglob("*tfevents*"))) for one in (without, run)]
         assert files == [1, 1]
 

@@ -13,15 +13,15 @@ from tests.integrations.contract.lab import (
 )
 from tests.integrations.reading import phases
 
+CHECKPOINTS = Plan(epochs=3, validation_samples=20, checkpoint_s=0.5)
+
 
 class CountsContract:
     """Steps, samples, phases, waits."""
 
     def test_phases_sum_to_the_total(self, bench: Bench) -> None:
         """No joule is lost between phases, none is in two."""
-        ours = bench.callback()
-        bench.fit(Plan(validation_samples=20, checkpoint_s=0.3), ours)
-        report = ours.report
+        report = bench.with_us(CHECKPOINTS).callback.report
         for scope in ("gpu", "host", "total"):
             by_phase_j = [getattr(phase, scope).energy_j or 0.0 for phase in report.phases]
             assert sum(by_phase_j) == pytest.approx(
@@ -31,9 +31,8 @@ class CountsContract:
 
     def test_validation_is_apart_from_training(self, bench: Bench) -> None:
         """5 batches after each of 2 epochs: a second of validation, none of it in training."""
-        ours = bench.callback()
-        bench.fit(Plan(validation_samples=20), ours)
-        by_name = {phase.name: phase for phase in ours.report.phases}
+        report = bench.with_us(Plan(validation_samples=20)).callback.report
+        by_name = {phase.name: phase for phase in report.phases}
         assert by_name["train"].duration_s == pytest.approx(80 * STEP_S, abs=1e-6)
         assert by_name["validation"].duration_s == pytest.approx(10 * STEP_S, abs=1e-6)
         assert by_name["validation"].gpu.energy_j == pytest.approx(POWER_W * 10 * STEP_S, rel=1e-6)
@@ -49,26 +48,22 @@ class CountsContract:
 
     def test_a_short_last_batch_counts_its_samples(self, bench: Bench) -> None:
         """158 samples an epoch are 39 batches of 4 and one of 2."""
-        ours = bench.callback()
-        bench.fit(Plan(samples=158), ours)
-        report = ours.report
+        report = bench.with_us(Plan(samples=158)).callback.report
         assert (report.throughput.steps, report.throughput.samples) == (80, 316)
         expected = POWER_W * STEP_S * 80 / 316
         assert report.efficiency.gpu.j_per_sample.value_j == pytest.approx(expected, rel=1e-9)
 
     def test_waiting_for_data_is_seen(self, bench: Bench) -> None:
         """A loader that takes 0.1 s a batch: half of the training is waiting."""
-        ours = bench.callback()
-        bench.fit(Plan(load_s=STEP_S, waits=True), ours)
-        waited_s = ours.report.throughput.data_wait_s
+        report = bench.with_us(Plan(load_s=STEP_S, waits=True)).callback.report
+        waited_s = report.throughput.data_wait_s
         # The first batch may be fetched before training begins.
         assert 79 * STEP_S - 1e-6 <= waited_s <= 80 * STEP_S + 1e-6
 
     def test_waiting_for_data_has_its_joules(self, bench: Bench) -> None:
         """Watts times the seconds of waiting, inside the stated interval; part of training."""
-        ours = bench.callback()
-        bench.fit(Plan(load_s=STEP_S, waits=True), ours)
-        done = ours.report.throughput
+        report = bench.with_us(Plan(load_s=STEP_S, waits=True)).callback.report
+        done = report.throughput
         for found, power_w in (
             (done.data_wait.gpu, POWER_W),
             (done.data_wait.host, HOST_W),
@@ -77,7 +72,7 @@ class CountsContract:
             truth_j = power_w * done.data_wait_s
             assert found.value_j == pytest.approx(truth_j, rel=1e-6)
             assert found.low_j - 1e-6 <= truth_j <= found.high_j + 1e-6
-        by_name = {phase.name: phase for phase in ours.report.phases}
+        by_name = {phase.name: phase for phase in report.phases}
         assert by_name["train"].gpu.energy_j > done.data_wait.gpu.value_j
 
     def test_a_checkpoint_is_no_waiting(self, bench: Bench) -> None:
@@ -88,9 +83,8 @@ class CountsContract:
 
     def test_a_checkpoint_is_a_phase(self, bench: Bench) -> None:
         """Half a second after each of 3 epochs is the phase checkpoint, not training."""
-        ours = bench.callback()
-        bench.fit(Plan(checkpoint_s=0.5, epochs=3), ours)
-        by_name = {phase.name: phase for phase in ours.report.phases}
+        report = bench.with_us(CHECKPOINTS).callback.report
+        by_name = {phase.name: phase for phase in report.phases}
         assert by_name["checkpoint"].duration_s == pytest.approx(1.5, abs=1e-3)
         assert by_name["checkpoint"].gpu.energy_j == pytest.approx(POWER_W * 1.5, rel=1e-3)
         assert by_name["train"].duration_s == pytest.approx(120 * STEP_S, abs=1e-3)

@@ -63,7 +63,13 @@ class Plan:
 
 
 class Training(Protocol):
-    """A model, its data, the user's callbacks: ready to fit, as often as one likes."""
+    """A model, its data, the user's callbacks: ready to fit, as often as one likes.
+
+    Attributes:
+        folder: of its files.
+    """
+
+    folder: Path
 
     def fit(self) -> None:
         """Train from the start."""
@@ -153,13 +159,29 @@ class Bench:
         lab: the framework.
         folder: empty.
         clock: time.
+        shared: trainings that several tests look at.
     """
 
-    def __init__(self, lab: Lab, folder: Path, clock: FakeClock | None = None) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        folder: Path,
+        clock: FakeClock | None = None,
+        shared: "SharedTrainings | None" = None,
+    ) -> None:
         self.lab = lab
         self.folder = folder
         # Journals of the past would read as those of a training that was cut off.
         self.clock = clock or FakeClock(start_unix_s=time.time())
+        self._shared = shared or SharedTrainings(lab, folder / "shared")
+
+    def without_us(self, plan: Plan) -> Training:
+        """A training that has ended and knew nothing of us, the same for each test that asks."""
+        return self._shared.trained(plan, None).training
+
+    def with_us(self, plan: Plan, **settings: Any) -> "Trained":
+        """One with our callback, the same for each test that asks; tests only look at it."""
+        return self._shared.trained(plan, settings)
 
     @property
     def alone_s(self) -> float:
@@ -184,6 +206,44 @@ class Bench:
         training = self.training(plan, *callbacks, folder=folder)
         training.fit()
         return training
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A training that has ended.
+
+    Attributes:
+        training: with its rows, its weights and its files.
+        callback: ours; ``None`` without us.
+    """
+
+    training: Training
+    callback: Any
+
+
+class SharedTrainings:
+    """Trainings that several tests look at; each is trained when it is first asked for.
+
+    Args:
+        lab: the framework.
+        folder: of their folders.
+    """
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self._lab = lab
+        self._folder = folder
+        self._known: list[tuple[Plan, Mapping[str, Any] | None, Trained]] = []
+
+    def trained(self, plan: Plan, settings: Mapping[str, Any] | None) -> Trained:
+        """A training by a plan, with our callback and these settings; without us for ``None``."""
+        for known, its_settings, trained in self._known:
+            if (known, its_settings) == (plan, settings):
+                return trained
+        bench = Bench(self._lab, self._folder / str(len(self._known)))
+        callback = None if settings is None else bench.callback(**settings)
+        training = bench.fit(plan, *([] if callback is None else [callback]))
+        self._known.append((plan, settings, Trained(training=training, callback=callback)))
+        return self._known[-1][-1]
 
 
 def constant(clock: FakeClock, power_w: float, scope: str) -> ScriptedSource:

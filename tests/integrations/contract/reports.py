@@ -1,6 +1,7 @@
 """The contract: one report in every framework, and the same joules for the same work."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,14 @@ from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.scalars import TAGS
 from energy_callbacks.cli import main
 from tests.fake_nvml import Constant, Scenario, h200
+from tests.integrations.contract.beside import SMALL
 from tests.integrations.contract.lab import J_PER_SAMPLE, POWER_W, Bench, Plan
 from tests.test_fake_card import CardClock
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "reference" / "report.schema.json"
+
+
+FIVE_EPOCHS = Plan(epochs=5, validation_samples=20)
 
 
 class ReportsContract:
@@ -21,8 +26,7 @@ class ReportsContract:
 
     def test_the_report_keeps_the_schema(self, bench: Bench) -> None:
         """The JSON in the run folder is valid by the documented schema, and names the framework."""
-        ours = bench.callback()
-        bench.fit(Plan(validation_samples=20, checkpoint_s=0.0), ours)
+        ours = bench.with_us(SMALL).callback
         report = json.loads((ours._meter.run_folder / "energy_report.json").read_text())
         validator = Draft202012Validator(json.loads(SCHEMA.read_text()))
         assert list(validator.iter_errors(report)) == []
@@ -33,52 +37,50 @@ class ReportsContract:
         self, bench: Bench, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """``energy-callbacks report`` writes page, text and JSON from the journals alone."""
-        ours = bench.callback()
-        bench.fit(Plan(), ours)
-        written = sorted(ours._meter.run_folder.glob("energy_report.*"))
+        folder = bench.folder / "copy"
+        shutil.copytree(bench.with_us(Plan()).callback._meter.run_folder, folder)
+        written = sorted(folder.glob("energy_report.*"))
         for path in written:
             path.unlink()
         capsys.readouterr()
-        assert main(["report", str(ours._meter.run_folder)]) == 0
+        assert main(["report", str(folder)]) == 0
         assert "train" in capsys.readouterr().out
-        assert sorted(ours._meter.run_folder.glob("energy_report.*")) == written
+        assert sorted(folder.glob("energy_report.*")) == written
         assert {path.suffix for path in written} == {".html", ".json", ".txt"}
 
     def test_a_forecast_is_made(self, bench: Bench) -> None:
-        """After some epochs of 4 s the report knows what ten of them use, and says it once."""
-        ours = bench.callback()
-        bench.fit(Plan(epochs=10, validation_samples=20), ours)
-        found = ours.report.forecast
-        assert found.planned_steps == 400
+        """After some epochs of 4 s the report knows what five of them use, and says it once."""
+        report = bench.with_us(FIVE_EPOCHS).callback.report
+        found = report.forecast
+        assert found.planned_steps == 200
         assert found.after.endswith("epochs")
-        assert found.energy_j == pytest.approx(ours.report.energy.total.energy_j, rel=0.02)
-        assert found.duration_s == pytest.approx(ours.report.run.duration_s, rel=0.02)
+        assert found.energy_j == pytest.approx(report.energy.total.energy_j, rel=0.02)
+        assert found.duration_s == pytest.approx(report.run.duration_s, rel=0.02)
 
     def test_the_users_metrics_stand_beside_the_joules(self, bench: Bench) -> None:
         """Losses of training and of each validation, as they were logged, and nothing of ours."""
-        ours = bench.callback()
-        rows = bench.fit(Plan(epochs=3, validation_samples=20), ours).rows()
-        found = [metric for metric in ours.report.metrics if metric.stem == "loss"]
+        trained = bench.with_us(FIVE_EPOCHS)
+        rows, report = trained.training.rows(), trained.callback.report
+        found = [metric for metric in report.metrics if metric.stem == "loss"]
         assert {metric.is_validation for metric in found} == {False, True}
         logged = [value for values in rows.values() for _, value in values]
         for metric in found:
-            assert len(metric.value) >= 3
-            assert len(metric.value) == 3 or not metric.is_validation
+            assert len(metric.value) >= FIVE_EPOCHS.epochs
+            assert len(metric.value) == FIVE_EPOCHS.epochs or not metric.is_validation
             for value in metric.value:
                 assert value in [pytest.approx(one, rel=1e-5) for one in logged], metric.name
             assert sorted(metric.energy_j) == list(metric.energy_j)
             assert metric.energy_j[0] > 0.0
             assert metric.epoch[-1] is not None
-            assert metric.step[-1] == 120
-        assert not {metric.name for metric in ours.report.metrics} & set(TAGS)
+            assert metric.step[-1] == FIVE_EPOCHS.batches
+        assert not {metric.name for metric in report.metrics} & set(TAGS)
 
     def test_the_run_folder_is_beside_the_logs(self, bench: Bench) -> None:
         """It is called energy and lies in the user's own folder."""
-        ours = bench.callback()
-        bench.fit(Plan(), ours)
-        folder = ours._meter.run_folder
+        trained = bench.with_us(Plan())
+        folder = trained.callback._meter.run_folder
         assert folder.name == "energy"
-        assert folder.is_relative_to(bench.folder / "user")
+        assert folder.is_relative_to(trained.training.folder)
 
     def test_a_card_of_known_power_reads_the_same_everywhere(
         self, bench: Bench, fake_nvml, monkeypatch: pytest.MonkeyPatch

@@ -23,8 +23,8 @@ class RowsContract:
     @pytest.mark.parametrize("name", PLANS)
     def test_every_row_stays_bit_for_bit(self, bench: Bench, name: str) -> None:
         """Every row that is there without us is there with us, and ours are new tags."""
-        without = bench.fit(PLANS[name], folder="without").rows()
-        with_us = bench.fit(PLANS[name], bench.callback(), folder="with").rows()
+        without = bench.without_us(PLANS[name]).rows()
+        with_us = bench.with_us(PLANS[name]).training.rows()
         assert set(bench.lab.loss_tags) <= set(without)
         assert {tag: with_us[tag] for tag in without} == without
         assert "energy/gpu_wh" in set(with_us) - set(without)
@@ -32,7 +32,7 @@ class RowsContract:
     @pytest.mark.parametrize("name", PLANS)
     def test_our_rows_stand_at_steps_of_the_loss(self, bench: Bench, name: str) -> None:
         """They are in the loss's own run, at its steps, in order, up to the last one."""
-        found = bench.fit(PLANS[name], bench.callback()).rows()
+        found = bench.with_us(PLANS[name]).training.rows()
         loss = {step for tag in bench.lab.loss_tags for step in steps(found[tag])}
         ours = steps(found["energy/gpu_wh"])
         assert set(ours) <= loss
@@ -44,8 +44,8 @@ class RowsContract:
 
     def test_joules_per_sample_are_watts_times_seconds_over_samples(self, bench: Bench) -> None:
         """200 W for 0.1 s a batch of 4 is 5 J a sample in every row and in the report."""
-        ours = bench.callback()
-        found = bench.fit(Plan(validation_samples=20), ours).rows()
+        trained = bench.with_us(PLANS["validation"])
+        found = trained.training.rows()
         total = J_PER_SAMPLE * (POWER_W + HOST_W) / POWER_W
         for tag, expected in (
             ("efficiency/gpu_j_per_sample", J_PER_SAMPLE),
@@ -56,17 +56,17 @@ class RowsContract:
             assert values == pytest.approx([expected] * len(values), rel=1e-6), tag
             assert found[f"{tag}_lo"][-1][1] <= expected * (1 + 1e-6)
             assert found[f"{tag}_hi"][-1][1] >= expected * (1 - 1e-6)
-        efficiency = ours.report.efficiency
+        efficiency = trained.callback.report.efficiency
         assert efficiency.gpu.j_per_sample.value_j == pytest.approx(J_PER_SAMPLE, rel=1e-9)
         assert efficiency.total.j_per_sample.value_j == pytest.approx(total, rel=1e-9)
 
     def test_energy_so_far_ends_at_the_total(self, bench: Bench) -> None:
         """The last row is the report's total: nothing is missed at the end."""
-        ours = bench.callback()
-        found = bench.fit(Plan(validation_samples=20), ours).rows()
+        trained = bench.with_us(PLANS["validation"])
+        found, report = trained.training.rows(), trained.callback.report
         for tag, figure in (
-            ("energy/gpu_wh", ours.report.energy.gpu),
-            ("energy/total_wh", ours.report.energy.total),
+            ("energy/gpu_wh", report.energy.gpu),
+            ("energy/total_wh", report.energy.total),
         ):
             assert found[tag][-1][1] * 3600 == pytest.approx(figure.energy_j, rel=1e-6)
 
@@ -79,7 +79,7 @@ class RowsContract:
     def test_without_a_logger_our_own_file_carries_the_loss(self, bench: Bench) -> None:
         """The user logs nothing: an event file in the run folder has the loss and the joules."""
         ours = bench.callback()
-        logged = bench.fit(Plan(), folder="logged").rows()
+        logged = bench.without_us(Plan()).rows()
         bench.fit(Plan(logs=False), ours, folder="silent")
         found = bench.lab.read(ours._meter.run_folder)
         for tag in bench.lab.loss_tags:

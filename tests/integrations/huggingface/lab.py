@@ -90,7 +90,7 @@ class HuggingFaceTraining:
     """One trainer, as a user makes it once."""
 
     def __init__(self, folder: Path, clock: FakeClock, plan: Plan, callbacks: tuple) -> None:
-        self._folder = folder
+        self.folder = folder
         self._is_resumed = False
         self._clock = clock
         self._model = Model(clock, plan)
@@ -138,7 +138,7 @@ class HuggingFaceTraining:
         self._trainer.predict(Data(self._clock, 10 * BATCH_SIZE))
 
     def run_folder(self) -> Path:
-        *earlier, newest = sorted(boards(self._folder), key=lambda folder: folder.stat().st_mtime)
+        *earlier, newest = sorted(boards(self.folder), key=lambda folder: folder.stat().st_mtime)
         assert self._is_resumed or not earlier
         return newest
 
@@ -157,11 +157,11 @@ class HuggingFaceTraining:
         return self._trainer.state.global_step
 
     def checkpoint(self) -> dict[str, Any]:
-        [*_, last] = sorted(self._folder.glob("checkpoint-*"), key=lambda one: one.stat().st_mtime)
+        [*_, last] = sorted(self.folder.glob("checkpoint-*"), key=lambda one: one.stat().st_mtime)
         files = {path.name: self._values(path) for path in sorted(last.iterdir())}
         return {
             place: value
-            for place, value in leaves(files, self._folder)
+            for place, value in leaves(files, self.folder)
             if not place.endswith(("runtime", "_per_second"))
         }
 

@@ -1,8 +1,6 @@
 """Two ranks on one host: one run, every device once, all samples, and a report of both."""
 
-import os
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,38 +9,31 @@ pytest.importorskip("transformers")
 
 from energy_callbacks.report import build, load
 from tests.integrations.huggingface.training import boards
+from tests.integrations.processes import Script, Scripts, wait
 from tests.integrations.ranks import (
     assert_both_ranks_finished,
     assert_both_ranks_stopped_early,
     assert_each_card_counted_once,
     assert_host_counted_once,
+    assert_ranks_end_well,
     assert_the_second_rank_died,
     fake_cards,
+    start_ranks,
 )
 from tests.integrations.reading import scalars
 
-SCRIPT = Path(__file__).with_name("ddp_script.py")
-ROOT = Path(__file__).parents[3]
-
-
-def train(folder: Path, *options: str, variables: dict[str, str] | None = None) -> int:
-    """A training with two processes under torchrun; returns its exit status."""
-    path = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
-    ended = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
-         str(SCRIPT), str(folder), *options],
-        check=False,
-        timeout=300,
-        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"} | (variables or {}),
-    )  # fmt: skip
-    return ended.returncode
+RANKS = "tests.integrations.huggingface.ddp_script"
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a training with two processes."""
+def trained(tmp_path_factory: pytest.TempPathFactory, scripts: Scripts) -> Path:
+    """The folder of a training with two processes that torchrun starts from nothing."""
     folder = tmp_path_factory.mktemp("ddp")
-    assert train(folder) == 0
+    options = ("--standalone", "--nproc-per-node=2", "-m", "tests.integrations.run_script")
+    torchrun = Script(
+        module="torch.distributed.run", folder=folder, arguments=(*options, RANKS, str(folder))
+    )
+    assert wait(scripts.start(torchrun), timeout_s=300.0) == 0, torchrun.output
     return folder
 
 
@@ -77,24 +68,27 @@ def test_the_tags_agree_with_the_report(trained: Path) -> None:
     assert rows[-2][1] == pytest.approx(report.efficiency.total.j_per_sample.value_j, rel=0.5)
 
 
-@pytest.mark.parametrize("cards", ["two", "shared"])
-def test_the_total_is_the_sum_of_the_physical_cards(tmp_path: Path, cards: str) -> None:
-    """Both ranks read the second card, or the only one: its joules count once."""
-    assert train(tmp_path, "--cards", cards, variables=fake_cards(tmp_path)) == 0
+def test_the_total_is_the_sum_of_the_physical_cards(tmp_path: Path, scripts: Scripts) -> None:
+    """Both ranks read the second of two cards: its joules count once."""
+    arguments = (str(tmp_path), "--cards", "two")
+    ranks = start_ranks(scripts, RANKS, tmp_path, *arguments, environment=fake_cards(tmp_path))
+    assert_ranks_end_well(ranks)
     report = load(tmp_path / "energy" / "energy_report.json")
     assert_both_ranks_finished(report)
-    assert_each_card_counted_once(report, cards)
+    assert_each_card_counted_once(report, "two")
 
 
-def test_a_rank_that_dies_leaves_its_journal(tmp_path: Path) -> None:
+def test_a_rank_that_dies_leaves_its_journal(tmp_path: Path, scripts: Scripts) -> None:
     """The second rank is killed (-9) in the middle: the report has both, and names the dead one."""
-    options = ("--dying-rank", "1", "--step-s", "0.06", "--cards", "two")
-    assert train(tmp_path, *options, variables=fake_cards(tmp_path)) != 0
+    arguments = (str(tmp_path), "--dying-rank", "1", "--step-s", "0.06", "--cards", "two")
+    ranks = start_ranks(scripts, RANKS, tmp_path, *arguments, environment=fake_cards(tmp_path))
+    assert [wait(running) for _, running in ranks] == [1, -signal.SIGKILL]
     assert_the_second_rank_died(build(tmp_path / "energy"))
 
 
-def test_a_budget_ends_both_ranks_at_one_step(tmp_path: Path) -> None:
+def test_a_budget_ends_both_ranks_at_one_step(tmp_path: Path, scripts: Scripts) -> None:
     """Cards of 500 W and room for two of six seconds: both ranks vote, and end together."""
-    options = ("--max-energy-wh", "0.3", "--step-s", "0.06", "--cards", "two")
-    assert train(tmp_path, *options, variables=fake_cards(tmp_path)) == 0
+    arguments = (str(tmp_path), "--max-energy-wh", "0.3", "--step-s", "0.06", "--cards", "two")
+    ranks = start_ranks(scripts, RANKS, tmp_path, *arguments, environment=fake_cards(tmp_path))
+    assert_ranks_end_well(ranks)
     assert_both_ranks_stopped_early(load(tmp_path / "energy" / "energy_report.json"))

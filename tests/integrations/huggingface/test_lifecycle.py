@@ -21,8 +21,10 @@ from energy_callbacks.huggingface import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
 from tests.integrations.huggingface.training import (
     BATCH_SIZE,
+    BATCHES,
     POWER_W,
     STEP_S,
+    STEPS,
     FailingModel,
     Remembering,
     Rows,
@@ -50,11 +52,11 @@ class SlowToSave(Trainer):
     ("settings", "evaluations", "checkpoints"),
     [
         ({"eval_strategy": "epoch"}, 2, 0),
-        ({"eval_strategy": "steps", "eval_steps": 16}, 5, 0),
+        ({"eval_strategy": "steps", "eval_steps": 8}, 5, 0),
         ({"eval_strategy": "epoch", "eval_on_start": True}, 3, 0),
         ({"eval_strategy": "epoch", "save_strategy": "epoch"}, 2, 2),
         ({"eval_strategy": "epoch", "save_strategy": "best"} | BEST, 2, 2),
-        ({"save_strategy": "steps", "save_steps": 16, "logging_steps": 4}, 0, 5),
+        ({"save_strategy": "steps", "save_steps": 8, "logging_steps": 4}, 0, 5),
     ],
 )  # fmt: skip
 def test_phases_add_up(tmp_path: Path, settings: dict, evaluations: int, checkpoints: int) -> None:
@@ -65,7 +67,7 @@ def test_phases_add_up(tmp_path: Path, settings: dict, evaluations: int, checkpo
         tmp_path, TinyModel(clock), ours, make=SlowToSave, eval_data=Rows(20), **settings
     ).train()
     found = phases(ours.report)
-    assert found["train"] == pytest.approx(80 * STEP_S, abs=1e-6)
+    assert found["train"] == pytest.approx(STEPS * STEP_S, abs=1e-6)
     assert found.get("validation", 0.0) == pytest.approx(evaluations * FIVE_BATCHES, abs=1e-6)
     assert found.get("checkpoint", 0.0) == pytest.approx(checkpoints * 1.0, abs=1e-6)
     by_phase_j = sum(phase.gpu.energy_j or 0.0 for phase in ours.report.phases)
@@ -85,7 +87,7 @@ def test_several_evaluation_sets(tmp_path: Path) -> None:
     assert phases(ours.report)["validation"] == pytest.approx(2 * 15 * STEP_S, abs=1e-6)
     one.evaluate()
     assert phases(ours.report)["validation"] == pytest.approx((3 * 15 - 2) * STEP_S, abs=1e-6)
-    assert phases(ours.report)["train"] == pytest.approx(80 * STEP_S, abs=1e-6)
+    assert phases(ours.report)["train"] == pytest.approx(STEPS * STEP_S, abs=1e-6)
 
 
 def test_a_prediction_inside_training(tmp_path: Path) -> None:
@@ -100,7 +102,7 @@ def test_a_prediction_inside_training(tmp_path: Path) -> None:
     one = trainer(tmp_path, TinyModel(clock), ours, Predicting())
     one.train()
     assert phases(ours.report)["predict"] == pytest.approx(2 * FIVE_BATCHES, abs=1e-6)
-    assert phases(ours.report)["train"] == pytest.approx(80 * STEP_S, abs=1e-6)
+    assert phases(ours.report)["train"] == pytest.approx(STEPS * STEP_S, abs=1e-6)
     assert len(ours.report.attempts) == 1
 
 
@@ -114,11 +116,11 @@ def test_a_prediction_that_raises_inside_training_ends_there(tmp_path: Path) -> 
 
     clock = FakeClock()
     ours = callback(clock)
-    model = FailingModel(clock, RuntimeError("boom"), at_pass=42)
+    model = FailingModel(clock, RuntimeError("boom"), at_pass=BATCHES + 2)
     one = trainer(tmp_path, model, ours, Forgiving())
     one.train()
     assert phases(ours.report)["predict"] == pytest.approx(FIVE_BATCHES, abs=1e-6)
-    assert phases(ours.report)["train"] == pytest.approx((80 + 2) * STEP_S, abs=1e-6)
+    assert phases(ours.report)["train"] == pytest.approx((STEPS + 2) * STEP_S, abs=1e-6)
 
 
 def test_an_evaluation_that_raises_ends_there(tmp_path: Path) -> None:
@@ -197,14 +199,14 @@ def test_restored_callback_states(tmp_path: Path) -> None:
     one.train(resume_from_checkpoint=True)
     assert second in one.callback_handler.callbacks
     assert second.report.run.run_id == first.report.run.run_id
-    assert second.report.throughput.steps == 80
+    assert second.report.throughput.steps == STEPS
 
 
 def test_our_state_in_a_checkpoint_is_small_and_known(tmp_path: Path) -> None:
     """trainer_state.json holds run, folder and energy under our own key, which names no class."""
     clock = FakeClock()
     ours = callback(clock)
-    trainer(tmp_path, TinyModel(clock), ours, save_strategy="epoch").train()
+    trainer(tmp_path, TinyModel(clock), ours, data=Rows(160), save_strategy="epoch").train()
     state = TrainerState.load_from_json(str(tmp_path / "checkpoint-80" / "trainer_state.json"))
     kept = state.stateful_callbacks["energy_callbacks"]
     assert (kept["run_id"], kept["folder"]) == (ours.report.run.run_id, str(tmp_path / "energy"))
@@ -244,7 +246,7 @@ def test_added_in_the_middle_it_measures_the_next_training(tmp_path: Path) -> No
     one.train()
     assert ours._meter.run_folder is None
     one.train()
-    assert ours.report.throughput.steps == 80
+    assert ours.report.throughput.steps == STEPS
 
 
 def test_nothing_is_kept_alive(tmp_path: Path) -> None:
@@ -301,7 +303,7 @@ def test_a_bug_of_ours_does_not_end_the_training(
         tmp_path, TinyModel(clock), ours, others, eval_data=Rows(20), eval_strategy="epoch"
     )
     one.train()
-    assert len([row for row in others.rows if "loss" in row]) == 16
+    assert len([row for row in others.rows if "loss" in row]) == STEPS // 5
     assert len(ours.report.attempts) == 1
     assert sum("measuring ends here" in record.message for record in caplog.records) == 1
     assert not [o for o in one.callback_handler.callbacks if type(o).__name__ == "Curtain"]
@@ -322,6 +324,6 @@ def test_a_slow_callback_between_steps_is_training(tmp_path: Path) -> None:
     ours = callback(clock)
     trainer(tmp_path, TinyModel(clock), ours, Ticking(clock, "on_pre_optimizer_step", 0.1)).train()
     report = ours.report
-    assert phases(report)["train"] == pytest.approx(160 * STEP_S, abs=1e-6)
+    assert phases(report)["train"] == pytest.approx(2 * STEPS * STEP_S, abs=1e-6)
     per_sample_j = 2 * STEP_S * POWER_W / BATCH_SIZE
     assert report.efficiency.gpu.j_per_sample.value_j == pytest.approx(per_sample_j, rel=1e-9)

@@ -15,6 +15,9 @@ from transformers.integrations import integration_utils
 from energy_callbacks.accounting.scalars import TAGS
 from energy_callbacks.testing import FakeClock
 from tests.integrations.huggingface.training import (
+    BATCH_SIZE,
+    BATCHES,
+    STEPS,
     Remembering,
     Rows,
     TinyModel,
@@ -88,7 +91,7 @@ def test_the_log_history_holds_all_of_them(tmp_path: Path) -> None:
     assert [step for step, _ in kept] == steps(found[TAG])
     assert [value for _, value in kept] == pytest.approx([v for _, v in found[TAG]], rel=1e-6)
     assert set(history[-1]) > {tag for tag in found if is_ours(tag)}
-    [saved] = tmp_path.glob("checkpoint-80/trainer_state.json")
+    [saved] = tmp_path.glob(f"checkpoint-{STEPS}/trainer_state.json")
     assert any(TAG in row for row in json.loads(saved.read_text())["log_history"])
 
 
@@ -113,7 +116,7 @@ def test_rows_of_an_evaluation_stay_as_they_are(tmp_path: Path) -> None:
     one.train()
     rows = [row for row in others.rows + one.state.log_history if "eval_loss" in row]
     assert len(rows) == 2 * others.evaluations
-    assert others.evaluations >= 80 // 7
+    assert others.evaluations >= STEPS // 7
     assert not [tag for row in [*rows, one.evaluate()] for tag in row if is_ours(tag)]
 
 
@@ -162,7 +165,7 @@ def test_a_line_of_the_console_stays_readable(
         "emissions/total_g", "throughput/samples_per_s",
     }  # fmt: skip
     assert re.search(r"'throughput/samples_per_s': '?40(\.0)?'?[,}]", lines[-1])
-    assert len(lines) == 17
+    assert len(lines) == STEPS // 5 + 1
 
 
 def test_train_returns_them(tmp_path: Path) -> None:
@@ -201,7 +204,7 @@ def test_a_train_loss_of_the_users_own_is_no_end(tmp_path: Path) -> None:
     clock = FakeClock()
     ours = callback(clock)
     trainer(tmp_path, TinyModel(clock), ours, make=Chatty).train()
-    assert ours.report.throughput.steps == 80
+    assert ours.report.throughput.steps == STEPS
 
 
 def test_real_time_without_any_setting(tmp_path: Path) -> None:
@@ -212,7 +215,7 @@ def test_real_time_without_any_setting(tmp_path: Path) -> None:
     trainer(tmp_path, TinyModel(FakeClock()), ours, num_train_epochs=1).train()
     assert ours.report.run.status == "finished"
     assert ours.report.run.framework == "huggingface"
-    assert ours.report.throughput.samples == 160
+    assert ours.report.throughput.samples == BATCHES * BATCH_SIZE
     assert (tmp_path / "energy" / "energy_report.json").is_file()
     assert "scripted GPU" not in {device.name for device in ours.report.devices}
 
@@ -226,7 +229,14 @@ def test_the_metrics_are_means_of_the_whole_training(tmp_path: Path) -> None:
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             clock.advance(0.3 if state.global_step <= 40 else 0.0)
 
-    one = trainer(tmp_path, TinyModel(clock), ours, SlowAtFirst(), report_to=["tensorboard"])
+    one = trainer(
+        tmp_path,
+        TinyModel(clock),
+        ours,
+        SlowAtFirst(),
+        data=Rows(160),
+        report_to=["tensorboard"],
+    )
     metrics = one.train().metrics
     [board] = boards(tmp_path)
     assert scalars(board)[TAG][-1][1] == pytest.approx(5.0, rel=1e-3)

@@ -16,6 +16,9 @@ from energy_callbacks.testing import FakeClock
 from energy_callbacks_huggingface.callback import ReportedEnergyCallback
 from energy_callbacks_huggingface.siblings import Curtain, Row, Siblings
 from tests.integrations.huggingface.training import (
+    BATCHES,
+    STEP_S,
+    STEPS,
     FailingModel,
     Remembering,
     Rows,
@@ -62,7 +65,7 @@ def test_each_event_reaches_everybody_once(tmp_path: Path, late: bool) -> None:
     one.train()
     assert before.seen == after.seen == expected.seen
     assert TAG in scalars(boards(tmp_path / "b")[0])
-    assert ours.report.throughput.steps == 80
+    assert ours.report.throughput.steps == STEPS
 
 
 def test_the_list_is_as_it_was(tmp_path: Path) -> None:
@@ -84,7 +87,7 @@ def test_curtains_of_a_broken_call_are_replaced(tmp_path: Path) -> None:
     """After an exception the next training has each figure once, under its own name."""
     clock = FakeClock()
     model = FailingModel(clock, RuntimeError("boom"), at_pass=50)
-    one = trainer(tmp_path, model, callback(clock), report_to=["tensorboard"])
+    one = trainer(tmp_path, model, callback(clock), data=Rows(160), report_to=["tensorboard"])
     with pytest.raises(RuntimeError, match="boom"):
         one.train()
     assert names(one).count("Curtain") == 4
@@ -104,7 +107,7 @@ def test_report_to_energy(tmp_path: Path) -> None:
     )
     one.train()
     [ours] = [o for o in one.callback_handler.callbacks if isinstance(o, GpuEnergyCallback)]
-    assert ours.report.throughput.steps == 40
+    assert ours.report.throughput.steps == BATCHES
     assert (tmp_path / "energy" / "energy_report.html").is_file()
 
 
@@ -120,7 +123,7 @@ def test_report_to_energy_stands_back_for_an_instance(
     assert names(one)[0] == "GpuEnergyCallback"
     [other] = [o for o in one.callback_handler.callbacks if type(o) is ReportedEnergyCallback]
     assert other._meter.run_folder is None
-    assert ours.report.throughput.steps == 80
+    assert ours.report.throughput.steps == STEPS
     assert not (tmp_path / "energy").exists()
     assert sum("measure the same twice" in record.message for record in caplog.records) == 1
 
@@ -132,7 +135,7 @@ def test_the_second_of_two_in_one_folder_stands_back(
     clock = FakeClock()
     first, second = callback(clock), callback(clock)
     trainer(tmp_path, TinyModel(clock), first, second).train()
-    assert first.report.throughput.steps == 80
+    assert first.report.throughput.steps == STEPS
     assert len(first.report.attempts) == 1
     assert second._meter.run_folder is None
     assert sum("measure the same twice" in record.message for record in caplog.records) == 1
@@ -149,9 +152,13 @@ def test_of_two_in_two_folders_the_first_writes_the_rows(tmp_path: Path) -> None
     )  # fmt: skip
     one.train()
     [board] = boards(tmp_path)
-    assert [value for _, value in scalars(board)["power/gpu_w"]] == pytest.approx([200.0] * 16)
+    assert [value for _, value in scalars(board)["power/gpu_w"]] == pytest.approx(
+        [200.0] * (STEPS // 5)
+    )
     assert one.state.log_history[-1]["power/gpu_w"] == pytest.approx(200.0)
-    assert second.report.energy.gpu.energy_j == pytest.approx(50.0 * (8.0 + 4.0), rel=1e-6)
+    assert second.report.energy.gpu.energy_j == pytest.approx(
+        50.0 * (STEPS + STEPS // 10 * 5) * STEP_S, rel=1e-6
+    )
     for ours in (first, second):
         assert ours.report.throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
 
@@ -206,7 +213,7 @@ def test_our_own_file_that_fails_does_not_end_the_training(
     with caplog.at_level(logging.WARNING):
         trainer(tmp_path, TinyModel(clock), ours).train()
     assert sum("cannot be written any more" in record.message for record in caplog.records) == 1
-    assert ours.report.throughput.steps == 80
+    assert ours.report.throughput.steps == STEPS
 
 
 def test_curtains_hang_only_from_the_first_place(tmp_path: Path) -> None:

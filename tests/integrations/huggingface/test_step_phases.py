@@ -13,12 +13,12 @@ pytest.importorskip("transformers")
 
 
 def test_phases_of_a_training(tmp_path: Path) -> None:
-    """Times and powers of forward, backward and optimizer, in real time."""
+    """Times and powers of forward, backward and optimizer."""
     import torch
     from transformers import Trainer, TrainingArguments
 
-    source = lab.LiveSource()
-    inner, optimizer = lab.slow_training(torch, source)
+    machine = lab.Machine()
+    inner, optimizer = lab.training(torch, machine)
 
     class Model(torch.nn.Module):
         def __init__(self) -> None:
@@ -28,7 +28,7 @@ def test_phases_of_a_training(tmp_path: Path) -> None:
         def forward(self, x: Any) -> dict[str, Any]:
             return {"loss": self.inner(x).sum()}
 
-    callback = GpuEnergyCallback(meter=lab.meter(tmp_path / "run", source, StepPhases()))
+    callback = GpuEnergyCallback(meter=machine.meter(tmp_path / "run", StepPhases()))
     trainer = Trainer(
         model=Model(),
         args=TrainingArguments(

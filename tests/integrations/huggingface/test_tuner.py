@@ -94,9 +94,10 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@pytest.mark.parametrize("lasting", [0, 3])
-@pytest.mark.parametrize("most", [1000, 8, 0])
-@pytest.mark.parametrize("steps_before", [0, 2])
+@pytest.mark.parametrize(
+    ("steps_before", "most", "lasting"),
+    [(0, 1000, 0), (2, 1000, 0), (0, 8, 3), (2, 8, 0), (0, 0, 0), (2, 0, 3)],
+)
 def test_the_training_is_as_before(
     tmp_path: Path, steps_before: int, most: int, lasting: int
 ) -> None:
@@ -114,16 +115,17 @@ def test_the_training_is_as_before(
     model.most, model.lasting = most, lasting
     factory = Factory(tmp_path, model, rest={"optimizers": (optimizer, None)}, warmup_steps=5)
     before = state_of(model, optimizer)
+    gc.collect()  # Accelerate knows a loader of a training that broke for as long as it lives
     loaders = GradientState().in_dataloader  # older versions leave theirs behind after training
     try:
-        tuned(factory, tmp_path, global_batch_size=48)
+        tuned(factory, tmp_path, global_batch_size=16, max_trials=4)
     except NothingFits:
         assert most == 0
     assert same(before, state_of(model, optimizer))
     (trainer,) = factory.made
     assert trainer.state.global_step == 0
     assert trainer.args.per_device_train_batch_size == 1
-    assert trainer.args.gradient_accumulation_steps == 48
+    assert trainer.args.gradient_accumulation_steps == 16
     assert trainer.optimizer is optimizer
     assert trainer.lr_scheduler is None
     assert not trainer.is_in_train

@@ -19,7 +19,8 @@ STEP_S = 0.1
 POWER_W = 200.0
 BATCH_SIZE = 4
 LENGTH = 3
-BATCHES = 40
+BATCHES = 20
+STEPS = 2 * BATCHES  # of a training
 
 
 class TinyModel(torch.nn.Module):

@@ -1,23 +1,19 @@
 """A fit on two devices of one process: ``python distributed_script.py <run folder>``."""
 
+import contextlib
+import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
-
-import contextlib
-import json
-
-import keras
-import numpy as np
-
-from energy_callbacks.keras import GpuEnergyCallback
+from tests.integrations.no_tensorflow import forbid_tensorflow
 
 
 def two_devices() -> Any:
     """The scope in which a model is on two CPUs."""
+    import keras
+
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -31,6 +27,11 @@ def two_devices() -> Any:
 
 def main(folder: Path) -> None:
     """Two epochs of 12 samples; prints what the report says."""
+    import keras
+    import numpy as np
+
+    from energy_callbacks.keras import GpuEnergyCallback
+
     with two_devices():
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
         model.compile("sgd", "mse")
@@ -42,4 +43,7 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    if os.environ["KERAS_BACKEND"] != "tensorflow":
+        forbid_tensorflow()
     main(Path(sys.argv[1]))

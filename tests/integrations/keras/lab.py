@@ -1,7 +1,8 @@
 """Keras' lab: the contract's trainings in a real ``fit``, on the backend of the process."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from energy_callbacks.keras import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
 from tests.integrations.contract.lab import BATCH_SIZE, Plan, Rows, Stock
 from tests.integrations.contract.leaves import leaves, of_json
-from tests.integrations.keras.training import BACKEND, Batches, Loader, Tick, data, model
+from tests.integrations.keras.models import Compiled, Models, put, values
+from tests.integrations.keras.training import BACKEND, Batches, Loader, Tick, data
 from tests.integrations.reading import scalars
 
 # Among a plan's settings: those of the optimizer, all others are those of ``fit``.
@@ -35,28 +37,59 @@ class SlowSave(keras.callbacks.BackupAndRestore):
 
 
 class KerasTraining:
-    """One model; each call has the same callbacks."""
+    """One model; each call has the same callbacks.
 
-    def __init__(self, folder: Path, clock: FakeClock, plan: Plan, ours: tuple) -> None:
+    Args:
+        folder: of its files.
+        clock: time.
+        plan: of the training.
+        ours: the callbacks.
+        models: of all trainings. One that has raised keeps its own.
+    """
+
+    def __init__(
+        self, folder: Path, clock: FakeClock, plan: Plan, ours: tuple, models: Models
+    ) -> None:
         self.folder = folder
         self.clock = clock
         self.plan = plan
         self.callbacks = ours
-        self._model = self._new_model()
+        self._models = models
+        self._kept: Compiled | None = None
+        self._values: list[np.ndarray] | None = None
 
-    def _new_model(self) -> keras.Model:
-        accumulate = self.plan.accumulate if self.plan.accumulate > 1 else None
-        optimizer = keras.optimizers.SGD(
-            0.01, gradient_accumulation_steps=accumulate, **self.plan.settings.get(OPTIMIZER, {})
-        )
-        return model(optimizer=optimizer)
+    @contextmanager
+    def _model(self) -> Iterator[keras.Model]:
+        """For one call, with the values that the last one has left."""
+        compiled = self._kept if self._kept and self._kept.is_whole else self._taken()
+        self._kept = compiled
+        yield compiled.model
+        self._kept = None
+        self._values = values(compiled.model)
+        self._steps = int(compiled.model.optimizer.iterations)
+        self._weights = [one.tobytes() for one in compiled.model.get_weights()]
+        self._models.give_back(self._kind, compiled)
+
+    def _taken(self) -> Compiled:
+        compiled = self._models.take(self._kind, self._optimizer())
+        if self._values is None:
+            keras.utils.set_random_seed(0)
+        else:
+            put(compiled.model, self._values)
+        return compiled
 
     @property
-    def model(self) -> keras.Model:
-        """On JAX Keras 3.6 leaves a model without weights after an exception: then a new one."""
-        if any(variable._value is None for variable in self._model.variables):
-            self._model = self._new_model()
-        return self._model
+    def _kind(self) -> Hashable:
+        """Of the model: what it is compiled with, and the kind of data."""
+        plan = self.plan
+        settings = tuple(plan.settings.get(OPTIMIZER, {}).items())
+        return settings, plan.accumulate, plan.stream, plan.workers, plan.waits
+
+    def _optimizer(self) -> keras.optimizers.Optimizer:
+        accumulate = self.plan.accumulate if self.plan.accumulate > 1 else None
+        return keras.optimizers.SGD(
+            0.01, gradient_accumulation_steps=accumulate, **self.plan.settings.get(OPTIMIZER, {})
+        )
 
     @property
     def _backup(self) -> Path:
@@ -87,27 +120,30 @@ class KerasTraining:
         validation = data(plan.validation_samples) if plan.validation_samples else None
         fed |= {"epochs": plan.epochs, "verbose": 0, **plan.settings}
         fed.pop(OPTIMIZER, None)
-        found = self.model.fit(validation_data=validation, callbacks=used, **fed)
-        self._history = found.history
+        with self._model() as model:
+            found = model.fit(validation_data=validation, callbacks=used, **fed)
+            self._history = found.history
 
     def evaluate(self) -> None:
-        self.model.evaluate(*data(10 * BATCH_SIZE), **self._alone())
+        with self._model() as model:
+            model.evaluate(*data(10 * BATCH_SIZE), **self._alone())
 
     def predict(self) -> None:
-        self.model.predict(data(10 * BATCH_SIZE)[0], **self._alone())
+        with self._model() as model:
+            model.predict(data(10 * BATCH_SIZE)[0], **self._alone())
 
     def _alone(self) -> dict[str, Any]:
         used = [*self.callbacks, Tick(self.clock)]
         return {"batch_size": BATCH_SIZE, "callbacks": used, "verbose": 0}
 
     def weights(self) -> list[bytes]:
-        return [one.tobytes() for one in self.model.get_weights()]
+        return self._weights
 
     def metrics(self) -> dict[str, Any]:
         return self._history
 
     def steps(self) -> int:
-        return int(self.model.optimizer.iterations)
+        return self._steps
 
     def checkpoint(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -189,10 +225,13 @@ class KerasLab:
         Stock(name="ProgbarLogger", settings={"verbose": 1}),
     )
 
+    def __init__(self) -> None:
+        self._models = Models()
+
     def training(
         self, folder: Path, clock: FakeClock, plan: Plan, *callbacks: Any
     ) -> KerasTraining:
-        return KerasTraining(folder, clock, plan, callbacks)
+        return KerasTraining(folder, clock, plan, callbacks, self._models)
 
     def read(self, folder: Path) -> Rows:
         return scalars(folder)

@@ -1,16 +1,22 @@
-"""One of two JAX processes that train one model: ``... <data> <port> <rank> <run folder>``."""
+"""One of two JAX processes that train: ``... <port> <rank> <folder> <data> ...``."""
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 
-def main(data: str, port: str, rank: int, folder: Path) -> None:
-    """Two epochs of 3 steps; each process brings 4 samples to each of them."""
+def main(port: str, rank: int, folder: Path, *kinds: str) -> None:
+    """Trainings on each kind of data, with a run folder of its name; prints what came of each."""
     import jax
 
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(f"127.0.0.1:{port}", 2, rank)
+    print(json.dumps({data: train(data, folder / data) for data in kinds}))
+
+
+def train(data: str, folder: Path) -> dict[str, Any]:
+    """Two epochs of 3 steps; each process brings 4 samples to each of them."""
     import keras
     import numpy as np
 
@@ -30,8 +36,8 @@ def main(data: str, port: str, rank: int, folder: Path) -> None:
         given = {"x": tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(4)}
     history = model.fit(**given, callbacks=[ours], epochs=2, verbose=0).history
     attempts = [(one.rank, one.steps, one.samples) for one in ours.report.attempts]
-    print(json.dumps({"attempts": attempts, "keys": sorted(history)}))
+    return {"attempts": attempts, "keys": sorted(history)}
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))
+    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), *sys.argv[4:])

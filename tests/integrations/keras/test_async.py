@@ -12,6 +12,8 @@ from energy_callbacks.testing import FakeClock
 from energy_callbacks_keras.siblings import Siblings
 from tests.integrations.keras.training import BACKEND, BATCH_SIZE, callback, data, model
 
+pytestmark = pytest.mark.every_backend
+
 FLAGS = ("_async_train", "_async_test", "_async_predict")
 thread_safe = pytest.mark.skipif(
     BACKEND == "tensorflow", reason="Keras dispatches nothing asynchronously on TensorFlow"

@@ -73,6 +73,7 @@ def own_step() -> keras.Model:
     return found
 
 
+@pytest.mark.every_backend
 @pytest.mark.parametrize(
     "weights",
     [{}, {"sample_weight": np.arange(SAMPLES)}, {"class_weight": {0: 3.0, 1: 0.5}}],
@@ -87,6 +88,7 @@ def test_weights_do_not_change_the_number_of_samples(weights: dict) -> None:
     assert counts(ours) == (6, 20)
 
 
+@pytest.mark.every_backend
 def test_a_data_set_whose_batches_nobody_announces() -> None:
     """A PyDataset says no batch size; its samples are counted at the end of each epoch."""
     clock = FakeClock()
@@ -97,6 +99,7 @@ def test_a_data_set_whose_batches_nobody_announces() -> None:
     assert history["efficiency/gpu_j_per_sample"][-1] == pytest.approx(joules, rel=1e-6)
 
 
+@pytest.mark.every_backend
 @whole_generators
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 def test_a_generator_without_a_length() -> None:
@@ -110,6 +113,7 @@ def test_a_generator_without_a_length() -> None:
     assert counted == 3 or BACKEND == "tensorflow"
 
 
+@pytest.mark.every_backend
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.parametrize("settings", [{"epochs": 1}, {"steps_per_epoch": 3}])
 def test_a_generator_counts_as_far_as_it_reaches_the_model(settings: dict[str, int]) -> None:
@@ -126,6 +130,7 @@ def test_a_generator_counts_as_far_as_it_reaches_the_model(settings: dict[str, i
     assert witness.rows >= SAMPLES
 
 
+@pytest.mark.every_backend
 def test_validation_is_not_counted() -> None:
     """Keras counts validation in the same place: what it holds is read before."""
     clock = FakeClock()
@@ -152,6 +157,7 @@ def test_the_word_of_the_user_is_corrected_by_what_was_counted() -> None:
     assert counts(ours) == (6, 20)
 
 
+@pytest.mark.every_backend
 @pytest.mark.skipif(BACKEND == "torch", reason="Keras refuses steps_per_execution on torch")
 @pytest.mark.parametrize("execution", [2, 3, 8])
 def test_several_steps_an_execution(execution: int) -> None:
@@ -202,6 +208,7 @@ def test_an_own_train_step_with_the_word_of_the_user() -> None:
     assert counts(ours) == (6, 24)
 
 
+@pytest.mark.every_backend
 @pytest.mark.parametrize("stops_at", [0, 1, 2])
 def test_an_epoch_that_is_stopped(stops_at: int) -> None:
     """stop_training in the middle of an epoch: only what was done is counted."""
@@ -217,6 +224,7 @@ def test_an_epoch_that_is_stopped(stops_at: int) -> None:
     assert counts(ours) == (stops_at + 1, [4, 8, 10][stops_at])
 
 
+@pytest.mark.every_backend
 def test_an_evaluation_in_the_middle_of_an_epoch() -> None:
     """Another callback evaluates, which resets what Keras has counted: the data adapter knows."""
     clock = FakeClock()

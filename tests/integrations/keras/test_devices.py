@@ -1,10 +1,7 @@
 """Which GPUs and which process: each backend says it in its own words."""
 
 import json
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +11,9 @@ import pytest
 
 from energy_callbacks_keras import devices
 from tests.integrations.keras.training import BACKEND, IS_3_6, model
+from tests.integrations.processes import Running, Script, Spawning, wait
 
-ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.every_backend
 
 
 def only(backend: str) -> pytest.MarkDecorator:
@@ -132,41 +130,49 @@ def test_a_process_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (devices.process(model()).rank, devices.process(model()).world_size) == (1, 2)
 
 
+def start(module: str, folder: Path, *arguments: str) -> tuple[Script, Running]:
+    """A script of these tests in a process of its own."""
+    folder.mkdir(exist_ok=True)
+    script = Script(module=f"tests.integrations.keras.{module}", folder=folder, arguments=arguments)
+    return script, Spawning().start(script)
+
+
+def said(script: Script, running: Running) -> Any:
+    """What it has printed last."""
+    assert wait(running, timeout_s=600.0) == 0, script.output
+    return json.loads(script.output.splitlines()[-1])
+
+
 @pytest.mark.skipif(BACKEND == "torch", reason="Keras distributes nothing on torch")
 def test_two_devices_of_one_process(tmp_path: Path) -> None:
     """Each batch is shared by two devices, and counted once."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.integrations.keras.distributed_script", str(tmp_path)],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([".", "integrations"])},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
-    assert json.loads(ended.stdout.splitlines()[-1]) == {"steps": 6, "samples": 24}
+    found = said(*start("distributed_script", tmp_path, str(tmp_path / "run")))
+    assert found == {"steps": 6, "samples": 24}
+
+
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """Run folders of trainings by two processes of JAX, and what the first of these says."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    runs = tmp_path_factory.mktemp("runs")
+    kinds = ("dataset",) if IS_3_6 else ("dataset", "arrays")
+    ranks = [
+        start("processes_script", runs / f"rank{rank}", port, str(rank), str(runs), *kinds)
+        for rank in (0, 1)
+    ]
+    first, _ = [said(*rank) for rank in ranks]
+    return runs, first
 
 
 @only("jax")
 @pytest.mark.parametrize("data", ["dataset", "arrays"])
-def test_two_processes_of_jax(tmp_path: Path, data: str) -> None:
+def test_two_processes_of_jax(two_processes: tuple[Path, Any], data: str) -> None:
     """One attempt with two ranks, each with its samples; callbacks are not shown our figures."""
     if data == "arrays" and IS_3_6:
         pytest.skip("Keras 3.6 refuses arrays in several processes")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    script = [sys.executable, "-m", "tests.integrations.keras.processes_script", data, str(port)]
-    settings: dict[str, Any] = {
-        "cwd": ROOT,
-        "env": os.environ | {"PYTHONPATH": os.pathsep.join([".", "integrations"])},
-        "stdout": subprocess.PIPE,
-        "text": True,
-    }
-    ranks = [subprocess.Popen([*script, str(rank), str(tmp_path)], **settings) for rank in (0, 1)]
-    said = [rank.communicate(timeout=300)[0].splitlines()[-1] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0]
-    first = json.loads(said[0])
-    assert first["attempts"] == [[0, 6, 24], [1, 6, 24]]
-    assert first["keys"] == ["loss"]
-    assert len(list(tmp_path.glob("events.*"))) == 1
+    runs, first = two_processes
+    assert first[data]["attempts"] == [[0, 6, 24], [1, 6, 24]]
+    assert first[data]["keys"] == ["loss"]
+    assert len(list((runs / data).glob("events.*"))) == 1

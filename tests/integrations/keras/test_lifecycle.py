@@ -80,6 +80,7 @@ def test_a_loop_of_the_users_own_without_a_model(capsys: pytest.CaptureFixture[s
     assert "energy_report.html" in capsys.readouterr().out
 
 
+@pytest.mark.every_backend
 def test_evaluate_and_predict_of_another_callback() -> None:
     """Inside fit, with our callback handed on: phases of the run, not runs of their own."""
     clock = FakeClock()
@@ -137,6 +138,7 @@ def test_evaluate_after_a_fit_that_raised() -> None:
     assert second.duration_s == pytest.approx(5 * STEP_S)
 
 
+@pytest.mark.every_backend
 @pytest.mark.parametrize("name", ["evaluate", "predict"])
 def test_fit_after_an_evaluation_that_raised(name: str) -> None:
     """What evaluate has left open is closed, and the fit is whole."""

@@ -3,6 +3,7 @@
 import gc
 import math
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -16,6 +17,7 @@ from energy_callbacks_keras.batches import source
 from energy_callbacks_keras.trial_step import TrialStep, build_all
 from tests.integrations.keras.training import BACKEND
 from tests.integrations.keras.tuning import (
+    COMPILED,
     QUICK,
     SAMPLES,
     Greedy,
@@ -41,7 +43,20 @@ MODELS: dict[str, dict[str, Any]] = {
     "moving average": {"optimizer": lambda: keras.optimizers.Adam(0.01, use_ema=True)},
     "unbuilt": {"is_built": False},
     "a metric of its own": {"metrics": lambda: [keras.metrics.MeanSquaredError()]},
+    "all of these": {
+        "optimizer": lambda: keras.optimizers.LossScaleOptimizer(
+            keras.optimizers.Adam(0.01, use_ema=True), 2.0**120
+        ),
+        "is_built": False,
+        "metrics": lambda: [keras.metrics.MeanSquaredError()],
+    },
 }
+
+
+def for_every_backend(names: Iterable[str], *some: str) -> list[Any]:
+    """Names of cases; some of them are for every backend."""
+    marks = pytest.mark.every_backend
+    return [pytest.param(one, marks=marks if one in some else ()) for one in names]
 
 
 def made(name: str) -> keras.Model:
@@ -50,7 +65,7 @@ def made(name: str) -> keras.Model:
     return stateful(**settings)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", for_every_backend(MODELS, "all of these"))
 def test_a_training_afterwards_is_the_same(name: str) -> None:
     """Losses, values and random numbers of ``fit`` are to the bit those without a search."""
     expected = trained(made(name))
@@ -61,6 +76,7 @@ def test_a_training_afterwards_is_the_same(name: str) -> None:
     assert trained(model) == expected
 
 
+@pytest.mark.every_backend
 def test_a_training_goes_on_the_same() -> None:
     """Between two calls of fit: optimizer state, metrics and compiled functions are kept."""
     model = stateful()
@@ -79,6 +95,7 @@ def test_a_training_goes_on_the_same() -> None:
     assert trained(model) == expected
 
 
+@pytest.mark.every_backend
 @pytest.mark.parametrize("fits", [0, 8])
 def test_out_of_memory(fits: int) -> None:
     """Nothing, or only small sizes run: the model is as it was, and the size did run."""
@@ -153,6 +170,7 @@ class TwoOptimizers(keras.Sequential):
         return {"loss": loss}
 
 
+@pytest.mark.every_backend
 @pytest.mark.skipif(BACKEND == "jax", reason="there a train_step has no optimizer but the model's")
 @pytest.mark.parametrize("is_built", [False, True])
 def test_an_optimizer_of_a_custom_train_step(is_built: bool) -> None:
@@ -161,7 +179,7 @@ def test_an_optimizer_of_a_custom_train_step(is_built: bool) -> None:
     def two() -> TwoOptimizers:
         found = TwoOptimizers([keras.Input((4,)), *stateful().layers])
         found.second = keras.optimizers.Adam(0.02)
-        found.compile("sgd")
+        found.compile("sgd", **COMPILED)
         if is_built:
             found.second.build(found.trainable_variables)
         return found
@@ -255,9 +273,11 @@ DATA: dict[str, Any] = {
     "function that makes a loader": lambda: (lambda size: loader(batch_size=size),),
     "loader": lambda: (loader(),),
 }
+# One for each way in which a backend of Keras hands out batches.
+KINDS = ("arrays", "batches of tf.data", "PyDataset", "loader")
 
 
-@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("name", for_every_backend(DATA, *KINDS))
 def test_no_short_batch_is_ever_run(name: str) -> None:
     """Each batch has the samples that it is counted with, and no size is beyond the data."""
     seen = Seen()
@@ -272,7 +292,9 @@ def test_no_short_batch_is_ever_run(name: str) -> None:
     assert max(tried) == {"endless tf.data": 40, "batches of tf.data": 35}.get(name, SAMPLES)
 
 
-@pytest.mark.parametrize("name", [name for name in DATA if name != "endless tf.data"])
+@pytest.mark.parametrize(
+    "name", for_every_backend((name for name in DATA if name != "endless tf.data"), *KINDS[1:])
+)
 def test_a_training_on_the_data_is_the_same(name: str) -> None:
     """With what the user hands to fit next, generators of loaders included."""
 
@@ -380,6 +402,7 @@ def test_a_model_that_is_not_compiled() -> None:
 # --- executions, accumulation, energy
 
 
+@pytest.mark.every_backend
 @pytest.mark.skipif(BACKEND == "torch", reason="Keras refuses steps_per_execution on torch")
 def test_several_steps_an_execution() -> None:
     """All of them are counted, and an execution never runs into a short batch."""
@@ -399,6 +422,7 @@ def test_several_steps_an_execution() -> None:
     assert max(trial.size for trial in result.trials) == SAMPLES // 3
 
 
+@pytest.mark.every_backend
 def test_a_global_batch() -> None:
     """Micro-batches that divide it, and an optimizer that steps once for all of them."""
     steps = []
@@ -419,6 +443,7 @@ def test_a_global_batch() -> None:
     assert int(keras.ops.convert_to_numpy(optimizer.iterations)) == 0
 
 
+@pytest.mark.every_backend
 @pytest.mark.skipif(BACKEND == "torch", reason="Keras refuses steps_per_execution on torch")
 def test_a_global_batch_in_executions() -> None:
     """Refused: nobody could tell which batches make a step."""
@@ -453,6 +478,7 @@ def test_workers_end() -> None:
     assert left == []
 
 
+@pytest.mark.every_backend
 @pytest.mark.skipif(BACKEND != "torch", reason="modes and gradients are torch's")
 def test_modes_and_gradients_of_torch() -> None:
     """As they were: no gradient, and the mode of each layer."""
@@ -464,6 +490,7 @@ def test_modes_and_gradients_of_torch() -> None:
     assert all(one.grad is None for one in model.parameters())
 
 
+@pytest.mark.every_backend
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="strategies are TensorFlow's")
 def test_variables_that_a_strategy_mirrors() -> None:
     """Every replica's are put back."""

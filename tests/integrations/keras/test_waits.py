@@ -49,6 +49,7 @@ def test_a_loader_that_is_not_timed_leaves_waiting_unknown() -> None:
     assert TAG not in history
 
 
+@pytest.mark.every_backend
 @on_thread
 @pytest.mark.skipif(IS_3_6, reason="Keras 3.6 loses the first batches of a generator")
 def test_a_generator_may_be_timed() -> None:
@@ -71,6 +72,7 @@ def test_the_tag_has_a_column_from_the_first_epoch_on() -> None:
     assert history[TAG][-1] == pytest.approx(0.5, abs=0.02)
 
 
+@pytest.mark.every_backend
 @on_thread
 def test_validation_and_prediction_wait_for_nothing() -> None:
     """A timed loader of validation, and a prediction in the middle of an epoch."""
@@ -97,6 +99,7 @@ def test_validation_and_prediction_wait_for_nothing() -> None:
     assert waited_s(ours) == pytest.approx(80 * STEP_S, abs=1e-6)
 
 
+@pytest.mark.every_backend
 @on_thread
 def test_what_a_second_fit_peeks_at_belongs_to_no_training() -> None:
     """After a training that raised, Keras fetches a batch before it calls any hook."""
@@ -118,6 +121,7 @@ def test_what_a_second_fit_peeks_at_belongs_to_no_training() -> None:
     assert waited_s(ours) <= 11 * STEP_S + 1e-6
 
 
+@pytest.mark.every_backend
 def test_on_other_threads_waiting_stays_unknown() -> None:
     """Workers, and TensorFlow, fetch ahead: the time that a batch takes is no waiting."""
     clock = FakeClock()
@@ -129,6 +133,7 @@ def test_on_other_threads_waiting_stays_unknown() -> None:
     assert np.isnan(history[TAG]).all()
 
 
+@pytest.mark.every_backend
 def test_a_timed_loader_gives_the_same_training() -> None:
     """Weights to the bit, the loss of each epoch, and the hooks of the data set's own."""
     found = []

@@ -50,7 +50,10 @@ def model(**settings: Any) -> keras.Model:
     """A linear model, the same every time; settings are those of ``compile``."""
     keras.utils.set_random_seed(0)
     found = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-    found.compile(**{"optimizer": keras.optimizers.SGD(0.01), "loss": "mse"} | settings)
+    # To compile a function for XLA takes TensorFlow longer than all of its steps here.
+    quick = {"jit_compile": False} if BACKEND == "tensorflow" else {}
+    optimizer = keras.optimizers.SGD(0.01)
+    found.compile(**{"optimizer": optimizer, "loss": "mse"} | quick | settings)
     return found
 
 

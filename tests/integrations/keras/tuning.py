@@ -15,6 +15,8 @@ QUICK: dict[str, Any] = {
     "patience": Patience(block_s=0.004, least_s=0.01, most_s=0.02, seen_s=0.01),
     "max_trials": 3,
 }
+# XLA takes seconds for each size of a batch; the contract's trainings are compiled with it.
+COMPILED: dict[str, Any] = {"jit_compile": False} if BACKEND == "tensorflow" else {}
 # As the libraries say it.
 OUT_OF_MEMORY = "RESOURCE_EXHAUSTED: Out of memory allocating 4398046511104 bytes."
 
@@ -84,6 +86,7 @@ def stateful(*more: Any, is_built: bool = True, **settings: Any) -> keras.Model:
         "optimizer": keras.optimizers.Adam(0.01),
         "loss": "mse",
         "metrics": ["mae"],
+        **COMPILED,
     }
     model.compile(**defaults | settings)
     return model
@@ -94,7 +97,7 @@ def small(*more: Any, **settings: Any) -> keras.Model:
     keras.utils.set_random_seed(3)
     parts = [keras.Input((4,)), *more, keras.layers.Dropout(0.3), keras.layers.Dense(1)]
     model = keras.Sequential(parts)
-    model.compile(**{"optimizer": "sgd", "loss": "mse"} | settings)
+    model.compile(**{"optimizer": "sgd", "loss": "mse"} | COMPILED | settings)
     return model
 
 

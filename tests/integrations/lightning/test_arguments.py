@@ -1,7 +1,5 @@
 """Bad input is refused with a clear word before the first step; good input is typed."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from energy_callbacks import EnergyConfig, EnergyMeter, SourceUnavailable
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
 from tests.integrations.lightning.training import TinyModule, callback, loader, trainer
+from tests.integrations.processes import Script, Scripts, wait
 
 
 @pytest.mark.parametrize(
@@ -115,40 +114,11 @@ def test_lightning_cli_understands_the_arguments(tmp_path: Path) -> None:
         LightningCLI(Module, run=False, args=[*arguments, "--trainer.callbacks.pue=much"])
 
 
-ONLY_THE_OLD_PACKAGE = """
-import sys
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition('.')[0] == 'lightning':
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, Hidden())
-import importlib.util
-find_spec = importlib.util.find_spec
-importlib.util.find_spec = lambda name: None if name == 'lightning' else find_spec(name)
-from energy_callbacks.lightning import GpuEnergyCallback
-import pytorch_lightning as pl, torch
-from torch.utils.data import DataLoader, TensorDataset
-class Module(pl.LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(4, 1)
-    def training_step(self, batch, batch_idx):
-        return self.layer(batch[0]).mean()
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.1)
-ours = GpuEnergyCallback(report_dir=sys.argv[1])
-trainer = pl.Trainer(accelerator='cpu', max_epochs=1, logger=False, enable_progress_bar=False,
-                     enable_checkpointing=False, callbacks=ours, default_root_dir=sys.argv[1])
-trainer.fit(Module(), DataLoader(TensorDataset(torch.randn(40, 4)), batch_size=4))
-assert ours.report.throughput.samples == 40, ours.report.throughput
-"""
-
-
-def test_without_the_new_package(tmp_path: Path) -> None:
+def test_without_the_new_package(tmp_path: Path, scripts: Scripts) -> None:
     """Where only pytorch_lightning is installed, everything works with it."""
     pytest.importorskip("pytorch_lightning")
-    command = [sys.executable, "-c", ONLY_THE_OLD_PACKAGE, str(tmp_path)]
-    subprocess.run(command, check=True, timeout=120)
+    script = Script(module="tests.integrations.lightning.old_package_script", folder=tmp_path)
+    assert wait(scripts.start(script)) == 0, script.output
 
 
 @pytest.mark.parametrize("setting", ["batch_size_fn", "length_fn"])
@@ -162,7 +132,7 @@ def test_a_count_that_fails_is_left_out(tmp_path: Path, setting: str) -> None:
     ours = callback(clock, **{setting: broken})
     lightning = trainer(tmp_path, ours)
     with pytest.warns(UserWarning, match="broken could not count"):
-        lightning.fit(TinyModule(clock), loader())
-    assert lightning.global_step == 80
-    assert ours.report.throughput.steps == 80
+        lightning.fit(TinyModule(clock), loader(8))
+    assert lightning.global_step == 16
+    assert ours.report.throughput.steps == 16
     assert (ours.report.throughput.samples is None) == (setting == "batch_size_fn")

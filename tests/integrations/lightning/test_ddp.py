@@ -1,53 +1,34 @@
 """Two ranks on one host: one run, every device once, all samples, and a report of both."""
 
 import csv
-import os
-import socket
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import pytest
 
 from energy_callbacks.report import build, load
+from tests.integrations.processes import Script, Scripts, wait
 from tests.integrations.ranks import (
     assert_both_ranks_finished,
     assert_both_ranks_stopped_early,
     assert_each_card_counted_once,
     assert_host_counted_once,
+    assert_ranks_end_well,
     assert_the_second_rank_died,
     fake_cards,
+    start_ranks,
 )
 
 pytest.importorskip("lightning")
-SCRIPT = Path(__file__).with_name("ddp_script.py")
-ROOT = Path(__file__).parents[3]
-PATHS = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
-
-
-def start(
-    folder: Path, *options: str, variables: dict[str, str] | None = None
-) -> "subprocess.Popen[str]":
-    """A training as a user starts it; further ranks are Lightning's business."""
-    return subprocess.Popen(
-        [sys.executable, str(SCRIPT), str(folder), *options],
-        env=os.environ | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"} | (variables or {}),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def finished(training: "subprocess.Popen[str]") -> None:
-    """Wait for it; what it said on stderr where it failed."""
-    _, said = training.communicate(timeout=300)
-    assert training.returncode == 0, said
+RANKS = "tests.integrations.lightning.ddp_script"
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a training with two processes."""
+def trained(tmp_path_factory: pytest.TempPathFactory, scripts: Scripts) -> Path:
+    """The folder of a training as a user starts it; Lightning starts its second rank."""
     folder = tmp_path_factory.mktemp("ddp")
-    finished(start(folder))
+    script = Script(module=RANKS, folder=folder, arguments=(str(folder),))
+    assert wait(scripts.start(script), timeout_s=300.0) == 0, script.output
     return folder
 
 
@@ -71,55 +52,61 @@ def test_the_tags_agree_with_the_report(trained: Path) -> None:
     assert logged == pytest.approx(report.efficiency.total.j_per_sample.value_j, rel=0.5)
 
 
-@pytest.mark.parametrize("cards", ["two", "shared"])
-def test_the_total_is_the_sum_of_the_physical_cards(tmp_path: Path, cards: str) -> None:
-    """Both ranks read the second card, or the only one: its joules count once."""
-    finished(start(tmp_path, "--cards", cards, variables=fake_cards(tmp_path)))
+def test_the_total_is_the_sum_of_the_physical_cards(tmp_path: Path, scripts: Scripts) -> None:
+    """Both ranks read the only card: its joules count once."""
+    arguments = (str(tmp_path), "--cards", "shared")
+    ranks = start_ranks(scripts, RANKS, tmp_path, *arguments, environment=fake_cards(tmp_path))
+    assert_ranks_end_well(ranks)
     report = load(tmp_path / "energy" / "energy_report.json")
     assert_both_ranks_finished(report)
-    assert_each_card_counted_once(report, cards)
+    assert_each_card_counted_once(report, "shared")
 
 
-def test_a_rank_that_dies_leaves_its_journal(tmp_path: Path) -> None:
+def test_a_rank_that_dies_leaves_its_journal(tmp_path: Path, scripts: Scripts) -> None:
     """The second rank is killed (-9) in the middle: the report has both, and names the dead one."""
-    options = ("--dying-rank", "1", "--step-s", "0.06", "--cards", "two")
-    training = start(tmp_path, *options, variables=fake_cards(tmp_path))
-    training.communicate(timeout=300)
-    assert training.returncode != 0
+    arguments = (str(tmp_path), "--dying-rank", "1", "--step-s", "0.06", "--cards", "two")
+    ranks = start_ranks(scripts, RANKS, tmp_path, *arguments, environment=fake_cards(tmp_path))
+    assert [wait(running) for _, running in ranks] == [1, -signal.SIGKILL]
     assert_the_second_rank_died(build(tmp_path / "energy"))
 
 
-def test_a_budget_ends_both_ranks_at_one_step(tmp_path: Path) -> None:
+def test_a_budget_ends_both_ranks_at_one_step(tmp_path: Path, scripts: Scripts) -> None:
     """Cards of 500 W and room for two of six seconds: both ranks vote, and end together."""
-    options = ("--max-energy-wh", "0.3", "--step-s", "0.06", "--cards", "two")
-    finished(start(tmp_path, *options, variables=fake_cards(tmp_path)))
+    arguments = (str(tmp_path), "--max-energy-wh", "0.3", "--step-s", "0.06", "--cards", "two")
+    ranks = start_ranks(scripts, RANKS, tmp_path, *arguments, environment=fake_cards(tmp_path))
+    assert_ranks_end_well(ranks)
     assert_both_ranks_stopped_early(load(tmp_path / "energy" / "energy_report.json"))
 
 
-@pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork"])
-def test_ranks_that_are_children_write_journals(tmp_path: Path, strategy: str) -> None:
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "ddp_fork",
+        pytest.param(
+            "ddp_spawn",
+            marks=pytest.mark.slow(reason="two more processes that import Lightning from nothing"),
+        ),
+    ],
+)
+def test_ranks_that_are_children_write_journals(
+    tmp_path: Path, scripts: Scripts, strategy: str
+) -> None:
     """The user's object stays in the parent and reads them, in a version it never heard of."""
     for name in ("version_0", "version_1"):
         (tmp_path / "lightning_logs" / name).mkdir(parents=True)
-    finished(start(tmp_path, "--strategy", strategy, "--beside-the-logs"))
+    arguments = (str(tmp_path), "--strategy", strategy, "--beside-the-logs")
+    script = Script(module=RANKS, folder=tmp_path, arguments=arguments)
+    assert wait(scripts.start(script)) == 0, script.output
     assert_both_ranks_finished(load(tmp_path / "seen_by_the_parent.json"))
     (journals,) = tmp_path.glob("lightning_logs/*/energy/attempts/*")
     assert len(list(journals.glob("*.jsonl"))) == 2
 
 
-def test_two_hosts_are_one_run(tmp_path: Path) -> None:
+def test_two_hosts_are_one_run(tmp_path: Path, scripts: Scripts) -> None:
     """A process on each of two hosts with one folder: both count, each by its own rank."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-    shared |= {"LOCAL_RANK": "0", "GLOO_SOCKET_IFNAME": "lo"}
-    nodes = [
-        start(tmp_path, "--nodes", "2", variables=shared | {"NODE_RANK": str(rank)})
-        for rank in range(2)
-    ]
-    for node in nodes:
-        finished(node)
+    nodes = ({"LOCAL_RANK": "0", "NODE_RANK": "0"}, {"LOCAL_RANK": "0", "NODE_RANK": "1"})
+    arguments = (str(tmp_path), "--nodes", "2")
+    assert_ranks_end_well(start_ranks(scripts, RANKS, tmp_path, *arguments, different=nodes))
     report = load(tmp_path / "energy" / "energy_report.json")
     assert_both_ranks_finished(report)
     hosts = {device.host for device in report.devices if device.energy.energy_j is not None}

@@ -165,7 +165,7 @@ class Sized(TinyModule):
     batch_size = 2
 
     def train_dataloader(self) -> torch.utils.data.DataLoader:
-        return torch.utils.data.DataLoader(loader().dataset, batch_size=self.batch_size)
+        return torch.utils.data.DataLoader(loader(10).dataset, batch_size=self.batch_size)
 
     val_dataloader = train_dataloader
 
@@ -189,7 +189,7 @@ def test_a_batch_size_finder_finds_the_same_beside_us(tmp_path: Path, way: str) 
     ours = callback(clock)
     assert found(tmp_path / "with", ours) == without
     assert ours.report.throughput.steps == without[1]
-    assert ours.report.throughput.samples == 40 * BATCH_SIZE
+    assert ours.report.throughput.samples == 10 * BATCH_SIZE
     by_name = {phase.name: phase for phase in ours.report.phases}
     assert by_name["tuning"].duration_s > 0.0
     assert by_name["tuning"].gpu.energy_j == pytest.approx(
@@ -259,7 +259,7 @@ def test_saving_a_checkpoint_is_no_waiting(tmp_path: Path) -> None:
             clock.advance(1.0)
 
     lightning = trainer(tmp_path, ours, num_sanity_val_steps=0, max_epochs=3)
-    lightning.fit(SlowToSave(clock), loader(), loader(5))
+    lightning.fit(SlowToSave(clock), loader(10), loader(5))
     assert ours.report.throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
 
 
@@ -275,6 +275,6 @@ def test_copying_a_batch_to_the_device_is_no_waiting(tmp_path: Path) -> None:
 
     lightning = trainer(tmp_path, ours, num_sanity_val_steps=0, max_epochs=3)
     plugin = lightning.precision_plugin
-    lightning.fit(SlowToCopy(clock), loader(), loader(5))
+    lightning.fit(SlowToCopy(clock), loader(10), loader(5))
     assert ours.report.throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
     assert not {"convert_input", "save_checkpoint"} & (vars(plugin).keys() | vars(lightning).keys())

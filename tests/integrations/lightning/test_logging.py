@@ -1,5 +1,7 @@
 """Our figures stand in the user's own run, at the steps of the loss, and disturb no row of it."""
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from tests.integrations.lightning.training import (
     loader,
     trainer,
 )
-from tests.integrations.reading import scalars, steps
+from tests.integrations.reading import Rows, scalars, steps
 
 TAG = "efficiency/gpu_j_per_sample"
 SETTINGS = {
@@ -39,28 +41,41 @@ def run(root: Path, module: TinyModule, *callbacks: object, **settings: object) 
     return scalars(root / "tb" / "version_0")
 
 
+@pytest.fixture(scope="module")
+def rows_with_ours(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Rows]:
+    """What a training with our callback has written, by the name of its settings."""
+
+    @functools.cache
+    def rows(name: str) -> Rows:
+        clock, folder = FakeClock(), tmp_path_factory.mktemp("with")
+        found = run(folder, TinyModule(clock), callback(clock), **SETTINGS[name])
+        assert len(list((folder / "tb" / "version_0").glob("events.*"))) == 1
+        return found
+
+    return rows
+
+
 @pytest.mark.parametrize("name", SETTINGS)
-def test_every_row_of_the_training_is_there_bit_for_bit(tmp_path: Path, name: str) -> None:
+def test_every_row_of_the_training_is_there_bit_for_bit(
+    tmp_path: Path, rows_with_ours: Callable[[str], Rows], name: str
+) -> None:
     """With our callback the event file holds the same loss rows as without it, and ours."""
-    clock = FakeClock()
-    without = run(tmp_path / "without", TinyModule(FakeClock()), **SETTINGS[name])
-    with_ours = run(tmp_path / "with", TinyModule(clock), callback(clock), **SETTINGS[name])
+    without = run(tmp_path, TinyModule(FakeClock()), **SETTINGS[name])
+    with_ours = rows_with_ours(name)
     assert without
     assert {tag: with_ours[tag] for tag in without} == without
     assert set(with_ours) - set(without)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_our_steps_are_those_of_the_loss(tmp_path: Path, name: str) -> None:
+def test_our_steps_are_those_of_the_loss(rows_with_ours: Callable[[str], Rows], name: str) -> None:
     """Our rows lie at steps of the loss, in the same event file, up to the last one."""
-    clock = FakeClock()
-    found = run(tmp_path, TinyModule(clock), callback(clock), **SETTINGS[name])
+    found = rows_with_ours(name)
     loss = set(steps(found.get("train_loss_step", []))) | set(steps(found["train_loss_epoch"]))
     ours = steps(found["energy/gpu_wh"])
     assert set(ours) <= loss
     assert max(ours) == max(loss)
     assert len(set(loss) - set(ours)) <= sum(step < 20 for step in loss), "only the first may miss"
-    assert len(list((tmp_path / "tb" / "version_0").glob("events.*"))) == 1
 
 
 def test_manual_optimisation(tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ pytest.importorskip("lightning")
 
 
 def test_phases_of_a_fit(tmp_path: Path) -> None:
-    """Times and powers of forward, backward and optimizer, in real time."""
+    """Times and powers of forward, backward and optimizer."""
     import lightning.pytorch as pl
     import torch
     from torch.utils.data import DataLoader, TensorDataset
 
-    source = lab.LiveSource()
-    model, optimizer = lab.slow_training(torch, source)
+    machine = lab.Machine()
+    model, optimizer = lab.training(torch, machine)
 
     class Module(pl.LightningModule):
         def __init__(self) -> None:
@@ -32,7 +32,7 @@ def test_phases_of_a_fit(tmp_path: Path) -> None:
         def configure_optimizers(self) -> Any:
             return optimizer
 
-    callback = GpuEnergyCallback(meter=lab.meter(tmp_path, source, StepPhases()))
+    callback = GpuEnergyCallback(meter=machine.meter(tmp_path, StepPhases()))
     trainer = pl.Trainer(
         max_steps=140,
         accelerator="cpu",

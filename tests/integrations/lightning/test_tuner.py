@@ -33,6 +33,7 @@ from tests.integrations.lightning.tuning import (
     LAUNCH_S,
     POWER_W,
     SAMPLE_S,
+    STEADY,
     Manual,
     Net,
     meter,
@@ -62,7 +63,8 @@ class Rows(pl.LightningDataModule):
 def test_the_curve_is_that_of_the_steps(tmp_path: Path) -> None:
     """20 ms and 1 ms a sample: each trial's samples a second and joules a sample follow."""
     net = Net()
-    result = tune_batch_size(trainer(tmp_path), net, **options(net, tmp_path, max_trials=3))
+    asked = options(net, tmp_path, max_trials=3, patience=STEADY)
+    result = tune_batch_size(trainer(tmp_path), net, **asked)
     for trial in result.trials:
         step_s = LAUNCH_S + trial.size * SAMPLE_S
         assert trial.samples_per_s == pytest.approx(trial.size / step_s, rel=1e-6)
@@ -273,8 +275,7 @@ def test_what_accumulates_already_goes_on_to(tmp_path: Path) -> None:
 # State.
 
 
-@pytest.mark.parametrize("kind", [Net, Manual])
-@pytest.mark.parametrize("most", [10**9, 40, 0])
+@pytest.mark.parametrize(("kind", "most"), [(Net, 10**9), (Net, 40), (Manual, 10**9), (Manual, 0)])
 def test_fit_is_the_fit_without_a_search(tmp_path: Path, kind: type[Net], most: int) -> None:
     """Bit for bit in every state, where the search was before it, also where nothing has fitted."""
     found = []
@@ -283,7 +284,7 @@ def test_fit_is_the_fit_without_a_search(tmp_path: Path, kind: type[Net], most: 
         net, lightning = kind(most=most), trainer(tmp_path)
         if searched:
             try:
-                tune_batch_size(lightning, net, **options(net, tmp_path))
+                tune_batch_size(lightning, net, **options(net, tmp_path, max_trials=4))
             except NothingFits:
                 assert most == 0
         net.batch_size, net.most = 16, 10**9
@@ -312,13 +313,12 @@ class Milestone(BatchSizeTuner):
         self.states.append(state(trainer))
 
 
-@pytest.mark.parametrize("kind", [Net, Manual])
-@pytest.mark.parametrize("most", [10**9, 40, 0])
+@pytest.mark.parametrize(("kind", "most"), [(Net, 40), (Net, 0), (Manual, 10**9), (Manual, 40)])
 def test_nothing_is_changed_in_the_middle(tmp_path: Path, kind: type[Net], most: int) -> None:
     """Weights, moments, learning rates, generators, counters, gradients, metrics: all as before."""
     net = kind()
     net.most_later = most
-    tuner = Milestone(**options(net, tmp_path))
+    tuner = Milestone(**options(net, tmp_path, max_trials=4))
     lightning = trainer(tmp_path, tuner, max_steps=10, max_epochs=-1)
     try:
         lightning.fit(net)
@@ -626,7 +626,7 @@ def test_joules_are_in_the_report_of_the_training(tmp_path: Path) -> None:
     """The callback's meter, which runs already, measures the trials in the phase ``tuning``."""
     net = Net()
     ours = GpuEnergyCallback(meter=meter(net, tmp_path))
-    asked = options(net, tmp_path)
+    asked = options(net, tmp_path, patience=STEADY)
     del asked["meter"]
     tuner = BatchSizeTuner(**asked)
     trainer(tmp_path, ours, tuner).fit(net)

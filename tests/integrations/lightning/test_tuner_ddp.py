@@ -1,31 +1,27 @@
 """Two ranks search for one batch size, where Lightning's finder refuses (lightning#4424)."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("lightning")
-SCRIPT = Path(__file__).with_name("ddp_tuner_script.py")
-ROOT = Path(__file__).parents[3]
-PATHS = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
+
+from tests.integrations.processes import Script, Scripts, wait
+from tests.integrations.ranks import assert_ranks_end_well, start_ranks
+
+RANKS = "tests.integrations.lightning.ddp_tuner_script"
 
 
 @pytest.mark.parametrize("way", ["before", "ddp", "ddp_fork"])
-def test_ranks_find_one_size_and_train_with_it(tmp_path: Path, way: str) -> None:
+def test_ranks_find_one_size_and_train_with_it(tmp_path: Path, scripts: Scripts, way: str) -> None:
     """Memory for 100 samples on one and 24 on the other: 24 on both, and equal weights."""
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(tmp_path), way],
-        env=os.environ | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    arguments = (str(tmp_path), way)
+    if way == "ddp_fork":  # starts both ranks itself
+        script = Script(module=RANKS, folder=tmp_path, arguments=arguments)
+        assert wait(scripts.start(script)) == 0, script.output
+    else:
+        assert_ranks_end_well(start_ranks(scripts, RANKS, tmp_path, *arguments))
     first, second = (json.loads((tmp_path / f"rank{n}.json").read_text()) for n in range(2))
     assert first["size"] == second["size"] == max(first["ran"]) == 24
     assert first["ran"] == second["ran"]

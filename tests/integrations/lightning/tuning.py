@@ -17,7 +17,9 @@ from tests.tuning.simulated import BusyClock
 
 POWER_W = 200.0
 LAUNCH_S, SAMPLE_S = 0.02, 1e-3
-QUICK = Patience(block_s=0.25, least_s=1.0, most_s=2.0)  # of virtual time
+# Of virtual time: a step or two to a block, and long enough for figures.
+QUICK = Patience(block_s=0.04, least_s=0.1, most_s=0.4)
+STEADY = Patience(block_s=0.25, least_s=1.0, most_s=2.0)
 
 
 def rows(count: int = 256) -> TensorDataset:

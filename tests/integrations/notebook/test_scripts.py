@@ -1,50 +1,44 @@
 """A script that breaks: closed when the interpreter exits, with a report on disk."""
 
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from energy_callbacks.report import load
 from tests.integrations.notebook.kernel import LABS, environment, missing
-
-RAISES = """
-import sys
-from tests.integrations.notebook.kernel import Session, boom
-Session(sys.argv[1]).fit(boom)
-"""
-CATCHES = """
-import sys
-from tests.integrations.notebook.kernel import Session, boom
-try:
-    Session(sys.argv[1]).fit(boom)
-except RuntimeError:
-    pass
-"""
+from tests.integrations.processes import Forking, Script, wait
 
 
-@pytest.mark.framework
+@pytest.fixture(scope="module")
+def forking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forking]:
+    """Starts scripts in a process that has imported all frameworks, Keras on PyTorch."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(tmp_path_factory.mktemp("home")).items():
+            patch.setenv(name, value)
+        labs = (f"tests.integrations.{name}.lab" for name in LABS if missing(name) is None)
+        one = Forking(*labs)
+        yield one
+        one.close()
+
+
 @pytest.mark.parametrize(
-    ("script", "code", "error"),
-    [(RAISES, 1, "RuntimeError: boom"), (CATCHES, 0, "ended without a word")],
-    ids=["raises", "catches"],
+    ("end", "ended"),
+    [("raises", (1, "RuntimeError: boom")), ("catches", (0, "ended without a word"))],
 )
 @pytest.mark.parametrize("framework", LABS)
 def test_the_exit_closes_the_report(
-    tmp_path: Path, framework: str, script: str, code: int, error: str
+    forking: Forking, tmp_path: Path, framework: str, end: str, ended: tuple[int, str]
 ) -> None:
     """An exception, caught or not, and the end of the script: failed, 1.5 s of training, saved."""
     package = missing(framework)
     if package is not None:
         pytest.skip(f"{package} is not installed")
-    ended = subprocess.run(
-        [sys.executable, "-c", script, framework],
-        cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=300,
-        check=False,
-    )  # fmt: skip
-    assert ended.returncode == code, ended.stderr
-    assert ended.stderr.count("Traceback") == code, ended.stderr
+    code, error = ended
+    module = "tests.integrations.notebook.breaking"
+    script = Script(module=module, folder=tmp_path, arguments=(framework, end))
+    assert wait(forking.start(script)) == code, script.output
+    assert script.output.count("Traceback") == code, script.output
     [path] = tmp_path.rglob("energy_report.json")
     report = load(path)
     assert report.run.status == "failed"

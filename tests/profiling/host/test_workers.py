@@ -15,24 +15,34 @@ SCRIPT = Path(__file__).parent / "workers_script.py"
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.framework
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_are_followed(method, tmp_path):
-    """Both leave their calls and lines; the user's functions ran, and the batches are the same."""
+METHODS = ("fork", "spawn")
+
+
+@pytest.fixture(scope="module")
+def trainings(tmp_path_factory):
+    """A folder with a training for each method."""
     if not find_spec("torch"):
         pytest.skip("torch is not installed")
+    folder = tmp_path_factory.mktemp("workers")
     paths = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(tmp_path), method],
+        [sys.executable, str(SCRIPT), str(folder), *METHODS],
         env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "not followed" not in done.stderr
-    assert {path.name for path in tmp_path.glob("init*")} == {"init0", "init1"}
-    workers = build(tmp_path).profile.host.workers
+    return folder
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_workers_are_followed(method, trainings):
+    """Both leave their calls and lines; the user's functions ran, and the batches are the same."""
+    folder = trainings / method
+    assert {path.name for path in folder.glob("init*")} == {"init0", "init1"}
+    workers = build(folder).profile.host.workers
     assert workers.processes == 2
-    profiles = sorted((tmp_path / "profile").glob("host.*.prof"))
+    profiles = sorted((folder / "profile").glob("host.*.prof"))
     called = [
         (key, line[1]) for path in profiles for key, line in pstats.Stats(str(path)).stats.items()
     ]
@@ -42,7 +52,7 @@ def test_workers_are_followed(method, tmp_path):
         calls for (file, _, name), calls in called if name == "f" and "memory_profiler" in file
     ]
     assert followed == [20, 20], "a forked worker follows a function for its parent, too"
-    tables = sorted((tmp_path / "profile").glob("memory_lines.*.txt"))
+    tables = sorted((folder / "profile").glob("memory_lines.*.txt"))
     assert len(tables) == 2
     for path in tables:
         [line] = [line for line in path.read_text().splitlines() if "bytearray(16" in line]

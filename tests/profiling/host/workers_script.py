@@ -1,7 +1,11 @@
-"""``python workers_script.py FOLDER fork|spawn``: a training whose data come from two workers."""
+"""``python workers_script.py FOLDER METHOD...``: trainings whose data come from two workers.
+
+The workers are started by each method, ``fork`` or ``spawn``, in a folder of its name.
+"""
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from energy_callbacks import EnergyConfig, EnergyMeter
@@ -30,22 +34,24 @@ def collate(samples):
     return sum(samples)
 
 
-def init(worker):
+def init(worker, folder):
     """The user's own, too."""
-    (Path(sys.argv[1]) / f"init{worker}").touch()
+    (folder / f"init{worker}").touch()
 
 
 def main(folder, method):
     """Train."""
     from torch.utils.data import DataLoader
 
+    folder.mkdir()
+    begin = partial(init, folder=folder)
     loader = DataLoader(
         Samples(),
         batch_size=4,
         num_workers=2,
         multiprocessing_context=method,
         collate_fn=collate,
-        worker_init_fn=init,
+        worker_init_fn=begin,
     )
     profiler = HostProfiler(skip=0, steps=5, functions=[load])
     meter = EnergyMeter(config=EnergyConfig(report_dir=folder), sources=[], profilers=[profiler])
@@ -54,9 +60,10 @@ def main(folder, method):
         meter.step()
         found = sum(loader)
     assert found == sum(range(64)) + 64.0 * (16 << 20), found
-    assert (loader.collate_fn, loader.worker_init_fn) == (collate, init)
+    assert (loader.collate_fn, loader.worker_init_fn) == (collate, begin)
     assert DataLoader.__iter__ is original
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    for method in sys.argv[2:]:
+        main(Path(sys.argv[1]) / method, method)

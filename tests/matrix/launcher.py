@@ -1,0 +1,97 @@
+"""Jobs that are played: in place of programs, in a time of their own, each with a known power."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from energy_callbacks.matrix import measured, tries
+from energy_callbacks.matrix.engines import local
+from energy_callbacks.matrix.stopping import Stopping
+from tests.report.journals import Attempt, Stretch, write
+
+POWER_W = 400.0
+TRAIN = Stretch(phase="train", duration_s=5.0, power_w={"gpu0": POWER_W})
+
+
+class Clock:
+    """Stands for the module ``time``; passes only where somebody waits."""
+
+    def __init__(self) -> None:
+        self.now_s = 1.79e9
+
+    def time(self) -> float:
+        """Seconds, as those of ``time.time``."""
+        return self.now_s
+
+    monotonic = time
+
+    def sleep(self, duration_s: float) -> None:
+        """Let time pass."""
+        self.now_s += duration_s
+
+
+class Launcher:
+    """Stands for ``measured.launch``: what is to be run are the words of ``lab.JOB``.
+
+    A job leaves the lines and the exit code that the program would leave, and a run folder.
+
+    Attributes:
+        can_fail: where not, each job ends well whatever its words say.
+    """
+
+    def __init__(self) -> None:
+        self.can_fail = True
+        self.clock = Clock()
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        """From now on jobs are played."""
+        patch.setattr(measured, "launch", self.launch)
+        for module in (local, tries):
+            patch.setattr(module, "time", self.clock)
+        patch.setattr(Stopping, "wait", self._wait)
+
+    def _wait(self, timeout_s: float) -> list[int]:
+        self.clock.sleep(timeout_s)
+        return []
+
+    def launch(
+        self, words: Sequence[str], *, folder: Path, environment: Mapping[str, str], output: Path
+    ) -> "Played":
+        """Begin a job."""
+        name, rest_s, code = words[-3:]
+        with (folder / "begun").open("a", encoding="utf-8") as file:
+            file.write(f"{name}\n")
+        output.write_text(f"job {name}\n", encoding="utf-8")
+        tags = dict(word[6:].split("=", 1) for word in words if word.startswith("--tag="))
+        attempt = Attempt(run_id=name, tags=tags, stretches=(TRAIN,), unix_s=self.clock.now_s)
+        write(Path(words[words.index("--out") + 1]), attempt)
+        return Played(
+            name=name,
+            clock=self.clock,
+            rest_s=float(rest_s),
+            code=int(code) if self.can_fail else 0,
+            mask=environment.get("CUDA_VISIBLE_DEVICES") or "-",
+            log=folder / "log",
+        )
+
+
+class Played:
+    """Stands for the process of a job."""
+
+    def __init__(
+        self, *, name: str, clock: Clock, rest_s: float, code: int, mask: str, log: Path
+    ) -> None:
+        self._name, self._clock, self._code = name, clock, code
+        self._mask, self._log = mask, log
+        self._begun_s = clock.now_s
+        self._end_s = clock.now_s + rest_s
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit code, when its time has come."""
+        if self.returncode is None and self._clock.now_s >= self._end_s:
+            self.returncode = self._code
+            with self._log.open("a", encoding="utf-8") as file:
+                file.write(f"{self._name} {self._begun_s} {self._clock.now_s} {self._mask}\n")
+        return self.returncode

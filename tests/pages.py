@@ -1,0 +1,91 @@
+"""The Python blocks of README and documentation, run as a reader would type them.
+
+The blocks of a page share one namespace. One that opens a door, such as ``from
+energy_callbacks.keras import``, belongs to that framework, and so do those after it up to the next
+door. ``python -m tests.pages PAGE FRAMEWORK`` runs a framework's blocks in a process of its own.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+_BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_DOOR = re.compile(r"from energy_callbacks\.(lightning|keras|huggingface) import")
+
+
+def pages() -> list[Path]:
+    """README and all documentation."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(page: Path, framework: str | None) -> Iterator[str]:
+    """Blocks of a page that belong to a framework; of ``None`` those before any door."""
+    belongs_to = None
+    for block in _BLOCK.findall(page.read_text(encoding="utf-8")):
+        doors = _DOOR.findall(block)
+        belongs_to = doors[-1] if doors else belongs_to
+        if belongs_to == framework:
+            yield block
+
+
+def pages_of(framework: str | None) -> list[Path]:
+    """Pages with blocks of a framework."""
+    return [page for page in pages() if any(blocks(page, framework))]
+
+
+def run(page: Path, framework: str | None) -> None:
+    """Run a framework's blocks of a page."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    if framework is not None:
+        namespace |= _AT_HAND[framework]()
+    for block in blocks(page, framework):
+        exec(compile(block, str(page), "exec"), namespace)
+
+
+def _lightning() -> dict[str, Any]:
+    """A module and its batches."""
+    from energy_callbacks.testing import FakeClock
+    from tests.integrations.lightning.training import TinyModule, loader
+
+    return {"module": TinyModule(FakeClock()), "train_loader": loader()}
+
+
+def _keras() -> dict[str, Any]:
+    """A compiled model, inputs and labels."""
+    import keras
+    import numpy as np
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse", metrics=["mae"])
+    x = np.random.default_rng(0).normal(size=(64, 4))
+    return {"model": model, "x": x, "y": x.sum(axis=1)}
+
+
+def _huggingface() -> dict[str, Any]:
+    """A language model and two datasets."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(vocab_size=32, n_positions=8, n_embd=8, n_layer=1, n_head=1)
+    rows = torch.arange(64 * 8).view(64, 8) % 32
+    examples = [{"input_ids": row, "labels": row} for row in rows]
+    return {
+        "model": GPT2LMHeadModel(config),
+        "train_dataset": examples[:48],
+        "eval_dataset": examples[48:],
+    }
+
+
+# What a reader of a framework's blocks has already.
+_AT_HAND: dict[str, Callable[[], dict[str, Any]]] = {
+    "lightning": _lightning,
+    "keras": _keras,
+    "huggingface": _huggingface,
+}
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), sys.argv[2])

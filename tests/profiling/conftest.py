@@ -1,0 +1,3 @@
+"""What tests of profilers share."""
+
+from tests.charts import no_charts  # noqa: F401 - a fixture of all tests here

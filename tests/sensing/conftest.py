@@ -1,0 +1,3 @@
+"""Fixtures for all tests of sensors."""
+
+from tests.charts import no_charts  # noqa: F401 - a fixture

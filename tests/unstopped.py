@@ -1,0 +1,42 @@
+"""A script whose training nobody stops: ``python -m tests.unstopped END``, one of ``ENDS``."""
+
+import sys
+import threading
+import time
+from contextlib import suppress
+
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.calls import OngoingCall
+
+PATIENCE_S = 60.0
+
+
+def fit(meter: EnergyMeter, error: BaseException | None = None) -> None:
+    """A training of one step, without a hook at its end."""
+    meter.start(call=OngoingCall.find("fit", package="__main__"))
+    meter.enter("train")
+    meter.step(samples=4)
+    if error is not None:
+        raise error
+
+
+def catch(meter: EnergyMeter) -> None:
+    """Go on after the exception, until the meter has noticed it."""
+    with suppress(RuntimeError):
+        fit(meter, RuntimeError("boom"))
+    end_s = time.monotonic() + PATIENCE_S
+    while [thread for thread in threading.enumerate() if "energy_callbacks" in thread.name]:
+        assert time.monotonic() < end_s, "threads of ours are left"
+        time.sleep(0.05)
+    assert not meter.is_running
+
+
+ENDS = {
+    "raises": lambda meter: fit(meter, RuntimeError("boom")),
+    "interrupts": lambda meter: fit(meter, KeyboardInterrupt()),
+    "returns": fit,
+    "catches": catch,
+}
+
+if __name__ == "__main__":
+    ENDS[sys.argv[1]](EnergyMeter(config=EnergyConfig(report_dir="."), sources=[]))
