@@ -153,21 +153,6 @@ def test_peers_fail_where_one_is_near(monkeypatch, capsys, peer_error, code):
     assert "Without peers" in said
 
 
-def test_wave_on_which_a_bar_is_missed_is_measured_again(monkeypatch):
-    """A busy machine in the first of two measurements; the second counts."""
-    errors = iter([0.05, 0.2, 0.2])
-    waves = []
-
-    def wave(period_s, windows, peers):
-        waves.append(period_s)
-        error = next(errors)
-        return [r for r in rows({OURS: 0.01, CODECARBON: error}) if r.period_s == period_s]
-
-    monkeypatch.setattr(peers, "measure_wave", wave)
-    assert peers.missed(peers.measure_all(1, None)) == 0
-    assert waves == [PERIODS_S[0], PERIODS_S[0], PERIODS_S[1]]
-
-
 def test_tools_run_where_they_are_installed():
     """Ours and CodeCarbon with this interpreter, the others with that of the peers or nowhere."""
     with_peers = {tool: tools.interpreter(tool, "peers/python") for tool in MAKERS}

@@ -1,8 +1,7 @@
 """How long `from energy_callbacks import EnergyMeter` takes beyond `import numpy`.
 
 Fresh interpreters (ours, CodeCarbon, and other peers from an environment of their own), in
-processor time and on the wall. The bar, for the least of several, to which a busy machine only ever
-adds: 60 ms of processor time for ours.
+turn, medians of what they take beyond numpy. The bar: 60 ms for ours.
 
 ``python -m tests.benchmarks.import_time [--quick] [--json FILE] [--peers PYTHON]``
 """
@@ -11,12 +10,11 @@ import os
 import statistics
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from typing import Final
 
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
-from tests.benchmarks.repeats import repeated
 
 BAR_MS: Final = 60.0
 OURS: Final = "energy_callbacks"
@@ -32,26 +30,15 @@ PEERS: Final = {
 # never where this variable forbids it.
 COMPILING: Final = {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 CODE: Final = """
-import time
-start_s = time.thread_time()
-import numpy
-numpy_s, wall_s = time.thread_time(), time.perf_counter()
+import numpy, time
+start_s = time.perf_counter()
 {statement}
-print(numpy_s - start_s, time.thread_time() - numpy_s, time.perf_counter() - wall_s)
+print(time.perf_counter() - start_s)
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Import:
-    """One import in a fresh interpreter, beyond numpy's, and numpy's before it."""
-
-    numpy_ms: float
-    cpu_ms: float
-    wall_ms: float
-
-
-def once(python: str, statement: str) -> Import:
-    """Numpy is imported first and not counted."""
+def once_ms(python: str, statement: str) -> float:
+    """One fresh interpreter: numpy is imported first and not counted."""
     answer = subprocess.run(
         [python, "-c", CODE.format(statement=statement)],
         capture_output=True,
@@ -59,14 +46,15 @@ def once(python: str, statement: str) -> Import:
         check=True,
         env=COMPILING,
     )
-    numpy_ms, cpu_ms, wall_ms = (1e3 * float(word) for word in answer.stdout.split()[-3:])
-    return Import(numpy_ms=numpy_ms, cpu_ms=cpu_ms, wall_ms=wall_ms)
+    return 1e3 * float(answer.stdout.split()[-1])
 
 
-def measured(python: str, statement: str, times: int) -> list[Import]:
-    """Several, the quickest first; one before them compiles and fills the file cache."""
-    once(python, statement)
-    return repeated(lambda: once(python, statement), lambda one: one.cpu_ms, BAR_MS, times)
+def medians_ms(cases: Mapping[str, tuple[str, str]], rounds: int) -> dict[str, float]:
+    """Of each interpreter and statement by its name, in turn: a busy machine hits all alike."""
+    for case in cases.values():
+        once_ms(*case)  # compiles, and fills the file cache
+    turns = [{name: once_ms(*case) for name, case in cases.items()} for _ in range(rounds)]
+    return {name: statistics.median(turn[name] for turn in turns) for name in cases}
 
 
 def main() -> int:
@@ -74,20 +62,15 @@ def main() -> int:
     parser = bars.parser(__doc__)
     parser.add_argument("--peers", metavar="PYTHON", help="interpreter of the peers' environment")
     arguments = parser.parse_args()
-    times = 5 if arguments.quick else 21
-    cases = [(sys.executable, name, text) for name, text in STATEMENTS.items()]
+    cases = {name: (sys.executable, text) for name, text in STATEMENTS.items()}
     if arguments.peers:
-        cases += [(arguments.peers, name, text) for name, text in PEERS.items()]
-    found = {name: measured(python, text, times) for python, name, text in cases}
-    print(f"{'ms beyond numpy':<20}{'processor, least':>18}{'wall, median':>14}")
-    for name, ones in found.items():
-        wall_ms = statistics.median(one.wall_ms for one in ones)
-        print(f"{name:<20}{ones[0].cpu_ms:>18.1f}{wall_ms:>14.1f}")
-    numpy_ms = min(one.numpy_ms for one in found[OURS])
-    print(f"{'(numpy)':<20}{numpy_ms:>18.1f}")
-    bar = Bar(name="ms of energy_callbacks", value=found[OURS][0].cpu_ms, at_most=BAR_MS)
-    figures = {name: [asdict(one) for one in ones] for name, ones in found.items()}
-    return bars.finish("import_time", arguments, [bar], imports=figures)
+        cases |= {name: (arguments.peers, text) for name, text in PEERS.items()}
+    found = medians_ms(cases, rounds=7 if arguments.quick else 21)
+    print(f"{'import':<20}{'ms beyond numpy':>18}")
+    for name, value in found.items():
+        print(f"{name:<20}{value:>18.1f}")
+    bar = Bar(name="ms of energy_callbacks", value=found[OURS], at_most=BAR_MS)
+    return bars.finish("import_time", arguments, [bar], median_ms=found)
 
 
 if __name__ == "__main__":

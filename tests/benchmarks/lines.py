@@ -12,9 +12,6 @@ Three questions, without a GPU, in at most four minutes:
   program's own clock says. Bar: ours within 0.1 of the truth. With two processors the thread that
   asks queues behind the training's own; with more it does not, and shares are closer.
 
-Whoever else uses the machine makes all of it worse: where a bar is missed its part is measured
-again, five times at most. A standstill in which others had the core is not judged.
-
 ``python -m tests.benchmarks.lines [--quick] [--json FILE]``; quick without Scalene, which is left
 out, too, where it is not installed (``pip install scalene``).
 """
@@ -42,11 +39,10 @@ from energy_callbacks.profiling.lines.asking import Asker  # noqa: E402
 from energy_callbacks.profiling.lines.tally import Tally  # noqa: E402
 from tests.benchmarks import bars  # noqa: E402
 from tests.benchmarks.bars import Bar  # noqa: E402
-from tests.benchmarks.core_clock import QUIET, CoreClock  # noqa: E402
+from tests.benchmarks.core_clock import CoreClock  # noqa: E402
 from tests.benchmarks.loops import Loop  # noqa: E402
 from tests.benchmarks.pairs import Change, interleaved  # noqa: E402
 from tests.benchmarks.quiet_core import quiet_core  # noqa: E402
-from tests.benchmarks.repeats import repeated  # noqa: E402
 
 CHANGE_BAR: Final = 0.01
 SHARE_BAR: Final = 0.1
@@ -129,13 +125,9 @@ class Standstill:
 
     @property
     def bar(self) -> Bar:
-        """What is promised; where others have had the core, a miss may be theirs."""
-        return Bar(
-            name="share of the time that a loop stands still",
-            value=self.share,
-            at_most=CHANGE_BAR,
-            is_judged=self.share <= CHANGE_BAR or self.core_share >= QUIET,
-        )
+        """What is promised."""
+        name = "share of the time that a loop stands still"
+        return Bar(name=name, value=self.share, at_most=CHANGE_BAR)
 
 
 def standstill(duration_s: float) -> Standstill:
@@ -247,9 +239,9 @@ def main() -> int:
     names = ["alone", "ours"]
     if importlib.util.find_spec("scalene") and not is_quick:
         names.append("Scalene")
-    found, *_ = repeated(lambda: overhead(10 if is_quick else 60), lambda c: c.low, CHANGE_BAR)
-    standing, *_ = repeated(lambda: standstill(still_for_s), lambda one: one.share, CHANGE_BAR)
-    tools, *_ = repeated(lambda: side_by_side(300, rounds, names), off, SHARE_BAR)
+    found = overhead(10 if is_quick else 60)
+    standing = standstill(still_for_s)
+    tools = side_by_side(300, rounds, names)
     rate_hz = LineProfiler().rate_hz
     print(
         f"a look: the loop stands still for {1e6 * standing.still_s:.0f} us, median of "

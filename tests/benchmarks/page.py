@@ -2,16 +2,16 @@
 
 Three runs, whose journals are written as a training would have: ten minutes of one card, an hour
 of one, and a day of eight, each with losses and accuracies of training and validation. Drawing is
-the least of several times, in processor time, after a first one that imports matplotlib; opening
-is from the request to the end of layout, the least of several times, with the messages of the
-browser's console and its requests beyond the file counted. Others on the machine only ever make
-them longer: each is repeated until its bar is met, five more times at most.
+the median of several times, in processor time, after a first one that imports matplotlib; opening
+is from the request to the end of layout, with the messages of the browser's console and its
+requests beyond the file counted.
 
 The bars: 400 kB, 2 s for all charts, and in the browser 2 s, no message and no request.
 """
 
 import math
 import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -23,7 +23,6 @@ from energy_callbacks.report import build, html, schema
 from energy_callbacks.report.schema import EnergyReport
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
-from tests.benchmarks.repeats import repeated
 from tests.report.journals import CPU, GERMANY, GPU, PROCESS, Attempt, Stretch, write
 
 PAGE_KB, DRAW_S, OPEN_S = 400.0, 2.0, 2.0
@@ -110,7 +109,6 @@ def drawn_s(report: EnergyReport) -> float:
 def measured(name: str, report: EnergyReport, times: int, folder: Path) -> Page:
     """Draw, write and open the page of a report."""
     text = html.render(report)
-    draw_s, *_ = repeated(lambda: drawn_s(report), float, DRAW_S, times)
     file = folder / f"{name.replace(' ', '_')}.html"
     file.write_text(text, encoding="utf-8")
     open_s, messages, requests = opened(file)
@@ -118,7 +116,7 @@ def measured(name: str, report: EnergyReport, times: int, folder: Path) -> Page:
         run=name,
         page_kb=len(text.encode()) / 1e3,
         json_kb=len(schema.to_json(report).encode()) / 1e3,
-        draw_s=draw_s,
+        draw_s=statistics.median(drawn_s(report) for _ in range(times)),
         open_s=open_s,
         messages=messages,
         requests=requests,
@@ -126,7 +124,7 @@ def measured(name: str, report: EnergyReport, times: int, folder: Path) -> Page:
 
 
 def opened(file: Path) -> tuple[float | None, int | None, int | None]:
-    """Seconds until a browser has laid the page out, and what it said and asked for in all."""
+    """Seconds until a browser has laid the page out, and what it said and asked for meanwhile."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -143,15 +141,11 @@ def opened(file: Path) -> tuple[float | None, int | None, int | None]:
         page.on("console", lambda message: messages.append(message.text))
         page.on("pageerror", lambda error: messages.append(str(error)))
         page.on("request", lambda request: requests.append(request.url))
-
-        def once_s() -> float:
-            page.goto("about:blank")
-            start_s = time.perf_counter()
-            page.goto(file.as_uri())
-            page.evaluate("document.documentElement.getBoundingClientRect().height")
-            return time.perf_counter() - start_s
-
-        open_s, *_ = repeated(once_s, float, OPEN_S)
+        page.goto("about:blank")
+        start_s = time.perf_counter()
+        page.goto(file.as_uri())
+        page.evaluate("document.documentElement.getBoundingClientRect().height")
+        open_s = time.perf_counter() - start_s
         browser.close()
     return open_s, len(messages), len([url for url in requests if url != file.as_uri()])
 

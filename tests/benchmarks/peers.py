@@ -7,8 +7,7 @@ wave every peer is several times worse than ours.
 
 ``python -m tests.benchmarks.peers [--quick] [--json FILE] [--peers PYTHON]``: 3 minutes, quick one.
 PYTHON is the interpreter of an environment with ``peers.txt``; without it CodeCarbon alone, which
-comes with us, stands beside ours. A busy machine wakes tools late, so a wave on which a bar is
-missed is measured again, five times at most.
+comes with us, stands beside ours.
 """
 
 import json
@@ -20,13 +19,11 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
-from tests.benchmarks.repeats import repeated
 from tests.benchmarks.tools import MAKERS, OURS, interpreter, nvidia_smi_stub
 from tests.fake_nvml import Scenario, Square, env, h200
 
@@ -136,23 +133,13 @@ def measure(tool: str, python: str, period_s: float, windows: int) -> Row:
 
 def measure_all(windows: int, peers: str | None) -> list[Row]:
     """Every tool that is there on every wave, one after another."""
-    found: list[Row] = []
-    for period_s in PERIODS_S:
-        wave = partial(measure_wave, period_s, windows, peers)
-        least, *_ = repeated(wave, missed, 0)
-        found += least
-    return found
+    return [row for period_s in PERIODS_S for row in measure_wave(period_s, windows, peers)]
 
 
 def measure_wave(period_s: float, windows: int, peers: str | None) -> list[Row]:
     """Every tool that is there on one wave."""
     pythons = {tool: interpreter(tool, peers) for tool in MAKERS}
     return [measure(tool, python, period_s, windows) for tool, python in pythons.items() if python]
-
-
-def missed(rows: Sequence[Row]) -> int:
-    """How many bars are."""
-    return sum(not verdict.bar.is_met for verdict in verdicts(rows))
 
 
 def verdicts(rows: Sequence[Row]) -> list[Verdict]:
