@@ -9,7 +9,8 @@ Three questions, without a GPU, in at most four minutes:
   some percent wide, so the first bar is the sharper one.
 * One program (``lines_script``) with Python, native code and a sleep, alone, with us and under
   Scalene, in turn: how much longer its work takes, and how far each line's share is from what the
-  program's own clock says. Bar: ours within 0.1 of the truth. With two processors the thread that
+  program's own clock says. Bar: ours within 0.1 of the truth, in a
+  quick run, of few looks, within 0.15. With two processors the thread that
   asks queues behind the training's own; with more it does not, and shares are closer.
 
 ``python -m tests.benchmarks.lines [--quick] [--json FILE]``; quick without Scalene, which is left
@@ -45,6 +46,7 @@ from tests.benchmarks.pairs import Change, interleaved  # noqa: E402
 from tests.benchmarks.quiet_core import quiet_core  # noqa: E402
 
 CHANGE_BAR: Final = 0.01
+QUICK_SHARE_BAR: Final = 0.15  # of some hundred looks
 SHARE_BAR: Final = 0.1
 SCRIPT: Final = Path(__file__).with_name("lines_script.py")
 _LINES: Final = {"python": "PYTHON", "native": "NATIVE", "sleep": "SLEEP"}
@@ -256,10 +258,11 @@ def main() -> int:
         cells = "".join(f"{truth:>15.3f}{told:>9.3f}" for truth, told in one["shares"].values())
         print(f"{tool:<10}{one['slower']:>+9.1%}{cells}")
     print(f"\nour threads and looks take {tools['ours']['cost_share']:.2%} of the time\n")
+    share_bar = QUICK_SHARE_BAR if is_quick else SHARE_BAR
     judged = [
         standing.bar,
         Bar(name="steps longer, lower end", value=found.low, at_most=CHANGE_BAR),
-        Bar(name="shares of our lines off by", value=off(tools), at_most=SHARE_BAR),
+        Bar(name="shares of our lines off by", value=off(tools), at_most=share_bar),
     ]
     return bars.finish(
         "lines", arguments, judged, standstill=asdict(standing), overhead=asdict(found), tools=tools
