@@ -116,6 +116,17 @@ def passes(copy: Path, arguments: tuple[str, ...]) -> bool:
     return ended.returncode == 0
 
 
+def show(mutation: Mutation, is_killed: bool) -> None:
+    """A line, and the change where no test noticed it."""
+    word = "noticed" if is_killed else "MISSED "
+    print(f"{word} {mutation.path} {mutation.operator} {mutation.occurrence}", flush=True)
+    if not is_killed:
+        source = (ROOT / mutation.path).read_text(encoding="utf-8")
+        lines = [text.splitlines() for text in (source, mutation.change(source))]
+        differences = unified_diff(*lines, mutation.path, mutation.path, n=1, lineterm="")
+        print("\n".join(differences), flush=True)
+
+
 def git(*arguments: str) -> str:
     """What git says."""
     command = ("git", "-C", str(ROOT), *arguments)
@@ -146,14 +157,11 @@ def main() -> int:
             finally:
                 copies.put(copy)
 
+        noticed = []
         with ThreadPoolExecutor(options.processes) as pool:
-            noticed = list(pool.map(test, drawn))
-    for mutation, is_killed in zip(drawn, noticed, strict=True):
-        print(f"{'noticed' if is_killed else 'MISSED ':<8} {mutation.path} {mutation.operator}")
-        if not is_killed:
-            source = (ROOT / mutation.path).read_text(encoding="utf-8")
-            lines = [text.splitlines() for text in (source, mutation.change(source))]
-            print("\n".join(unified_diff(*lines, mutation.path, mutation.path, n=1, lineterm="")))
+            for mutation, is_killed in zip(drawn, pool.map(test, drawn), strict=True):
+                noticed.append(is_killed)
+                show(mutation, is_killed)
     print(f"{sum(noticed)} of {len(drawn)} noticed; seed {seed}")
     return 0
 

@@ -114,7 +114,7 @@ def test_a_long_step_is_no_end(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def forking() -> Iterator[Forking]:
     """Starts scripts."""
-    one = Forking()
+    one = Forking.importing()
     yield one
     one.close()
 

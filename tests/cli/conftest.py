@@ -35,6 +35,8 @@ def _surroundings() -> Iterator[None]:
 def forking() -> Iterator[Forking]:
     """Starts commands."""
     with at_a_terminal():
-        one = Forking("matplotlib.figure", *(f"energy_callbacks.cli.{name}" for name in COMMANDS))
+        one = Forking.importing(
+            "matplotlib.figure", *(f"energy_callbacks.cli.{name}" for name in COMMANDS)
+        )
     yield one
     one.close()

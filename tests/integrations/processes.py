@@ -1,9 +1,9 @@
 """Scripts in processes of their own, as users run them: ranks, and what signals end.
 
-Importing a framework takes longer than most of these trainings. So ``Forking`` starts one process
-that imports it, and forks from then on. Not for TensorFlow and JAX, whose threads do not survive a
-fork: with ``Spawning`` each process begins from nothing. Either way a script ends as an interpreter
-does: with its exit status, its traceback and its exit hooks.
+Importing a framework takes longer than most of these trainings. So ``Forking`` forks a process that
+has imported it. Not for TensorFlow and JAX, whose threads do not survive a fork: with ``Spawning``
+each process begins from nothing. Either way a script ends as an interpreter does: with its exit
+status, its traceback and its exit hooks.
 """
 
 import json
@@ -11,10 +11,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import IO, Any, ClassVar, Protocol
+
+from tests.integrations.run_script import freeze, serve_in_a_fork
 
 ROOT = Path(__file__).parents[2]
 # What every training of ours imports.
@@ -108,16 +110,26 @@ class Spawning:
 
 
 class Forking:
-    """Starts scripts in forks of a process that has imported some modules.
+    """Starts scripts in forks of another process, its server.
 
     Args:
-        modules: to import.
+        questions: to the server, which ends where they do.
+        answers: of the server.
+        wait: for the end of the server.
     """
 
     are_quick: ClassVar = True
 
-    def __init__(self, *modules: str) -> None:
-        self._server = subprocess.Popen(
+    def __init__(self, questions: IO[str], answers: IO[str], wait: Callable[[], object]) -> None:
+        self._questions = questions
+        self._answers = answers
+        self._wait = wait
+        self._ended: dict[int, int] = {}
+
+    @classmethod
+    def importing(cls, *modules: str) -> "Forking":
+        """The server is a new process that has imported some modules."""
+        server = subprocess.Popen(
             [*_RUN, "--fork-server", *_ALWAYS, *modules],
             cwd=ROOT,
             env=os.environ | SHARED,
@@ -125,7 +137,23 @@ class Forking:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._ended: dict[int, int] = {}
+        assert server.stdin is not None
+        assert server.stdout is not None
+        return cls(server.stdin, server.stdout, server.wait)
+
+    @classmethod
+    def this_process(cls) -> "Forking":
+        """The server is a fork of this process as it is now: to be made before the first test."""
+        freeze()
+        (asked, questions), (answers, answered) = os.pipe(), os.pipe()
+        server = os.fork()
+        if not server:
+            os.close(questions)
+            os.close(answers)
+            serve_in_a_fork(os.fdopen(asked), os.fdopen(answered, "w"))
+        os.close(asked)
+        os.close(answered)
+        return cls(os.fdopen(questions, "w"), os.fdopen(answers), lambda: os.waitpid(server, 0))
 
     def start(self, script: Script) -> "Fork":
         """A process with a script."""
@@ -146,13 +174,13 @@ class Forking:
 
     def close(self) -> None:
         """End the server; nobody waits for its forks any more."""
-        self._server.communicate()
+        self._questions.close()
+        self._answers.close()
+        self._wait()
 
     def _ask(self, question: Mapping[str, Any]) -> Any:
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
-        print(json.dumps(question), file=self._server.stdin, flush=True)
-        return json.loads(self._server.stdout.readline())
+        print(json.dumps(question), file=self._questions, flush=True)
+        return json.loads(self._answers.readline())
 
 
 @dataclass(frozen=True)

@@ -1,30 +1,28 @@
-"""``python -m tests.integrations.run_script MODULE ...`` runs a script without drawing charts.
+"""Processes that run scripts without drawing charts, and servers that fork such processes.
 
-With ``--fork-server MODULE ...`` it imports the modules, and then runs scripts in forks of itself,
-as told on the standard input (see ``processes.Forking``): ``{"start": SCRIPT}`` is answered with
-the id of a new process, ``{"ended": null}`` with the exit statuses of those that have ended since.
+``python -m tests.integrations.run_script MODULE ...`` runs a script. With ``--fork-server MODULE
+...`` it imports the modules, and then runs scripts in forks of itself, as told on the standard
+input (see ``processes.Forking``): ``{"start": SCRIPT}`` is answered with the id of a new process,
+``{"ended": null}`` with the exit statuses of those that have ended since.
 """
 
+import ctypes
 import gc
 import importlib
 import json
 import os
 import runpy
 import sys
-from typing import Any
+from typing import IO, Any, NoReturn
 
 import pytest
 
 from tests.charts import leave_out_charts
 
 
-def serve() -> dict[str, Any]:
-    """Answer questions; returns in each fork, with the script that it shall run.
-
-    Raises:
-        SystemExit: at the end of the questions.
-    """
-    for line in sys.stdin:
+def serve(questions: IO[str], answers: IO[str]) -> dict[str, Any] | None:
+    """Answer questions to their end; returns in each fork, with the script that it shall run."""
+    for line in questions:
         question = json.loads(line)
         if "start" in question:
             pid = os.fork()
@@ -33,8 +31,8 @@ def serve() -> dict[str, Any]:
             answer: Any = pid
         else:
             answer = ended()
-        print(json.dumps(answer), flush=True)
-    sys.exit()
+        print(json.dumps(answer), file=answers, flush=True)
+    return None
 
 
 def ended() -> dict[int, int]:
@@ -66,13 +64,46 @@ def become(script: dict[str, Any]) -> None:
         load_library()
 
 
+def freeze() -> None:
+    """Else each fork copies all memory when it ends and collects garbage: 2 s."""
+    gc.collect()
+    gc.freeze()
+
+
+def serve_in_a_fork(questions: IO[str], answers: IO[str]) -> NoReturn:
+    """Be a server although functions of the tests have called this one: none of them goes on."""
+    leave_out_charts(pytest.MonkeyPatch())
+    script = serve(questions, answers)
+    if script is None:
+        os._exit(0)
+    questions.close()
+    answers.close()
+    become(script)
+    # pytest has put its own in their places.
+    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", 1)
+    sys.meta_path = [one for one in sys.meta_path if not type(one).__module__.startswith("_pytest")]
+    # As the interpreter runs a script and ends: traceback, exit status, exit hooks.
+    python = ctypes.pythonapi
+    failed = python.PyRun_SimpleString(b"from tests.integrations.run_script import run; run()")
+    python.Py_Exit(1 if failed else 0)
+    raise AssertionError("the interpreter has ended")
+
+
+def run() -> None:
+    """Run the script that ``sys.argv`` names, also where a test has imported it."""
+    sys.modules.pop(sys.argv[0], None)
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
 if __name__ == "__main__":
     leave_out_charts(pytest.MonkeyPatch())
     sys.argv = sys.argv[1:]
     if sys.argv[0] == "--fork-server":
         for name in sys.argv[1:]:
             importlib.import_module(name)
-        gc.collect()
-        gc.freeze()  # else each fork copies all memory when it ends and collects garbage: 2 s
-        become(serve())
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        freeze()
+        told = serve(sys.stdin, sys.stdout)
+        if told is None:
+            sys.exit()
+        become(told)
+    run()

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.integrations.contract.lab import (
-    BATCH_SIZE,
     POWER_W,
     STEP_S,
     Bench,
@@ -12,7 +11,7 @@ from tests.integrations.contract.lab import (
     Training,
 )
 
-SMALL = Plan(samples=80, validation_samples=20, checkpoint_s=0.0)
+SMALL = Plan(samples=20, validation_samples=8, checkpoint_s=0.0)
 SIZES = (1, 4, 3, 8, 4, 3, 8, 4, 1, 3)  # JAX compiles its functions anew for each size
 
 
@@ -27,7 +26,7 @@ class BesideContract:
 
     def test_every_stock_callback_before_and_after_ours(self, bench: Bench, stock: Stock) -> None:
         """The framework's own callbacks: same rows, same metrics, same weights, same steps."""
-        plan = Plan(samples=40, validation_samples=8, settings=stock.settings)
+        plan = Plan(samples=20, validation_samples=8, settings=stock.settings)
         without = bench.training(plan, *stock.made(bench.folder / "0"), folder="without")
         without.fit()
         before, after = bench.callback(), bench.callback()
@@ -63,7 +62,7 @@ class BesideContract:
         ours = bench.lab.callback()
         _assert_same(bench.fit(plan, ours, folder="with"), without)
         assert ours.report.run.status == "finished"
-        assert ours.report.throughput.samples == 40 * BATCH_SIZE
+        assert ours.report.throughput.samples == plan.samples
 
     def test_a_stream_of_unequal_batches(self, bench: Bench) -> None:
         """A generator without length, of batches from 1 to 8 samples: each of them counts."""

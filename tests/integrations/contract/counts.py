@@ -30,35 +30,35 @@ class CountsContract:
         assert sum(phases(report).values()) == pytest.approx(report.run.duration_s, rel=1e-9)
 
     def test_validation_is_apart_from_training(self, bench: Bench) -> None:
-        """5 batches after each of 2 epochs: a second of validation, none of it in training."""
+        """5 batches after each of 2 epochs: 4 s of validation, none of it in training."""
         report = bench.with_us(Plan(validation_samples=20)).callback.report
         by_name = {phase.name: phase for phase in report.phases}
-        assert by_name["train"].duration_s == pytest.approx(80 * STEP_S, abs=1e-6)
+        assert by_name["train"].duration_s == pytest.approx(20 * STEP_S, abs=1e-6)
         assert by_name["validation"].duration_s == pytest.approx(10 * STEP_S, abs=1e-6)
         assert by_name["validation"].gpu.energy_j == pytest.approx(POWER_W * 10 * STEP_S, rel=1e-6)
 
     def test_accumulated_batches_are_one_step(self, bench: Bench) -> None:
-        """4 batches to a step: 20 steps with all 320 samples."""
+        """5 batches to a step: 4 steps with all 80 samples."""
         ours = bench.callback()
-        found = bench.fit(Plan(accumulate=4), ours).rows()
+        found = bench.fit(Plan(accumulate=5), ours).rows()
         report = ours.report
-        assert (report.throughput.steps, report.throughput.samples) == (20, 320)
-        assert report.efficiency.gpu.j_per_step.value_j == pytest.approx(4 * POWER_W * STEP_S)
+        assert (report.throughput.steps, report.throughput.samples) == (4, 80)
+        assert report.efficiency.gpu.j_per_step.value_j == pytest.approx(5 * POWER_W * STEP_S)
         assert found["efficiency/gpu_j_per_sample"][-1][1] == pytest.approx(J_PER_SAMPLE, rel=1e-6)
 
     def test_a_short_last_batch_counts_its_samples(self, bench: Bench) -> None:
-        """158 samples an epoch are 39 batches of 4 and one of 2."""
-        report = bench.with_us(Plan(samples=158)).callback.report
-        assert (report.throughput.steps, report.throughput.samples) == (80, 316)
-        expected = POWER_W * STEP_S * 80 / 316
+        """38 samples an epoch are 9 batches of 4 and one of 2."""
+        report = bench.with_us(Plan(samples=38)).callback.report
+        assert (report.throughput.steps, report.throughput.samples) == (20, 76)
+        expected = POWER_W * STEP_S * 20 / 76
         assert report.efficiency.gpu.j_per_sample.value_j == pytest.approx(expected, rel=1e-9)
 
     def test_waiting_for_data_is_seen(self, bench: Bench) -> None:
-        """A loader that takes 0.1 s a batch: half of the training is waiting."""
+        """A loader that takes as long as a batch: half of the training is waiting."""
         report = bench.with_us(Plan(load_s=STEP_S, waits=True)).callback.report
         waited_s = report.throughput.data_wait_s
         # The first batch may be fetched before training begins.
-        assert 79 * STEP_S - 1e-6 <= waited_s <= 80 * STEP_S + 1e-6
+        assert 19 * STEP_S - 1e-6 <= waited_s <= 20 * STEP_S + 1e-6
 
     def test_waiting_for_data_has_its_joules(self, bench: Bench) -> None:
         """Watts times the seconds of waiting, inside the stated interval; part of training."""
@@ -87,7 +87,7 @@ class CountsContract:
         by_name = {phase.name: phase for phase in report.phases}
         assert by_name["checkpoint"].duration_s == pytest.approx(1.5, abs=1e-3)
         assert by_name["checkpoint"].gpu.energy_j == pytest.approx(POWER_W * 1.5, rel=1e-3)
-        assert by_name["train"].duration_s == pytest.approx(120 * STEP_S, abs=1e-3)
+        assert by_name["train"].duration_s == pytest.approx(30 * STEP_S, abs=1e-3)
 
     def test_evaluate_by_itself(self, bench: Bench) -> None:
         """Ten batches of validation, a finished report, no training."""
@@ -112,6 +112,6 @@ class CountsContract:
         training = bench.fit(Plan(), ours)
         training.evaluate()
         assert len(ours.report.attempts) == 2
-        assert ours.report.throughput.samples == 80 * BATCH_SIZE
-        assert phases(ours.report)["train"] == pytest.approx(80 * STEP_S, abs=1e-6)
+        assert ours.report.throughput.samples == 20 * BATCH_SIZE
+        assert phases(ours.report)["train"] == pytest.approx(20 * STEP_S, abs=1e-6)
         assert phases(ours.report)["validation"] == pytest.approx(bench.alone_s, abs=1e-6)

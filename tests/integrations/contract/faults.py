@@ -24,7 +24,7 @@ from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests import faults
 from tests.fake_nvml import Signal, h200
 from tests.faults import ACROSS, AFTER, BEFORE, CASES, FAULT_S, LOAD, Play, Powercap
-from tests.integrations.contract.lab import BATCH_SIZE, POWER_W, STEP_S, Bench, Plan, Training
+from tests.integrations.contract.lab import BATCH_SIZE, POWER_W, Bench, Plan, Training
 
 # One of each kind. What the others do to our meter is the same in every training: see
 # ``tests/test_faults.py``.
@@ -36,8 +36,8 @@ KINDS = (
     "counter a megajoule ahead",
     "power spike of 10 MW",
 )
-BATCH_S = 1.5
-PLAN = Plan(samples=30 * BATCH_SIZE, validation_samples=20)
+BATCH_S = 3.0
+PLAN = Plan(samples=15 * BATCH_SIZE, validation_samples=20, step_s=0.1)
 
 
 class FaultyTraining:
@@ -64,9 +64,10 @@ class FaultyTraining:
         due = [middle]
 
         def before_batch(batch: int) -> None:
-            self.clock.advance(BATCH_S - STEP_S)
-            if due and self.clock.monotonic_s() - self._zero_s > FAULT_S:
-                due.pop()()
+            for _ in range(2):
+                self.clock.advance((BATCH_S - PLAN.step_s) / 2)
+                if due and self.clock.monotonic_s() - self._zero_s > FAULT_S:
+                    due.pop()()
 
         return self._bench.fit(replace(PLAN, before_batch=before_batch), self.ours)
 
@@ -125,8 +126,8 @@ class FaultsContract:
         began_s: list[float] = []
 
         def before_batch(batch: int) -> None:
-            time.sleep(0.005)
-            source.hangs = batch >= 40
+            time.sleep(0.02)
+            source.hangs = batch >= 10
             began_s.append(time.monotonic())
 
         ours = bench.lab.callback(meter=EnergyMeter(sources=[source]))
@@ -140,7 +141,7 @@ class FaultsContract:
         assert max(after - before for before, after in pairwise(began_s)) < 2.0
         assert ended_s - began_s[-1] < 12.0, "6 s for the driver, once, and the report"
         assert ours.report.run.status == "finished"
-        assert ours.report.throughput.steps == 80
+        assert ours.report.throughput.steps == 20
         assert _says(ours.report, "scripted did not answer")
 
     @pytest.mark.parametrize("jump_s", [2.0, -2.0])

@@ -13,8 +13,10 @@ from tests.integrations.reading import Rows
 
 POWER_W = 200.0
 HOST_W = 30.0
-STEP_S = 0.1
+STEP_S = 0.4
 BATCH_SIZE = 4
+# Few batches that last: frameworks need milliseconds for each.
+EPOCH_BATCHES = 10
 J_PER_SAMPLE = POWER_W * STEP_S / BATCH_SIZE
 
 
@@ -24,11 +26,12 @@ def nothing(batch: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A training; each batch of it takes ``STEP_S``, however many samples it has.
+    """A training; each batch of it takes as long, however many samples it has.
 
     Attributes:
         epochs: how many.
         samples: of training, an epoch.
+        step_s: how long a batch takes.
         validation_samples: after each epoch; 0 for no validation.
         accumulate: batches to an optimizer step.
         load_s: how long the loader needs for a batch of training.
@@ -43,13 +46,14 @@ class Plan:
     """
 
     epochs: int = 2
-    samples: int = 160
+    samples: int = EPOCH_BATCHES * BATCH_SIZE
+    step_s: float = STEP_S
     validation_samples: int = 0
     accumulate: int = 1
     load_s: float = 0.0
     waits: bool = False
     checkpoint_s: float | None = None
-    log_every: int = 5
+    log_every: int = 2
     logs: bool = True
     workers: int = 0
     stream: tuple[int, ...] = ()

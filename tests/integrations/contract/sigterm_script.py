@@ -20,7 +20,7 @@ from energy_callbacks.testing import ScriptedSource
 from tests.integrations.contract.lab import POWER_W, Bench, Lab, Plan
 from tests.integrations.no_tensorflow import forbid_tensorflow, keep_tensorflow_out
 
-EPOCHS, EPOCH_STEPS = 3, 20
+EPOCHS, EPOCH_STEPS, STEP_S = 3, 20, 0.1
 # The last second's steps may be lost: by then those of the first epoch are in the journal.
 LAST_BATCH: Final = 35
 WITHOUT_US, CATCHES, HANGS, RESUMES = "without us", "catches", "hangs", "resumes"
@@ -63,6 +63,7 @@ def train(lab: Lab, options: list[str]) -> None:
     plan = Plan(
         epochs=EPOCHS,
         samples=4 * EPOCH_STEPS,
+        step_s=STEP_S,
         checkpoint_s=0.0,
         logs=False,
         before_batch=before_batch,

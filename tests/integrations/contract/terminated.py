@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks.report import EnergyReport, build, load
-from tests.integrations.contract.lab import POWER_W, STEP_S, Lab
+from tests.integrations.contract.lab import POWER_W, Lab
 from tests.integrations.contract.sigterm_script import (
     CATCHES,
     EPOCH_STEPS,
@@ -19,6 +19,7 @@ from tests.integrations.contract.sigterm_script import (
     HANGS,
     LAST_BATCH,
     RESUMES,
+    STEP_S,
     WITHOUT_US,
     train,
 )

@@ -1,6 +1,5 @@
 """These tests need no TensorFlow, and leave nothing in the repository."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,20 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+FORKING = pytest.StashKey[Forking]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Scripts are forks of this process as it is now, with the framework imported."""
+    session.stash[FORKING] = Forking.this_process()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Nobody starts scripts any more."""
+    session.stash[FORKING].close()
+
+
 @pytest.fixture(scope="session")
-def scripts() -> Iterator[Forking]:
-    """Starts scripts that find the Trainer imported."""
-    forking = Forking("tests.integrations.huggingface.lab")
-    yield forking
-    forking.close()
+def scripts(request: pytest.FixtureRequest) -> Forking:
+    """Starts scripts."""
+    return request.session.stash[FORKING]

@@ -18,7 +18,7 @@ from transformers.integrations import TensorBoardCallback
 
 from energy_callbacks.huggingface import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
-from tests.integrations.contract.lab import BATCH_SIZE, STEP_S, Plan, Rows, Stock
+from tests.integrations.contract.lab import BATCH_SIZE, Plan, Rows, Stock
 from tests.integrations.contract.leaves import leaves, of_json
 from tests.integrations.huggingface.training import boards
 from tests.integrations.reading import scalars
@@ -56,7 +56,7 @@ class Model(torch.nn.Module):
         if self.training:
             number, self.batches = self.batches, self.batches + 1
             self.plan.before_batch(number)
-        self.clock.advance(STEP_S)
+        self.clock.advance(self.plan.step_s)
         logits = self.layer(input_ids)
         return {"loss": (logits - 1.0).square().mean(), "logits": logits}
 

@@ -95,6 +95,6 @@ def scripts() -> Iterator[Scripts]:
     if BACKEND != "torch":
         yield Spawning()
         return
-    forking = Forking("keras", "energy_callbacks.keras", "h5py")
+    forking = Forking.importing("keras", "energy_callbacks.keras", "h5py")
     yield forking
     forking.close()

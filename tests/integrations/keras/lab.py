@@ -101,7 +101,7 @@ class KerasTraining:
 
     def resume(self) -> None:
         plan = self.plan
-        used = [*self.callbacks, Tick(self.clock, plan.before_batch)]
+        used = [*self.callbacks, Tick(self.clock, plan.before_batch, plan.step_s)]
         if plan.checkpoint_s is not None:
             used.append(SlowSave(self._backup, self.clock, plan.checkpoint_s))
         if plan.logs:
@@ -133,7 +133,7 @@ class KerasTraining:
             model.predict(data(10 * BATCH_SIZE)[0], **self._alone())
 
     def _alone(self) -> dict[str, Any]:
-        used = [*self.callbacks, Tick(self.clock)]
+        used = [*self.callbacks, Tick(self.clock, step_s=self.plan.step_s)]
         return {"batch_size": BATCH_SIZE, "callbacks": used, "verbose": 0}
 
     def weights(self) -> list[bytes]:

@@ -22,10 +22,14 @@ class Tick(keras.callbacks.Callback):
     """Every batch takes time; before each one of training something may happen."""
 
     def __init__(
-        self, clock: FakeClock, before_batch: Callable[[int], None] = lambda batch: None
+        self,
+        clock: FakeClock,
+        before_batch: Callable[[int], None] = lambda batch: None,
+        step_s: float = STEP_S,
     ) -> None:
         super().__init__()
         self.clock = clock
+        self.step_s = step_s
         self.before_batch = before_batch
         self.batches = 0
 
@@ -37,13 +41,13 @@ class Tick(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.batches += 1
-        self.clock.advance(STEP_S)
+        self.clock.advance(self.step_s)
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.clock.advance(STEP_S)
+        self.clock.advance(self.step_s)
 
     def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.clock.advance(STEP_S)
+        self.clock.advance(self.step_s)
 
 
 def model(**settings: Any) -> keras.Model:

@@ -1,7 +1,5 @@
 """These tests need no TensorFlow."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.integrations.no_tensorflow import keep_tensorflow_out
@@ -10,9 +8,20 @@ from tests.integrations.processes import Forking
 keep_tensorflow_out()
 
 
+FORKING = pytest.StashKey[Forking]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Scripts are forks of this process as it is now, with the framework imported."""
+    session.stash[FORKING] = Forking.this_process()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Nobody starts scripts any more."""
+    session.stash[FORKING].close()
+
+
 @pytest.fixture(scope="session")
-def scripts() -> Iterator[Forking]:
-    """Starts scripts that find Lightning imported."""
-    forking = Forking("tests.integrations.lightning.lab")
-    yield forking
-    forking.close()
+def scripts(request: pytest.FixtureRequest) -> Forking:
+    """Starts scripts."""
+    return request.session.stash[FORKING]

@@ -31,7 +31,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
-from tests.integrations.contract.lab import BATCH_SIZE, STEP_S, Plan, Rows, Stock
+from tests.integrations.contract.lab import BATCH_SIZE, Plan, Rows, Stock
 from tests.integrations.contract.leaves import leaves
 from tests.integrations.reading import scalars
 from tests.integrations.slow_rows import SlowRows
@@ -50,7 +50,7 @@ class Module(pl.LightningModule):
         self.lr = 0.1
 
     def _loss(self, batch: torch.Tensor) -> torch.Tensor:
-        self.clock.advance(STEP_S)
+        self.clock.advance(self.plan.step_s)
         return self.layer(batch).square().mean()
 
     def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:

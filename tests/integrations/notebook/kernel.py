@@ -48,7 +48,7 @@ class Session:
         """Train for two epochs of ten batches; something happens in place of the sixteenth."""
         self.times_s.clear()
         self.interruption = interruption
-        plan = Plan(samples=40, logs=False, before_batch=self._before_batch)
+        plan = Plan(step_s=0.1, logs=False, before_batch=self._before_batch)
         self._lab.training(Path("user"), self.clock, plan, self.callback).fit()
 
     def _before_batch(self, batch: int) -> None:

@@ -17,7 +17,7 @@ def forking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forking]:
         for name, value in environment(tmp_path_factory.mktemp("home")).items():
             patch.setenv(name, value)
         labs = (f"tests.integrations.{name}.lab" for name in LABS if missing(name) is None)
-        one = Forking(*labs)
+        one = Forking.importing(*labs)
         yield one
         one.close()
 
