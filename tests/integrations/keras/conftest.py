@@ -7,9 +7,12 @@ import pytest
 
 pytest.importorskip("keras")
 
+from tests.integrations.keras import two_devices
 from tests.integrations.keras.training import BACKEND
 from tests.integrations.processes import Forking, Scripts, Spawning
 from tests.lanes import FRAMEWORKS
+
+two_devices.offer()
 
 # Where several backends run side by side: the one that runs what does not depend on it, and the one
 # that runs long trainings such as those of the examples, of which torch traces no step.

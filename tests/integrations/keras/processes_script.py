@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.integrations.no_tensorflow import forbid_tensorflow
+
 
 def main(port: str, rank: int, folder: Path, *kinds: str) -> None:
     """Trainings on each kind of data, with a run folder of its name; prints what came of each."""
@@ -28,16 +30,25 @@ def train(data: str, folder: Path) -> dict[str, Any]:
     model.compile("sgd", "mse")
     ours = GpuEnergyCallback(report_dir=folder)
     x = np.ones((12, 4), "float32")
-    if data == "arrays":
-        given = {"x": x, "y": x[:, :1], "batch_size": 4}
-    else:
-        import tensorflow as tf
-
-        given = {"x": tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(4)}
-    history = model.fit(**given, callbacks=[ours], epochs=2, verbose=0).history
+    history = model.fit(**given(data, x), callbacks=[ours], epochs=2, verbose=0).history
     attempts = [(one.rank, one.steps, one.samples) for one in ours.report.attempts]
     return {"attempts": attempts, "keys": sorted(history)}
 
 
+def given(data: str, x: Any) -> dict[str, Any]:
+    """Three batches of 4, as ``fit`` takes them."""
+    if data == "arrays":
+        return {"x": x, "y": x[:, :1], "batch_size": 4}
+    if data == "tf.data":
+        import tensorflow as tf
+
+        return {"x": tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(4)}
+    from tests.integrations.keras.training import Batches
+
+    return {"x": Batches(len(x))}
+
+
 if __name__ == "__main__":
+    if "tf.data" not in sys.argv:
+        forbid_tensorflow()
     main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), *sys.argv[4:])

@@ -9,9 +9,12 @@ from typing import Any
 import keras
 import pytest
 
+from energy_callbacks.testing import FakeClock
 from energy_callbacks_keras import devices
-from tests.integrations.keras.training import BACKEND, IS_3_6, model
-from tests.integrations.processes import Running, Script, Spawning, wait
+from tests.integrations.keras import two_devices
+from tests.integrations.keras.training import BACKEND, IS_3_6, callback, fit, model
+from tests.integrations.processes import Script, Spawning
+from tests.integrations.ranks import assert_ranks_end_well
 
 pytestmark = pytest.mark.every_backend
 
@@ -130,49 +133,53 @@ def test_a_process_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (devices.process(model()).rank, devices.process(model()).world_size) == (1, 2)
 
 
-def start(module: str, folder: Path, *arguments: str) -> tuple[Script, Running]:
-    """A script of these tests in a process of its own."""
-    folder.mkdir(exist_ok=True)
-    script = Script(module=f"tests.integrations.keras.{module}", folder=folder, arguments=arguments)
-    return script, Spawning().start(script)
-
-
-def said(script: Script, running: Running) -> Any:
-    """What it has printed last."""
-    assert wait(running, timeout_s=600.0) == 0, script.output
-    return json.loads(script.output.splitlines()[-1])
-
-
 @pytest.mark.skipif(BACKEND == "torch", reason="Keras distributes nothing on torch")
-def test_two_devices_of_one_process(tmp_path: Path) -> None:
+def test_two_devices_of_one_process() -> None:
     """Each batch is shared by two devices, and counted once."""
-    found = said(*start("distributed_script", tmp_path, str(tmp_path / "run")))
-    assert found == {"steps": 6, "samples": 24}
+    clock = FakeClock()
+    ours = callback(clock)
+    with two_devices.used():
+        fit(clock, ours, model=model(), samples=12)
+    assert (ours.report.throughput.steps, ours.report.throughput.samples) == (6, 24)
 
 
-@pytest.fixture(scope="module")
-def two_processes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    """Run folders of trainings by two processes of JAX, and what the first of these says."""
+def two_processes(folder: Path, *kinds: str) -> Any:
+    """What the first of two processes of JAX says of a training on each kind of data."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    runs = tmp_path_factory.mktemp("runs")
-    kinds = ("dataset",) if IS_3_6 else ("dataset", "arrays")
-    ranks = [
-        start("processes_script", runs / f"rank{rank}", port, str(rank), str(runs), *kinds)
-        for rank in (0, 1)
-    ]
-    first, _ = [said(*rank) for rank in ranks]
-    return runs, first
+    started = []
+    for rank in range(2):
+        (folder / f"rank{rank}").mkdir()
+        script = Script(
+            module="tests.integrations.keras.processes_script",
+            folder=folder / f"rank{rank}",
+            arguments=(port, str(rank), str(folder), *kinds),
+        )
+        started.append((script, Spawning().start(script)))
+    assert_ranks_end_well(started)
+    return json.loads(started[0][0].output.splitlines()[-1])
+
+
+def assert_one_attempt_of_two_ranks(folder: Path, *kinds: str) -> None:
+    """Each rank has its samples; callbacks are not shown our figures."""
+    first = two_processes(folder, *kinds)
+    assert set(first) == set(kinds)
+    for data, found in first.items():
+        assert found["attempts"] == [[0, 6, 24], [1, 6, 24]]
+        assert found["keys"] == ["loss"]
+        assert len(list((folder / data).glob("events.*"))) == 1
 
 
 @only("jax")
-@pytest.mark.parametrize("data", ["dataset", "arrays"])
-def test_two_processes_of_jax(two_processes: tuple[Path, Any], data: str) -> None:
-    """One attempt with two ranks, each with its samples; callbacks are not shown our figures."""
-    if data == "arrays" and IS_3_6:
-        pytest.skip("Keras 3.6 refuses arrays in several processes")
-    runs, first = two_processes
-    assert first[data]["attempts"] == [[0, 6, 24], [1, 6, 24]]
-    assert first[data]["keys"] == ["loss"]
-    assert len(list((runs / data).glob("events.*"))) == 1
+@pytest.mark.skipif(IS_3_6, reason="Keras 3.6 refuses all but tf.data in several processes")
+def test_two_processes_of_jax(tmp_path: Path) -> None:
+    """Batches of a size that Keras announces, and others: one attempt with two ranks."""
+    assert_one_attempt_of_two_ranks(tmp_path, "arrays", "PyDataset")
+
+
+@only("jax")
+@pytest.mark.slow(reason="two processes that import TensorFlow")
+def test_two_processes_of_jax_on_tf_data(tmp_path: Path) -> None:
+    """One attempt with two ranks."""
+    assert_one_attempt_of_two_ranks(tmp_path, "tf.data")
