@@ -25,15 +25,15 @@ from energy_callbacks.report import EnergyReport, compare
 BATCH = 256
 
 
-def trained(inputs: np.ndarray, labels: np.ndarray) -> keras.Model:
-    """A network that is large enough for its matrix products to count."""
+def trained(inputs: np.ndarray, labels: np.ndarray, units: int) -> keras.Model:
+    """A network of two hidden layers with so many units each."""
     keras.utils.set_random_seed(0)
     model = keras.Sequential(
         [
             keras.Input((64,)),
             keras.layers.Rescaling(1 / 16),
-            keras.layers.Dense(2048, activation="relu"),
-            keras.layers.Dense(2048, activation="relu"),
+            keras.layers.Dense(units, activation="relu"),
+            keras.layers.Dense(units, activation="relu"),
             keras.layers.Dense(10),
         ]
     )
@@ -82,6 +82,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10.0, help="of a run, in float")
+    # So many that the matrix products count.
+    parser.add_argument("--units", type=int, default=2048, help="of each hidden layer")
     parser.add_argument("--country", help="for emissions")
     parser.add_argument("--out", type=Path, default=Path("quantisation_study"))
     arguments = parser.parse_args()
@@ -89,7 +91,7 @@ def main() -> None:
     digits = load_digits()
     inputs, labels = digits.data.astype("float32"), digits.target
     half = len(inputs) // 2
-    model = trained(inputs[:half], labels[:half])
+    model = trained(inputs[:half], labels[:half], arguments.units)
     models = {"float32": model, "int8": quantised(model)}
     batch = inputs[:BATCH]
     for one in models.values():

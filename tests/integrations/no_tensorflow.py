@@ -1,7 +1,11 @@
-"""TensorBoard without TensorFlow, where both are installed."""
+"""TensorBoard and Keras without what they import only because it is installed."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
+
+_TAKEN_IF_THERE = ("matplotlib", "sklearn")
 
 
 def keep_tensorflow_out() -> None:
@@ -12,14 +16,17 @@ def keep_tensorflow_out() -> None:
     sys.modules.setdefault("tensorboard.compat.notf", ModuleType("tensorboard.compat.notf"))
 
 
-def keep_plots_out() -> None:
-    """As where these are not installed: Keras imports them for parts that no script has, for 2 s."""
-    for name in ("matplotlib", "sklearn"):
-        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+@contextmanager
+def lean_keras() -> Iterator[None]:
+    """In here Keras is imported without what it takes for parts that no test has, for 2 s."""
+    absent = {name: None for name in _TAKEN_IF_THERE if name not in sys.modules}
+    sys.modules.update(absent)  # type: ignore[arg-type]
+    yield
+    for name in absent:
+        del sys.modules[name]
 
 
 def forbid_tensorflow() -> None:
     """As where it is not installed: else Keras on another backend imports it to set a seed."""
     keep_tensorflow_out()
-    keep_plots_out()
     sys.modules["tensorflow"] = None  # type: ignore[assignment]

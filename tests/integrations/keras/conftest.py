@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("keras")
+from tests.integrations.no_tensorflow import lean_keras
+
+with lean_keras():
+    pytest.importorskip("keras")
 
 from tests.integrations.keras import two_devices
 from tests.integrations.keras.training import BACKEND

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.integrations.no_tensorflow import forbid_tensorflow
+from tests.integrations.no_tensorflow import forbid_tensorflow, lean_keras
 
 
 def main(port: str, rank: int, folder: Path, *kinds: str) -> None:
@@ -51,4 +51,5 @@ def given(data: str, x: Any) -> dict[str, Any]:
 if __name__ == "__main__":
     if "tf.data" not in sys.argv:
         forbid_tensorflow()
-    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), *sys.argv[4:])
+    with lean_keras():
+        main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), *sys.argv[4:])

@@ -99,8 +99,8 @@ def test_a_training_goes_on_the_same() -> None:
 @pytest.mark.every_backend
 def test_out_of_memory() -> None:
     """Nothing, or only small sizes run: the model is as it was, and the size did run."""
-    expected = trained(stateful(Greedy()))
-    model = stateful(Greedy())
+    expected = trained(stateful(Greedy(), optimizer="sgd"))
+    model = stateful(Greedy(), optimizer="sgd")
     model.optimizer.build(model.trainable_variables)
     before = state(model)
     greedy = next(layer for layer in model.layers if isinstance(layer, Greedy))
@@ -188,7 +188,7 @@ def test_an_optimizer_of_a_custom_train_step() -> None:
     expected = trained(two(is_built=False))
     for is_built in (False, True):
         model = two(is_built=is_built)
-        tune_batch_size(model, *whole(), **QUICK)
+        tune_batch_size(model, *whole(), **QUICK | {"max_trials": 1})
         assert model.second.built is is_built
         assert trained(model) == expected
 
