@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sklearn.datasets
-from sklearn.utils import Bunch
 
-from energy_callbacks.cli.demos import digits_keras
 from tests import examples
 from tests.integrations.documented import Demo, Documented
 
@@ -21,13 +18,26 @@ SAMPLES = 80
 @pytest.fixture(autouse=True)
 def _few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The digits are the first ones only."""
+    # Other lanes read this file, too: without what only these tests need.
+    import sklearn.datasets
+    from sklearn.utils import Bunch
+
+    from energy_callbacks.cli.demos import digits_keras
+
     whole = sklearn.datasets.load_digits
 
-    def load_digits() -> Bunch:
+    def load_digits() -> Any:
         return Bunch(**{name: whole()[name][:SAMPLES] for name in ("data", "images", "target")})
 
     monkeypatch.setattr(sklearn.datasets, "load_digits", load_digits)
     monkeypatch.setattr(digits_keras, "load_digits", load_digits)
+
+
+@pytest.fixture(autouse=True)
+def _no_charts_of_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks at them here."""
+    for name in ("page", "plots"):
+        monkeypatch.setattr(f"energy_callbacks.report.comparison.{name}.CHARTS", ())
 
 
 class TestDocs(Documented):
