@@ -1,12 +1,14 @@
 """Runs the lanes of ``tests/lanes.py`` side by side, each in a process of pytest-xdist."""
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.garbage import Freezer
 from tests.lanes import LANES, Lane, lanes_of
 from tests.scheduling import LaneScheduling
 
@@ -21,6 +23,8 @@ _RESTARTS = "4"
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start a process for each lane, or choose the lane of this process."""
+    _listen_to_ctrl_c()
+    config.pluginmanager.register(Freezer())
     if hasattr(config, "workerinput"):
         _run_in(config, _by_name(config.workerinput["lane"]))
     elif not config.option.collectonly:
@@ -31,6 +35,12 @@ def pytest_configure(config: pytest.Config) -> None:
             config.option.dist, config.option.tx = "no", []  # -n is about lanes
             os.environ.update(lanes[0].environment)
             _run_in(config, lanes[0])
+
+
+def _listen_to_ctrl_c() -> None:
+    """A shell lets its background jobs ignore it, and a new program ignores what its parent does."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _asked_for(config: pytest.Config) -> list[Lane]:

@@ -19,6 +19,7 @@ from energy_callbacks.accounting import carbon
 from energy_callbacks.records import Energy
 from energy_callbacks.report import EnergyReport
 from energy_callbacks.report.parts import DeviceUse
+from energy_callbacks.sensing.sources import estimate
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml import (
     Card,
@@ -365,7 +366,7 @@ def break_codecarbon(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [*sys.modules, "codecarbon"]:
         if name.partition(".")[0] == "codecarbon":
             monkeypatch.setitem(sys.modules, name, None)
-    for function in vars(carbon).values():
+    for function in (*vars(carbon).values(), *vars(estimate).values()):
         if hasattr(function, "cache_clear"):
             function.cache_clear()
 

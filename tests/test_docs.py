@@ -10,13 +10,23 @@ from pathlib import Path
 import pytest
 
 from tests import pages
+from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.pages import ROOT
 
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 OF_TORCH = re.compile(r"^import torch$|run_quick_profile\(", re.MULTILINE)
+# Its blocks are about the charts of a report, which the other pages do without.
+OF_CHARTS = "report-tools.md"
 
 
-@pytest.mark.parametrize("page", pages.pages_of(None), ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.charts] if page.name == OF_CHARTS else [])
+        for page in pages.pages_of(None)
+    ],
+    ids=lambda page: page.name,
+)
 def test_blocks_without_a_framework_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ from tests.faults import (
 
 fake_nvml = fixtures.fake_nvml
 LONGEST_HOOK_S = 0.005
+STEP_S = 0.5
 
 EVERY_CASE = [
     pytest.param(
@@ -103,7 +104,7 @@ def train(
 
     hook(lambda: meter.enter("train"))
     while clock.monotonic_s() < end_s:
-        clock.advance(0.1)
+        clock.advance(STEP_S)
         hook(lambda: meter.step(samples=8))
         hook(meter.scalars)
         if middle is not None and clock.monotonic_s() > end_s - END_S + FAULT_S:

@@ -130,7 +130,7 @@ def pytest_of(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-TWO_LANES = ("tests/test_units.py", "tests/cli/test_query.py")
+TWO_LANES = ("tests/test_units.py", "tests/matrix/test_reading.py")
 
 
 def test_tests_of_two_lanes_run_in_two_processes() -> None:

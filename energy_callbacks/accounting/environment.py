@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -38,10 +39,20 @@ def _packages() -> dict[str, str]:
     found = {}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            found[name] = _version(name)
         except PackageNotFoundError:
             continue
     return found
+
+
+@cache
+def _version(package: str) -> str:
+    """Of an installed package; reading it takes milliseconds, and one process makes many meters.
+
+    Raises:
+        PackageNotFoundError: where it is not installed; asked again next time.
+    """
+    return version(package)
 
 
 def _git_commit() -> str | None:

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,17 @@ def test_it_names_versions_and_command() -> None:
     assert "numpy" in found["packages"]
     assert found["command"]
     assert json.loads(json.dumps(found)) == found
+
+
+def test_versions_are_read_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second meter does not wait for the files of packages again."""
+    first = environment.describe("1.2.3")
+
+    def fail(package: str) -> str:
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(environment, "version", fail)
+    assert environment.describe("1.2.3") == first
 
 
 def test_the_commit_is_that_of_the_working_directory(

@@ -157,6 +157,7 @@ main(["demo", "--epochs", "100000", "--out", "demo"])
 """
 
 
+@pytest.mark.slow(reason="a process that imports Lightning and trains for seconds until kill -9")
 def test_a_killed_demo_has_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """After kill -9 in the middle the report is there, a second short at most, and says cut off."""
     needs("lightning")

@@ -70,22 +70,17 @@ class Lab:
     def start(self, *options: str) -> subprocess.Popen[str]:
         """The command, as the first of a process group."""
         command = [sys.executable, "-m", "energy_callbacks", "matrix", str(self.file), *options]
-        # Programs in the background of a shell ignore it, and so would those that they start.
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            self._started.append(
-                subprocess.Popen(
-                    command,
-                    cwd=self.folder,
-                    env=self.environment,
-                    text=True,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    process_group=0,
-                )
+        self._started.append(
+            subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=self.environment,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                process_group=0,
             )
-        finally:
-            signal.signal(signal.SIGINT, before)
+        )
         return self._started[-1]
 
     def finish(self, *options: str, timeout_s: float = 200.0) -> "Ended":

@@ -74,7 +74,7 @@ def test_killed_half_way_and_resumed(lab: Lab) -> None:
     before = kill_half_way(lab, 1, 100.0)
     assert len(before) == 1
     (lab.folder / "resumed").touch()
-    ended = lab.finish()
+    ended = lab.run()
     assert ended.code == 0, ended.err
     found = check_resumed(lab, before, jobs=2, repeats=1)
     assert [row["metric"] for row in found["configurations"]] == [pytest.approx(0.9375)] * 2

@@ -1,6 +1,10 @@
-"""One of two gloo ranks: ``python ranks_script.py FOLDER RANK CASE...``, one after the other."""
+"""Two gloo ranks: ``python ranks_script.py FOLDER CASE...``, one case after the other.
+
+The second is a fork of the first, made when PyTorch has been imported and has done nothing yet.
+"""
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -43,14 +47,13 @@ def searched(folder: Path, rank: int, case: str) -> dict[str, Any]:
     return {"size": result.size, "trials": result.as_json()["trials"]}
 
 
-def main() -> None:
+def train(folder: Path, rank: int, cases: list[str]) -> None:
     """Search, then train on; in each case."""
-    folder, rank = Path(sys.argv[1]), int(sys.argv[2])
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2
     )
     told = {}
-    for case in sys.argv[3:]:
+    for case in cases:
         told[case] = searched(folder / case, rank, case)
         number = torch.tensor(float(rank))
         torch.distributed.all_reduce(number)
@@ -59,5 +62,18 @@ def main() -> None:
     torch.distributed.destroy_process_group()
 
 
+def main(folder: str, *cases: str) -> None:
+    """Both ranks.
+
+    Raises:
+        SystemExit: where the second has failed.
+    """
+    second = os.fork()
+    train(Path(folder), 0 if second else 1, list(cases))
+    if second:
+        _, status = os.waitpid(second, 0)
+        sys.exit(os.waitstatus_to_exitcode(status))
+
+
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

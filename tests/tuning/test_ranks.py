@@ -23,15 +23,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
     """What two ranks have found in each case; both have gone on, and have ended."""
     folder = tmp_path_factory.mktemp("ranks")
     cases = ("unequal", "broken", "options", "global")
-    processes = [
-        subprocess.Popen([sys.executable, str(SCRIPT), str(folder), str(rank), *cases])
-        for rank in range(2)
-    ]
-    try:
-        assert [process.wait(timeout=200) for process in processes] == [0, 0]
-    finally:
-        for process in processes:
-            process.kill()
+    subprocess.run([sys.executable, str(SCRIPT), str(folder), *cases], check=True, timeout=200)
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
 
 

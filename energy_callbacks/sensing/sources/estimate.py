@@ -10,6 +10,7 @@ the user may be watching too.
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
 from pathlib import Path
@@ -240,8 +241,12 @@ def _processor(cpuinfo: str) -> _Processor:
     )
 
 
+@cache
 def _table_tdp_w(model: str) -> float | None:
-    """The thermal design power of one package, ``None`` where the table does not have it."""
+    """The thermal design power of one package, ``None`` where the table does not have it.
+
+    It compares the model with every name in the table, so each model is looked up once.
+    """
     try:
         from codecarbon.core.cpu import TDP
 

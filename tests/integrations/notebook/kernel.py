@@ -11,7 +11,7 @@ from typing import Any
 from energy_callbacks import EnergyMeter
 from energy_callbacks.sensing.clock import SystemClock
 from tests.integrations.contract.lab import POWER_W, Plan, constant
-from tests.integrations.no_tensorflow import keep_tensorflow_out
+from tests.integrations.no_tensorflow import forbid_tensorflow
 
 ROOT = Path(__file__).parents[3]
 LABS = {"keras": "KerasLab", "huggingface": "HuggingFaceLab"}
@@ -34,7 +34,7 @@ class Session:
     """
 
     def __init__(self, framework: str) -> None:
-        keep_tensorflow_out()
+        forbid_tensorflow()
         module = importlib.import_module(f"tests.integrations.{framework}.lab")
         self.clock = RealClock()
         sources = [constant(self.clock, POWER_W, "gpu")]

@@ -5,21 +5,17 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("nbclient")
+pytest.importorskip("nbformat")
 pytest.importorskip("ipykernel")
 
-import nbformat
-from nbclient import NotebookClient
-
 from tests.integrations.contract.lab import POWER_W
-from tests.integrations.notebook.kernel import LABS, environment, missing
+from tests.integrations.notebook.cells import run_cells
+from tests.integrations.notebook.kernel import LABS, missing
+from tests.integrations.processes import Forking
 
 IMPORTS = """
 import json, os, signal, time
-import pytest
-from tests.charts import leave_out_charts
 from tests.integrations.notebook.kernel import Session, boom
-leave_out_charts(pytest.MonkeyPatch())
 
 def figures():
     report = session.callback.report
@@ -50,15 +46,11 @@ CELLS = {
 
 
 @pytest.fixture(scope="module")
-def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict:
+def notebook(forking: Forking, tmp_path_factory: pytest.TempPathFactory) -> dict:
     """The outputs of all cells of a notebook, by framework and name of the cell."""
     places = [(framework, name) for framework in LABS if not missing(framework) for name in CELLS]
     sources = [IMPORTS, *(CELLS[name].format(framework=one) for one, name in places)]
-    made = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, sources)))
-    client = NotebookClient(made, timeout=300, kernel_name="python3", allow_errors=True)
-    folder = tmp_path_factory.mktemp("notebook")
-    client.execute(cwd=str(folder), env=environment(folder))
-    imports, *cells = (cell.outputs for cell in made.cells)
+    imports, *cells = run_cells(forking, tmp_path_factory.mktemp("notebook"), sources)
     assert not errors(imports), imports
     return dict(zip(places, cells, strict=True))
 

@@ -2,6 +2,7 @@
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,45 +12,60 @@ pytest.importorskip("ipykernel")
 import nbformat
 from nbclient import NotebookClient
 
+from tests.integrations.notebook.cells import run_cells
 from tests.integrations.notebook.kernel import ROOT, environment
+from tests.integrations.processes import Forking
 
-# A cell before those of the notebook: all models are the smallest one, of fewer images, and
-# the pages of reports have no charts; the pictures that the notebook shows are drawn.
+NOTEBOOK = ROOT / "examples" / "quick_profile.ipynb"
+# A cell before those of the notebook: all models are the smallest one, of fewer images. The pages
+# of reports have no charts in a fork; the pictures that the notebook shows are drawn.
 SMALL = """
-import pytest
+import importlib
 from energy_callbacks.profiling.zoo import torch_data, torch_models
-patch = pytest.MonkeyPatch()
-patch.setattr(torch_data, "_SYNTHETIC", 1024)
-patch.setattr(torch_models, "MODELS", dict.fromkeys(torch_models.MODELS, torch_models.simple_cnn))
-patch.setattr("energy_callbacks.report.html.CHARTS", ())
+from energy_callbacks.report import charts
+importlib.reload(charts)
+torch_data._SYNTHETIC = 1024
+torch_models.MODELS = dict.fromkeys(torch_models.MODELS, torch_models.simple_cnn)
 """
-SLOW = pytest.mark.slow(reason="trains a ResNet-50 and three other models on the processor: 30 s")
 
 
-@pytest.mark.parametrize(
-    "preamble", [SMALL, pytest.param("", marks=SLOW)], ids=["small models", "as it is"]
-)
-def test_the_notebook_runs_and_shows_its_figures(tmp_path: Path, preamble: str) -> None:
-    """No cell breaks; a table, pictures and the report are there to see, and files remain."""
+@pytest.fixture
+def notebook() -> Any:
+    """The notebook of the examples."""
     if not find_spec("torch"):
         pytest.skip("torch is not installed")
-    path = ROOT / "examples" / "quick_profile.ipynb"
-    notebook = nbformat.read(path, as_version=4)
-    assert not any(cell.get("outputs") for cell in notebook.cells), "outputs are not kept in git"
-    notebook.cells.insert(0, nbformat.v4.new_code_cell(preamble))
+    found = nbformat.read(NOTEBOOK, as_version=4)
+    assert not any(cell.get("outputs") for cell in found.cells), "outputs are not kept in git"
+    return found
+
+
+def test_the_notebook_runs_and_shows_its_figures(
+    forking: Forking, tmp_path: Path, notebook: Any
+) -> None:
+    """No cell breaks; a table, pictures and the report are there to see, and files remain."""
+    sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    cells = run_cells(forking, tmp_path, [SMALL, *sources])
+    assert_figures([output for cell in cells for output in cell], tmp_path)
+
+
+@pytest.mark.slow(reason="trains a ResNet-50 and three other models on the processor: 30 s")
+def test_the_notebook_as_it_is(tmp_path: Path, notebook: Any) -> None:
+    """Likewise with the models that it names, in a process of its own."""
     client = NotebookClient(notebook, timeout=300, kernel_name="python3")
     client.execute(cwd=str(tmp_path), env=environment(tmp_path) | {"OMP_NUM_THREADS": "1"})
-    shown = [
-        output.data
-        for cell in notebook.cells
-        for output in cell.get("outputs", ())
-        if "data" in output
-    ]
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert_figures(outputs, tmp_path)
+
+
+def assert_figures(outputs: list[Any], folder: Path) -> None:
+    """What a reader sees, and what is left on disk."""
+    assert not [output for output in outputs if output.output_type == "error"]
+    shown = [output.data for output in outputs if "data" in output]
     assert sum("image/png" in data for data in shown) >= 3
     assert sum("<iframe" in data.get("text/html", "") for data in shown) == 1
     tables = [data["text/markdown"] for data in shown if "text/markdown" in data]
     assert [table.count("\n| ") for table in tables] == [2, 5], tables
     assert "resnet50" in tables[1]
-    saved = tmp_path / "profiling_results"
+    saved = folder / "profiling_results"
     assert {path.name for path in saved.glob("table.*")} == {"table.csv", "table.json", "table.md"}
     assert (saved / "simple_cnn-synthetic" / "profile" / "host.prof").is_file()

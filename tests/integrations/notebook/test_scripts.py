@@ -1,25 +1,12 @@
 """A script that breaks: closed when the interpreter exits, with a report on disk."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from energy_callbacks.report import load
-from tests.integrations.notebook.kernel import LABS, environment, missing
+from tests.integrations.notebook.kernel import LABS, missing
 from tests.integrations.processes import Forking, Script, wait
-
-
-@pytest.fixture(scope="module")
-def forking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forking]:
-    """Starts scripts in a process that has imported all frameworks, Keras on PyTorch."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(tmp_path_factory.mktemp("home")).items():
-            patch.setenv(name, value)
-        labs = (f"tests.integrations.{name}.lab" for name in LABS if missing(name) is None)
-        one = Forking.importing(*labs)
-        yield one
-        one.close()
 
 
 @pytest.mark.parametrize(

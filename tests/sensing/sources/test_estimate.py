@@ -208,10 +208,27 @@ def test_both_parts_on_this_machine():
 
 def test_moved_internals_are_unavailable(monkeypatch):
     """Where CodeCarbon has changed, the source says which part and what to install."""
+    estimate._table_tdp_w.cache_clear()
     monkeypatch.delattr(TDP, "_get_cpu_power_from_registry")
     with pytest.raises(SourceUnavailable, match="CPU table") as caught:
         HostEstimateSource(Clock(), cpu=True, ram=False).open()
     assert "pip install" in caught.value.fix
+
+
+def test_a_cpu_is_looked_up_once_a_process(monkeypatch):
+    """CodeCarbon compares it with each name in its table, which takes longer than a short step."""
+    really = TDP._get_cpu_power_from_registry
+    asked = []
+
+    def counted(self, model):
+        asked.append(model)
+        return really(self, model)
+
+    monkeypatch.setattr(TDP, "_get_cpu_power_from_registry", counted)
+    estimate._table_tdp_w.cache_clear()
+    (_, first), (_, second) = (opened_cpu(monkeypatch) for _ in range(2))
+    assert first.sensor == second.sensor
+    assert len(asked) == 1
 
 
 def test_nonsense_of_the_memory_model_is_refused(monkeypatch):
@@ -252,6 +269,7 @@ def test_our_use_is_quiet_and_the_users_log_is_not(monkeypatch):
         return really(self, model)
 
     monkeypatch.setattr(TDP, "_get_cpu_power_from_registry", talkative)
+    estimate._table_tdp_w.cache_clear()
     try:
         opened_cpu(monkeypatch)
         assert seen == []

@@ -1,0 +1,32 @@
+"""Collections of garbage pass over what the tests have imported.
+
+``gc.collect()`` looks at every object of every imported module: half a second where a framework is
+among them. Searches for a batch size and some Trainers call it for each trial or training.
+"""
+
+import gc
+import sys
+
+# As many new modules as make it worth looking through all objects once more.
+_MANY = 200
+
+
+class Freezer:
+    """A plugin of pytest: freezes what is there whenever many modules have been imported."""
+
+    def __init__(self) -> None:
+        self._modules = 0
+
+    def pytest_collection_finish(self) -> None:
+        """The test files and their imports."""
+        self._freeze()
+
+    def pytest_runtest_teardown(self) -> None:
+        """What a test has imported."""
+        if len(sys.modules) > self._modules + _MANY:
+            self._freeze()
+
+    def _freeze(self) -> None:
+        self._modules = len(sys.modules)
+        gc.collect()
+        gc.freeze()
