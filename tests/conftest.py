@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _listen_to_ctrl_c() -> None:
-    """A shell lets its background jobs ignore it, and a new program ignores what its parent does."""
+    """A shell lets background jobs ignore it, and a new program ignores what its parent does."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

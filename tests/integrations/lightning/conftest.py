@@ -2,15 +2,14 @@
 
 import functools
 from collections.abc import Iterator
-from importlib import metadata
 
 import pytest
+from lightning.fabric.utilities import registry
 
 from tests.integrations.no_tensorflow import keep_tensorflow_out
 from tests.integrations.processes import Forking
 
 keep_tensorflow_out()
-
 
 FORKING = pytest.StashKey[Forking]()
 
@@ -20,20 +19,17 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     session.stash[FORKING] = Forking.this_process()
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Nobody starts scripts any more."""
-    session.stash[FORKING].close()
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _packages_are_asked_once() -> Iterator[None]:
     """Each ``Trainer`` reads what all installed packages offer to it, for 25 ms."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metadata, "entry_points", functools.cache(metadata.entry_points))
+        patch.setattr(registry, "entry_points", functools.cache(registry.entry_points))
         yield
 
 
 @pytest.fixture(scope="session")
-def scripts(request: pytest.FixtureRequest) -> Forking:
+def scripts(request: pytest.FixtureRequest) -> Iterator[Forking]:
     """Starts scripts."""
-    return request.session.stash[FORKING]
+    forking = request.session.stash[FORKING]
+    yield forking
+    forking.close()
