@@ -22,7 +22,7 @@ class Freezer:
         self._freeze()
 
     def pytest_runtest_teardown(self) -> None:
-        """What a test has imported."""
+        """What a test has imported, where it is much."""
         if len(sys.modules) > self._modules + _MANY:
             self._freeze()
 
