@@ -195,6 +195,7 @@ def test_an_optimizer_of_a_custom_train_step() -> None:
 
 # --- data
 
+
 class Batches(keras.utils.PyDataset):
     """Batches of a size, the last one short."""
 
