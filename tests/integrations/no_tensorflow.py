@@ -21,9 +21,11 @@ def lean_keras() -> Iterator[None]:
     """In here Keras is imported without what it takes for parts that no test has, for 2 s."""
     absent = {name: None for name in _TAKEN_IF_THERE if name not in sys.modules}
     sys.modules.update(absent)  # type: ignore[arg-type]
-    yield
-    for name in absent:
-        del sys.modules[name]
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]
 
 
 def forbid_tensorflow() -> None:

@@ -139,7 +139,10 @@ def test_two_devices_of_one_process() -> None:
     clock = FakeClock()
     ours = callback(clock)
     with two_devices.used():
-        fit(clock, ours, model=model(), samples=12)
+        trained = model()
+        fit(clock, ours, model=trained, samples=12)
+    copies = trained.weights[0].value
+    assert len(copies.devices() if BACKEND == "jax" else copies.values) == 2
     assert (ours.report.throughput.steps, ours.report.throughput.samples) == (6, 24)
 
 

@@ -22,7 +22,7 @@ def offer() -> None:
     if BACKEND == "jax":
         import jax
 
-        own = os.environ.pop("XLA_FLAGS", "")
+        own = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{own} {_OF_JAX}"
         jax.devices()
         os.environ["XLA_FLAGS"] = own  # processes of tests have one device
@@ -38,5 +38,7 @@ def used() -> Iterator[None]:
             yield
         return
     keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0", "cpu:1"]))
-    yield
-    keras.distribution.set_distribution(None)
+    try:
+        yield
+    finally:
+        keras.distribution.set_distribution(None)
