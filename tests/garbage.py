@@ -7,6 +7,8 @@ among them. Searches for a batch size and some Trainers call it for each trial o
 import gc
 import sys
 
+import pytest
+
 # As many new modules as make it worth looking through all objects once more.
 _MANY = 200
 
@@ -17,8 +19,9 @@ class Freezer:
     def __init__(self) -> None:
         self._modules = 0
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self) -> None:
-        """The test files and their imports."""
+        """The test files and their imports; before this process is forked."""
         self._freeze()
 
     def pytest_runtest_teardown(self) -> None:
@@ -28,5 +31,10 @@ class Freezer:
 
     def _freeze(self) -> None:
         self._modules = len(sys.modules)
-        gc.collect()
-        gc.freeze()
+        freeze()
+
+
+def freeze() -> None:
+    """No collection looks at what is there now; else it also copies all memory of a fork."""
+    gc.collect()
+    gc.freeze()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar, Protocol
 
-from tests.integrations.run_script import freeze, serve_in_a_fork
+from tests.integrations.run_script import serve_in_a_fork
 
 ROOT = Path(__file__).parents[2]
 # What every training of ours imports.
@@ -144,7 +144,6 @@ class Forking:
     @classmethod
     def this_process(cls) -> "Forking":
         """The server is a fork of this process as it is now: to be made before the first test."""
-        freeze()
         (asked, questions), (answers, answered) = os.pipe(), os.pipe()
         server = os.fork()
         if not server:

@@ -7,7 +7,6 @@ input (see ``processes.Forking``): ``{"start": SCRIPT}`` is answered with the id
 """
 
 import ctypes
-import gc
 import importlib
 import json
 import os
@@ -18,6 +17,7 @@ from typing import IO, Any, NoReturn
 import pytest
 
 from tests.charts import leave_out_charts
+from tests.garbage import freeze
 
 
 def serve(questions: IO[str], answers: IO[str]) -> dict[str, Any] | None:
@@ -64,12 +64,6 @@ def become(script: dict[str, Any]) -> None:
         load_library()
 
 
-def freeze() -> None:
-    """Else each fork copies all memory when it ends and collects garbage: 2 s."""
-    gc.collect()
-    gc.freeze()
-
-
 def serve_in_a_fork(questions: IO[str], answers: IO[str]) -> NoReturn:
     """Be a server although functions of the tests have called this one: none of them goes on."""
     leave_out_charts(pytest.MonkeyPatch())
@@ -101,7 +95,7 @@ if __name__ == "__main__":
     if sys.argv[0] == "--fork-server":
         for name in sys.argv[1:]:
             importlib.import_module(name)
-        freeze()
+        freeze()  # else the end of each fork takes 2 s
         told = serve(sys.stdin, sys.stdout)
         if told is None:
             sys.exit()

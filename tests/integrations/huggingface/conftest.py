@@ -1,5 +1,6 @@
 """These tests need no TensorFlow, and leave nothing in the repository."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     session.stash[FORKING] = Forking.this_process()
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Nobody starts scripts any more."""
-    session.stash[FORKING].close()
-
-
 @pytest.fixture(scope="session")
-def scripts(request: pytest.FixtureRequest) -> Forking:
+def scripts(request: pytest.FixtureRequest) -> Iterator[Forking]:
     """Starts scripts."""
-    return request.session.stash[FORKING]
+    forking = request.session.stash[FORKING]
+    yield forking
+    forking.close()

@@ -4,7 +4,6 @@ import functools
 from collections.abc import Iterator
 
 import pytest
-from lightning.fabric.utilities import registry
 
 from tests.integrations.no_tensorflow import keep_tensorflow_out
 from tests.integrations.processes import Forking
@@ -22,6 +21,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _packages_are_asked_once() -> Iterator[None]:
     """Each ``Trainer`` reads what all installed packages offer to it, for 25 ms."""
+    from lightning.fabric.utilities import registry
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "entry_points", functools.cache(registry.entry_points))
         yield
