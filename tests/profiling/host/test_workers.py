@@ -1,37 +1,29 @@
 """Worker processes of a real ``DataLoader`` are followed, forked and spawned."""
 
-import os
 import pstats
-import subprocess
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
 from energy_callbacks.report import build
-
-SCRIPT = Path(__file__).parent / "workers_script.py"
-ROOT = Path(__file__).parents[3]
-
+from tests.integrations.processes import Script, wait
 
 METHODS = ("fork", "spawn")
 
 
 @pytest.fixture(scope="module")
-def trainings(tmp_path_factory):
+def trainings(forking, tmp_path_factory):
     """A folder with a training for each method."""
     if not find_spec("torch"):
         pytest.skip("torch is not installed")
     folder = tmp_path_factory.mktemp("workers")
-    paths = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(folder), *METHODS],
-        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "not followed" not in done.stderr
+    script = Script(
+        module="tests.profiling.host.workers_script",
+        folder=folder,
+        arguments=(str(folder), *METHODS),
+    )
+    assert wait(forking.start(script)) == 0, script.output
+    assert "not followed" not in script.output
     return folder
 
 

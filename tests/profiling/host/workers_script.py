@@ -1,4 +1,4 @@
-"""``python workers_script.py FOLDER METHOD...``: trainings whose data come from two workers.
+"""``python -m tests.profiling.host.workers_script FOLDER METHOD...``: data from two workers.
 
 The workers are started by each method, ``fork`` or ``spawn``, in a folder of its name.
 """

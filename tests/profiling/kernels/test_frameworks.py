@@ -5,16 +5,14 @@ For TensorFlow and JAX see ``tests/integrations/keras/test_kernels.py``.
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.lanes import QUIET, ROOT
+from tests.integrations.processes import Forking, Script, wait
+from tests.lanes import QUIET
 from tests.profiling.kernels.trace_format import check
 
 if not find_spec("torch"):
@@ -33,20 +31,16 @@ CASES = (
 )
 
 
-def run(folder: Path, *cases: str) -> dict[str, Found]:
+def run(forking: Forking, folder: Path, *cases: str) -> dict[str, Found]:
     """What the script prints last."""
-    path = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.profiling.kernels.torch_script", str(folder), *cases],
-        cwd=ROOT,
-        env=os.environ | QUIET | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+    script = Script(
+        module="tests.profiling.kernels.torch_script",
+        folder=folder,
+        arguments=(str(folder), *cases),
+        environment=QUIET,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, Found] = json.loads(done.stdout.splitlines()[-1])
+    assert wait(forking.start(script)) == 0, script.output
+    found: dict[str, Found] = json.loads(script.output.splitlines()[-1])
     return found
 
 
@@ -57,9 +51,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trainings(folder: Path) -> dict[str, Found]:
+def trainings(forking: Forking, folder: Path) -> dict[str, Found]:
     """What was found in each case."""
-    return run(folder, *CASES)
+    return run(forking, folder, *CASES)
 
 
 def test_a_training_of_pytorch(trainings: dict[str, Found], folder: Path) -> None:
@@ -135,9 +129,9 @@ def test_a_profiler_that_is_begun_in_a_window_gets_its_steps(trainings: dict[str
 @pytest.mark.slow(
     reason="4,000 real steps; test_profiler.py bounds what 100,000 steps keep in virtual time"
 )
-def test_memory_of_the_process_does_not_grow(tmp_path: Path) -> None:
+def test_memory_of_the_process_does_not_grow(forking: Forking, tmp_path: Path) -> None:
     """After the last of four windows, in 3500 more steps: less than 20 MB."""
-    found = run(tmp_path, "memory")["memory"]
+    found = run(forking, tmp_path, "memory")["memory"]
     assert found["windows"] == 4
     early, late = found["rss"]
     assert late - early < 20e6
