@@ -127,6 +127,18 @@ def test_h200_offers_everything(play: Play) -> None:
     assert {channel.kind for channel in channels.values()} == {"gauge", "counter", "mean"}
 
 
+def test_a_buffer_that_is_empty_at_first_is_waited_for(play: Play) -> None:
+    """A driver that has just been loaded has no sample for its first 20 ms, and then goes on."""
+    missing = pynvml.NVML_ERROR_NOT_FOUND
+    empty = Fault(group="samples", kind="error", start_s=99.0, end_s=100.05, value=missing)
+    bench = play(presets.h200(WAVE), faults=(empty,))
+
+    sensor = bench.open()["power"].sensor
+
+    assert sensor is not None
+    assert sensor.is_buffered
+
+
 def test_device(play: Play) -> None:
     """The device says which card it is: NVML's index, its UUID and its name."""
     bench = play(presets.h200(WAVE), presets.a100(WAVE), uuid=card_uuid(1))
