@@ -58,7 +58,8 @@ class Running(Protocol):
         pid: of its process.
     """
 
-    pid: int
+    @property
+    def pid(self) -> int: ...
 
     def poll(self) -> int | None:
         """Its exit status, negative where a signal ended it; ``None`` while it runs."""

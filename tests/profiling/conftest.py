@@ -13,6 +13,6 @@ _SCRIPTS = ("tests.profiling.kernels.torch_script", "tests.profiling.host.worker
 @pytest.fixture(scope="session")
 def forking() -> Iterator[Forking]:
     """Starts scripts in forks of a process that has imported PyTorch."""
-    one = Forking("torch._dynamo", "torch.profiler", *_SCRIPTS)
+    one = Forking.importing("torch._dynamo", "torch.profiler", *_SCRIPTS)
     yield one
     one.close()

@@ -18,7 +18,11 @@ from energy_callbacks.records import Reading
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.testing import ScriptedSource
 from tests.integrations.contract.lab import POWER_W, Bench, Lab, Plan
-from tests.integrations.no_tensorflow import forbid_tensorflow, keep_tensorflow_out
+from tests.integrations.no_tensorflow import (
+    forbid_tensorflow,
+    keep_tensorflow_out,
+    lean_keras,
+)
 
 EPOCHS, EPOCH_STEPS, STEP_S = 3, 20, 0.1
 # The last second's steps may be lost: by then those of the first epoch are in the journal.
@@ -79,4 +83,6 @@ if __name__ == "__main__":
     else:
         forbid_tensorflow()
     module, _, name = sys.argv[1].partition(":")
-    train(getattr(importlib.import_module(module), name)(), sys.argv[2:])
+    with lean_keras():
+        lab = getattr(importlib.import_module(module), name)
+    train(lab(), sys.argv[2:])

@@ -101,6 +101,6 @@ def scripts() -> Iterator[Scripts]:
     if BACKEND != "torch":
         yield Spawning()
         return
-    forking = Forking.importing("keras", "energy_callbacks.keras", "h5py")
+    forking = Forking.importing("tests.integrations.keras.imported")
     yield forking
     forking.close()

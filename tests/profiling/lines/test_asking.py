@@ -114,13 +114,8 @@ def test_what_a_handler_of_a_signal_raises_in_a_look_reaches_the_program(asking)
 
 def test_ctrl_c_in_a_look_is_not_lost(asking):
     """The very exception comes out."""
-    # Whoever started the tests may let their programs ignore it, as shells do in the background.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            asked_while_busy(asking, signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt):
+        asked_while_busy(asking, signal.SIGINT)
 
 
 def test_a_bug_of_ours_ends_the_asking_alone(asking, caplog):
