@@ -27,6 +27,17 @@ def test_a_gauge_is_linear_between_readings_and_a_mean_is_flat() -> None:
     assert filled(points, "mean", period_s=1.0).open()[:, AREA].tolist() == [300.0]
 
 
+@pytest.mark.parametrize(
+    ("window_s", "period_s", "is_sparse"),
+    [(0.025, 0.1, True), (0.1, 0.1, False), (0.025, None, False), (None, 0.1, False)],
+)
+def test_a_sensor_is_sparse_where_it_is_known_to_see_a_part_of_the_time(
+    window_s: float | None, period_s: float | None, is_sparse: bool
+) -> None:
+    """The means of an A100 are over 25 ms in each 100; of an unknown sensor nothing is said."""
+    assert filled([], window_s=window_s, period_s=period_s).is_sparse is is_sparse
+
+
 def test_lag_moves_readings_back() -> None:
     """A sensor that shows power 0.2 s late speaks of 0.2 s before."""
     shape = filled([(1.0, 100.0), (2.0, 100.0)], period_s=1.0, lag_s=0.2)
