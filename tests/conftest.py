@@ -97,12 +97,12 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LaneScheduling:
-    """``-n`` is how many lanes run at a time; by default one more than there are processors.
+    """``-n`` is how many lanes run at a time; by default two more than there are processors.
 
-    One of them waits, for a process or a device of its tests.
+    That many wait: for processes of their tests, for devices, for real time.
     """
     lanes = [lane.name for lane in _asked_for(config)]
-    at_a_time = config.option.numprocesses or len(os.sched_getaffinity(0)) + 1
+    at_a_time = config.option.numprocesses or len(os.sched_getaffinity(0)) + 2
     return LaneScheduling(config, lanes, at_a_time)
 
 

@@ -3,7 +3,7 @@
 A framework takes seconds to import, and Keras knows one backend per process. So the tests of each
 framework, and of each backend of Keras, have a process of their own that imports it once. A lane is
 such a process; which tests it runs follows from the folder they are in. ``python -m pytest`` runs
-all lanes, one more at a time than there are processors. Where the arguments name tests of one lane
+all lanes, two more at a time than there are processors. Where the arguments name tests of one lane
 only, they run in the process of pytest itself, as without this file.
 """
 

@@ -17,12 +17,14 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+HERE = Path(__file__).parent
 FORKING = pytest.StashKey[Forking]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Scripts are forks of this process as it is now, with the framework imported."""
-    session.stash[FORKING] = Forking.this_process()
+    if any(item.path.is_relative_to(HERE) for item in session.items):
+        session.stash[FORKING] = Forking.this_process()
 
 
 @pytest.fixture(scope="session")

@@ -25,10 +25,29 @@ from tests.integrations.reading import scalars
 RANKS = "tests.integrations.huggingface.ddp_script"
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, scripts: Scripts) -> Path:
-    """The folder of a training with two processes that torchrun starts from nothing."""
+@pytest.fixture(
+    scope="module",
+    params=[
+        "variables",
+        pytest.param(
+            "torchrun",
+            marks=pytest.mark.slow(
+                reason="both ranks import the Trainer; the quick ones have torchrun's variables"
+            ),
+        ),
+    ],
+)
+def trained(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, scripts: Scripts
+) -> Path:
+    """The folder of a training with two processes, with the variables of torchrun or under it."""
     folder = tmp_path_factory.mktemp("ddp")
+    if request.param == "variables":
+        one_host = {"LOCAL_WORLD_SIZE": "2"}
+        assert_ranks_end_well(
+            start_ranks(scripts, RANKS, folder, str(folder), environment=one_host)
+        )
+        return folder
     options = ("--standalone", "--nproc-per-node=2", "-m", "tests.integrations.run_script")
     torchrun = Script(
         module="torch.distributed.run", folder=folder, arguments=(*options, RANKS, str(folder))

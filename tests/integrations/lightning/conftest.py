@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,12 +11,14 @@ from tests.integrations.processes import Forking
 
 keep_tensorflow_out()
 
+HERE = Path(__file__).parent
 FORKING = pytest.StashKey[Forking]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Scripts are forks of this process as it is now, with the framework imported."""
-    session.stash[FORKING] = Forking.this_process()
+    if any(item.path.is_relative_to(HERE) for item in session.items):
+        session.stash[FORKING] = Forking.this_process()
 
 
 @pytest.fixture(scope="session", autouse=True)
