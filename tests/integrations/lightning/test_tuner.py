@@ -254,6 +254,21 @@ def test_a_step_of_a_global_batch_is_whole(tmp_path: Path) -> None:
     assert between <= {4} | set(range(1, 4))  # shorter ones where an epoch has ended
 
 
+def test_the_longest_samples_fill_a_whole_step(tmp_path: Path) -> None:
+    """Where the trainer accumulates four batches, a trial begins with four of the longest."""
+    seen: list[int] = []
+
+    class Counted(Net):
+        def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+            seen.append(len(self.told.sizes))
+            super().optimizer_step(*args, **kwargs)
+
+    net = Counted(data=rows(512))
+    lightning = trainer(tmp_path, accumulate_grad_batches=4)
+    tune_batch_size(lightning, net, length_fn=len, **options(net, tmp_path, max_size=8))
+    assert seen[0] == 3  # the optimizer itself asks for the fourth
+
+
 def test_what_accumulates_already_goes_on_to(tmp_path: Path) -> None:
     """Sizes are those of micro-batches then, and each trial takes at least one whole step."""
     steps: list[int] = []
