@@ -24,7 +24,7 @@ class Terminal:
         self._tmux = ("tmux", "-u", "-f", "/dev/null", "-L", server)
         self._raw = raw
 
-    def tmux(self, *command: str, timeout_s: float = 60.0) -> str:
+    def tmux(self, *command: str, timeout_s: float = 600.0) -> str:
         """Ask the server."""
         done = subprocess.run(
             [*self._tmux, *command],
@@ -86,7 +86,7 @@ def terminal(
     )
     subprocess.run(
         [*shown._tmux, "new-session", "-d", "-x", str(width), "-y", str(height), script],
-        env=inherited | {"LANG": "C.UTF-8"}, check=True, timeout=60.0,
+        env=inherited | {"LANG": "C.UTF-8"}, check=True, timeout=600.0,
     )  # fmt: skip
     try:
         shown.tmux("pipe-pane", f"cat > {shlex.quote(str(folder / 'raw'))}")

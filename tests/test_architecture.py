@@ -125,7 +125,7 @@ def costs(*actions: str) -> list[list[list[str]]]:
     program = f"FORBIDDEN, DEVICES = {FORBIDDEN}, {DEVICES}\n{PROBE}"
     answer = subprocess.run(
         [sys.executable, "-c", program, *actions],
-        capture_output=True, text=True, check=True, timeout=60.0, cwd=ROOT,
+        capture_output=True, text=True, check=True, timeout=600.0, cwd=ROOT,
     )  # fmt: skip
     return [ast.literal_eval(line) for line in answer.stdout.splitlines()]
 

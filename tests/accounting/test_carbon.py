@@ -227,7 +227,7 @@ def test_it_leaves_no_trace(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -91,7 +91,7 @@ def test_the_monitor(kind: dict[str, str], cards: dict[str, str], tmp_path: Path
     """A table that stays in its place until Ctrl-C; in a dumb terminal one below the other."""
     command = (*COMMAND, "monitor", "--interval", "0.5")
     with terminal(command, tmp_path, environment=cards, **kind) as shown:
-        until_s = time.monotonic() + 60.0
+        until_s = time.monotonic() + 600.0
         # The power of the card, and an estimate, which is marked with a colour.
         for seen in (r"gpu0.* 6[45]\d W", r"~\d"):
             while not re.search(seen, "\n".join(shown.lines)):

@@ -83,7 +83,7 @@ class Lab:
         )
         return self._started[-1]
 
-    def finish(self, *options: str, timeout_s: float = 200.0) -> "Ended":
+    def finish(self, *options: str, timeout_s: float = 600.0) -> "Ended":
         """The command in a process of its own, to its end."""
         process = self.start(*options)
         out, err = process.communicate(timeout=timeout_s)
@@ -143,7 +143,7 @@ class Ended:
         self.code, self.out, self.err = code, out, err
 
 
-def until(is_so: Callable[[], Any], timeout_s: float = 60.0) -> None:
+def until(is_so: Callable[[], Any], timeout_s: float = 600.0) -> None:
     """Wait for something that another process does."""
     end_s = time.monotonic() + timeout_s
     while not is_so():

@@ -108,7 +108,7 @@ def run_by_bash(lab: Lab) -> Callable[[str, int], None]:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 check=False,
-                timeout=100.0,
+                timeout=600.0,
             )
 
     return run

@@ -40,9 +40,9 @@ def test_one_call_of_ray(ray_lab: Lab, launcher: Launcher) -> None:
     place.parent.mkdir(parents=True)
     place.write_text("a file where a folder belongs", encoding="utf-8")
     process = ray_lab.start()
-    until(lambda: "x-600-1" in ray_lab.begun, 120.0)
+    until(lambda: "x-600-1" in ray_lab.begun)
     process.terminate()
-    _, err = process.communicate(timeout=60.0)
+    _, err = process.communicate(timeout=600.0)
     assert process.returncode == 128 + 15, err
     assert "x-1 #1: exit code 1" in err
     assert "x-5 #1: not run to its end; see" in err

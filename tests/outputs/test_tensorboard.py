@@ -93,7 +93,7 @@ def frameworks_imported(tmp_path: Path, extra: str = "") -> str:
     program += PROBE.replace("{extra}", extra)
     answer = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "run")],
-        check=True, capture_output=True, text=True, timeout=60.0,
+        check=True, capture_output=True, text=True, timeout=600.0,
     )  # fmt: skip
     return answer.stdout.strip()
 

@@ -23,7 +23,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
     """What two ranks have found in each case; both have gone on, and have ended."""
     folder = tmp_path_factory.mktemp("ranks")
     cases = ("unequal", "broken", "options", "global")
-    subprocess.run([sys.executable, str(SCRIPT), str(folder), *cases], check=True, timeout=200)
+    subprocess.run([sys.executable, str(SCRIPT), str(folder), *cases], check=True, timeout=600)
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
 
 

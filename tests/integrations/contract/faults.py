@@ -37,6 +37,8 @@ KINDS = (
     "power spike of 10 MW",
 )
 BATCH_S = 3.0
+# Nobody waits for so long: a batch that took half of it, on however busy a machine, has waited.
+HANG_S = 120.0
 PLAN = Plan(samples=15 * BATCH_SIZE, validation_samples=20, step_s=0.1)
 
 
@@ -91,7 +93,7 @@ class HangingSource(ScriptedSource):
     def read(self) -> list[Reading]:
         """See ``ScriptedSource``."""
         if self.hangs:
-            self.let_go.wait(30.0)
+            self.let_go.wait(HANG_S)
         return list(super().read())
 
 
@@ -138,8 +140,8 @@ class FaultsContract:
             source.let_go.set()
         ended_s = time.monotonic()
         _assert_same(training, bench.without_us(Plan()))
-        assert max(after - before for before, after in pairwise(began_s)) < 2.0
-        assert ended_s - began_s[-1] < 12.0, "6 s for the driver, once, and the report"
+        assert max(after - before for before, after in pairwise(began_s)) < HANG_S / 2
+        assert ended_s - began_s[-1] < HANG_S / 2, "6 s for the driver, once, and the report"
         assert ours.report.run.status == "finished"
         assert ours.report.throughput.steps == 20
         assert _says(ours.report, "scripted did not answer")

@@ -29,7 +29,7 @@ def test_fit_and_test_inside_a_command(tmp_path: Path) -> None:
         env=sees_all | SHARED,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -23,7 +23,7 @@ def run_cells(forking: Forking, folder: Path, sources: Iterable[str]) -> list[li
     client.load_connection_file()
     client.start_channels()
     try:
-        client.wait_for_ready(timeout=120.0)
+        client.wait_for_ready(timeout=600.0)
         found = [_outputs(client, source) for source in sources]
         client.shutdown()
         assert wait(running) == 0, script.output

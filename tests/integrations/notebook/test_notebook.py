@@ -22,6 +22,7 @@ def figures():
     by_name = {phase.name: phase for phase in report.phases}
     print(json.dumps({
         "status": report.run.status, "error": report.run.error, "trained_s": session.trained_s,
+        "fit_s": session.fit_s,
         "train_s": by_name["train"].duration_s, "train_j": by_name["train"].gpu.energy_j,
         "all_j": report.energy.gpu.energy_j, "threads": session.threads(),
         "attempts": [(attempt.status, attempt.steps) for attempt in report.attempts],
@@ -29,7 +30,7 @@ def figures():
     }))
 
 def wait_for_threads():
-    end_s = time.monotonic() + 30.0
+    end_s = time.monotonic() + 300.0
     while session.threads() and time.monotonic() < end_s:
         time.sleep(0.05)
 """
@@ -80,7 +81,7 @@ def figures(outputs: list[Any]) -> dict[str, Any]:
 
 def assert_trained(found: dict[str, Any]) -> None:
     """The phase of training ends where the batches ended, and not where the user looked."""
-    assert found["train_s"] == pytest.approx(found["trained_s"], abs=0.9)
+    assert found["trained_s"] - 0.9 <= found["train_s"] <= found["fit_s"]
     assert found["train_j"] == pytest.approx(POWER_W * found["train_s"], rel=0.01)
 
 

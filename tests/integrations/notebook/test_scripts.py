@@ -17,7 +17,7 @@ from tests.integrations.processes import Forking, Script, wait
 def test_the_exit_closes_the_report(
     forking: Forking, tmp_path: Path, framework: str, end: str, ended: tuple[int, str]
 ) -> None:
-    """An exception, caught or not, and the end of the script: failed, 1.5 s of training, saved."""
+    """An exception, caught or not, and the end of the script: failed, saved, 1.5 s or as it took."""
     package = missing(framework)
     if package is not None:
         pytest.skip(f"{package} is not installed")
@@ -32,4 +32,4 @@ def test_the_exit_closes_the_report(
     assert error in str(report.run.error)
     assert report.throughput.steps == 15
     [train_s] = [phase.duration_s for phase in report.phases if phase.name == "train"]
-    assert train_s == pytest.approx(1.5, abs=0.8)
+    assert 0.7 <= train_s <= float((tmp_path / "fit_s").read_text())

@@ -163,7 +163,7 @@ def test_holistic_trace_analysis_reads_the_kernels(
     window(fake_nvml, tmp_path, monkeypatch, h200)
     path = next((tmp_path / "profile").glob("*.json.gz"))
     done = subprocess.run(
-        [reader, "-c", _READ, str(path)], capture_output=True, text=True, check=False, timeout=120
+        [reader, "-c", _READ, str(path)], capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr
     _, kernels, _ = json.loads(done.stdout.splitlines()[-1])

@@ -99,8 +99,8 @@ def plain(folder: Path) -> dict[str, Any]:
 
 
 def slow_loader(folder: Path) -> dict[str, Any]:
-    """32 ms of each step pass in the loader."""
-    return told(train(folder, KernelProfiler(windows_after=(10,)), 25, wait_s=0.002))
+    """128 ms of each step pass in the loader."""
+    return told(train(folder, KernelProfiler(windows_after=(10,)), 25, wait_s=0.008))
 
 
 def caps(folder: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def busy(seconds):
 
 def busy_until(is_over):
     """Python until something is so, which takes milliseconds on a machine of its own."""
-    end_s = time.monotonic() + 30.0
+    end_s = time.monotonic() + 300.0
     while not is_over():
         assert time.monotonic() < end_s
 
@@ -82,7 +82,7 @@ def test_a_call_that_lasts_is_one_look_with_its_cpu_time(asking):
     def longest():
         return max((look for _, look in heard.looks), key=lambda one: one.until_s - one.asked_s)
 
-    end_s = time.monotonic() + 30.0
+    end_s = time.monotonic() + 300.0
     while not heard.looks or longest().until_s - longest().asked_s < 0.08:
         time.sleep(0.1)
         assert time.monotonic() < end_s
@@ -217,7 +217,7 @@ def test_the_interpreter_ends_as_it_would(ending):
         f"{ending}\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, timeout=600, check=False
     )
     expected = {"sys.exit(3)": 3, "raise KeyError('x')": 1}.get(ending, 0)
     assert done.returncode == expected, done.stderr
