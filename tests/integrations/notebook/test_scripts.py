@@ -17,7 +17,7 @@ from tests.integrations.processes import Forking, Script, wait
 def test_the_exit_closes_the_report(
     forking: Forking, tmp_path: Path, framework: str, end: str, ended: tuple[int, str]
 ) -> None:
-    """An exception, caught or not, and the end of the script: failed, saved, 1.5 s or as it took."""
+    """An exception, caught or not, and the script's end: failed, saved, 1.5 s or as it took."""
     package = missing(framework)
     if package is not None:
         pytest.skip(f"{package} is not installed")
