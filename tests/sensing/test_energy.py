@@ -503,6 +503,16 @@ def test_a_short_gap_inside_a_segment_is_filled_by_the_counter() -> None:
     assert curve.energy(2.0, 10.0).coverage == 1.0
 
 
+def test_readings_between_two_counts_tell_how_steady_power_was() -> None:
+    """Of steady power an instant sensor says so; means over a second say nothing of 0.1 s."""
+    errors_j = {}
+    for window_s in (None, 1.0):
+        gauge = channel("power", "gauge", period_s=0.1, window_s=window_s)
+        curve = measured(constant(), [gauge, COUNTER], TIMES_S, chunk_s=0.5)
+        errors_j[window_s] = curve.energy(5.03, 5.07).error_j
+    assert errors_j[None] < 0.1 * errors_j[1.0]
+
+
 def test_a_run_of_an_anchored_card_is_named_by_its_anchors() -> None:
     """Before the first anchor and after the last, samples carry the scale that the anchors gave."""
     card = Card.under(Staircase.random(5, mean_s=0.3, until_s=30.0), until_s=30.0, seed=5)
