@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.garbage import Freezer
+from tests.integrations.no_tensorflow import keep_tensorflow_out
 from tests.lanes import LANES, Lane, lanes_of
 from tests.scheduling import LaneScheduling
 
@@ -87,6 +88,8 @@ def _run_in(config: pytest.Config, lane: Lane) -> None:
     """Run what the command line names of a lane."""
     # pytest asks no hook whether to ignore what the command line names.
     config.args = [argument for argument in config.args if lane in lanes_of(_path(argument))]
+    if not lane.has_tensorflow:
+        keep_tensorflow_out()
     config.pluginmanager.register(OneLane(lane))
 
 

@@ -30,12 +30,14 @@ class Lane:
         folders: what it runs, relative to the repository.
         packages: without which it is left out.
         environment: what it sets before it imports anything.
+        has_tensorflow: whether TensorBoard may import it, which takes seconds.
     """
 
     name: str
     folders: tuple[Path, ...] = ()
     packages: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    has_tensorflow: bool = True
 
     @property
     def roots(self) -> list[Path]:
@@ -50,7 +52,11 @@ class Lane:
 
 def _framework(name: str, *packages: str) -> Lane:
     return Lane(
-        name=name, folders=(INTEGRATIONS / name,), packages=packages, environment=dict(QUIET)
+        name=name,
+        folders=(INTEGRATIONS / name,),
+        packages=packages,
+        environment=dict(QUIET),
+        has_tensorflow=False,
     )
 
 

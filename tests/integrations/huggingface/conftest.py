@@ -1,12 +1,8 @@
-"""These tests need no TensorFlow, and leave nothing in the repository."""
+"""These tests leave nothing in the repository."""
 
 from pathlib import Path
 
 import pytest
-
-from tests.integrations.no_tensorflow import keep_tensorflow_out
-
-keep_tensorflow_out()
 
 
 @pytest.fixture(autouse=True)

@@ -1,13 +1,9 @@
-"""These tests need no TensorFlow."""
+"""What the tests of Lightning share."""
 
 import functools
 from collections.abc import Iterator
 
 import pytest
-
-from tests.integrations.no_tensorflow import keep_tensorflow_out
-
-keep_tensorflow_out()
 
 
 @pytest.fixture(scope="session", autouse=True)
