@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.benchmarks.core_clock import CoreClock
 from tests.benchmarks.loops import Loop
 from tests.benchmarks.tools import Tool
 
@@ -32,24 +31,15 @@ _STEP_HOOKS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCost:
-    """Microseconds that the hooks of one step take.
-
-    Attributes:
-        median_us: over the steps.
-        mean_us: likewise.
-        p99_us: likewise.
-        steps: how many.
-        core_share: of a core that this process has had meanwhile; ``None``: not measured.
-    """
+    """Microseconds that the hooks of one step take."""
 
     median_us: float
     mean_us: float
     p99_us: float
     steps: int
-    core_share: float | None = None
 
     @classmethod
-    def of(cls, seconds: Sequence[float], core_share: float | None = None) -> "HookCost":
+    def of(cls, seconds: Sequence[float]) -> "HookCost":
         """From the seconds of each step."""
         us = 1e6 * np.asarray(seconds[_FIRST_STEPS:])
         return cls(
@@ -57,20 +47,19 @@ class HookCost:
             mean_us=float(us.mean()),
             p99_us=float(np.quantile(us, 0.99)),
             steps=len(us),
-            core_share=core_share,
         )
 
 
 def of_hook(loop: Loop, hook: Callable[[], None], steps: int) -> HookCost:
     """Of something that is called after each step."""
-    seconds, clock = [], CoreClock()
+    seconds = []
     for _ in range(steps + _FIRST_STEPS):
         loop.step()
         start_s = time.perf_counter()
         hook()
         seconds.append(time.perf_counter() - start_s)
     loop.wait()
-    return HookCost.of(seconds, clock.share())
+    return HookCost.of(seconds)
 
 
 def of_windows(loop: Loop, tool: Tool, steps: int) -> HookCost:

@@ -12,9 +12,6 @@ Three questions on a real GPU, in at most eight minutes:
 * What share of a core do threads of ours take for one GPU? Bar: those that read sensors under
   0.5 %. The thread of the journal stands beside them.
 
-Both are only ever made longer by others on the machine: they are measured again until their bar is
-met, five times at most.
-
 ``python -m tests.benchmarks.overhead [--quick] [--fake] [--json FILE] [--peers PYTHON]``. With
 ``--fake`` a card is played in real time and the GPU's work is replaced by sleep and by Python; a
 busy machine says little about small changes there, and their bars are not judged. ``--quick`` has
@@ -39,13 +36,11 @@ from typing import Final
 from energy_callbacks import EnergyConfig, EnergyMeter
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
-from tests.benchmarks.core_clock import QUIET
 from tests.benchmarks.hook_costs import HookCost, of_callbacks, of_hook
 from tests.benchmarks.loops import SLEEP, Loop, fake_loops, gpu_loops, has_gpu
 from tests.benchmarks.pairs import HALF_S, Change, interleaved
 from tests.benchmarks.paused_clock import PausableClock
 from tests.benchmarks.quiet_core import quiet_core
-from tests.benchmarks.repeats import repeated
 from tests.benchmarks.step_windows import Peer, measured_beside
 from tests.benchmarks.tools import nvidia_smi_stub
 
@@ -109,16 +104,6 @@ def sampler_share(core: Mapping[str, float], gpus: int) -> float:
     return share / gpus if gpus else math.inf
 
 
-def hook_cost(loop: Loop, hook: Callable[[], None], steps: int, bar_us: float) -> HookCost:
-    """Of a hook after each step, the least of some where it is above its bar.
-
-    Behind a sleep it is not judged, and measured once.
-    """
-    most_us = math.inf if loop.name == SLEEP else bar_us
-    least, *_ = repeated(lambda: of_hook(loop, hook, steps), lambda c: c.median_us, most_us)
-    return least
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ours:
     """Everything that was found of ours."""
@@ -150,7 +135,7 @@ def measure_ours(loops: tuple[Loop, Loop], size: Size) -> Ours:
                 )
         clock.resume()
         steps = {loop: round(size.hook_s / loop.step_s) for loop in loops}
-        hooks = {loop.name: hook_cost(loop, hook, steps[loop], STEP_BAR_US) for loop in loops}
+        hooks = {loop.name: of_hook(loop, hook, steps[loop]) for loop in loops}
         clock_reads = {loop.name: of_hook(loop, time.monotonic, steps[loop]) for loop in loops}
 
         def work() -> None:
@@ -158,13 +143,10 @@ def measure_ours(loops: tuple[Loop, Loop], size: Size) -> Ours:
             loops[0].wait()
             hook()
 
-        core, *_ = repeated(
-            lambda: core_shares(size.core_s, work), lambda core: sampler_share(core, gpus), CORE_BAR
-        )
+        core = core_shares(size.core_s, work)
     with running_meter(PausableClock(), step_events=True) as dating:
         event_hooks = {
-            loop.name: hook_cost(loop, lambda: dating.step(samples=64), steps[loop], EVENT_BAR_US)
-            for loop in loops
+            loop.name: of_hook(loop, lambda: dating.step(samples=64), steps[loop]) for loop in loops
         }
     return Ours(
         changes=changes,
@@ -184,18 +166,11 @@ def _both(step: Callable[[], None], hook: Callable[[], None]) -> Callable[[], No
     return both
 
 
-def _can_tell(cost: HookCost) -> bool:
-    """Whether a calculation was alone on its core, or has met the bar all the same."""
-    is_alone = cost.core_share is not None and cost.core_share >= QUIET
-    return is_alone or cost.median_us <= STEP_BAR_US
-
-
 def judged(ours: Ours, *, is_fake: bool, is_quick: bool) -> list[Bar]:
     """What was promised.
 
     A sleep in a step's place leaves caches cold, which makes any call ten times slower; a loop
-    that launches work for a GPU does not: behind a sleep the hook is not judged. Nor is one that
-    misses its bar behind a calculation that others took the core from.
+    that launches work for a GPU does not: behind a sleep the hook is not judged.
     """
     found = [
         Bar(
@@ -211,7 +186,7 @@ def judged(ours: Ours, *, is_fake: bool, is_quick: bool) -> list[Bar]:
             name=f"{name}: us of meter.step, median",
             value=cost.median_us,
             at_most=STEP_BAR_US,
-            is_judged=not is_fake or (name != SLEEP and _can_tell(cost)),
+            is_judged=not (is_fake and name == SLEEP),
         )
         for name, cost in ours.hooks.items()
     ]

@@ -33,7 +33,7 @@ BARS: Final = {1.03: {0.05: 10.0, 0.2: 5.0}, 0.23: {0.05: 6.0, 0.2: 3.0}}
 PERIODS_S: Final = tuple(BARS)
 WINDOWS, QUICK_WINDOWS = 40, 6
 _PAUSES_S: Final = (0.005, 0.035)  # no window keeps in step with a wave or a sensor
-_LIMIT_S: Final = 300.0
+_LIMIT_S: Final = 120.0
 _ROOT: Final = Path(__file__).parents[2]
 
 
