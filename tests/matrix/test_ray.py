@@ -21,6 +21,8 @@ def ray_lab(lab: Lab) -> Lab:
     """A matrix for Ray; its cluster ends with the call."""
     # No token in the user's home, and none is needed for a cluster that lives for a test.
     lab.environment["RAY_AUTH_MODE"] = "disabled"
+    # Ray's workers step back for all else (nice 15): on a busy machine a job takes minutes.
+    lab.environment["RAY_worker_niceness"] = "0"
     return lab
 
 
