@@ -162,17 +162,20 @@ class Drawn:
         return self.found if start_s < self.found.t_s[-1] <= end_s else None
 
 
-def test_the_bound_is_what_no_reading_excludes() -> None:
-    """10 s at 100 W and a limit of 100 W: 2 s of waiting may have had up to 280 J, or nothing."""
+@pytest.mark.parametrize(("edge_j", "systematic_j"), [(0.0, 200.0), (300.0, 588.0)])
+def test_the_bound_is_what_no_reading_excludes(edge_j: float, systematic_j: float) -> None:
+    """10 s at 100 W and a limit of 100 W: 2 s of waiting may have had up to 280 J, or nothing.
+
+    Where energy may have moved across the edges of the 10 s, 95 % of that is more.
+    """
     log = StepLog(0.0)
     log.mark_done(2.0)
     log.mark_ready(4.0)
-    none = np.zeros(1)
     one = Intervals(
         t_s=np.array([0.0, 10.0]),
         energy_j=np.array([1000.0]),
-        noise_j2=none,
-        edge_j2=none,
+        noise_j2=np.zeros(1),
+        edge_j2=np.array([edge_j**2]),
         seen_s=np.array([10.0]),
         method="counter",
         relative_error=0.0,
@@ -182,7 +185,7 @@ def test_the_bound_is_what_no_reading_excludes() -> None:
     found = waiting.record()["data_wait"]["energy"]["gpu0"]
     assert found["energy_j"] == pytest.approx(200.0)
     # 1.4 times the limit for 2 s is 280 J; the rest of the interval can hold all 1000 J.
-    assert found["systematic_j"] == pytest.approx(200.0)
+    assert found["systematic_j"] == pytest.approx(systematic_j)
 
 
 LOADS = [

@@ -47,7 +47,7 @@ def main() -> None:
     hide()
     import pytorch_lightning as pl
 
-    from energy_callbacks.lightning import GpuEnergyCallback
+    from energy_callbacks.lightning import BatchSizeTuner, GpuEnergyCallback, with_batch_size
 
     class Module(pl.LightningModule):
         def __init__(self) -> None:
@@ -65,8 +65,11 @@ def main() -> None:
         accelerator="cpu", max_epochs=1, logger=False, enable_progress_bar=False,
         enable_checkpointing=False, callbacks=ours,
     )  # fmt: skip
-    trainer.fit(Module(), DataLoader(TensorDataset(torch.randn(40, 4)), batch_size=4))
+    loader = DataLoader(TensorDataset(torch.randn(40, 4)), batch_size=8)
+    trainer.fit(Module(), with_batch_size(loader, 4))
     assert ours.report.throughput.samples == 40, ours.report.throughput
+    assert ours.report.throughput.steps == 10, ours.report.throughput
+    assert issubclass(BatchSizeTuner, pl.Callback)
     assert not [name for name in sys.modules if name.partition(".")[0] == "lightning"]
 
 

@@ -1,0 +1,57 @@
+"""The sum over the processes of a PyTorch training; two processes vote in the frameworks' tests."""
+
+from collections.abc import Callable, Iterator
+from unittest import mock
+
+import pytest
+
+from energy_callbacks.accounting.vote import Vote
+
+ranks = pytest.importorskip("torch.distributed")
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[[], None]]:
+    """Connects this process, as the only one, as a training does at its start."""
+
+    def connect() -> None:
+        if ranks.is_initialized():
+            ranks.destroy_process_group()
+        store = ranks.HashStore()
+        ranks.init_process_group("gloo", store=store, rank=0, world_size=1)
+
+    yield connect
+    if ranks.is_initialized():
+        ranks.destroy_process_group()
+
+
+def test_a_process_that_is_alone_needs_no_others() -> None:
+    """Its number, at once, and without PyTorch's help."""
+    assert Vote()(3.0) == 3.0
+
+
+def test_a_sum_arrives_a_call_later(connect: Callable[[], None]) -> None:
+    """That of the call before, and nothing at the first."""
+    connect()
+    vote = Vote()
+    vote.begin(world_size=2)
+    assert [vote(number) for number in (3.0, 4.0, 5.0)] == [0.0, 3.0, 4.0]
+
+
+def test_the_next_training_has_a_group_of_its_own(connect: Callable[[], None]) -> None:
+    """One that has connected its processes anew cannot use the group of the one before."""
+    vote = Vote()
+    for _ in range(2):
+        connect()
+        vote.begin(world_size=2)
+        with mock.patch.object(ranks, "new_group", wraps=ranks.new_group) as new_group:
+            assert [vote(number) for number in (3.0, 4.0)] == [0.0, 3.0]
+        assert new_group.call_count == 1
+
+
+def test_processes_that_are_not_connected() -> None:
+    """An error says so."""
+    vote = Vote()
+    vote.begin(world_size=2)
+    with pytest.raises(RuntimeError, match="does not connect"):
+        vote(1.0)
