@@ -27,6 +27,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No masks, no CUDA in this process, and no RAPL."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.setattr(cuda_driver, "uuids", lambda: None)
     monkeypatch.setattr(cuda_driver, "active_ordinals", lambda: ())
     monkeypatch.setenv(POWERCAP_VARIABLE, str(tmp_path / "powercap"))
@@ -131,6 +132,22 @@ def test_context_of_the_process_says_what_is_used(
 
     assert gpus(found) == [name(1)]
     assert not [entry for entry in found.unavailable if entry[0] == "NVIDIA GPU"]
+
+
+@pytest.mark.parametrize("knows_cuda", [True, False])
+def test_local_rank_says_what_is_used_before_there_is_a_context(
+    play: Play, monkeypatch: pytest.MonkeyPatch, *, knows_cuda: bool
+) -> None:
+    """The second process of torchrun uses the second card, if it sees one, else its only one."""
+    play(H200, H200)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    both = (card_uuid(0)[4:], card_uuid(1)[4:])
+    if knows_cuda:
+        monkeypatch.setattr(cuda_driver, "uuids", lambda: both)
+    assert gpus(discover(FakeClock())) == [name(1)]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr(cuda_driver, "uuids", lambda: both[:1])
+    assert gpus(discover(FakeClock())) == [name(0)]
 
 
 def test_run_on_the_cpu(play: Play) -> None:
