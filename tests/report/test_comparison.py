@@ -357,6 +357,10 @@ def test_one_short_run_a_side_has_numbers_and_no_interval(tmp_path):
         {"a": report(tmp_path / "a", 500.0), "b": report(tmp_path / "b", 450.0, run_id="b")}
     )
     assert {(effect.low, effect.verdict) for effect in found.effects} == {(None, "not resolved")}
+    [axes] = plots.changes(found).axes
+    points = [line for line in axes.lines if line.get_marker() == "o"]
+    assert len(points) == len(found.effects)
+    assert len(axes.lines) == len(points) + 1  # that of no change
     assert "a single run tells nothing of how runs differ" in found.answers[0]
 
 

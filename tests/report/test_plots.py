@@ -50,6 +50,23 @@ def test_many_devices_become_few_bands_with_the_same_energy(tmp_path):
     assert sum(map(_joules, found)) == pytest.approx(16 * 100.0 * 60.0, rel=1e-6)
 
 
+def test_later_attempts_are_marked(tmp_path):
+    """A training that was resumed shows where; phases end where the curves end."""
+    first = Attempt(stretches=(replace(TRAIN, phase="before"),))
+    write(tmp_path, first)
+    write(tmp_path, Attempt(attempt=2, unix_s=first.unix_s + 600.0))
+    unseen = (replace(TRAIN, phase="unseen", power_w={}),)
+    write(tmp_path, Attempt(attempt=3, unix_s=first.unix_s + 900.0, devices=(), stretches=unseen))
+    report = build(tmp_path)
+    assert "unseen" in {span.phase for span in report.timeline}
+    figure = plots.power_over_time(report)
+    _, strip = figure.axes
+    assert strip.get_legend_handles_labels()[1] == ["before", "idle", "train"]
+    drawn = plots.figure_svg(figure)
+    assert "attempt 2" in drawn
+    assert "attempt 1" not in drawn
+
+
 def test_a_report_without_curves_has_no_charts(tmp_path):
     """Nothing known, nothing drawn."""
     write(tmp_path, Attempt(devices=()))
