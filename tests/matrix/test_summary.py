@@ -101,6 +101,13 @@ def test_the_page_has_a_picture_of_all_runs_and_those_of_the_comparison(
     assert re.search(r"<h2>What changes</h2>\s*<div class=.wide.><svg", text)
 
 
+@pytest.mark.charts
+def test_runs_whose_energy_nobody_knows_have_no_picture(tmp_path: Path) -> None:
+    """Nothing known, nothing drawn."""
+    matrix(tmp_path, {"a": -1.0})
+    assert "<svg" not in (tmp_path / "matrix.html").read_text(encoding="utf-8")
+
+
 def test_a_baseline_that_is_named(tmp_path: Path) -> None:
     """The comparison is with it, and the answer says what it takes more than the cheapest."""
     found = matrix(tmp_path, {"a": 300.0, "b": 400.0}, baseline={"opt": "b"})

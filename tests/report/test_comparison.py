@@ -511,6 +511,19 @@ def test_charts_of_what_is_not_known_are_left_out(groups):
     assert drawn == ["changes.png", "training_memory_comparison.png"]
 
 
+@pytest.mark.parametrize(("without", "bars"), [(("new",), 1), (("old", "new"), None)])
+def test_memory_that_is_not_known_has_no_bar(groups, without, bars):
+    """Of one group, or of both: then there is no chart."""
+    found = compare(groups)
+    known = [
+        one if one.name not in without
+        else replace(one, runs=[replace(run, values={}) for run in one.runs])
+        for one in found.groups
+    ]  # fmt: skip
+    figure = plots.memory_bars(replace(found, groups=known))
+    assert (figure and len(figure.axes[0].patches)) == bars
+
+
 HOSTILE = "<script>alert(1)</script>|`*\n\u202ex\x1b[31m"
 
 
