@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks.accounting.launch import COMMAND
+from energy_callbacks.records import Energy
 from energy_callbacks.report.build import build
 from tests.report.journals import CPU, GERMANY, GPU, GPU1, PROCESS, Attempt, Stretch, Window, write
 
@@ -57,6 +58,17 @@ def test_a_command_alone(tmp_path: Path) -> None:
     report = build(folder_of(tmp_path, OUTER))
     assert [(phase.name, phase.total.energy_j) for phase in report.phases] == [(COMMAND, 60_000.0)]
     assert [span.phase for span in report.timeline] == [COMMAND]
+
+
+def test_waits_for_data_are_those_of_all_trainings(tmp_path: Path) -> None:
+    """400 J of one and 200 J of the other."""
+
+    def waiting(training: Attempt, energy_j: float) -> Attempt:
+        energy = {"gpu0": Energy(energy_j=energy_j, coverage=1.0)}
+        return replace(training, wait_known_s=4.0, wait_energy=energy)
+
+    report = build(folder_of(tmp_path, OUTER, waiting(FIRST, 400.0), waiting(SECOND, 200.0)))
+    assert report.throughput.data_wait.gpu.value_j == pytest.approx(600.0)
 
 
 def test_phases_are_those_of_the_trainings_and_sum_to_the_command(tmp_path: Path) -> None:
