@@ -9,6 +9,7 @@ input (see ``processes.Forking``): ``{"start": SCRIPT}`` is answered with the id
 import ctypes
 import importlib
 import json
+import logging
 import os
 import runpy
 import sys
@@ -75,12 +76,17 @@ def serve_in_a_fork(questions: IO[str], answers: IO[str]) -> NoReturn:
     become(script)
     # pytest has put its own in their places.
     sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", 1)
-    sys.meta_path = [one for one in sys.meta_path if not type(one).__module__.startswith("_pytest")]
+    sys.meta_path = [one for one in sys.meta_path if not _is_of_pytest(one)]
+    logging.root.handlers = [one for one in logging.root.handlers if not _is_of_pytest(one)]
     # As the interpreter runs a script and ends: traceback, exit status, exit hooks.
     python = ctypes.pythonapi
     failed = python.PyRun_SimpleString(b"from tests.integrations.run_script import run; run()")
     python.Py_Exit(1 if failed else 0)
     raise AssertionError("the interpreter has ended")
+
+
+def _is_of_pytest(one: object) -> bool:
+    return type(one).__module__.startswith("_pytest")
 
 
 def run() -> None:

@@ -346,8 +346,9 @@ def test_a_generator_of_a_loader_is_put_back() -> None:
     assert torch.equal(generator.get_state(), before)
 
 
+@pytest.mark.every_backend
 def test_a_stream_needs_the_largest_size() -> None:
-    """Nobody knows its samples; a size that it has no batch of is an error, not a result."""
+    """Nobody knows its samples: its end shows, to each backend otherwise, that a pass is over."""
     data = stream()
     with pytest.raises(ValueError, match="give max_size"):
         tune_batch_size(small(), data, **QUICK)
