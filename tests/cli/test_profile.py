@@ -179,14 +179,15 @@ def test_a_signal_ends_it_as_ever(profiled: Profiled, number: signal.Signals) ->
 TORCH = """
 import time, torch
 if __name__ == "__main__":
-    time.sleep(2.0)
+    time.sleep(2.0)  # BEFORE_S
     net = torch.nn.Linear(8, 8)
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
     for _ in range(40):
         net(torch.ones(4, 8)).sum().backward()
         optimizer.step()
-        time.sleep(0.05)
+        time.sleep(0.05)  # LEAST_STEP_S
 """
+BEFORE_S, LEAST_STEP_S = 2.0, 0.05
 
 
 def test_steps_of_pytorch_are_seen(profiled: Profiled) -> None:
@@ -196,11 +197,12 @@ def test_steps_of_pytorch_are_seen(profiled: Profiled) -> None:
     assert wait(profiled.start(TORCH)) == 0, profiled.output
     report = profiled.report
     assert report.throughput.steps == 40
-    assert report.throughput.train_s == pytest.approx(2.0, abs=0.7)
+    train_s = report.throughput.train_s
+    assert 39 * LEAST_STEP_S <= train_s <= report.run.duration_s - BEFORE_S
     calls = report.profile.host.calls  # type: ignore[union-attr]
     assert calls is not None
     assert (calls.first_step, calls.steps) == (10, 20)
-    assert calls.duration_s == pytest.approx(1.0, abs=0.4)
+    assert 19 * LEAST_STEP_S <= calls.duration_s <= train_s - 19 * LEAST_STEP_S
     gpu = report.energy.gpu
     assert gpu.energy_j == pytest.approx(POWER_W * report.run.duration_s, abs=gpu.error_j)
 
