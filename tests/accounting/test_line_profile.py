@@ -11,7 +11,7 @@ import pytest
 
 from energy_callbacks.accounting.line_profile import profile_lines
 
-# Pages from the kernel: malloc may give memory that was freed before, which the process has already.
+# Pages from the kernel: malloc may give memory that was freed, which the process has already.
 MODULE = """
 import functools
 import mmap
