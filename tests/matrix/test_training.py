@@ -102,7 +102,7 @@ def example(lab: Lab) -> Lab:
 @pytest.mark.slow(reason="13 trainings with PyTorch, each in a process that imports it")
 def test_the_example_killed_half_way_and_resumed(example: Lab) -> None:
     """2 optimizers x 2 batch sizes x 3 repeats: each counts once, and a page has the answer."""
-    before = kill_half_way(example, 5, 200.0)
+    before = kill_half_way(example, 5, 600.0)
     assert 5 <= len(before) < 12
     ended = example.finish(timeout_s=1200.0)
     assert ended.code == 0, ended.err
