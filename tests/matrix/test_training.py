@@ -34,10 +34,10 @@ def outcomes(lab: Lab) -> dict[Path, str]:
     return {path: path.read_text(encoding="utf-8") for path in found}
 
 
-def kill_half_way(lab: Lab, done: int, timeout_s: float) -> dict[Path, str]:
+def kill_half_way(lab: Lab, done: int) -> dict[Path, str]:
     """Kill the matrix and all of it while a job trains; the outcomes until then."""
     process = lab.start()
-    until(lambda: len(outcomes(lab)) >= done, timeout_s)
+    until(lambda: len(outcomes(lab)) >= done)
     until(lambda: len(list(lab.results.glob("jobs/*/*/*/attempts"))) > done)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
@@ -71,7 +71,7 @@ def test_killed_half_way_and_resumed(lab: Lab) -> None:
     (lab.folder / "loop.py").write_text(LOOP, encoding="utf-8")
     command = ["python", "loop.py", "{a}", "{b}"]
     lab.write(command=command, metric="val_accuracy", parameters={"a": ["x"], "b": ["1", "2"]})
-    before = kill_half_way(lab, 1, 100.0)
+    before = kill_half_way(lab, 1)
     assert len(before) == 1
     (lab.folder / "resumed").touch()
     ended = lab.run()
@@ -102,7 +102,7 @@ def example(lab: Lab) -> Lab:
 @pytest.mark.slow(reason="13 trainings with PyTorch, each in a process that imports it")
 def test_the_example_killed_half_way_and_resumed(example: Lab) -> None:
     """2 optimizers x 2 batch sizes x 3 repeats: each counts once, and a page has the answer."""
-    before = kill_half_way(example, 5, 600.0)
+    before = kill_half_way(example, 5)
     assert 5 <= len(before) < 12
     ended = example.finish(timeout_s=1200.0)
     assert ended.code == 0, ended.err
