@@ -281,7 +281,7 @@ def test_calls_cost_virtual_time_as_configured(fake_nvml: Play) -> None:
         costs_s.append(nvml.time.unix_s() - before_s)
     assert np.median(costs_s) == pytest.approx(2.6e-3, rel=0.15)
     assert np.percentile(costs_s, 99) == pytest.approx(20e-3, rel=0.15)
-    assert time.perf_counter() - began_s < 8.0  # 9 s if it had slept
+    assert time.perf_counter() - began_s < 2.0  # 9 s if it had slept
 
 
 def test_field_reports_its_latency(fake_nvml: Play) -> None:
@@ -295,14 +295,14 @@ def test_field_reports_its_latency(fake_nvml: Play) -> None:
 
 
 def test_real_time_calls_take_real_time(fake_nvml: Play) -> None:
-    """On the real clock a call of 20 ms takes as long, and power is that of now."""
+    """On the real clock a call of 20 ms takes 20 ms, and power is that of now."""
     card = ideal(Constant(123.0), latency={"power": Latency(median_s=0.02, p99_s=0.02)})
     fake_nvml(Scenario(cards=(card,)), virtual=False)
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     began_s = time.perf_counter()
     assert pynvml.nvmlDeviceGetPowerUsage(handle) == 123_000
-    assert 0.0199 <= time.perf_counter() - began_s < 10.0
+    assert 0.0199 <= time.perf_counter() - began_s < 0.2
 
 
 def test_threads_read_the_same_card(fake_nvml: Play) -> None:

@@ -29,14 +29,14 @@ def test_lines_for_machines(card: None, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["monitor", "--json", "--interval", "1", "--seconds", "3"]) == 0
     looks = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(looks) == 3
+    assert looks[-1]["elapsed_s"] == pytest.approx(3.0, abs=0.5)
     gpus = [next(d for d in look["devices"] if d["scope"] == "gpu") for look in looks]
     gpu = gpus[-1]
     assert gpu["power_w"] == pytest.approx(300.0, rel=0.03)
     assert gpus[0]["energy_j"] < gpus[1]["energy_j"] < gpu["energy_j"]
+    # Up to a beat of 0.8 s has not been seen yet.
     elapsed_s = looks[-1]["elapsed_s"]
-    assert 2.9 < elapsed_s < 30.0
-    # Up to a beat of 0.8 s has not been seen yet; a busy machine may be late by as long.
-    assert 300.0 * (elapsed_s - 2.0) < gpu["energy_j"] < 300.0 * elapsed_s * 1.03
+    assert 300.0 * (elapsed_s - 1.0) < gpu["energy_j"] < 300.0 * elapsed_s * 1.03
     assert [one["pid"] for one in gpu["processes"]] == [os.getppid(), os.getpid(), 2**22 + 5]
     assert [one["memory_bytes"] for one in gpu["processes"]] == [5 * GIB, 3 * GIB, GIB]
     assert gpu["processes"][1]["name"]

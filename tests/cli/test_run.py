@@ -385,10 +385,9 @@ def test_trainings_inside_lead_the_phases_and_each_device_counts_once(measured: 
     truth_j = POWER_W * report.run.duration_s
     assert gpu.energy_j == pytest.approx(truth_j, abs=gpu.error_j)
     phases = {phase.name: phase for phase in report.phases}
+    assert 60 * 0.05 <= phases["train"].duration_s < 1.5 * 60 * 0.05
+    assert 30 * 0.05 <= phases["validation"].duration_s < 1.5 * 30 * 0.05
     assert phases["command"].duration_s > 2.0
-    trainings_s = report.run.duration_s - phases["command"].duration_s
-    assert 60 * 0.05 <= phases["train"].duration_s <= trainings_s - 30 * 0.05
-    assert 30 * 0.05 <= phases["validation"].duration_s <= trainings_s - 60 * 0.05
     for phase in phases.values():
         if phase.duration_s > 1.0:
             assert phase.gpu.energy_j == pytest.approx(

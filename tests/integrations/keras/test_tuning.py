@@ -348,7 +348,7 @@ def test_a_generator_of_a_loader_is_put_back() -> None:
 
 @pytest.mark.every_backend
 def test_a_stream_needs_the_largest_size() -> None:
-    """Nobody knows its samples: its end shows, to each backend otherwise, that a pass is over."""
+    """Nobody knows its samples; each backend tells the end of a pass in its own way."""
     data = stream()
     with pytest.raises(ValueError, match="give max_size"):
         tune_batch_size(small(), data, **QUICK)

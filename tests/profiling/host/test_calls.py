@@ -77,7 +77,7 @@ def test_a_real_profile():
     calls = Calls(pstats.Stats(profile).stats)
     top, *_ = calls.top()
     assert top["name"] == "time.sleep (built-in)"
-    assert 0.099 < top["own_s"] < 10.0
+    assert top["own_s"] == pytest.approx(0.1, abs=0.05)
     assert [node["name"].split()[0] for node in calls.tree()[:2]] == ["sleeper", "time.sleep"]
 
 

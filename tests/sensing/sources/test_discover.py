@@ -161,9 +161,9 @@ def test_run_on_the_cpu(play: Play) -> None:
 
 @pytest.fixture
 def hanging_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A driver that answers nothing for eight seconds, and a patience of a tenth of one."""
+    """A driver that answers nothing for three seconds, and a patience of a tenth of one."""
     monkeypatch.setattr(bounded, "PATIENCE_S", 0.1)
-    hang = Fault(group="init", kind="hang", start_s=0.0, value=8.0)
+    hang = Fault(group="init", kind="hang", start_s=0.0, value=3.0)
     nvml = FakeNvml(Scenario(cards=(H200,), faults=(hang,)), tmp_path, virtual=False)
     yield
     for thread in threading.enumerate():
@@ -181,7 +181,7 @@ def test_driver_that_hangs_at_the_start(tmp_path: Path, caplog: pytest.LogCaptur
     meter.stop()
     report = meter.report()
 
-    assert started_s < 7.8
+    assert started_s < 2.8
     assert "has not listed its GPUs" in caplog.text
     (warning,) = [one for one in report.warnings if "NVIDIA GPU" in one.message]
     assert "has not listed its GPUs within 0.1 s" in warning.message
