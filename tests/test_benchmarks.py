@@ -14,6 +14,7 @@ from tests.benchmarks import (
     accuracy,
     bars,
     calibration,
+    lines,
     overhead,
     peers,
     recordings,
@@ -267,6 +268,15 @@ def test_threads_of_ours_are_found_and_their_time_is_counted():
     stopping.set()
     thread.join()
     assert shares["burner"] > 0.05
+
+
+@pytest.mark.parametrize(
+    ("looks_s", "is_judged"),
+    [([0.04] * 100, True), ([0.04] * 99, False), ([0.04] * 99 + [2.0], False), ([], False)],
+)
+def test_shares_of_lines_are_judged_by_enough_looks(looks_s, is_judged):
+    """A hundred that stand for the same time say a half to 0.05; one that stands for most, less."""
+    assert lines.is_precise(looks_s, 0.15) is is_judged
 
 
 def empty_list(folder: Path) -> Path:

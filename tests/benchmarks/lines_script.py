@@ -1,7 +1,7 @@
 """A program with a fixed amount of work in known lines, alone, followed by us, or by Scalene.
 
 ``python tests/benchmarks/lines_script.py {alone,ours} FILE [turns]``: writes what each line took by
-its own clock, and what our profiler says of it, as JSON.
+its own clock, and what our profiler says of it, as JSON; also for how long each look stood.
 """
 
 import json
@@ -10,6 +10,7 @@ import tempfile
 import time
 import zlib
 from pathlib import Path
+from unittest import mock
 
 MESSAGE = bytes(range(256)) * 2000
 
@@ -44,19 +45,33 @@ def program(turns):
 
 
 def ours(turns):
-    """The same, followed; seconds of each line as our profiler says."""
+    """The same, followed: what it took, and what our profiler found.
+
+    Returns:
+        Seconds by the program's own clock, and by name: the profiler's seconds of each line
+        (``by_line``), the share of the time that it took (``cost_share``), and the seconds that
+        each look stands for (``looks_s``).
+    """
     from energy_callbacks import EnergyConfig, EnergyMeter
     from energy_callbacks.profiling.lines import LineProfiler
+    from energy_callbacks.profiling.lines.tally import Tally
     from energy_callbacks.report import build
 
-    with tempfile.TemporaryDirectory() as folder:
+    looks_s, take = [], Tally.take
+
+    def weighed(tally, frame, look):
+        looks_s.append(look.until_s - look.since_s)
+        take(tally, frame, look)
+
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(Tally, "take", weighed):
         config = EnergyConfig(report_dir=folder)
         with EnergyMeter(config=config, profilers=[LineProfiler()]) as meter, meter.phase("train"):
             time.sleep(2.0)  # sensors have opened
+            looks_s.clear()
             took_s = program(turns)
         found = build(folder).profile.lines
     by_line = {f"{one.function} {one.source.strip()}": one.wall_s for one in found.lines}
-    return took_s, by_line, found.cost_share
+    return took_s, {"by_line": by_line, "cost_share": found.cost_share, "looks_s": looks_s}
 
 
 def main():
@@ -64,8 +79,8 @@ def main():
     mode, path, turns = sys.argv[1], sys.argv[2], int(sys.argv[3])
     found = {"took_s": program(turns)} if mode == "alone" else {}
     if mode == "ours":
-        took_s, by_line, cost = ours(turns)
-        found = {"took_s": took_s, "by_line": by_line, "cost_share": cost}
+        took_s, told = ours(turns)
+        found = {"took_s": took_s, **told}
     Path(path).write_text(json.dumps(found), encoding="utf-8")
 
 
