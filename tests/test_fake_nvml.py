@@ -2,6 +2,7 @@
 
 import json
 import math
+import resource
 import subprocess
 import sys
 import threading
@@ -274,14 +275,14 @@ def test_calls_cost_virtual_time_as_configured(fake_nvml: Play) -> None:
     """Of 2,000 counter calls the median costs 2.6 ms and the 99th percentile 20 ms, within 15 %."""
     nvml, card = start(fake_nvml, h200(SQUARE))
     costs_s = []
-    began_s = time.perf_counter()
+    sleeps = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
     for _ in range(2000):
         before_s = nvml.time.unix_s()
         pynvml.nvmlDeviceGetTotalEnergyConsumption(card)
         costs_s.append(nvml.time.unix_s() - before_s)
     assert np.median(costs_s) == pytest.approx(2.6e-3, rel=0.15)
     assert np.percentile(costs_s, 99) == pytest.approx(20e-3, rel=0.15)
-    assert time.perf_counter() - began_s < 2.0  # 9 s if it had slept
+    assert resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - sleeps < 1000  # none slept
 
 
 def test_field_reports_its_latency(fake_nvml: Play) -> None:
@@ -295,14 +296,14 @@ def test_field_reports_its_latency(fake_nvml: Play) -> None:
 
 
 def test_real_time_calls_take_real_time(fake_nvml: Play) -> None:
-    """On the real clock a call of 20 ms takes 20 ms, and power is that of now."""
+    """On the real clock a call of 20 ms does not return earlier, and power is that of now."""
     card = ideal(Constant(123.0), latency={"power": Latency(median_s=0.02, p99_s=0.02)})
     fake_nvml(Scenario(cards=(card,)), virtual=False)
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     began_s = time.perf_counter()
     assert pynvml.nvmlDeviceGetPowerUsage(handle) == 123_000
-    assert 0.0199 <= time.perf_counter() - began_s < 0.2
+    assert time.perf_counter() - began_s >= 0.0199
 
 
 def test_threads_read_the_same_card(fake_nvml: Play) -> None:
@@ -562,8 +563,9 @@ def test_processes_see_the_same_card(fake_nvml: Play) -> None:
 def test_child_in_real_time(tmp_path: Path) -> None:
     """Without virtual time a child sees samples of just now."""
     path = Scenario(cards=(h200(SQUARE),)).write(tmp_path / "scenario.txt")
+    began_s = time.time()
     stamp_us = child_reads(env(path))[3][-1][0]  # type: ignore[index]
-    assert time.time() - stamp_us / 1e6 < 5.0
+    assert began_s - 0.5 < stamp_us / 1e6 < time.time()
 
 
 def test_compile_error_is_clear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

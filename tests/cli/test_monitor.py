@@ -1,27 +1,32 @@
-"""``energy-callbacks monitor``: on cards with a known truth, in real time."""
+"""``energy-callbacks monitor``: on cards with a known truth, in virtual time."""
 
 import json
 import os
 import re
+from types import SimpleNamespace
 
 import pytest
 
-from energy_callbacks.cli import main
+from energy_callbacks.cli import main, monitor
 from tests.fake_nvml import Constant, Process, Scenario, fixtures, h200
+from tests.test_fake_card import CardClock
 
 fake_nvml = fixtures.fake_nvml
 GIB = 2**30
 
 
 @pytest.fixture
-def card(fake_nvml) -> None:
+def card(fake_nvml, monkeypatch: pytest.MonkeyPatch) -> None:
     """300 W, and three processes: this one, another, and one of the host outside."""
     processes = (
         Process(pid=os.getpid(), used_bytes=3 * GIB),
         Process(pid=os.getppid(), used_bytes=5 * GIB, kind="graphics"),
         Process(pid=2**22 + 5, used_bytes=GIB, kind="mps"),
     )
-    fake_nvml(Scenario(cards=(h200(Constant(300.0), processes=processes),)), virtual=False)
+    nvml = fake_nvml(Scenario(cards=(h200(Constant(300.0), processes=processes),)))
+    clock = CardClock(nvml.time)
+    monkeypatch.setattr(monitor, "SystemClock", lambda: clock)
+    monkeypatch.setattr(monitor, "time", SimpleNamespace(sleep=clock.advance, time=clock.unix_s))
 
 
 def test_lines_for_machines(card: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,14 +34,13 @@ def test_lines_for_machines(card: None, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["monitor", "--json", "--interval", "1", "--seconds", "3"]) == 0
     looks = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(looks) == 3
-    assert looks[-1]["elapsed_s"] == pytest.approx(3.0, abs=0.5)
+    assert [look["elapsed_s"] for look in looks] == pytest.approx([1.0, 2.0, 3.0], abs=0.05)
     gpus = [next(d for d in look["devices"] if d["scope"] == "gpu") for look in looks]
     gpu = gpus[-1]
     assert gpu["power_w"] == pytest.approx(300.0, rel=0.03)
     assert gpus[0]["energy_j"] < gpus[1]["energy_j"] < gpu["energy_j"]
     # Up to a beat of 0.8 s has not been seen yet.
-    elapsed_s = looks[-1]["elapsed_s"]
-    assert 300.0 * (elapsed_s - 1.0) < gpu["energy_j"] < 300.0 * elapsed_s * 1.03
+    assert 300.0 * (3.0 - 0.9) < gpu["energy_j"] < 300.0 * 3.0 * 1.03
     assert [one["pid"] for one in gpu["processes"]] == [os.getppid(), os.getpid(), 2**22 + 5]
     assert [one["memory_bytes"] for one in gpu["processes"]] == [5 * GIB, 3 * GIB, GIB]
     assert gpu["processes"][1]["name"]

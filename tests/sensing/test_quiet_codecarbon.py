@@ -45,20 +45,19 @@ def test_an_error_ends_the_quiet(heard):
 
 
 HANGING = """
-import time
 import pynvml
 from energy_callbacks.sensing import bounded
 from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
 
 bounded.PATIENCE_S = 0.1
-init, start_s = pynvml.nvmlInit, time.monotonic()
+init = pynvml.nvmlInit
 with quiet_codecarbon():
     from codecarbon.core import gpu_nvidia
-print(time.monotonic() - start_s, gpu_nvidia.PYNVML_AVAILABLE, pynvml.nvmlInit is init)
+print(gpu_nvidia.PYNVML_AVAILABLE, pynvml.nvmlInit is init)
 """
 
 
-@pytest.mark.parametrize(("hang_s", "available"), [(0.0, "True"), (60.0, "False")])
+@pytest.mark.parametrize(("hang_s", "available"), [(0.0, "True"), (3600.0, "False")])
 def test_a_driver_that_hangs_does_not_hang_the_import(
     tmp_path: Path, hang_s: float, available: str
 ) -> None:
@@ -72,6 +71,4 @@ def test_a_driver_that_hangs_does_not_hang_the_import(
         text=True,
         check=True,
     )
-    took_s, is_available, is_restored = done.stdout.split()
-    assert float(took_s) < 30.0
-    assert (is_available, is_restored) == (available, "True")
+    assert done.stdout.split() == [available, "True"]

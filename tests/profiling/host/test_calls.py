@@ -72,12 +72,13 @@ def test_recursion_ends():
 
 def test_a_real_profile():
     """A sleep of 0.1 s is the own time of ``time.sleep``, and below the function that sleeps."""
-    profile = cProfile.Profile()
+    profile, start_s = cProfile.Profile(), time.perf_counter()
     profile.runcall(sleeper)
+    passed_s = time.perf_counter() - start_s
     calls = Calls(pstats.Stats(profile).stats)
     top, *_ = calls.top()
     assert top["name"] == "time.sleep (built-in)"
-    assert top["own_s"] == pytest.approx(0.1, abs=0.05)
+    assert 0.0999 <= top["own_s"] <= passed_s
     assert [node["name"].split()[0] for node in calls.tree()[:2]] == ["sleeper", "time.sleep"]
 
 

@@ -242,6 +242,6 @@ def test_a_million_open_braces_are_given_up(tmp_path):
     with path.open("a") as file:
         file.write(",[{" * 2_000_000)
     path.write_text(path.read_text().replace("\n]", "\n", 1))
-    started = time.monotonic()
+    started = time.process_time()
     assert load(path).energy.gpu.energy_j == pytest.approx(2500.0)
-    assert time.monotonic() - started < 20.0
+    assert time.process_time() - started < 20.0

@@ -1,9 +1,9 @@
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
@@ -14,7 +14,7 @@ from energy_callbacks.sensing.sources.nvml import NvmlSource
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml import presets
 from tests.fake_nvml.library import FakeNvml
-from tests.fake_nvml.scenario import Card, Fault, Scenario, card_uuid
+from tests.fake_nvml.scenario import Card, Scenario, card_uuid
 from tests.fake_nvml.signals import Constant
 
 H200 = presets.h200(Constant(300.0))
@@ -161,11 +161,18 @@ def test_run_on_the_cpu(play: Play) -> None:
 
 @pytest.fixture
 def hanging_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A driver that answers nothing for three seconds, and a patience of a tenth of one."""
+    """A driver that answers nothing until the test is over, and a patience of 0.1 s."""
     monkeypatch.setattr(bounded, "PATIENCE_S", 0.1)
-    hang = Fault(group="init", kind="hang", start_s=0.0, value=3.0)
-    nvml = FakeNvml(Scenario(cards=(H200,), faults=(hang,)), tmp_path, virtual=False)
+    nvml = FakeNvml(Scenario(cards=(H200,)), tmp_path)
+    is_over, init = threading.Event(), pynvml.nvmlInit
+
+    def hanging_init() -> None:
+        is_over.wait()
+        init()
+
+    monkeypatch.setattr(pynvml, "nvmlInit", hanging_init)
     yield
+    is_over.set()
     for thread in threading.enumerate():
         if thread.name == "energy_callbacks NVML":
             thread.join()
@@ -175,13 +182,10 @@ def hanging_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 @pytest.mark.usefixtures("hanging_driver")
 def test_driver_that_hangs_at_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A driver that hangs does not hang the start: there is no card, a warning, and a reason."""
-    start_s = time.monotonic()
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path / "run")).start()
-    started_s = time.monotonic() - start_s
     meter.stop()
     report = meter.report()
 
-    assert started_s < 2.8
     assert "has not listed its GPUs" in caplog.text
     (warning,) = [one for one in report.warnings if "NVIDIA GPU" in one.message]
     assert "has not listed its GPUs within 0.1 s" in warning.message
