@@ -4,8 +4,8 @@ For a framework import its callback from its door: ``energy_callbacks.lightning`
 drives an ``EnergyMeter``.
 """
 
-from energy_callbacks.config import EnergyConfig
-from energy_callbacks.errors import (
+from energy_callbacks.core.config import EnergyConfig
+from energy_callbacks.core.errors import (
     EnergyCallbacksError,
     JournalError,
     MissingExtraError,
@@ -14,8 +14,8 @@ from energy_callbacks.errors import (
     SourceLost,
     SourceUnavailable,
 )
+from energy_callbacks.core.records import Energy
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.records import Energy
 from energy_callbacks.version import __version__
 
 

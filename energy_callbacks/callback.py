@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 from energy_callbacks.meter import EnergyMeter
 
 if TYPE_CHECKING:
-    from energy_callbacks.report.schema import EnergyReport
+    from energy_callbacks.report.model.schema import EnergyReport
 
 _DOORS = "energy_callbacks.lightning, energy_callbacks.keras or energy_callbacks.huggingface"
 

@@ -17,14 +17,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from energy_callbacks.accounting.scalars import expected_tags
-from energy_callbacks.guard import pass_on_signals
+from energy_callbacks.accounting.metrics.scalars import expected_tags
+from energy_callbacks.core.guard import pass_on_signals
+from energy_callbacks.core.units import grams, watt_hours
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.outputs import event_files, hparams, summaries
 from energy_callbacks.outputs.layout import layout, tags_of
 from energy_callbacks.outputs.protocol import Board
 from energy_callbacks.report import EnergyReport, load
-from energy_callbacks.units import grams, watt_hours
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -167,8 +167,9 @@ def _last_figures(report: EnergyReport) -> dict[str, float]:
 
 def _pages(report: EnergyReport) -> Iterator[object]:
     """The report as text, and its charts as pictures."""
-    from energy_callbacks.report import charts, text
+    from energy_callbacks.report.charts import catalogue
+    from energy_callbacks.report.render import text
 
     yield summaries.verbatim("energy_report", text.render(report))
-    for name, png in charts.pictures(report, width_in=_PICTURE_IN, dpi=100.0):
+    for name, png in catalogue.pictures(report, width_in=_PICTURE_IN, dpi=100.0):
         yield summaries.image(f"energy_report/{name}", png)

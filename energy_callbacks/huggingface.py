@@ -1,6 +1,6 @@
 """Door: ``from energy_callbacks.huggingface import GpuEnergyCallback, tune_batch_size``."""
 
-from energy_callbacks.extras import requires
+from energy_callbacks.core.extras import requires
 
 with requires("transformers", "accelerate", "torch", extra="huggingface"):
     from energy_callbacks_huggingface import GpuEnergyCallback as GpuEnergyCallback

@@ -1,6 +1,6 @@
 """Door: ``from energy_callbacks.keras import GpuEnergyCallback, tune_batch_size``."""
 
-from energy_callbacks.extras import requires
+from energy_callbacks.core.extras import requires
 
 with requires("keras", extra="keras"):
     from energy_callbacks_keras import GpuEnergyCallback as GpuEnergyCallback

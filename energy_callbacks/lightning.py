@@ -5,7 +5,7 @@ The tuner is behind it too, and imported when first used.
 
 from typing import TYPE_CHECKING, Final
 
-from energy_callbacks.extras import requires
+from energy_callbacks.core.extras import requires
 
 with requires("lightning", "pytorch_lightning", extra="lightning"):
     from energy_callbacks_lightning import GpuEnergyCallback as GpuEnergyCallback

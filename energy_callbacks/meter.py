@@ -9,27 +9,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from energy_callbacks import forks
-from energy_callbacks.accounting import journal
 from energy_callbacks.accounting.attempt import Attempt
-from energy_callbacks.accounting.energy_sums import total
-from energy_callbacks.accounting.launch import COMMAND, Process, default_folder
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal.launch import COMMAND, Process, default_folder
+from energy_callbacks.accounting.metrics.budget_allreduce import Vote
+from energy_callbacks.accounting.metrics.energy_sums import total
+from energy_callbacks.accounting.metrics.scalars import Scalars
 from energy_callbacks.accounting.profilers import Kind, Profiler, Profilers, joined
-from energy_callbacks.accounting.scalars import Scalars
-from energy_callbacks.accounting.vote import Vote
-from energy_callbacks.calls import OngoingCall, keep_interrupt
-from energy_callbacks.config import EnergyConfig, is_disabled
-from energy_callbacks.errors import JournalError
-from energy_callbacks.guard import give_up, harmless
-from energy_callbacks.outputs.careful import CarefulOutput
+from energy_callbacks.core import forks
+from energy_callbacks.core.active_call import OngoingCall, keep_interrupt
+from energy_callbacks.core.config import EnergyConfig, is_disabled
+from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.guard import give_up, harmless
+from energy_callbacks.core.records import Device, Energy
+from energy_callbacks.outputs.fault_tolerant import CarefulOutput
 from energy_callbacks.outputs.protocol import Output
-from energy_callbacks.records import Device, Energy
 from energy_callbacks.sensing.clock import Clock, SystemClock
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.timeline import Timeline
 
 if TYPE_CHECKING:
-    from energy_callbacks.report.schema import EnergyReport
+    from energy_callbacks.report.model.schema import EnergyReport
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -81,7 +81,7 @@ class EnergyMeter:
     ) -> None:
         self.config = config or EnergyConfig()
         if self.config.country is not None:
-            from energy_callbacks.accounting.carbon import place
+            from energy_callbacks.accounting.metrics.carbon import place
 
             place(self.config.country, self.config.region)
         self._sources = sources
@@ -637,7 +637,7 @@ class EnergyMeter:
 
     def _save(self, last: Attempt) -> str | None:
         from energy_callbacks.report import build, save
-        from energy_callbacks.report.text import summary_line
+        from energy_callbacks.report.render.text import summary_line
 
         self._end_if_left()
         if not self.is_running:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from energy_callbacks.records import Channel, Device, Reading, Sensor
+from energy_callbacks.core.records import Channel, Device, Reading, Sensor
 from energy_callbacks.sensing.clock import Periodic
 from energy_callbacks.sensing.sources.replay import ReplaySource
 

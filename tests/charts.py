@@ -5,8 +5,8 @@ import pytest
 
 def leave_out_charts(patch: pytest.MonkeyPatch) -> None:
     """From now on reports are as ever, but for the charts of the run."""
-    patch.setattr("energy_callbacks.report.charts.CHARTS", ())
-    patch.setattr("energy_callbacks.report.html.CHARTS", ())
+    patch.setattr("energy_callbacks.report.charts.catalogue.CHARTS", ())
+    patch.setattr("energy_callbacks.report.render.html.CHARTS", ())
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting.launch import Process
+from energy_callbacks.accounting.journal.launch import Process
 from energy_callbacks.report import EnergyReport
 from energy_callbacks.tuning import tune_batch_size
 from tests.charts import no_charts  # noqa: F401 - a fixture of all tests here

@@ -67,10 +67,14 @@ def test_imports_point_down_only(graph: ImportGraph) -> None:
 @pytest.mark.parametrize(
     ("importer", "imported", "contract"),
     [
-        ("energy_callbacks.sensing.series", "energy_callbacks.meter", "imports point down only"),
-        ("energy_callbacks.units", "energy_callbacks.errors", "imports point down only"),
-        ("energy_callbacks.accounting.steps", "torch", NO_FRAMEWORK),
-        ("energy_callbacks.report.words", "energy_callbacks_keras", NO_FRAMEWORK),
+        (
+            "energy_callbacks.sensing.estimation.series",
+            "energy_callbacks.meter",
+            "imports point down only",
+        ),
+        ("energy_callbacks.core.units", "energy_callbacks.core.errors", "imports point down only"),
+        ("energy_callbacks.accounting.metrics.step_counts", "torch", NO_FRAMEWORK),
+        ("energy_callbacks.report.model.formatting", "energy_callbacks_keras", NO_FRAMEWORK),
         (
             "energy_callbacks_keras.loop",
             "energy_callbacks_lightning",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from energy_callbacks.calls import OngoingCall, list_holding
+from energy_callbacks.core.active_call import OngoingCall, list_holding
 
 HERE = __name__.partition(".")[0]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from energy_callbacks.config import (
+from energy_callbacks.core.config import (
     DISABLED_VARIABLE,
     RUN_DIR_VARIABLE,
     EnergyConfig,

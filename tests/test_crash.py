@@ -15,7 +15,7 @@ import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.cli import main
-from energy_callbacks.errors import EnergyCallbacksError
+from energy_callbacks.core.errors import EnergyCallbacksError
 from energy_callbacks.report import EnergyReport, build
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.fake_nvml import Constant, Scenario, env, fixtures, h200

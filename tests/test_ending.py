@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.calls import OngoingCall
+from energy_callbacks.core.active_call import OngoingCall
 from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.integrations.processes import Forking, Script, wait

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from energy_callbacks import errors
+from energy_callbacks.core import errors
 
 
 def test_every_error_of_ours_is_in_one_tree() -> None:

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from energy_callbacks.errors import MissingExtraError
-from energy_callbacks.extras import requires
+from energy_callbacks.core.errors import MissingExtraError
+from energy_callbacks.core.extras import requires
 
 
 def test_a_missing_framework_is_named_with_what_to_install() -> None:

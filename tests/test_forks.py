@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from energy_callbacks import forks
+from energy_callbacks.core import forks
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -8,8 +8,8 @@ from typing import NoReturn
 
 import pytest
 
-from energy_callbacks.guard import harmless
-from energy_callbacks.outputs.careful import CarefulOutput
+from energy_callbacks.core.guard import harmless
+from energy_callbacks.outputs.fault_tolerant import CarefulOutput
 
 
 class Owner:

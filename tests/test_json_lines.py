@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks import json_lines
-from energy_callbacks.errors import JournalError
+from energy_callbacks.core import json_lines
+from energy_callbacks.core.errors import JournalError
 
 
 def test_what_is_no_record_is_left_out() -> None:

@@ -15,14 +15,14 @@ import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter, JournalError
 from energy_callbacks.accounting import attempt as attempt_module
-from energy_callbacks.accounting import journal
-from energy_callbacks.accounting.launch import Process
-from energy_callbacks.config import DISABLED_VARIABLE, RUN_DIR_VARIABLE
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.core.config import DISABLED_VARIABLE, RUN_DIR_VARIABLE
+from energy_callbacks.core.records import Channel, Device, Reading
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
-from energy_callbacks.records import Channel, Device, Reading
-from energy_callbacks.sensing import cuda_events
-from energy_callbacks.sensing.beat import BEAT_S
 from energy_callbacks.sensing.clock import SystemClock
+from energy_callbacks.sensing.frameworks import cuda_events
+from energy_callbacks.sensing.schedule import BEAT_S
 from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
 from tests.sensing.scripted_events import ScriptedDevice
 from tests.tuning.simulated import BusyClock

@@ -6,8 +6,9 @@ import pytest
 
 from energy_callbacks import EnergyMeter
 from energy_callbacks.accounting import profilers
-from energy_callbacks.config import EnergyConfig
-from energy_callbacks.report import build, html, text
+from energy_callbacks.core.config import EnergyConfig
+from energy_callbacks.report import build
+from energy_callbacks.report.render import html, text
 from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests.charts import no_charts  # noqa: F401 - a fixture of all tests here
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting import journal
-from energy_callbacks.accounting.launch import Process
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal.launch import Process
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 PATIENCE_S = 5.0

@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from energy_callbacks import records
-from energy_callbacks.records import Channel, Device, Energy, Reading, Sensor
+from energy_callbacks.core import records
+from energy_callbacks.core.records import Channel, Device, Energy, Reading, Sensor
 
 SENSOR = Sensor(name="nvmlDeviceGetSamples", period_s=0.02)
 DEVICE = Device(key="gpu0", kind="gpu", scope="gpu", name="GPU")

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from energy_callbacks import testing
-from energy_callbacks.records import Sensor
+from energy_callbacks.core.records import Sensor
 from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
 
 

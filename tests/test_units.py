@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energy_callbacks import units
+from energy_callbacks.core import units
 
 EXPECTED = {
     "watts_from_milliwatts": (250_000, 250.0),

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.calls import OngoingCall
+from energy_callbacks.core.active_call import OngoingCall
 
 PATIENCE_S = 60.0
 

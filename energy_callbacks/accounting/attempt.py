@@ -9,32 +9,32 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from energy_callbacks.accounting import earlier, journal
-from energy_callbacks.accounting.budget import Budget
-from energy_callbacks.accounting.forecast import Forecaster
-from energy_callbacks.accounting.job import identity
-from energy_callbacks.accounting.journal import Record
-from energy_callbacks.accounting.launch import Process, launch_id
-from energy_callbacks.accounting.metrics import MetricLog
-from energy_callbacks.accounting.raw_readings import RawReadings
+from energy_callbacks.accounting.journal import journal, previous_attempts
+from energy_callbacks.accounting.journal.batch_job import identity
+from energy_callbacks.accounting.journal.journal import Record
+from energy_callbacks.accounting.journal.launch import Process, launch_id
+from energy_callbacks.accounting.journal.raw_readings import RawReadings
+from energy_callbacks.accounting.journal.stale_sensors import Silences
+from energy_callbacks.accounting.journal.wall_clock import WallClock
+from energy_callbacks.accounting.metrics.budget import Budget
+from energy_callbacks.accounting.metrics.forecast import Forecaster
+from energy_callbacks.accounting.metrics.scalars import EmissionsKg, ScalarBoard
+from energy_callbacks.accounting.metrics.user_metrics import MetricLog
 from energy_callbacks.accounting.recorder import Recorder
-from energy_callbacks.accounting.scalars import EmissionsKg, ScalarBoard
-from energy_callbacks.accounting.silences import Silences
-from energy_callbacks.accounting.wall_clock import WallClock
-from energy_callbacks.calls import OngoingCall
-from energy_callbacks.config import EnergyConfig
-from energy_callbacks.records import Energy
-from energy_callbacks.sensing.beat import BEAT_S, next_multiple_s
+from energy_callbacks.core.active_call import OngoingCall
+from energy_callbacks.core.config import EnergyConfig
+from energy_callbacks.core.records import Energy
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.recording import RecordedSource
 from energy_callbacks.sensing.sampler import Notice, Sampler
+from energy_callbacks.sensing.schedule import BEAT_S, next_multiple_s
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.timeline import Timeline
 from energy_callbacks.version import __version__
 
 if TYPE_CHECKING:
-    from energy_callbacks.accounting.carbon import Place
-    from energy_callbacks.sensing.step_ends import StepEnds
+    from energy_callbacks.accounting.metrics.carbon import Place
+    from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -93,7 +93,7 @@ class Attempt:
         path = journal.path_for(folder, self._number, self._host, process.rank)
         # Imports of CodeCarbon are over before a loader forks its workers: a lock that another
         # thread holds at a fork stays locked in the child. All this comes before the first moment.
-        from energy_callbacks.accounting import environment
+        from energy_callbacks.accounting.journal import environment
 
         place, problem = _place(config)
         emissions_kg = _emissions(place, config.pue)
@@ -371,18 +371,18 @@ def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
 
 def _earlier(
     folder: Path, number: int, run_id: str, process: Process, state: Mapping[str, Any]
-) -> earlier.Earlier:
+) -> previous_attempts.Earlier:
     """What was used before; nothing where files or checkpoint cannot be understood."""
     try:
-        return earlier.look(folder, number, run_id, process, state)
+        return previous_attempts.look(folder, number, run_id, process, state)
     except Exception as error:  # noqa: BLE001 - a curve that begins at 0 harms nobody
         logger.warning("what earlier attempts have used cannot be read: %r", error)
-        return earlier.Earlier()
+        return previous_attempts.Earlier()
 
 
 def _place(config: EnergyConfig) -> "tuple[Place, str]":
     """Where the machine stands, and what is wrong with CodeCarbon's configuration of it."""
-    from energy_callbacks.accounting.carbon import Place, place
+    from energy_callbacks.accounting.metrics.carbon import Place, place
 
     try:
         return place(config.country, config.region), ""
@@ -391,14 +391,14 @@ def _place(config: EnergyConfig) -> "tuple[Place, str]":
 
 
 def _step_ends(clock: Clock) -> "StepEnds":
-    from energy_callbacks.sensing.step_ends import StepEnds
+    from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
     return StepEnds(clock)
 
 
 def _emissions(place: "Place", pue: float) -> EmissionsKg | None:
     """From energy to kg CO2e with its interval, at this run's place; ``None`` where it fails."""
-    from energy_callbacks.accounting import carbon
+    from energy_callbacks.accounting.metrics import carbon
 
     try:
         intensity = carbon.intensity(place)

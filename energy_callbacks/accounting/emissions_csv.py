@@ -6,10 +6,10 @@ from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
 
-from energy_callbacks.accounting.carbon import Emissions, Place
-from energy_callbacks.records import Energy
+from energy_callbacks.accounting.metrics.carbon import Emissions, Place
+from energy_callbacks.core.records import Energy
+from energy_callbacks.core.units import kilowatt_hours
 from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
-from energy_callbacks.units import kilowatt_hours
 
 Cell = str | float | None
 

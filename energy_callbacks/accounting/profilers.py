@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from energy_callbacks.guard import pass_on_signals
-from energy_callbacks.records import Device, Energy
+from energy_callbacks.core.guard import pass_on_signals
+from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.timeline import Timeline
 

@@ -10,18 +10,18 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from energy_callbacks.accounting import journal
-from energy_callbacks.accounting.journal import JournalWriter, Record
-from energy_callbacks.accounting.steps import StepLog, Tally
-from energy_callbacks.accounting.waiting import WaitingEnergy
-from energy_callbacks.accounting.windows import Phases, Span, without
-from energy_callbacks.records import Quantity
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal.journal import JournalWriter, Record
+from energy_callbacks.accounting.metrics.data_wait import WaitingEnergy
+from energy_callbacks.accounting.metrics.step_counts import StepLog, Tally
+from energy_callbacks.accounting.phases import Phases, Span, without
+from energy_callbacks.core.records import Quantity
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.timeline import Timeline
 
 if TYPE_CHECKING:
-    from energy_callbacks.sensing.step_ends import StepEnds
+    from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
 # Steps are pooled over each beat, because what was not written is lost with a killed process, but
 # not over less than this, because windows of some periods of a sensor tell nothing.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
-from energy_callbacks.errors import EnergyCallbacksError
+from energy_callbacks.core.errors import EnergyCallbacksError
 from energy_callbacks.version import __version__
 
 # The order in which --help lists them; each is a file of this folder.

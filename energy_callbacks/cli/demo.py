@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
-from energy_callbacks.config import EnergyConfig
-from energy_callbacks.extras import requires
+from energy_callbacks.core.config import EnergyConfig
+from energy_callbacks.core.extras import requires
 from energy_callbacks.profiling import run_quick_profile
 from energy_callbacks.profiling.zoo import plan
 
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.framework == "all":
         return _run_all(arguments)
     from energy_callbacks.report import build
-    from energy_callbacks.report.text import print_report
+    from energy_callbacks.report.render.text import print_report
 
     folder = _train(arguments)
     print()
@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run_models(arguments: argparse.Namespace) -> int:
     """The table over models."""
     from energy_callbacks.profiling.zoo import table
-    from energy_callbacks.report.text import print_report
+    from energy_callbacks.report.render.text import print_report
 
     found = run_quick_profile(
         arguments.model,

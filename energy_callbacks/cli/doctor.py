@@ -10,12 +10,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from energy_callbacks.errors import SourceError, SourceUnavailable
-from energy_callbacks.records import Channel, Reading
-from energy_callbacks.report import words
+from energy_callbacks.core.errors import SourceError, SourceUnavailable
+from energy_callbacks.core.records import Channel, Reading
+from energy_callbacks.core.units import gibibytes, megahertz
+from energy_callbacks.report.model import formatting
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.sources.protocol import Source
-from energy_callbacks.units import gibibytes, megahertz
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -64,7 +64,7 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
     Raises:
         ValueError: for a place that is not known.
     """
-    from energy_callbacks.accounting import carbon
+    from energy_callbacks.accounting.metrics import carbon
     from energy_callbacks.sensing.sources import discover
 
     found = discover(SystemClock(), devices="all")
@@ -170,7 +170,7 @@ def _with_unit(value: float | None, unit: str) -> str:
     shown = {
         "byte": f"{gibibytes(value):.2f} GiB",
         "Hz": f"{megahertz(value):.0f} MHz",
-        "J": words.energy(value),
+        "J": formatting.energy(value),
         "share": f"{100.0 * value:.0f} %",
     }
     return shown.get(unit, f"{value:.4g} {unit}")

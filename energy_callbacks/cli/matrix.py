@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, get_args
 
-from energy_callbacks.config import is_disabled
-from energy_callbacks.matrix import handed, reading, summary
+from energy_callbacks.core.config import is_disabled
+from energy_callbacks.matrix import job_manifest, summary, toml_file
+from energy_callbacks.matrix.attempts import Outcome, Results
 from energy_callbacks.matrix.engines import make
 from energy_callbacks.matrix.engines.local import LocalEngine
 from energy_callbacks.matrix.engines.protocol import Engine
 from energy_callbacks.matrix.naming import counted
 from energy_callbacks.matrix.plan import EngineName, Job, Plan
-from energy_callbacks.matrix.tries import Outcome, Results
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError("ENERGY_CALLBACKS_DISABLED is set, so nothing would be measured; unset it")
     if arguments.task is not None:
         return _run_task(arguments.file, arguments.task)
-    plan, options = reading.load(arguments.file, arguments.engine)
+    plan, options = toml_file.load(arguments.file, arguments.engine)
     results = _results(plan, arguments.out)
     engine = make(options, results)
     jobs = plan.jobs()
@@ -120,7 +120,7 @@ def _run_task(file: Path, number: int) -> int:
     """One job that was handed on, on whatever device this process was given."""
     import time
 
-    results, jobs = handed.read(file)
+    results, jobs = job_manifest.read(file)
     if not 0 <= number < len(jobs):
         raise ValueError(f"--task {number}: {file} has {len(jobs)} jobs, counted from 0")
     job = jobs[number]

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from energy_callbacks.report import words
+from energy_callbacks.core.units import megahertz
+from energy_callbacks.report.model import formatting
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.watch import DeviceLook, Watch
-from energy_callbacks.units import megahertz
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -132,7 +132,7 @@ def _table(elapsed_s: float, devices: list[DeviceLook], problems: tuple[Notice, 
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
-        caption=f"{words.duration(elapsed_s)} watched; ~ is estimated. Ctrl-C ends.",
+        caption=f"{formatting.duration(elapsed_s)} watched; ~ is estimated. Ctrl-C ends.",
         caption_justify="left",
     )
     table.add_column("device", max_width=26, no_wrap=True)
@@ -144,12 +144,12 @@ def _table(elapsed_s: float, devices: list[DeviceLook], problems: tuple[Notice, 
         )
         for one in look.processes[:_SHOWN_PROCESSES]:
             name = escape(one.name or "outside")
-            held = words.size(one.memory_bytes) if one.memory_bytes else ""
+            held = formatting.size(one.memory_bytes) if one.memory_bytes else ""
             table.add_row(f"  [dim]{one.pid} {name}[/]", "", "", "", held, "", "")
         if len(look.processes) > _SHOWN_PROCESSES:
             table.add_row(f"  [dim]and {len(look.processes) - _SHOWN_PROCESSES} more[/]")
         if look.throttled_s:
-            table.add_row(f"  [yellow]throttled for {words.duration(look.throttled_s)}[/]")
+            table.add_row(f"  [yellow]throttled for {formatting.duration(look.throttled_s)}[/]")
     for notice in problems:
         table.add_row(f"[red]{escape(notice.source)}[/]: {escape(notice.message)}")
     return table
@@ -162,10 +162,10 @@ def _cells(look: DeviceLook) -> tuple[str, ...]:
         return "-" if value is None else text
 
     return (
-        shown(look.power_w, f"{about}{words.power(look.power_w)}"),
-        shown(look.energy.energy_j, f"{about}{words.energy(look.energy.energy_j)}"),
+        shown(look.power_w, f"{about}{formatting.power(look.power_w)}"),
+        shown(look.energy.energy_j, f"{about}{formatting.energy(look.energy.energy_j)}"),
         shown(look.utilisation, f"{100 * (look.utilisation or 0.0):.0f} %"),
-        shown(look.memory_used_bytes, words.size(look.memory_used_bytes)),
+        shown(look.memory_used_bytes, formatting.size(look.memory_used_bytes)),
         shown(look.temperature_c, f"{look.temperature_c or 0.0:.0f}"),
         shown(look.clock_hz, f"{megahertz(look.clock_hz or 0.0):.0f}"),
     )

@@ -8,16 +8,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from energy_callbacks.accounting import carbon
+from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.cli.shares import share
-from energy_callbacks.report import EnergyReport, load, view, words
-from energy_callbacks.report import projection_text as said
-from energy_callbacks.report.comparison import model
-from energy_callbacks.report.comparison.model import Comparison
-from energy_callbacks.report.comparison.text import escaped
-from energy_callbacks.report.projection import Fleet, project
-from energy_callbacks.report.projection_of import changes_of, job_of, warnings_of
-from energy_callbacks.report.projection_text import Change, Column
+from energy_callbacks.compare import model
+from energy_callbacks.compare.model import Comparison
+from energy_callbacks.compare.text import escaped
+from energy_callbacks.projection import text as said
+from energy_callbacks.projection.from_report import changes_of, job_of, warnings_of
+from energy_callbacks.projection.projection import Fleet, project
+from energy_callbacks.projection.text import Change, Column
+from energy_callbacks.report import EnergyReport, load, view
+from energy_callbacks.report.model import formatting
 
 HELP = "what a job costs a day and a year where it runs a million times, and what a change saves"
 
@@ -214,4 +215,4 @@ def _print(
         if is_markdown:
             print(f"- {escaped(note)}")
         else:
-            print(textwrap.fill(f"- {words.one_line(note)}", _WIDTH, subsequent_indent="  "))
+            print(textwrap.fill(f"- {formatting.one_line(note)}", _WIDTH, subsequent_indent="  "))

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from energy_callbacks.report import words
-from energy_callbacks.report.query import TABLES, Answer, query
+from energy_callbacks.query import TABLES, Answer, query
+from energy_callbacks.report.model import formatting
 
 HELP = "ask any number of reports a question in SQL"
 
@@ -111,7 +111,7 @@ def _said(value: Any) -> str:
     """For people: six digits, on one line, without what a terminal would obey."""
     if value is None:
         return "-"
-    text = f"{value:.6g}" if isinstance(value, float) else words.one_line(str(_plain(value)))
+    text = f"{value:.6g}" if isinstance(value, float) else formatting.one_line(str(_plain(value)))
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
 
 
@@ -146,7 +146,7 @@ def _tell_skipped(answer: Answer) -> None:
         file=sys.stderr,
     )
     for one in answer.skipped[:_NAMED]:
-        said = words.one_line(f"{one.path}: {one.message}")
+        said = formatting.one_line(f"{one.path}: {one.message}")
         print(f"  {one.why}: {said}", file=sys.stderr)
     if len(answer.skipped) > _NAMED:
         print(f"  and {len(answer.skipped) - _NAMED} more", file=sys.stderr)

@@ -5,17 +5,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from energy_callbacks.report import (
-    FORMATS,
-    Format,
-    emissions_csv,
-    importers,
-    load,
-    save,
-    schema,
-    text,
-    view,
-)
+from energy_callbacks import importers
+from energy_callbacks.report import FORMATS, Format, load, save, view
+from energy_callbacks.report.model import schema
+from energy_callbacks.report.render import emissions_csv, text
 
 # Formats that are written where they are asked for, and the option that does.
 _EXTRA: Mapping[Format, str] = {"png": "graphs", "interactive": "interactive"}

@@ -14,21 +14,17 @@ from typing import Final
 
 import psutil
 
-from energy_callbacks.accounting.launch import COMMAND, Process, new_folder
+from energy_callbacks.accounting.journal.launch import COMMAND, Process, new_folder
 from energy_callbacks.cli.child import Child, end_as, first_pending, signals_held
-from energy_callbacks.config import RUN_DIR_VARIABLE, EnergyConfig, is_disabled
-from energy_callbacks.errors import JournalError
+from energy_callbacks.core.config import RUN_DIR_VARIABLE, EnergyConfig, is_disabled
+from energy_callbacks.core.errors import JournalError
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.report import (
-    EnergyReport,
-    gpu_stats,
-    gpu_stats_plot,
-    load,
-    save,
-    side_by_side,
-)
+from energy_callbacks.report import EnergyReport, load, save
+from energy_callbacks.report.analysis import side_by_side
 from energy_callbacks.report.build import gather
-from energy_callbacks.sensing.sources.nvml_processes import card_processes
+from energy_callbacks.report.charts import gpu_stats_plot
+from energy_callbacks.report.collect import gpu_stats
+from energy_callbacks.sensing.sources.nvidia.processes import card_processes
 
 HELP = "measure any command from its start to its end"
 
@@ -186,7 +182,7 @@ def _problem(program: str) -> tuple[int, str] | None:
 
 def _is_measured() -> bool:
     """Whether this process itself runs inside a command that is measured."""
-    from energy_callbacks.accounting import journal
+    from energy_callbacks.accounting.journal import journal
 
     folder = os.environ.get(RUN_DIR_VARIABLE)
     for path in journal.find(Path(folder)) if folder else ():

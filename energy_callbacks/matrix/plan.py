@@ -11,9 +11,9 @@ from string import Formatter
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
-from energy_callbacks.config import EnergyConfig
+from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.matrix.naming import folder_name
-from energy_callbacks.report.metrics import Direction, direction
+from energy_callbacks.report.model.metrics import Direction, direction
 
 EngineName = Literal["local", "slurm", "ray"]
 Value = str | int | float | bool

@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import fmean, geometric_mean
 from typing import Final, Literal
 
-from energy_callbacks.errors import JournalError
+from energy_callbacks.core.errors import JournalError
+from energy_callbacks.matrix.attempts import Outcome, Results
 from energy_callbacks.matrix.plan import Job, Plan
-from energy_callbacks.matrix.tries import Outcome, Results
 from energy_callbacks.report import EnergyReport, load
 
 Scope = Literal["gpu", "total"]

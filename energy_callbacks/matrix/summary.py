@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from energy_callbacks.core.atomic_files import write
+from energy_callbacks.core.units import JOULES_PER_WATT_HOUR
+from energy_callbacks.matrix.attempts import Results
 from energy_callbacks.matrix.plan import Plan
 from energy_callbacks.matrix.rows import Row, Table, table
-from energy_callbacks.matrix.tries import Results
 from energy_callbacks.matrix.verdict import Verdict, verdict
-from energy_callbacks.report import words
-from energy_callbacks.report.files import write
-from energy_callbacks.units import JOULES_PER_WATT_HOUR
+from energy_callbacks.report.model import formatting
 
 PAGE = "matrix.html"
 _FILE_COLUMNS: Final = 200
@@ -60,15 +60,15 @@ def cells(plan: Plan, row: Row, answer: Verdict) -> list[str]:
     to_target = [] if answer.target is None else [answer.costs_j.get(row.name)]
     shown = [
         *row.parameters.values(),
-        *(known(cost_j, words.energy) for cost_j in to_target),
-        known(row.energy_j, words.energy),
-        known(row.j_per_sample, words.joules),
-        known(row.duration_s, words.duration),
-        *([known(row.metric, words.significant)] if plan.metric else []),
+        *(known(cost_j, formatting.energy) for cost_j in to_target),
+        known(row.energy_j, formatting.energy),
+        known(row.j_per_sample, formatting.joules),
+        known(row.duration_s, formatting.duration),
+        *([known(row.metric, formatting.significant)] if plan.metric else []),
         f"{len(row.done)} of {plan.repeats}"
         + (f", {len(row.failed)} failed" if row.failed else ""),
     ]
-    return [words.one_line(text) for text in shown]
+    return [formatting.one_line(text) for text in shown]
 
 
 def _print(plan: Plan, found: Table, answer: Verdict, page: Path) -> None:
@@ -91,9 +91,9 @@ def _print(plan: Plan, found: Table, answer: Verdict, page: Path) -> None:
 
 
 def _page(plan: Plan, found: Table, answer: Verdict, folder: Path) -> str:
-    from energy_callbacks.matrix.picture import energies_figure
-    from energy_callbacks.report import html
-    from energy_callbacks.report.comparison import page
+    from energy_callbacks.compare import page
+    from energy_callbacks.matrix.chart import energies_figure
+    from energy_callbacks.report.render import html
 
     details = {} if answer.comparison is None else page.content(answer.comparison)
     return html.template("matrix.html").render(

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from energy_callbacks.compare import validity
+from energy_callbacks.compare.answers import answers, change, reason
+from energy_callbacks.compare.model import Caveat, Effect
+from energy_callbacks.compare.quantities import ENERGY_TO_TARGET, QUANTITIES
 from energy_callbacks.matrix.plan import Plan
 from energy_callbacks.matrix.rows import Row, Scope, Table
-from energy_callbacks.report import Comparison, EnergyReport, compare, words
-from energy_callbacks.report.comparison import validity
-from energy_callbacks.report.comparison.answers import answers, change, reason
-from energy_callbacks.report.comparison.model import Caveat, Effect
-from energy_callbacks.report.comparison.quantities import ENERGY_TO_TARGET, QUANTITIES
+from energy_callbacks.report import Comparison, EnergyReport, compare
+from energy_callbacks.report.model import formatting
 
 _NAMED: Final = 3
 _RUN: Final = {"total": "energy_j", "gpu": "gpu_energy_j"}
@@ -127,7 +128,7 @@ def _alone(found: Table) -> Verdict:
     known = {row.name: row.energy_j for row in found.rows if row.energy_j is not None}
     if not known:
         return Verdict(sentence="Nothing is known yet of any configuration.", costs_j={})
-    told = ", ".join(f"{name}: {words.energy(cost_j)}" for name, cost_j in known.items())
+    told = ", ".join(f"{name}: {formatting.energy(cost_j)}" for name, cost_j in known.items())
     return Verdict(sentence=f"There are no two configurations to compare. {told}.", costs_j=known)
 
 
@@ -150,7 +151,7 @@ def _sentence(
     what = "a run"
     if quantity == ENERGY_TO_TARGET and comparison.target is not None:
         what = f"to reach {comparison.metric} {comparison.target:.4g}"
-    said = f"{best} is the cheapest, with {words.energy(cost_j)} {what}"
+    said = f"{best} is the cheapest, with {formatting.energy(cost_j)} {what}"
     if not effects:
         return f"{said}; of no other is that known."
     return f"{said}. {_reality(comparison, effects)}{_against_baseline(plan, best, effects)}"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from energy_callbacks.accounting.scalars import INTERVALS, expected_tags
+from energy_callbacks.accounting.metrics.scalars import INTERVALS, expected_tags
 from energy_callbacks.outputs.summaries import data
 
 # Category to charts, chart to tags; a chart of one tag that has an interval is drawn with a band.

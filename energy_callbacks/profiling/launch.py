@@ -18,10 +18,10 @@ from types import ModuleType
 from typing import Any
 
 from energy_callbacks.accounting.profilers import Profiler, offer
-from energy_callbacks.guard import pass_on_signals
+from energy_callbacks.core.guard import pass_on_signals
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.profiling.imports import when_imported
-from energy_callbacks.profiling.members import MEMBERS, made
+from energy_callbacks.profiling.common.imports import when_imported
+from energy_callbacks.profiling.common.registry import MEMBERS, made
 
 logger = logging.getLogger("energy_callbacks")
 

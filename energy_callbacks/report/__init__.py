@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from energy_callbacks.report import charts, html, interactive, schema, text
+from energy_callbacks.compare import Comparison, compare
+from energy_callbacks.core.atomic_files import write
+from energy_callbacks.report.analysis.views import view
 from energy_callbacks.report.build import build
-from energy_callbacks.report.comparison import Comparison, compare
-from energy_callbacks.report.files import write
+from energy_callbacks.report.charts import catalogue
+from energy_callbacks.report.model import schema
+from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.reading import load
-from energy_callbacks.report.schema import EnergyReport
-from energy_callbacks.report.views import view
+from energy_callbacks.report.render import html, interactive, text
 
 __all__ = [
     "FORMATS",
@@ -68,7 +70,7 @@ def save(
 
 
 def _pictures(report: EnergyReport) -> Iterator[tuple[str, bytes]]:
-    return ((f"_{name}.png", png) for name, png in charts.pictures(report))
+    return ((f"_{name}.png", png) for name, png in catalogue.pictures(report))
 
 
 # The files of a format: what their names end with, and what is in them.

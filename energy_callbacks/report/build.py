@@ -8,17 +8,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from energy_callbacks.accounting import job, journal
-from energy_callbacks.accounting.journal import Record
-from energy_callbacks.errors import JournalError
-from energy_callbacks.report import command, curves, figures, footprint, importers, notices
-from energy_callbacks.report.advice import advice
-from energy_callbacks.report.batch_sizes import BatchSizeCurve, from_record
-from energy_callbacks.report.devices import device_table, memory
-from energy_callbacks.report.imbalance import imbalances
-from energy_callbacks.report.merge import MergedAttempt, merge, newest_run
-from energy_callbacks.report.metric_curves import metrics
-from energy_callbacks.report.parts import (
+from energy_callbacks import importers
+from energy_callbacks.accounting.journal import batch_job, journal
+from energy_callbacks.accounting.journal.journal import Record
+from energy_callbacks.core.errors import JournalError
+from energy_callbacks.report.analysis import warnings
+from energy_callbacks.report.analysis.advice import advice
+from energy_callbacks.report.analysis.imbalance import imbalances
+from energy_callbacks.report.collect import command, curves, figures, footprint
+from energy_callbacks.report.collect.devices import device_table, memory
+from energy_callbacks.report.collect.merge import MergedAttempt, merge, newest_run
+from energy_callbacks.report.collect.metric_curves import metrics
+from energy_callbacks.report.collect.process import Process, load, of_records
+from energy_callbacks.report.collect.progress import progress
+from energy_callbacks.report.collect.ranks import rank_table
+from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, from_record
+from energy_callbacks.report.model.models import (
     Attempt,
     Figure,
     Forecast,
@@ -27,11 +32,8 @@ from energy_callbacks.report.parts import (
     Status,
     UnavailableSensor,
 )
-from energy_callbacks.report.process import Process, load, of_records
-from energy_callbacks.report.profile import Profile, from_records
-from energy_callbacks.report.progress import progress
-from energy_callbacks.report.ranks import rank_table
-from energy_callbacks.report.schema import EnergyReport
+from energy_callbacks.report.model.profile import Profile, from_records
+from energy_callbacks.report.model.schema import EnergyReport
 
 # A journal is flushed at least each second; one that is silent for this long has ended.
 _SILENT_S = 5.0
@@ -154,7 +156,7 @@ def _assemble(
     ranks, timeline = rank_table(merged), curves.timeline(merged)
     header = merged[-1].lead.header
     config = header.get("config") or {}
-    facts = notices.Facts(
+    facts = warnings.Facts(
         merged=merged,
         attempts=attempts,
         duration_s=math.fsum(attempt.lead.end_s for attempt in merged),
@@ -173,7 +175,7 @@ def _assemble(
     )
     report = EnergyReport(
         tool_version=str((header.get("environment") or {}).get("tool_version") or "unknown"),
-        warnings=notices.warnings(facts),
+        warnings=warnings.warnings(facts),
         run=_run(merged, attempts, facts.duration_s),
         energy=scopes,
         measured_fraction=figures.measured_fraction(whole),
@@ -189,7 +191,7 @@ def _assemble(
         unavailable=tuple(facts.unavailable),
         measuring=_measuring(merged, facts.duration_s),
         environment=_environment(header),
-        method_notes=notices.method_notes(facts),
+        method_notes=warnings.method_notes(facts),
         timeline=timeline,
         series=curves.series(merged),
         ranks=ranks,
@@ -218,7 +220,7 @@ def _attempts(merged: Iterable[MergedAttempt], now_unix_s: float) -> Iterator[At
                 steps=sum(line["steps"] for line in process.steps),
                 samples=round(sum(known)) if samples and len(known) == len(samples) else None,
                 energy=_energy_of(attempt, process),
-                job=job.from_record(process.header.get("job")),
+                job=batch_job.from_record(process.header.get("job")),
             )
 
 
@@ -253,7 +255,7 @@ def _run(merged: Sequence[MergedAttempt], attempts: Sequence[Attempt], duration_
         duration_s=duration_s,
         status=next(status for status in _GRAVITY if status in ends),
         error=next((error for error in errors if error), None),
-        job=job.from_record(header.get("job")),
+        job=batch_job.from_record(header.get("job")),
         host=newest.lead.host,
     )
 

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from energy_callbacks.errors import JournalError
-from energy_callbacks.report import html, importers, schema
+from energy_callbacks import importers
+from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report.build import build
-from energy_callbacks.report.schema import EnergyReport
+from energy_callbacks.report.model import schema
+from energy_callbacks.report.model.schema import EnergyReport
+from energy_callbacks.report.render import html
 
 # The largest that are written have some ten megabytes.
 _MOST_BYTES: Final = 2**28

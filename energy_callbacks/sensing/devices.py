@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from energy_callbacks.config import Devices, EnergyConfig
-from energy_callbacks.errors import SourceUnavailable
+from energy_callbacks.core.config import Devices, EnergyConfig
+from energy_callbacks.core.errors import SourceUnavailable
 
 MASK_VARIABLE: Final = "CUDA_VISIBLE_DEVICES"
 ORDER_VARIABLE: Final = "CUDA_DEVICE_ORDER"

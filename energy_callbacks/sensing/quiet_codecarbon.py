@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from energy_callbacks.sensing import bounded
+from energy_callbacks.sensing import time_limit
 
 # Its modules import each other in circles: two threads that import it at once deadlock.
 _one_at_a_time = threading.RLock()
@@ -43,7 +43,7 @@ def _import() -> None:
 
     def bounded_start() -> None:
         try:
-            bounded.within(bounded.PATIENCE_S, start, "NVML")
+            time_limit.within(time_limit.PATIENCE_S, start, "NVML")
         except TimeoutError as error:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT) from error
 

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks import json_lines
-from energy_callbacks.errors import JournalError
-from energy_callbacks.records import Channel, Device, Reading, Sensor
+from energy_callbacks.core import json_lines
+from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.records import Channel, Device, Reading, Sensor
 from energy_callbacks.sensing.sources.protocol import Source, last_read, remarks
 
 FORMAT: Final = "energy_callbacks.readings"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from energy_callbacks.errors import SourceError, SourceLost, SourceUnavailable
-from energy_callbacks.records import Channel
+from energy_callbacks.core.errors import SourceError, SourceLost, SourceUnavailable
+from energy_callbacks.core.records import Channel
 from energy_callbacks.sensing.clock import Clock, Periodic
 from energy_callbacks.sensing.sources.protocol import Source, last_read, remarks
 from energy_callbacks.sensing.timeline import Timeline

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from energy_callbacks.records import Channel, Device, Energy, Quantity, Reading
-from energy_callbacks.sensing.energy import EnergyCurve
-from energy_callbacks.sensing.knots import Intervals
-from energy_callbacks.sensing.series import Series
+from energy_callbacks.core.records import Channel, Device, Energy, Quantity, Reading
+from energy_callbacks.sensing.estimation.cumulative_energy import Intervals
+from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
+from energy_callbacks.sensing.estimation.series import Series
 
 # How far the energy of one device reaches; ``None`` before it has spoken.
 _EndOf = Callable[[EnergyCurve], float | None]

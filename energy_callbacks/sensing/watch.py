@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from energy_callbacks.records import Device, Energy
+from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sampler import Notice, Sampler
-from energy_callbacks.sensing.sources.nvml_processes import CardProcess, card_processes
+from energy_callbacks.sensing.sources.nvidia.processes import CardProcess, card_processes
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.timeline import Timeline
 

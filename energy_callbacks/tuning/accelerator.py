@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.sensing.awake import awake_jax, awake_tensorflow
+from energy_callbacks.sensing.frameworks.loaded_frameworks import awake_jax, awake_tensorflow
 from energy_callbacks.tuning.torch_devices import awake_backends
 
 _STATUS: Final = Path("/proc/self/status")
@@ -135,7 +135,7 @@ def _card_bytes(ordinal: int) -> int | None:
     """Size of the memory of CUDA's device of this number, by the driver that is awake."""
     import ctypes
 
-    from energy_callbacks.sensing.cuda_driver import awake_driver
+    from energy_callbacks.sensing.frameworks.cuda_driver import awake_driver
 
     driver = awake_driver()
     device, size_bytes = ctypes.c_int(), ctypes.c_size_t()

@@ -6,17 +6,17 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Unpack
 
-from energy_callbacks.errors import NothingFits
+from energy_callbacks.core.errors import NothingFits
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.report.batch_sizes import BatchSizeCurve
+from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.tuning import accelerator
 from energy_callbacks.tuning.bench import Bench
-from energy_callbacks.tuning.keeping import restorer
 from energy_callbacks.tuning.options import TuningOptions, search_settings
 from energy_callbacks.tuning.ranks import Ranks
 from energy_callbacks.tuning.result import BatchSizeResult, points
-from energy_callbacks.tuning.search import Search, SearchSettings
-from energy_callbacks.tuning.trial import Trial
+from energy_callbacks.tuning.search.search import Search, SearchSettings
+from energy_callbacks.tuning.search.trial import Trial
+from energy_callbacks.tuning.snapshot.restorer import restorer
 
 
 def tune_batch_size(

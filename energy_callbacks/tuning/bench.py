@@ -15,12 +15,12 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from energy_callbacks.accounting.energy_sums import whole_window
+from energy_callbacks.accounting.metrics.energy_sums import whole_window
+from energy_callbacks.core.records import Energy
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.records import Energy
 from energy_callbacks.tuning import accelerator
 from energy_callbacks.tuning.out_of_memory import free_memory, is_out_of_memory, said
-from energy_callbacks.tuning.trial import Trial
+from energy_callbacks.tuning.search.trial import Trial
 
 # Two blocks that take the same time to this share: clocks, caches and compilers have settled.
 _SETTLED: Final = 0.03

@@ -6,8 +6,8 @@ from typing import Any, Final, TypedDict
 
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.tuning.bench import Patience
-from energy_callbacks.tuning.search import Objective, SearchSettings
-from energy_callbacks.tuning.trial import Trial
+from energy_callbacks.tuning.search.search import Objective, SearchSettings
+from energy_callbacks.tuning.search.trial import Trial
 
 
 class TuningOptions(TypedDict, total=False):

@@ -11,9 +11,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
-from energy_callbacks.accounting.energy_sums import UNKNOWN, total
-from energy_callbacks.records import Energy
-from energy_callbacks.tuning.trial import Trial
+from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
+from energy_callbacks.core.records import Energy
+from energy_callbacks.tuning.search.trial import Trial
 
 # Compilers may take minutes for a trial on one rank, while another is out of memory at once.
 _PATIENCE: Final = timedelta(minutes=30)

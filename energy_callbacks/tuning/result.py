@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from energy_callbacks.report import batch_sizes
-from energy_callbacks.report.batch_size_plot import batch_size_figure
-from energy_callbacks.report.batch_sizes import BatchSizeCurve, BatchSizePoint
-from energy_callbacks.report.parts import Ratio
-from energy_callbacks.report.plots import figure_png
-from energy_callbacks.tuning.board import write_tensorboard
-from energy_callbacks.tuning.trial import Trial
+from energy_callbacks.report.charts.batch_size_plot import batch_size_figure
+from energy_callbacks.report.charts.plots import figure_png
+from energy_callbacks.report.model import batch_sizes
+from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, BatchSizePoint
+from energy_callbacks.report.model.models import Ratio
+from energy_callbacks.tuning.search.trial import Trial
+from energy_callbacks.tuning.tensorboard import write_tensorboard
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

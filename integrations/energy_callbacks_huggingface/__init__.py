@@ -8,7 +8,7 @@ import accelerate as accelerate
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from energy_callbacks_huggingface.callback import GpuEnergyCallback, ReportedEnergyCallback
-from energy_callbacks_huggingface.tuner import batch_arguments, tune_batch_size
+from energy_callbacks_huggingface.tuning.tuner import batch_arguments, tune_batch_size
 
 __all__ = ["GpuEnergyCallback", "batch_arguments", "tune_batch_size"]
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from energy_callbacks.accounting.profilers import Profiler
 from energy_callbacks.callback import EnergyCallback
-from energy_callbacks.config import EnergyConfig, check_function
+from energy_callbacks.core.config import EnergyConfig, check_function
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_huggingface.hooks import EnergyHooks
 
@@ -96,7 +96,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         Raises:
             ValueError: where the place is not known.
         """
-        from energy_callbacks.report.model_card import co2_eq_emissions
+        from energy_callbacks.report.render.model_card import co2_eq_emissions
 
         return co2_eq_emissions(self.report, training_type=training_type)
 

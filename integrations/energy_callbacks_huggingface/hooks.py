@@ -24,12 +24,12 @@ or reads a sensor.
 import math
 from typing import Any
 
-from energy_callbacks.calls import OngoingCall, list_holding
-from energy_callbacks.guard import harmless
+from energy_callbacks.core.active_call import OngoingCall, list_holding
+from energy_callbacks.core.guard import harmless
 from energy_callbacks_huggingface import loop
+from energy_callbacks_huggingface.callback_list import Siblings
 from energy_callbacks_huggingface.session import Session
 from energy_callbacks_huggingface.sessions import EnergySessions
-from energy_callbacks_huggingface.siblings import Siblings
 
 
 class EnergyHooks(EnergySessions):

@@ -11,7 +11,7 @@ from accelerate.data_loader import BatchSamplerShard
 from torch.utils.data import BatchSampler, DataLoader
 from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-from energy_callbacks.accounting.launch import Process
+from energy_callbacks.accounting.journal.launch import Process
 
 logger = logging.getLogger("energy_callbacks")
 

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from energy_callbacks.accounting.scalars import Scalars
-from energy_callbacks.calls import OngoingCall
+from energy_callbacks.accounting.metrics.scalars import Scalars
+from energy_callbacks.core.active_call import OngoingCall
 from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_huggingface import board, loop
+from energy_callbacks_huggingface import loop, tensorboard
 from energy_callbacks_huggingface.batches import InputCounter
-from energy_callbacks_huggingface.siblings import Siblings
+from energy_callbacks_huggingface.callback_list import Siblings
 
 
 class Session:
@@ -60,7 +60,7 @@ class Session:
         """The training loop begins, or begins anew."""
         self._tokens = loop.TokenCounter(state)
         self._predicts_since_s = None
-        self._dashboard = board.dashboard(self._meter, self.siblings.runs(), args, state)
+        self._dashboard = tensorboard.dashboard(self._meter, self.siblings.runs(), args, state)
         self.inputs.attach(model, args.n_gpu)
         self.see()
 
@@ -141,7 +141,7 @@ class Session:
         self.siblings.write(logs, scalars, in_logs, state)
         self._dashboard.row(scalars, state.global_step)
         if self.summary:
-            self._dashboard.end(lambda: board.metrics(state), state.global_step)
+            self._dashboard.end(lambda: tensorboard.metrics(state), state.global_step)
 
     def stop(self) -> None:
         """Nothing more is measured; totals are exact from here on."""

@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 import transformers
 from transformers import TrainerCallback
 
-from energy_callbacks.calls import OngoingCall, list_holding
+from energy_callbacks.core.active_call import OngoingCall, list_holding
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_huggingface import loop
 from energy_callbacks_huggingface.batches import Counter, InputCounter
+from energy_callbacks_huggingface.callback_list import Siblings
 from energy_callbacks_huggingface.session import Session
-from energy_callbacks_huggingface.siblings import Siblings
 
 # Not a class name: HF would look for a callback of that name when it resumes.
 STATE_KEY = "energy_callbacks"

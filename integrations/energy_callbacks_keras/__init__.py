@@ -3,6 +3,6 @@
 # First: where Keras' backend is missing, this one says so.
 from energy_callbacks_keras import backend as backend
 from energy_callbacks_keras.callback import GpuEnergyCallback
-from energy_callbacks_keras.tuner import tune_batch_size
+from energy_callbacks_keras.tuning.tuner import tune_batch_size
 
 __all__ = ["GpuEnergyCallback", "tune_batch_size"]

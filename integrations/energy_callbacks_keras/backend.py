@@ -1,6 +1,6 @@
 """Keras itself, whose import fails where the backend that it takes is not installed."""
 
-from energy_callbacks.errors import MissingExtraError
+from energy_callbacks.core.errors import MissingExtraError
 
 BACKENDS = ("tensorflow", "jax", "torch")
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import keras
 
-from energy_callbacks.accounting import journal
-from energy_callbacks.accounting.launch import Process, default_folder
-from energy_callbacks.accounting.scalars import expected_tags
-from energy_callbacks.calls import OngoingCall
-from energy_callbacks.guard import harmless
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal.launch import Process, default_folder
+from energy_callbacks.accounting.metrics.scalars import expected_tags
+from energy_callbacks.core.active_call import OngoingCall
+from energy_callbacks.core.guard import harmless
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_keras import checkpoints, devices
+from energy_callbacks_keras.callback_list import Siblings
 from energy_callbacks_keras.counts import Data
 from energy_callbacks_keras.loop import StepCounter
 from energy_callbacks_keras.rows import Rows
-from energy_callbacks_keras.siblings import Siblings
 from energy_callbacks_keras.waits import Waits
 
 logger = logging.getLogger("energy_callbacks")

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from energy_callbacks.accounting.profilers import Profiler
 from energy_callbacks.callback import EnergyCallback
-from energy_callbacks.config import EnergyConfig, check_positive
+from energy_callbacks.core.config import EnergyConfig, check_positive
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_keras.hooks import EnergyHooks
 from energy_callbacks_keras.loop import StepCounter

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import keras
 
-from energy_callbacks.calls import OngoingCall
+from energy_callbacks.core.active_call import OngoingCall
 
 logger = logging.getLogger("energy_callbacks")
 

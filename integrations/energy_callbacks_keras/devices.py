@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from energy_callbacks.accounting.launch import Process
+from energy_callbacks.accounting.journal.launch import Process
 from energy_callbacks_keras.counts import asked
 
 

@@ -16,10 +16,10 @@ call that raises fires no more hooks: the meter looks after it. There is no hook
 batch, because one would make Keras wait for the device after each; see ``CallbackList``.
 """
 
-from energy_callbacks.guard import harmless
+from energy_callbacks.core.guard import harmless
 from energy_callbacks_keras import checkpoints, devices
 from energy_callbacks_keras.call import EnergyCalls
-from energy_callbacks_keras.siblings import Logs
+from energy_callbacks_keras.callback_list import Logs
 
 
 class EnergyHooks(EnergyCalls):

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.outputs.careful import CarefulOutput
+from energy_callbacks.outputs.fault_tolerant import CarefulOutput
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
-from energy_callbacks_keras.board import SiblingOutput, facts
+from energy_callbacks_keras.callback_list import Logs, Siblings
 from energy_callbacks_keras.counts import Data
-from energy_callbacks_keras.siblings import Logs, Siblings
+from energy_callbacks_keras.tensorboard import SiblingOutput, facts
 
 _NO_FILE = "no more energy in TensorBoard: writing failed"
 

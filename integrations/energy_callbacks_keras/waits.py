@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import keras
 
-from energy_callbacks.calls import OngoingCall
+from energy_callbacks.core.active_call import OngoingCall
 from energy_callbacks.meter import EnergyMeter
 
 Batch = TypeVar("Batch")

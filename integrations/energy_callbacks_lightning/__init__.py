@@ -7,18 +7,18 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from energy_callbacks_lightning.before_fit import tune_batch_size
     from energy_callbacks_lightning.callback import GpuEnergyCallback
-    from energy_callbacks_lightning.loaders import with_batch_size
-    from energy_callbacks_lightning.tuner import BatchSizeTuner
+    from energy_callbacks_lightning.tuning.before_fit import tune_batch_size
+    from energy_callbacks_lightning.tuning.loaders import with_batch_size
+    from energy_callbacks_lightning.tuning.tuner import BatchSizeTuner
 
 __all__ = ["BatchSizeTuner", "GpuEnergyCallback", "tune_batch_size", "with_batch_size"]
 
 _HOMES = {
-    "BatchSizeTuner": "tuner",
+    "BatchSizeTuner": "tuning.tuner",
     "GpuEnergyCallback": "callback",
-    "tune_batch_size": "before_fit",
-    "with_batch_size": "loaders",
+    "tune_batch_size": "tuning.before_fit",
+    "with_batch_size": "tuning.loaders",
 }
 
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from energy_callbacks.accounting.profilers import Profiler
 from energy_callbacks.callback import EnergyCallback
-from energy_callbacks.config import EnergyConfig, check_function, check_log_every_n_steps
+from energy_callbacks.core.config import EnergyConfig, check_function, check_log_every_n_steps
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_lightning import children, loop
+from energy_callbacks_lightning import loop, spawned_ranks
 from energy_callbacks_lightning.hooks import EnergyHooks
 
 if TYPE_CHECKING:
-    from energy_callbacks.report.schema import EnergyReport
+    from energy_callbacks.report.model.schema import EnergyReport
 
 
 class GpuEnergyCallback(EnergyCallback, EnergyHooks):
@@ -99,7 +99,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         """The energy report so far, at any time; of the ranks, where they were children."""
         config = self._meter.config
         ran_here = self._meter.run_folder is not None
-        folder = None if ran_here else children.run_folder(self, config.run_folder)
+        folder = None if ran_here else spawned_ranks.run_folder(self, config.run_folder)
         if folder is None:
             return super().report
         from energy_callbacks.report import build

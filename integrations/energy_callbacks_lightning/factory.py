@@ -16,7 +16,7 @@ def callbacks() -> "list[GpuEnergyCallback]":
     """The callbacks to add to a Trainer: one of ours or none."""
     if not os.environ.get(VARIABLE):
         return []
-    from energy_callbacks.config import is_disabled, is_on
+    from energy_callbacks.core.config import is_disabled, is_on
 
     if is_disabled() or not is_on(VARIABLE):
         return []

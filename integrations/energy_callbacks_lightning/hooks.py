@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_lightning import board, loop, monitors
+from energy_callbacks_lightning import loop, monitors, tensorboard
 from energy_callbacks_lightning.bases import bases, version
-from energy_callbacks_lightning.ears import Ear, Fetched, Saved
+from energy_callbacks_lightning.method_patch import Ear, Fetched, Saved
 from energy_callbacks_lightning.metrics import LoggedMetrics
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class EnergyHooks(Base):
             summary = self._meter.save_report()
             if summary:
                 loop.say(summary)
-                self._dashboard.end(lambda: board.metrics(trainer), self._steps.logger_step)
+                self._dashboard.end(lambda: tensorboard.metrics(trainer), self._steps.logger_step)
 
     def _log(self, trainer: Any) -> None:
         """Scalars of the newest span into the user's own loggers, at the step of the loss."""
@@ -129,7 +129,7 @@ class EnergyHooks(Base):
         self._fetches.begin(trainer.precision_plugin)
         if (steps := loop.planned_steps(trainer)) is not None:
             self._meter.plan(steps)
-        self._dashboard = board.dashboard(self._meter, trainer)
+        self._dashboard = tensorboard.dashboard(self._meter, trainer)
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
         monitors.begin(trainer)

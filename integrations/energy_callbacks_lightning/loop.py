@@ -15,7 +15,7 @@ import torch
 from lightning_utilities.core.apply_func import apply_to_collection
 from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 
-from energy_callbacks.accounting.launch import Process
+from energy_callbacks.accounting.journal.launch import Process
 
 Counter = Callable[[Any], int]
 

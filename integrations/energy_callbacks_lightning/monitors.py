@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from energy_callbacks.accounting.scalars import TAGS
+from energy_callbacks.accounting.metrics.scalars import TAGS
 from energy_callbacks_lightning import loop
 
 # Present from the first step on, as NaN until something was seen, so that a checkpoint callback

@@ -4,11 +4,11 @@ import math
 from pathlib import Path
 from typing import Any
 
-from energy_callbacks.accounting import journal
-from energy_callbacks.accounting.journal import JournalWriter
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal.journal import JournalWriter
+from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.recorder import Recorder
-from energy_callbacks.accounting.scalars import ScalarBoard
-from energy_callbacks.records import Device
+from energy_callbacks.core.records import Device
 from energy_callbacks.sensing.sampler import Sampler
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.timeline import Timeline

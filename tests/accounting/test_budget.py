@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting.budget import Budget, Used
-from energy_callbacks.accounting.launch import Process
-from energy_callbacks.accounting.vote import Vote
+from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.accounting.metrics.budget import Budget, Used
+from energy_callbacks.accounting.metrics.budget_allreduce import Vote
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 POWER_W = 360.0  # 0.1 Wh a second

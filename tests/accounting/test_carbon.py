@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from energy_callbacks.accounting import carbon
-from energy_callbacks.accounting.carbon import Intensity, Place, emissions, intensity, place
-from energy_callbacks.records import Energy
+from energy_callbacks.accounting.metrics import carbon
+from energy_callbacks.accounting.metrics.carbon import Intensity, Place, emissions, intensity, place
+from energy_callbacks.core.records import Energy
 
 KWH_J = 3.6e6
 
@@ -218,7 +218,7 @@ def test_it_leaves_no_trace(tmp_path):
         "import socket, sys\n"
         "def refuse(*_): raise AssertionError('network')\n"
         "socket.socket.connect = refuse\n"
-        "from energy_callbacks.accounting import carbon\n"
+        "from energy_callbacks.accounting.metrics import carbon\n"
         "assert not {'codecarbon', 'pandas', 'pycountry'} & set(sys.modules)\n"
         "carbon.intensity(carbon.place('USA', 'texas')); carbon.intensity(carbon.place())\n"
     )

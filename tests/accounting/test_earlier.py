@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting import earlier, journal
-from energy_callbacks.accounting.launch import Process
-from energy_callbacks.records import Device
-from energy_callbacks.report import EnergyReport, build, words
+from energy_callbacks.accounting.journal import journal, previous_attempts
+from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.core.records import Device
+from energy_callbacks.report import EnergyReport, build
+from energy_callbacks.report.model import formatting
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 POWER_W = 200.0
@@ -52,9 +53,9 @@ def trained(meter: EnergyMeter, clock: FakeClock, seconds: int, **start: Any) ->
     return state
 
 
-def gpu_j(found: EnergyReport | earlier.Earlier) -> float:
+def gpu_j(found: EnergyReport | previous_attempts.Earlier) -> float:
     """Joules of the card."""
-    if isinstance(found, earlier.Earlier):
+    if isinstance(found, previous_attempts.Earlier):
         return found.of("gpu")
     assert found.energy.gpu.energy_j is not None
     return found.energy.gpu.energy_j
@@ -65,9 +66,11 @@ def curve_j(meter: EnergyMeter) -> float:
     return meter.scalars()["energy/gpu_wh"] * 3600.0
 
 
-def look(folder: Path, state: dict[str, Any], number: int = 9, **process: int) -> earlier.Earlier:
+def look(
+    folder: Path, state: dict[str, Any], number: int = 9, **process: int
+) -> previous_attempts.Earlier:
     """What was used before attempt ``number``."""
-    return earlier.look(folder, number, state["run_id"], Process(**process), state)
+    return previous_attempts.look(folder, number, state["run_id"], Process(**process), state)
 
 
 def test_a_resume_in_another_folder_goes_on(tmp_path: Path, clock: FakeClock) -> None:
@@ -116,7 +119,7 @@ def test_without_the_journals_the_checkpoint_tells(tmp_path: Path, clock: FakeCl
     report = again.report()
     assert gpu_j(report) == pytest.approx(5 * POWER_W)
     [warning] = [one for one in report.warnings if one.code == "earlier_attempts_lost"]
-    assert words.energy(state["energy_j"]["gpu"]) in warning.message
+    assert formatting.energy(state["energy_j"]["gpu"]) in warning.message
 
 
 def test_an_attempt_that_was_killed_counts(tmp_path: Path, clock: FakeClock) -> None:
@@ -154,7 +157,7 @@ def test_each_host_counts_its_own(tmp_path: Path, clock: FakeClock) -> None:
     assert gpu_j(look(tmp_path, state, rank=1, world_size=2)) == pytest.approx(10 * POWER_W)
     assert gpu_j(look(tmp_path, state, rank=0, world_size=1)) == pytest.approx(30 * POWER_W)
     second = look(tmp_path, state, rank=1, local_rank=1, world_size=2)
-    assert second == earlier.Earlier()
+    assert second == previous_attempts.Earlier()
 
 
 def test_a_state_of_nothing_is_a_new_run(tmp_path: Path, clock: FakeClock) -> None:

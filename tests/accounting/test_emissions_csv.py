@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 from codecarbon.output_methods.emissions_data import EmissionsData
 
-from energy_callbacks.accounting.carbon import Emissions, place
 from energy_callbacks.accounting.emissions_csv import write_emissions_csv
-from energy_callbacks.records import Energy
+from energy_callbacks.accounting.metrics.carbon import Emissions, place
+from energy_callbacks.core.records import Energy
 
 KWH_J = 3.6e6
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energy_callbacks.accounting.energy_sums import total
-from energy_callbacks.records import Energy
+from energy_callbacks.accounting.metrics.energy_sums import total
+from energy_callbacks.core.records import Energy
 
 
 def _energy(energy_j, stderr_j=0.0, systematic_j=0.0, method="counter", coverage=1.0):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.accounting import environment
+from energy_callbacks.accounting.journal import environment
 
 
 def test_it_names_versions_and_command() -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting import journal
-from energy_callbacks.accounting.launch import Process
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal.launch import Process
 from energy_callbacks.report import EnergyReport
 from energy_callbacks.testing import FakeClock, ScriptedSource
 

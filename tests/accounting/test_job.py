@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.accounting.job import Job, from_record, identity
+from energy_callbacks.accounting.journal.batch_job import Job, from_record, identity
 
 SLURM = {
     "SLURM_JOB_ID": "4242",

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from energy_callbacks.accounting import journal
-from energy_callbacks.accounting.journal import JournalWriter
-from energy_callbacks.errors import JournalError
-from energy_callbacks.records import Device, Energy, Sensor
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal.journal import JournalWriter
+from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.records import Device, Energy, Sensor
 from tests.sensing.loads import channel
 
 HEADER = {"type": "header", "format": journal.FORMAT, "version": journal.VERSION}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.accounting.launch import Process, default_folder
+from energy_callbacks.accounting.journal.launch import Process, default_folder
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting import pooling
-from energy_callbacks.accounting.launch import Process
-from energy_callbacks.accounting.pooling import REACH_S, TARGET, RecentTallies, widened
-from energy_callbacks.accounting.scalars import Scalars
-from energy_callbacks.accounting.steps import Tally
-from energy_callbacks.records import Energy, Reading
+from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.accounting.metrics import pooling
+from energy_callbacks.accounting.metrics.pooling import REACH_S, TARGET, RecentTallies, widened
+from energy_callbacks.accounting.metrics.scalars import Scalars
+from energy_callbacks.accounting.metrics.step_counts import Tally
+from energy_callbacks.core.records import Energy, Reading
 from energy_callbacks.report import build
 from energy_callbacks.testing import FakeClock, ReplaySource, ScriptedSource
 from tests.accounting.books import START_S, Books

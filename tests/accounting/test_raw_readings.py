@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.errors import JournalError
-from energy_callbacks.records import Device, Sensor
+from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.records import Device, Sensor
 from energy_callbacks.report import build
 from energy_callbacks.sensing import recording
 from energy_callbacks.testing import FakeClock, ReplaySource, ScriptedSource

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from energy_callbacks.accounting import journal
+from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.recorder import mean_power_w
-from energy_callbacks.errors import ReadingMissed, SourceUnavailable
-from energy_callbacks.records import Channel, Reading
+from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
+from energy_callbacks.core.records import Channel, Reading
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.testing import FakeClock, ReplaySource
 from tests.accounting.books import CPU, HEADER, START_S, Books, train, wave, wave_j, wave_w

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.accounting.scalars import INTERVALS, TAGS
-from energy_callbacks.records import Device, Reading
+from energy_callbacks.accounting.metrics.scalars import INTERVALS, TAGS
+from energy_callbacks.core.records import Device, Reading
 from energy_callbacks.testing import FakeClock, ReplaySource, ScriptedSource
 from tests.accounting.books import CPU, START_S, Books, wave
 from tests.sensing.loads import channel

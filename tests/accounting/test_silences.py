@@ -1,5 +1,5 @@
-from energy_callbacks.accounting.silences import Silences
-from energy_callbacks.records import Channel, Device, Reading
+from energy_callbacks.accounting.journal.stale_sensors import Silences
+from energy_callbacks.core.records import Channel, Device, Reading
 from energy_callbacks.sensing.timeline import Timeline
 
 GPU = Device(key="gpu0", kind="gpu", scope="gpu", name="GPU")

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energy_callbacks.accounting.steps import StepLog
-from energy_callbacks.sensing.step_ends import StepEnds
+from energy_callbacks.accounting.metrics.step_counts import StepLog
+from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 from energy_callbacks.testing import FakeClock
 from tests.sensing.scripted_events import ScriptedDevice
 

@@ -5,7 +5,7 @@ from unittest import mock
 
 import pytest
 
-from energy_callbacks.accounting.vote import Vote
+from energy_callbacks.accounting.metrics.budget_allreduce import Vote
 
 ranks = pytest.importorskip("torch.distributed")
 

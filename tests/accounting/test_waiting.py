@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting import journal
-from energy_callbacks.accounting.steps import StepLog
-from energy_callbacks.accounting.waiting import WaitingEnergy
-from energy_callbacks.records import Device, Energy
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.metrics.data_wait import WaitingEnergy
+from energy_callbacks.accounting.metrics.step_counts import StepLog
+from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.report import build
-from energy_callbacks.sensing.knots import Intervals
+from energy_callbacks.sensing.estimation.cumulative_energy import Intervals
 from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests.accounting.books import START_S, Books
 from tests.fake_nvml import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from energy_callbacks.accounting.wall_clock import WallClock
+from energy_callbacks.accounting.journal.wall_clock import WallClock
 from energy_callbacks.testing import FakeClock
 
 

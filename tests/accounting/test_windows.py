@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energy_callbacks.accounting.windows import Phases, Span, without
+from energy_callbacks.accounting.phases import Phases, Span, without
 
 NAMES = st.sampled_from(["train", "validation", "checkpoint", "setup"])
 MOVES = st.lists(st.tuples(st.sampled_from(["enter", "leave"]), NAMES, st.floats(-1.0, 5.0)))

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from energy_callbacks.sensing.sources.nvml import NvmlSource
+from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.sensing.timeline import Timeline
 from tests.fake_nvml import (
     Card,

@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.report import EnergyReport, build, compare
-from energy_callbacks.report.parts import Memory
+from energy_callbacks.report.model.models import Memory
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
 from tests.report import journals

@@ -33,7 +33,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader, TensorDataset
 
-from energy_callbacks.accounting import journal
+from energy_callbacks.accounting.journal import journal
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks.report import EnergyReport, build
 from tests.benchmarks import bars

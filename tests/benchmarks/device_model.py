@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from energy_callbacks.records import Energy
-from energy_callbacks.tuning.trial import Trial
+from energy_callbacks.core.records import Energy
+from energy_callbacks.tuning.search.trial import Trial
 
 Array = npt.NDArray[np.float64]
 BLOCK = 2 * 2**20

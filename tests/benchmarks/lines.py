@@ -38,7 +38,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402 - after the number of threads
 
 from energy_callbacks.profiling.lines import LineProfiler  # noqa: E402
-from energy_callbacks.profiling.lines.asking import Asker  # noqa: E402
+from energy_callbacks.profiling.lines.stack_sampler import Asker  # noqa: E402
 from energy_callbacks.profiling.lines.tally import Tally  # noqa: E402
 from tests.benchmarks import bars  # noqa: E402
 from tests.benchmarks.bars import Bar  # noqa: E402

@@ -25,7 +25,7 @@ import psutil
 from numpy.typing import NDArray
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.records import Channel, Device, Quantity, Reading, Sensor
+from energy_callbacks.core.records import Channel, Device, Quantity, Reading, Sensor
 from energy_callbacks.testing import FakeClock
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar

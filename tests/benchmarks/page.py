@@ -19,8 +19,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from energy_callbacks.report import build, html, schema
-from energy_callbacks.report.schema import EnergyReport
+from energy_callbacks.report import build
+from energy_callbacks.report.model import schema
+from energy_callbacks.report.model.schema import EnergyReport
+from energy_callbacks.report.render import html
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
 from tests.report.journals import CPU, GERMANY, GPU, PROCESS, Attempt, Stretch, write

@@ -27,7 +27,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from energy_callbacks.report import build, schema
+from energy_callbacks.report import build
+from energy_callbacks.report.model import schema
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
 from tests.benchmarks.page import attempt

@@ -21,10 +21,10 @@ from typing import Final
 
 import numpy as np
 
-from energy_callbacks.records import Channel, Device, Energy, Reading, Sensor
-from energy_callbacks.sensing.energy import EnergyCurve
-from energy_callbacks.sensing.sources.nvml_sensors import generation, samples_sensor
-from energy_callbacks.sensing.sources.tick_clock import TickClock
+from energy_callbacks.core.records import Channel, Device, Energy, Reading, Sensor
+from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
+from energy_callbacks.sensing.sources.nvidia.known_sensors import generation, samples_sensor
+from energy_callbacks.sensing.sources.nvidia.tick_clock import TickClock
 from tests.benchmarks.cards import Array
 from tests.fake_nvml.signals import Square
 

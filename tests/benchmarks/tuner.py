@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from energy_callbacks.tuning.search import Search, SearchSettings
+from energy_callbacks.tuning.search.search import Search, SearchSettings
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
 from tests.benchmarks.device_model import Array, Device, affine, seeded

@@ -7,7 +7,7 @@ import pytest
 
 from energy_callbacks.cli import main
 from energy_callbacks.cli.compare import REGRESSED, UNJUDGED
-from energy_callbacks.report.comparison import model
+from energy_callbacks.compare import model
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.report.importers.logs import as_json, native, times
 from tests.report.journals import IDLE, Attempt, Stretch, write

@@ -8,7 +8,7 @@ import pytest
 from energy_callbacks import __version__
 from energy_callbacks.cli import COMMANDS, main
 from energy_callbacks.report.build import build
-from energy_callbacks.report.schema import from_json
+from energy_callbacks.report.model.schema import from_json
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.report.journals import Attempt, write
 

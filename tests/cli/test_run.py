@@ -17,9 +17,11 @@ import pytest
 
 from energy_callbacks.cli import main, run
 from energy_callbacks.cli.child import Child, first_pending, signals_held
-from energy_callbacks.errors import EnergyCallbacksError
-from energy_callbacks.report import EnergyReport, build, charts, html, load
-from energy_callbacks.sensing.sources.nvml_processes import CardProcess
+from energy_callbacks.core.errors import EnergyCallbacksError
+from energy_callbacks.report import EnergyReport, build, load
+from energy_callbacks.report.charts import catalogue
+from energy_callbacks.report.render import html
+from energy_callbacks.sensing.sources.nvidia.processes import CardProcess
 from tests.fake_nvml import Constant, Scenario, env, fixtures, h200
 from tests.integrations.processes import SHARED, Forking, Running, Script, wait
 
@@ -548,8 +550,8 @@ def test_files_beside_the_report(
 ) -> None:
     """Samples, their summary and picture, the charts, and an older run side by side."""
     fake_nvml(Scenario(cards=(h200(Constant(POWER_W)),)), virtual=False)
-    for module in (charts, html):
-        monkeypatch.setattr(module, "CHARTS", charts.CHARTS[:1])
+    for module in (catalogue, html):
+        monkeypatch.setattr(module, "CHARTS", catalogue.CHARTS[:1])
     old, new = tmp_path / "old", tmp_path / "new"
     for folder, options in ((old, []), (new, ["--graphs", "--compare-with", str(old)])):
         words = ["--name", "my run", "--out", str(folder), *options, "--", "sleep", "2"]

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from energy_callbacks.records import Energy
+from energy_callbacks.core.records import Energy
 from tests.report import journals
 from tests.report.importers import logs
 from tests.report.journals import GERMANY, GPU, GPU1, PROCESS, Attempt, Stretch, Window, write

@@ -7,8 +7,8 @@ from typing import Any
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.core.records import Device
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
-from energy_callbacks.records import Device
 from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
 
 # Of this machine, and of when it wrote a file.

@@ -20,7 +20,7 @@ import torch
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.profiling.lines import LineProfiler
-from energy_callbacks.profiling.lines.asking import Asker
+from energy_callbacks.profiling.lines.stack_sampler import Asker
 from energy_callbacks.profiling.lines.tally import Tally
 from energy_callbacks.report import build
 

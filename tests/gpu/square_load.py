@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.records import Reading
+from energy_callbacks.core.records import Reading
 from energy_callbacks.sensing import recording
-from energy_callbacks.sensing.energy import EnergyCurve
+from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
 
 BAR: float = 0.008
 _SPANS_S = (20.0, 24.0)

@@ -30,10 +30,10 @@ import numpy as np
 import torch
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.sensing import step_ends
 from energy_callbacks.sensing.clock import SystemClock
-from energy_callbacks.sensing.cuda_events import CudaEvents, open_events
-from energy_callbacks.sensing.step_ends import StepEnd, StepEnds
+from energy_callbacks.sensing.frameworks import step_ends
+from energy_callbacks.sensing.frameworks.cuda_events import CudaEvents, open_events
+from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 from tests.gpu.in_turn import compared
 
 STEP_S = 0.02

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from energy_callbacks.report.schema import EnergyReport
+from energy_callbacks.report.model.schema import EnergyReport
 from tests.fake_nvml import Constant, Scenario, h200
 from tests.fake_nvml.library import env
 from tests.integrations.processes import Running, Script, Scripts, wait

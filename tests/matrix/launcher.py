@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.matrix import measured, tries
+from energy_callbacks.matrix import attempts, job_process
 from energy_callbacks.matrix.engines import local
-from energy_callbacks.matrix.stopping import Stopping
+from energy_callbacks.matrix.signals import Stopping
 from tests.report.journals import Attempt, Stretch, write
 
 POWER_W = 400.0
@@ -46,8 +46,8 @@ class Launcher:
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """From now on jobs are played."""
-        patch.setattr(measured, "launch", self.launch)
-        for module in (local, tries):
+        patch.setattr(job_process, "launch", self.launch)
+        for module in (local, attempts):
             patch.setattr(module, "time", self.clock)
         patch.setattr(Stopping, "wait", self._wait)
 

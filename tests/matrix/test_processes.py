@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from energy_callbacks.matrix.tries import Busy, Results
+from energy_callbacks.matrix.attempts import Busy, Results
 from energy_callbacks.report import load
 from tests.fake_nvml import Constant, Scenario, card_uuid, env, h200
 from tests.matrix.lab import Lab, until
@@ -54,7 +54,7 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
     results = Results(folder=tmp_path, working_folder=tmp_path)
     code = (
         "import sys, time; from pathlib import Path; "
-        "from energy_callbacks.matrix.tries import Results; p = Path(sys.argv[1])\n"
+        "from energy_callbacks.matrix.attempts import Results; p = Path(sys.argv[1])\n"
         "with Results(folder=p, working_folder=p).locked(): print(flush=True); time.sleep(600)"
     )
     words = [sys.executable, "-c", code, str(tmp_path)]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from energy_callbacks.matrix import reading
+from energy_callbacks.matrix import toml_file
 from energy_callbacks.matrix.engines.slurm import SlurmOptions
 
 USUAL: dict[str, Any] = {"name": "n", "command": "x {a}", "parameters": {"a": [1, 2]}}
@@ -37,7 +37,7 @@ USUAL: dict[str, Any] = {"name": "n", "command": "x {a}", "parameters": {"a": [1
 def test_what_is_not_understood_is_refused(changed: dict[str, Any], said: str) -> None:
     """Also in the tables of engines that are not in use; a near miss is told."""
     with pytest.raises((ValueError, TypeError), match=r".") as raised:
-        reading.parsed(USUAL | changed, Path())
+        toml_file.parsed(USUAL | changed, Path())
     assert said in str(raised.value)
 
 
@@ -46,7 +46,7 @@ def test_what_a_matrix_needs(name: str) -> None:
     """Name, command and parameters."""
     content = {key: value for key, value in USUAL.items() if key != name}
     with pytest.raises(ValueError, match=f"{name} is missing"):
-        reading.parsed(content, Path())
+        toml_file.parsed(content, Path())
 
 
 def test_the_file_is_named(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_the_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "bad.toml"
     file.write_text("name = \nrepeats = 3", encoding="utf-8")
     with pytest.raises(ValueError, match=r"bad\.toml: .*line 1"):
-        reading.load(file)
+        toml_file.load(file)
 
 
 def test_everything_arrives(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_everything_arrives(tmp_path: Path) -> None:
         '[slurm]\npartition = "gpu"\ngpus_per_node = 1\nexclusive = true\nat_once = 4\n',
         encoding="utf-8",
     )
-    plan, options = reading.load(file, "slurm")
+    plan, options = toml_file.load(file, "slurm")
     assert (plan.engine, plan.folder, len(plan.jobs())) == ("slurm", tmp_path, 6)
     assert plan.energy == {"country": "FRA", "pue": 1.3}
     assert isinstance(options, SlurmOptions)

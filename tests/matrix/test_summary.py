@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from energy_callbacks.compare import page, plots
 from energy_callbacks.matrix import summary
+from energy_callbacks.matrix.attempts import Results, write_json
 from energy_callbacks.matrix.plan import Plan
-from energy_callbacks.matrix.tries import Results, write_json
-from energy_callbacks.report.comparison import page, plots
 from tests.report.journals import Attempt, Stretch, write
 
 TRAIN_S = 60.0

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from energy_callbacks.outputs.careful import CarefulOutput
+from energy_callbacks.outputs.fault_tolerant import CarefulOutput
 
 
 class Failing:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from energy_callbacks.profiling.imports import when_imported
+from energy_callbacks.profiling.common.imports import when_imported
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from energy_callbacks.profiling.main_thread import on_thread
+from energy_callbacks.profiling.common.main_thread import on_thread
 
 MAIN = threading.main_thread().ident or 0
 

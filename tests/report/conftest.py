@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from energy_callbacks.report import html
-from energy_callbacks.report.batch_sizes import BatchSizeCurve, BatchSizePoint
 from energy_callbacks.report.build import build
-from energy_callbacks.report.parts import Ratio
-from energy_callbacks.report.schema import EnergyReport
+from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, BatchSizePoint
+from energy_callbacks.report.model.models import Ratio
+from energy_callbacks.report.model.schema import EnergyReport
+from energy_callbacks.report.render import html
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.report.journals import GERMANY, Attempt, Window, write
 from tests.report.without_charts import no_charts_of_comparisons  # noqa: F401 - likewise

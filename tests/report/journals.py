@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from energy_callbacks.accounting import journal
-from energy_callbacks.records import Channel, Device, Energy, Quantity, Sensor
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.core.records import Channel, Device, Energy, Quantity, Sensor
 
 NVML = Sensor(
     name="nvmlDeviceGetSamples",

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.report import activity, build, html, save, text
-from energy_callbacks.report.merge import merge
-from energy_callbacks.report.process import Process, TimedEnergy
-from energy_callbacks.report.rows import Columns
+from energy_callbacks.report import build, save
+from energy_callbacks.report.collect import activity
+from energy_callbacks.report.collect.merge import merge
+from energy_callbacks.report.collect.process import Process, TimedEnergy
+from energy_callbacks.report.collect.rows import Columns
+from energy_callbacks.report.render import html, text
 from tests.fake_nvml import Constant, Recorded, Scenario, a100, fixtures, h200
 from tests.test_fake_card import CardClock
 

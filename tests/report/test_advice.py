@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from energy_callbacks.records import Energy
-from energy_callbacks.report import html, schema, text
-from energy_callbacks.report.advice import advice
+from energy_callbacks.core.records import Energy
+from energy_callbacks.report.analysis.advice import advice
+from energy_callbacks.report.analysis.late_stop import late_stop
 from energy_callbacks.report.build import build
-from energy_callbacks.report.late_stop import late_stop
-from energy_callbacks.report.metrics import Metric
-from energy_callbacks.report.parts import Imbalance
-from energy_callbacks.report.schema import EnergyReport
+from energy_callbacks.report.model import schema
+from energy_callbacks.report.model.metrics import Metric
+from energy_callbacks.report.model.models import Imbalance
+from energy_callbacks.report.model.schema import EnergyReport
+from energy_callbacks.report.render import html, text
 from energy_callbacks.tuning import tune_batch_size
 from tests.report.journals import IDLE, TRAIN, Attempt, write
 from tests.tuning.simulated import Training

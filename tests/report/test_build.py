@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from energy_callbacks.accounting.journal import (
+from energy_callbacks.accounting.journal.journal import (
     COLUMNS,
     JournalWriter,
     device_record,
     path_for,
     row_as_json,
 )
-from energy_callbacks.errors import JournalError
-from energy_callbacks.records import Device
+from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.records import Device
+from energy_callbacks.core.units import kilowatt_hours
 from energy_callbacks.report.build import build
-from energy_callbacks.report.schema import EnergyReport, from_json, to_json
-from energy_callbacks.report.text import render
-from energy_callbacks.units import kilowatt_hours
+from energy_callbacks.report.model.schema import EnergyReport, from_json, to_json
+from energy_callbacks.report.render.text import render
 from tests.report.journals import (
     CPU,
     GERMANY,

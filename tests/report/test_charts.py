@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from energy_callbacks.report import charts, html, save
+from energy_callbacks.report import save
 from energy_callbacks.report.build import build
-from energy_callbacks.report.palette import PAPER, phase_colours
-from energy_callbacks.report.plots import figure_png, power_over_time
+from energy_callbacks.report.charts import catalogue
+from energy_callbacks.report.charts.palette import PAPER, phase_colours
+from energy_callbacks.report.charts.plots import figure_png, power_over_time
+from energy_callbacks.report.render import html
 from tests.report.journals import Attempt, write
 from tests.report.test_html import HOSTILE
 
@@ -19,7 +21,7 @@ pytestmark = pytest.mark.charts
 
 def known(report) -> list[str]:
     """Charts of which something is known, and some of which it is."""
-    names = [chart.name for chart in charts.CHARTS if chart.draw(report) is not None]
+    names = [chart.name for chart in catalogue.CHARTS if chart.draw(report) is not None]
     assert {"power", "phases", "phase_power"} <= set(names)
     return names
 
@@ -39,7 +41,7 @@ def test_each_chart_is_a_picture_beside_the_report(tuned, tmp_path):
 
 def test_a_stem_names_the_pictures(report, monkeypatch, tmp_path):
     """save(report, "energy", ["png"]) writes energy_power.png, also with a dot in the name."""
-    monkeypatch.setattr(charts, "CHARTS", charts.CHARTS[:1])
+    monkeypatch.setattr(catalogue, "CHARTS", catalogue.CHARTS[:1])
     assert save(report, tmp_path / "run-1.5", ["png"]) == [tmp_path / "run-1.5_power.png"]
 
 
@@ -51,8 +53,8 @@ def test_the_page_has_the_same_charts(report, plain_page):
 
 def test_a_new_chart_is_one_line(report, monkeypatch, tmp_path):
     """A chart that is added to the list is on the page and a file."""
-    chart = charts.Chart(name="new", title="New", draw=power_over_time)
-    for module in (charts, html):
+    chart = catalogue.Chart(name="new", title="New", draw=power_over_time)
+    for module in (catalogue, html):
         monkeypatch.setattr(module, "CHARTS", (chart,))
     assert 'id="new"' in html.render(report)
     assert (tmp_path / "energy_report_new.png") in save(report, tmp_path, ["png"])
@@ -71,7 +73,7 @@ def _pixels(png: bytes) -> "np.ndarray":
 
 def test_a_picture_says_which_colour_is_which_phase(report):
     """By itself it has no page around it: the colour of a phase is below the strip once more."""
-    name, png = next(charts.pictures(report))
+    name, png = next(catalogue.pictures(report))
     assert name == "power"
     pink = bytes.fromhex(phase_colours(["validation"])["validation"][1:])
     rows = np.flatnonzero((_pixels(png) == tuple(pink)).all(axis=2).any(axis=1))

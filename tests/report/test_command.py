@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.accounting.launch import COMMAND
-from energy_callbacks.records import Energy
+from energy_callbacks.accounting.journal.launch import COMMAND
+from energy_callbacks.core.records import Energy
 from energy_callbacks.report.build import build
 from tests.report.journals import CPU, GERMANY, GPU, GPU1, PROCESS, Attempt, Stretch, Window, write
 

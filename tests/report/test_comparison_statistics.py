@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from energy_callbacks.report.comparison.statistics import (
+from energy_callbacks.compare.statistics import (
     Blocks,
     difference,
     holm,

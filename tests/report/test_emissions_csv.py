@@ -7,7 +7,7 @@ import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.cli import main
-from energy_callbacks.records import Device
+from energy_callbacks.core.records import Device
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.accounting import journal
-from energy_callbacks.report import gpu_stats, gpu_stats_plot
+from energy_callbacks.accounting.journal import journal
 from energy_callbacks.report.build import gather
+from energy_callbacks.report.charts import gpu_stats_plot
+from energy_callbacks.report.collect import gpu_stats
 from tests.report.journals import CPU, GPU, GPU1, Attempt, Stretch, write
 
 FIELDS = {

@@ -11,16 +11,21 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from energy_callbacks.errors import JournalError
-from energy_callbacks.records import Device
-from energy_callbacks.report import html
-from energy_callbacks.report.advised import Advice
-from energy_callbacks.report.batch_sizes import BatchSizeCurve, BatchSizePoint
+from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.records import Device
 from energy_callbacks.report.build import build
-from energy_callbacks.report.html import from_html, render
-from energy_callbacks.report.metrics import Metric
-from energy_callbacks.report.parts import Forecast, Imbalance, ReportWarning, UnavailableSensor
-from energy_callbacks.report.schema import EnergyReport, to_json
+from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, BatchSizePoint
+from energy_callbacks.report.model.metrics import Metric
+from energy_callbacks.report.model.models import (
+    Forecast,
+    Imbalance,
+    ReportWarning,
+    UnavailableSensor,
+)
+from energy_callbacks.report.model.recommendation import Advice
+from energy_callbacks.report.model.schema import EnergyReport, to_json
+from energy_callbacks.report.render import html
+from energy_callbacks.report.render.html import from_html, render
 from tests.report.journals import CPU, GERMANY, GPU, IDLE, PROCESS, TRAIN, Attempt, Window, write
 
 HOSTILE = (

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from energy_callbacks.cli import main
-from energy_callbacks.errors import MissingExtraError
-from energy_callbacks.report import interactive, save
+from energy_callbacks.core.errors import MissingExtraError
+from energy_callbacks.core.units import watt_hours
+from energy_callbacks.report import save
 from energy_callbacks.report.build import build
-from energy_callbacks.report.cards import cards
-from energy_callbacks.report.plotly_figures import batch_sizes, over_time
-from energy_callbacks.report.schema import EnergyReport
-from energy_callbacks.units import watt_hours
+from energy_callbacks.report.charts.plotly_figures import batch_sizes, over_time
+from energy_callbacks.report.model.schema import EnergyReport
+from energy_callbacks.report.render import interactive
+from energy_callbacks.report.render.headline import cards
 from tests.report import test_html
 from tests.report.journals import Attempt, write
 from tests.report.test_html import HOSTILE

@@ -7,8 +7,9 @@ import pytest
 from rich.console import Console
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting.job import Job
-from energy_callbacks.report import build, html, load, save, terminal, text
+from energy_callbacks.accounting.journal.batch_job import Job
+from energy_callbacks.report import build, load, save
+from energy_callbacks.report.render import html, terminal, text
 from energy_callbacks.testing import FakeClock
 from tests.report.journals import Attempt, write
 

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.records import Device
-from energy_callbacks.report import charts, html
+from energy_callbacks.core.records import Device
 from energy_callbacks.report.build import build
-from energy_callbacks.report.memory_plot import memory_over_time
-from energy_callbacks.report.schema import EnergyReport
+from energy_callbacks.report.charts import catalogue
+from energy_callbacks.report.charts.memory_plot import memory_over_time
+from energy_callbacks.report.model.schema import EnergyReport
+from energy_callbacks.report.render import html
 from tests.report.journals import CPU, GPU, GPU1, PROCESS, TRAIN, Attempt, write
 
 
@@ -64,7 +65,7 @@ def test_without_memory_there_is_no_chart(
     tmp_path: Path, report: EnergyReport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A processor and nothing else."""
-    monkeypatch.setattr(html, "CHARTS", [c for c in charts.CHARTS if c.name == "memory"])
+    monkeypatch.setattr(html, "CHARTS", [c for c in catalogue.CHARTS if c.name == "memory"])
     assert "Memory over time" in html.render(report)
     cpu: Device = replace(CPU, key="cpu0")
     write(tmp_path, Attempt(devices=(cpu,)))

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.report import charts, html
 from energy_callbacks.report.build import build
-from energy_callbacks.report.memory_plot import memory_over_time
-from energy_callbacks.report.metric_plot import families, metric_over_energy
-from energy_callbacks.report.schema import EnergyReport
+from energy_callbacks.report.charts import catalogue
+from energy_callbacks.report.charts.memory_plot import memory_over_time
+from energy_callbacks.report.charts.metric_plot import families, metric_over_energy
+from energy_callbacks.report.model.schema import EnergyReport
+from energy_callbacks.report.render import html
 from tests.report.journals import PROCESS, TRAIN, Attempt, write
 
 
@@ -24,7 +25,7 @@ def report_of(folder: Path, rows: Sequence[Mapping[str, float]], **attempt) -> E
 @pytest.fixture
 def only_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages without other charts."""
-    found = [chart for chart in charts.CHARTS if chart.name == "metrics"]
+    found = [chart for chart in catalogue.CHARTS if chart.name == "metrics"]
     assert found
     monkeypatch.setattr(html, "CHARTS", found)
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting.metrics import MAX_NAMES, kept
+from energy_callbacks.accounting.metrics.user_metrics import MAX_NAMES, kept
 from energy_callbacks.report.build import build
-from energy_callbacks.report.metric_curves import MAX_POINTS, MAX_POINTS_IN_ALL
-from energy_callbacks.report.metrics import direction
-from energy_callbacks.report.schema import from_json, to_json
+from energy_callbacks.report.collect.metric_curves import MAX_POINTS, MAX_POINTS_IN_ALL
+from energy_callbacks.report.model.metrics import direction
+from energy_callbacks.report.model.schema import from_json, to_json
 from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests.report.journals import IDLE, TRAIN, Attempt, write
 

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from energy_callbacks.report.model_card import co2_eq_emissions
-from energy_callbacks.report.schema import EnergyReport
+from energy_callbacks.report.model.schema import EnergyReport
+from energy_callbacks.report.render.model_card import co2_eq_emissions
 
 
 def test_the_figure_is_the_reports_in_grams(report: EnergyReport) -> None:

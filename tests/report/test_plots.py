@@ -9,9 +9,9 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from energy_callbacks.report import palette, plots
-from energy_callbacks.report.bands import MAX_BANDS, bands
 from energy_callbacks.report.build import build
+from energy_callbacks.report.charts import palette, plots
+from energy_callbacks.report.charts.bands import MAX_BANDS, bands
 from tests.report.journals import CPU, GPU, TRAIN, Attempt, write
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'single' $x^2$ \u202e\n_x"
@@ -134,7 +134,7 @@ def test_no_pyplot_is_imported_and_nothing_heavy_at_import():
         "import sys, energy_callbacks.report\n"
         "heavy = {'matplotlib', 'jinja2', 'pydantic', 'rich', 'pandas', 'codecarbon'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
-        "from energy_callbacks.report import palette, plots\n"
+        "from energy_callbacks.report.charts import palette, plots\n"
         "with plots.style(): pass\n"
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules\n"
     )

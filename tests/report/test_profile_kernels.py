@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from energy_callbacks.core.records import Energy
 from energy_callbacks.profiling.kernels.bound import verdict
 from energy_callbacks.profiling.kernels.joules import split
-from energy_callbacks.profiling.kernels.kineto import parse
 from energy_callbacks.profiling.kernels.tally import tally
-from energy_callbacks.records import Energy
+from energy_callbacks.profiling.kernels.traces.kineto import parse
 from energy_callbacks.report import EnergyReport, build
-from energy_callbacks.report.charts import pictures
-from energy_callbacks.report.html import from_html, render
-from energy_callbacks.report.kernel_advice import kernel_advice
-from energy_callbacks.report.profile_kernels import class_rows, from_record, kernel_rows
-from energy_callbacks.report.schema import from_json, to_json
-from energy_callbacks.report.terminal import print_rich
-from energy_callbacks.report.text import render as as_text
+from energy_callbacks.report.analysis.kernel_advice import kernel_advice
+from energy_callbacks.report.charts.catalogue import pictures
+from energy_callbacks.report.model.profile_kernels import class_rows, from_record, kernel_rows
+from energy_callbacks.report.model.schema import from_json, to_json
+from energy_callbacks.report.render.html import from_html, render
+from energy_callbacks.report.render.terminal import print_rich
+from energy_callbacks.report.render.text import render as as_text
 from tests.profiling.kernels.cuda_trace import ADD, GEMM, UPLOAD, Work, trace
 from tests.report import journals
 

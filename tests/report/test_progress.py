@@ -3,7 +3,7 @@
 import pytest
 
 from energy_callbacks.report import build
-from energy_callbacks.report.progress import MAX_POINTS
+from energy_callbacks.report.collect.progress import MAX_POINTS
 from tests.report.journals import IDLE, TRAIN, Attempt, Stretch, write
 
 VALIDATION = Stretch(phase="validation", duration_s=10.0, power_w={"gpu0": 300.0, "cpu0": 50.0})

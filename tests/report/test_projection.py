@@ -2,10 +2,10 @@
 
 import pytest
 
-from energy_callbacks.accounting import carbon
-from energy_callbacks.accounting.carbon import Intensity
-from energy_callbacks.records import Energy
-from energy_callbacks.report.projection import Amount, Fleet, JobUse, exact, one_job, project
+from energy_callbacks.accounting.metrics import carbon
+from energy_callbacks.accounting.metrics.carbon import Intensity
+from energy_callbacks.core.records import Energy
+from energy_callbacks.projection.projection import Amount, Fleet, JobUse, exact, one_job, project
 
 # Round figures, so that each result can be worked out in the head.
 HALF = Intensity(

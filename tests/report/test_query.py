@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from energy_callbacks.accounting.job import Job
-from energy_callbacks.errors import JournalError
-from energy_callbacks.report import build, load, save, schema
-from energy_callbacks.report.query import TABLES, QueryError, _asked, places, query, tables
-from energy_callbacks.report.query.columns import REPORTS
+from energy_callbacks.accounting.journal.batch_job import Job
+from energy_callbacks.core.errors import JournalError
+from energy_callbacks.query import locations, tables
+from energy_callbacks.query.columns import REPORTS
+from energy_callbacks.report import build, load, save
+from energy_callbacks.report.model import schema
+from energy_callbacks.query import TABLES, QueryError, _asked, query
 from tests.report.journals import GERMANY, Attempt, write
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -212,8 +214,8 @@ def test_many_workers_lose_nothing(runs, monkeypatch):
 
 def test_a_slow_disk_is_read_by_many(runs, monkeypatch):
     """Where a read takes long, several are under way; the rows are in their places."""
-    monkeypatch.setattr(places, "_QUICK_S", 0.0)
-    monkeypatch.setattr(places, "_PROBE", 1)
+    monkeypatch.setattr(locations, "_QUICK_S", 0.0)
+    monkeypatch.setattr(locations, "_PROBE", 1)
     by_one = query("select path, name from reports order by path", runs).rows
     assert [name for _, name in by_one] == ["a", "b", "c"]
     assert [Path(path).parent.name for path, _ in by_one] == ["a", "b", "c"]

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from energy_callbacks.accounting import journal
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.report.analysis.imbalance import data_wait
 from energy_callbacks.report.build import build
-from energy_callbacks.report.html import render as render_html
-from energy_callbacks.report.imbalance import data_wait
-from energy_callbacks.report.process import Process
-from energy_callbacks.report.schema import EnergyReport, from_json, to_json
-from energy_callbacks.report.text import render
+from energy_callbacks.report.collect.process import Process
+from energy_callbacks.report.model.schema import EnergyReport, from_json, to_json
+from energy_callbacks.report.render.html import render as render_html
+from energy_callbacks.report.render.text import render
 from tests.report.journals import CPU, GPU, GPU1, PROCESS, Attempt, Stretch, write
 
 TRAIN_S = 60.0

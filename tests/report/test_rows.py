@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from energy_callbacks.report.rows import RowLog
+from energy_callbacks.report.collect.rows import RowLog
 
 NAMES = ("energy_j", "seen_s", "power_w")
 

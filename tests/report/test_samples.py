@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.accounting import journal
-from energy_callbacks.report import EnergyReport, html, load, schema, text
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.report import EnergyReport, load
+from energy_callbacks.report.model import schema
+from energy_callbacks.report.render import html, text
 from tests.report import write_samples
 from tests.report.write_samples import (
     GPU_W,

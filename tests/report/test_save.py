@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from energy_callbacks.errors import JournalError
+from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report import load, save
 
 

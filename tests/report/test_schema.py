@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from energy_callbacks.errors import JournalError
+from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report.build import build
-from energy_callbacks.report.schema import SCHEMA_VERSION, from_json, json_schema, to_json
+from energy_callbacks.report.model.schema import SCHEMA_VERSION, from_json, json_schema, to_json
 from tests.report.journals import Attempt, write
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "reference" / "report.schema.json"

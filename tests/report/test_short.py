@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from energy_callbacks.report import words
 from energy_callbacks.report.build import build
-from energy_callbacks.report.html import render as render_html
-from energy_callbacks.report.parts import Figure, Phase, Ratio
-from energy_callbacks.report.schema import EnergyReport, from_json, to_json
-from energy_callbacks.report.text import print_report, render, summary_line
+from energy_callbacks.report.model import formatting
+from energy_callbacks.report.model.models import Figure, Phase, Ratio
+from energy_callbacks.report.model.schema import EnergyReport, from_json, to_json
+from energy_callbacks.report.render.html import render as render_html
+from energy_callbacks.report.render.text import print_report, render, summary_line
 from tests.report.journals import CPU, GPU, GPU1, TRAIN, Attempt, Stretch, write
 
 # 400 W for 5 ms are 2 J, and each energy of these journals has a standard error of 1 J.
@@ -40,7 +40,7 @@ def test_a_phase_too_short_is_a_bound_everywhere(tmp_path: Path) -> None:
     """2 J with 2 J at random: '< 1.1 mWh' in text, terminal and page; no error, no share."""
     write(tmp_path, Attempt(devices=(GPU,), stretches=(ONE_CARD, BLINK)))
     report = build(tmp_path)
-    bound = f"< {words.energy(2.0 + 1.96 + 0.02)}"
+    bound = f"< {formatting.energy(2.0 + 1.96 + 0.02)}"
     assert bound == "< 1.11 mWh"
     for text in (render(report), in_terminal(report)):
         line = row(text, "blink")
@@ -68,26 +68,26 @@ def test_a_run_too_short_is_a_bound_in_its_headline(tmp_path: Path) -> None:
 def test_a_ratio_too_short_is_a_bound() -> None:
     """1 J a step with 0.5 J at random lies below the end of its interval."""
     short = Ratio(value_j=1.0, low_j=0.0, high_j=2.08, stderr_j=0.5, systematic_j=0.1, steps=4)
-    assert words.ratio(short) == "< 2.1 J"
-    assert words.ratio(replace(short, stderr_j=0.1, high_j=1.296)) == "1.0 J"
-    assert words.ratio(replace(short, stderr_j=None)) == "1.0 J"
+    assert formatting.ratio(short) == "< 2.1 J"
+    assert formatting.ratio(replace(short, stderr_j=0.1, high_j=1.296)) == "1.0 J"
+    assert formatting.ratio(replace(short, stderr_j=None)) == "1.0 J"
 
 
 def test_a_systematic_bound_is_no_matter_of_length() -> None:
     """An estimate that may be wrong by all of itself is given with that error."""
     estimate = Figure(energy_j=3600.0, systematic_j=3600.0)
-    assert words.figure(estimate) == "1.00 Wh"
-    assert words.error(estimate) == "100 %"
-    assert words.energy_with_error(estimate) == "1.0 ± 1.0 Wh"
+    assert formatting.figure(estimate) == "1.00 Wh"
+    assert formatting.error(estimate) == "100 %"
+    assert formatting.energy_with_error(estimate) == "1.0 ± 1.0 Wh"
 
 
 def test_a_share_is_told_where_its_energy_is() -> None:
     """An unresolved phase has no share of the total to tell."""
     figure = Figure(energy_j=10.0, stderr_j=1.0)
     phase = Phase(name="x", duration_s=1.0, gpu=figure, host=figure, total=figure, share=0.5)
-    assert words.share(phase) == "50.0 %"
-    assert words.share(replace(phase, total=replace(figure, stderr_j=9.0))) == "-"
-    assert words.share(replace(phase, share=None)) == "-"
+    assert formatting.share(phase) == "50.0 %"
+    assert formatting.share(replace(phase, total=replace(figure, stderr_j=9.0))) == "-"
+    assert formatting.share(replace(phase, share=None)) == "-"
 
 
 def test_ratios_carry_both_errors_and_their_steps(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from energy_callbacks.report.analysis.side_by_side import render
 from energy_callbacks.report.build import build
-from energy_callbacks.report.side_by_side import render
 from tests.report.journals import IDLE, Attempt, Stretch, write
 
 

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from energy_callbacks.accounting import carbon
+from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.cli import main
-from energy_callbacks.report import build, charts, html, load, save, view
-from energy_callbacks.report.parts import Forecast
-from energy_callbacks.report.schema import EnergyReport, from_json, to_json
-from energy_callbacks.units import kilowatt_hours
+from energy_callbacks.core.units import kilowatt_hours
+from energy_callbacks.report import build, load, save, view
+from energy_callbacks.report.charts import catalogue
+from energy_callbacks.report.model.models import Forecast
+from energy_callbacks.report.model.schema import EnergyReport, from_json, to_json
+from energy_callbacks.report.render import html
 from tests.report.journals import GERMANY, Attempt, write
 
 # What a run would have said itself, and what belongs to the view alone.
@@ -132,7 +134,7 @@ def test_the_command_prints_a_view_and_leaves_the_files_of_the_run(run_folder, c
 @pytest.mark.charts
 def test_the_command_writes_a_view_where_it_is_told(run_folder, tmp_path, capsys, monkeypatch):
     """--out has the view; without it, files that were asked for by name are refused."""
-    monkeypatch.setattr(charts, "CHARTS", charts.CHARTS[:1])
+    monkeypatch.setattr(catalogue, "CHARTS", catalogue.CHARTS[:1])
     monkeypatch.setattr(html, "CHARTS", ())
     command = ["report", str(run_folder), "--pue", "1.5"]
     assert main([*command, "--out", str(tmp_path / "view"), "--graphs"]) == 0

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from energy_callbacks.records import Energy
+from energy_callbacks.core.records import Energy
 from energy_callbacks.report.build import build
-from energy_callbacks.report.html import render as page
-from energy_callbacks.report.parts import DataWait, WaitEnergy
-from energy_callbacks.report.schema import from_json, to_json
-from energy_callbacks.report.text import render
+from energy_callbacks.report.model.models import DataWait, WaitEnergy
+from energy_callbacks.report.model.schema import from_json, to_json
+from energy_callbacks.report.render.html import render as page
+from energy_callbacks.report.render.text import render
 from tests.report.journals import Attempt, data_wait, write
 
 

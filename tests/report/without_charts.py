@@ -10,4 +10,4 @@ def no_charts_of_comparisons(
     """Tests that look at charts mark themselves with ``charts`` and get them."""
     if request.node.get_closest_marker("charts") is None:
         for module in ("page", "plots"):
-            monkeypatch.setattr(f"energy_callbacks.report.comparison.{module}.CHARTS", ())
+            monkeypatch.setattr(f"energy_callbacks.compare.{module}.CHARTS", ())

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting import journal
-from energy_callbacks.records import Device
-from energy_callbacks.report import build, schema
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.core.records import Device
+from energy_callbacks.report import build
+from energy_callbacks.report.model import schema
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 SAMPLES = Path(__file__).parent / "samples"

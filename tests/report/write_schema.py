@@ -2,7 +2,7 @@
 
 import json
 
-from energy_callbacks.report.schema import json_schema
+from energy_callbacks.report.model.schema import json_schema
 from tests.report.test_schema import DOCUMENTED
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from energy_callbacks.records import Channel, Device, Energy, Kind, Reading, Sensor
-from energy_callbacks.sensing.energy import EnergyCurve
+from energy_callbacks.core.records import Channel, Device, Energy, Kind, Reading, Sensor
+from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
 
 Array = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from energy_callbacks.errors import SourceLost
+from energy_callbacks.core.errors import SourceLost
 from energy_callbacks.testing import FakeClock
 
 

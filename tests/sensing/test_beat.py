@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from energy_callbacks import EnergyConfig
-from energy_callbacks.sensing.beat import (
+from energy_callbacks.sensing.schedule import (
     BEAT_S,
     LEAD_S,
     next_multiple_s,

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from energy_callbacks.sensing.bounded import within
+from energy_callbacks.sensing.time_limit import within
 
 
 def test_answer() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.sensing import cuda_driver
+from energy_callbacks.sensing.frameworks import cuda_driver
 
 # The part of the CUDA driver's interface that is asked for (cuda.h): two devices, whose UUIDs are
 # sixteen bytes of 0x10 and 0x11; a context on the second; nothing before cuInit.
@@ -39,7 +39,10 @@ int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
 }
 """
 UUIDS = "('10101010-1010-1010-1010-101010101010', '11111111-1111-1111-1111-111111111111')"
-ASK = "from energy_callbacks.sensing import cuda_driver as d; print(d.uuids(), d.active_ordinals())"
+ASK = (
+    "from energy_callbacks.sensing.frameworks import cuda_driver as d; "
+    "print(d.uuids(), d.active_ordinals())"
+)
 
 Run = Callable[[str], str]
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.sensing import cuda_events
+from energy_callbacks.sensing.frameworks import cuda_events
 
 SOURCE = Path(__file__).parent / "libcuda_events.c"
 PROLOGUE = """
 import ctypes, sys, threading, time, types
-from energy_callbacks.sensing import cuda_events
+from energy_callbacks.sensing.frameworks import cuda_events
 from energy_callbacks.sensing.clock import SystemClock
-from energy_callbacks.sensing.step_ends import StepEnds
+from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
 def awake():
     library = ctypes.CDLL("libcuda.so.1")

@@ -1,6 +1,6 @@
 import pytest
 
-from energy_callbacks.errors import SourceUnavailable
+from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing.devices import (
     GpuInfo,
     check_devices_argument,

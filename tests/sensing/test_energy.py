@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energy_callbacks.records import Channel, Reading
-from energy_callbacks.sensing.energy import EnergyCurve
+from energy_callbacks.core.records import Channel, Reading
+from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
 from tests.sensing.loads import (
     Card,
     Load,
@@ -436,7 +436,7 @@ def test_the_method_is_that_of_the_window_alone() -> None:
 
 def test_a_model_says_that_it_is_one() -> None:
     """Energy of an estimated device has the method model."""
-    from energy_callbacks.records import Device
+    from energy_callbacks.core.records import Device
 
     cpu = Device(key="cpu", kind="cpu", scope="host", name="model", origin="estimated")
     curve = measured(constant(), [channel("power", "gauge", device=cpu)], TIMES_S, chunk_s=0.5)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.sensing import hip_runtime
+from energy_callbacks.sensing.frameworks import hip_runtime
 
 
 @pytest.mark.parametrize("name", ["libamdhip64.so.6", "libamdhip64-0e1a2b3c.so"])
@@ -15,7 +15,7 @@ def test_hip_runtime_is_seen_in_its_process(tmp_path: Path, name: str) -> None:
     subprocess.run(["cc", *options], check=True)
     code = (
         "import ctypes, sys\n"
-        "from energy_callbacks.sensing import hip_runtime\n"
+        "from energy_callbacks.sensing.frameworks import hip_runtime\n"
         "before = hip_runtime.is_loaded()\n"
         "ctypes.CDLL(sys.argv[1])\n"
         "print(before, hip_runtime.is_loaded())"

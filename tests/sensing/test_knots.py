@@ -5,8 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energy_callbacks.sensing.knots import Knots
-from energy_callbacks.sensing.shape import AREA, EDGE, END, INSIDE, NOISE, SEEN, START, WIDTH
+from energy_callbacks.sensing.estimation.cumulative_energy import Knots
+from energy_callbacks.sensing.estimation.power_intervals import (
+    AREA,
+    EDGE,
+    END,
+    INSIDE,
+    NOISE,
+    SEEN,
+    START,
+    WIDTH,
+)
 
 
 def intervals(*spans: tuple[float, float, float]) -> np.ndarray:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting.launch import Process
-from energy_callbacks.errors import SourceUnavailable
+from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.report import EnergyReport, build
-from energy_callbacks.sensing import cuda_driver, hip_runtime
 from energy_callbacks.sensing.devices import GpuChoice, GpuInfo, resolve
+from energy_callbacks.sensing.frameworks import cuda_driver, hip_runtime
 from tests.fake_nvml import Card, Constant, FakeNvml, Mig, Scenario, fixtures, ideal
 from tests.test_fake_card import CardClock
 
@@ -469,7 +469,9 @@ def test_report_names_other_processes(
     """Page, text and JSON name the processes that a card is shared with."""
     from tests.fake_nvml.scenario import Process as OnCard
 
-    monkeypatch.setattr("energy_callbacks.sensing.sources.nvml._family", lambda _: {os.getpid()})
+    monkeypatch.setattr(
+        "energy_callbacks.sensing.sources.nvidia.source._family", lambda _: {os.getpid()}
+    )
     processes = tuple(OnCard(pid=pid, used_bytes=1) for pid in (os.getpid(), os.getppid()))
     shared = ideal(Constant(100.0), processes=processes)
     report = measured(fake_nvml(Scenario(cards=(shared,))), tmp_path, (0,))

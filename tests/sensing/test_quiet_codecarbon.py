@@ -46,10 +46,10 @@ def test_an_error_ends_the_quiet(heard):
 
 HANGING = """
 import pynvml
-from energy_callbacks.sensing import bounded
+from energy_callbacks.sensing import time_limit
 from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
 
-bounded.PATIENCE_S = 0.1
+time_limit.PATIENCE_S = 0.1
 init = pynvml.nvmlInit
 with quiet_codecarbon():
     from codecarbon.core import gpu_nvidia

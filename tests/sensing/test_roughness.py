@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from energy_callbacks.sensing.roughness import Roughness
+from energy_callbacks.sensing.estimation.signal_variability import Roughness
 
 
 def judged(values: list[float] | np.ndarray, smooth_ratio: float = 2.0) -> Roughness:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from energy_callbacks.errors import ReadingMissed, SourceLost, SourceUnavailable
-from energy_callbacks.records import Channel, Device, Reading
+from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavailable
+from energy_callbacks.core.records import Channel, Device, Reading
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.sampler import Notice, Sampler
 from energy_callbacks.sensing.timeline import Timeline

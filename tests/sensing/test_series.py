@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energy_callbacks.sensing.series import Columns, Series
+from energy_callbacks.sensing.estimation.series import Columns, Series
 
 
 def test_columns_keep_what_was_appended_through_growth() -> None:

@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energy_callbacks.sensing.shape import AREA, EDGE, END, INSIDE, NOISE, SEEN, START, Shape
+from energy_callbacks.sensing.estimation.power_intervals import (
+    AREA,
+    EDGE,
+    END,
+    INSIDE,
+    NOISE,
+    SEEN,
+    START,
+    Shape,
+)
 from tests.sensing.loads import Staircase, channel
 
 GAUGE = channel("power", "gauge", period_s=0.1)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energy_callbacks.sensing.step_ends import StepEnd, StepEnds
+from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 from energy_callbacks.testing import FakeClock
 from tests.sensing.scripted_events import ScriptedDevice
 

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from energy_callbacks.records import Channel, Device, Reading
+from energy_callbacks.core.records import Channel, Device, Reading
 from energy_callbacks.sensing.timeline import Timeline
 from tests.sensing.loads import channel, constant, readings_of
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.errors import NothingFits
+from energy_callbacks.core.errors import NothingFits
 from energy_callbacks.tuning.batch_size import tune_batch_size
 from energy_callbacks.tuning.bench import Patience
 from tests.tuning.simulated import Training

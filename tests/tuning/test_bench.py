@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.records import Energy
+from energy_callbacks.core.records import Energy
 from energy_callbacks.tuning.bench import Bench, Patience
 from tests.tuning.simulated import Training
 

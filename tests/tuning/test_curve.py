@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from energy_callbacks.tuning.choice import Choice, is_known
-from energy_callbacks.tuning.curve import drawn_curves
-from energy_callbacks.tuning.trial import Trial
+from energy_callbacks.tuning.search.choice import Choice, is_known
+from energy_callbacks.tuning.search.curve import drawn_curves
+from energy_callbacks.tuning.search.trial import Trial
 
 SIZES = [1, 4, 16, 64, 256, 1024, 4096]
 AT = [1, 10, 100, 1000, 4096]

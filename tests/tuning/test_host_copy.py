@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from energy_callbacks.tuning.host_copy import keep, keep_copy
+from energy_callbacks.tuning.snapshot.host_copy import keep, keep_copy
 
 torch = pytest.importorskip("torch")
 

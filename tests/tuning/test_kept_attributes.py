@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from energy_callbacks.tuning.kept_attributes import KeptAttributes
+from energy_callbacks.tuning.snapshot.attributes_snapshot import KeptAttributes
 
 
 class Counting(torch.nn.Module):

@@ -338,7 +338,7 @@ def test_nothing_is_imported_or_woken() -> None:
     program = """
 import sys
 from energy_callbacks.tuning.out_of_memory import free_memory, is_out_of_memory, said
-from energy_callbacks.tuning.snapshot import TorchSnapshot
+from energy_callbacks.tuning.snapshot.torch_snapshot import TorchSnapshot
 free_memory(); print(is_out_of_memory(MemoryError()), "torch" in sys.modules)
 import torch
 free_memory(); print(torch.cuda.is_initialized())

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from energy_callbacks.records import Energy
+from energy_callbacks.core.records import Energy
 from energy_callbacks.tuning.ranks import together
-from energy_callbacks.tuning.trial import Trial
+from energy_callbacks.tuning.search.trial import Trial
 
 SCRIPT = Path(__file__).with_name("ranks_script.py")
 

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.report import html, schema, text
-from energy_callbacks.report.batch_size_plot import batch_size_figure
 from energy_callbacks.report.build import build
-from energy_callbacks.report.schema import EnergyReport
+from energy_callbacks.report.charts.batch_size_plot import batch_size_figure
+from energy_callbacks.report.model import schema
+from energy_callbacks.report.model.schema import EnergyReport
+from energy_callbacks.report.render import html, text
 from energy_callbacks.tuning import BatchSizeResult, tune_batch_size
 from tests.tuning.simulated import Training
 

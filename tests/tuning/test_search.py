@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from energy_callbacks.records import Energy
-from energy_callbacks.tuning.limits import limits, predicted_largest
-from energy_callbacks.tuning.search import Answer, Search, SearchSettings
-from energy_callbacks.tuning.trial import Trial
+from energy_callbacks.core.records import Energy
+from energy_callbacks.tuning.search.limits import limits, predicted_largest
+from energy_callbacks.tuning.search.search import Answer, Search, SearchSettings
+from energy_callbacks.tuning.search.trial import Trial
 from tests.benchmarks.device_model import Device
 
 GIB = 2**30

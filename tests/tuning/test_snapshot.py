@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energy_callbacks.tuning.snapshot import TorchSnapshot
+from energy_callbacks.tuning.snapshot.torch_snapshot import TorchSnapshot
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

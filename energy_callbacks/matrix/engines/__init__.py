@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from energy_callbacks.matrix.attempts import Results
 from energy_callbacks.matrix.engines.local import LocalEngine, LocalOptions
 from energy_callbacks.matrix.engines.protocol import Engine
 from energy_callbacks.matrix.engines.ray import RayEngine, RayOptions
 from energy_callbacks.matrix.engines.slurm import SlurmEngine, SlurmOptions
-from energy_callbacks.matrix.tries import Results
 
 OPTIONS: Mapping[str, type[Any]] = MappingProxyType(
     {"local": LocalOptions, "slurm": SlurmOptions, "ray": RayOptions}

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from energy_callbacks.errors import SourceUnavailable
+from energy_callbacks.core.errors import SourceUnavailable
+from energy_callbacks.matrix.attempts import Results
 from energy_callbacks.matrix.engines.protocol import Told
-from energy_callbacks.matrix.measured import Measured
+from energy_callbacks.matrix.job_process import Measured
 from energy_callbacks.matrix.naming import counted
 from energy_callbacks.matrix.plan import Job
-from energy_callbacks.matrix.stopping import Stopping
-from energy_callbacks.matrix.tries import Results
+from energy_callbacks.matrix.signals import Stopping
 from energy_callbacks.sensing.devices import MASK_VARIABLE, GpuInfo, resolve
-from energy_callbacks.sensing.sources.nvml import inventory
+from energy_callbacks.sensing.sources.nvidia.source import inventory
 
 _LOOK_S: Final = 0.5
 

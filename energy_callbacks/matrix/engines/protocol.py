@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from energy_callbacks.matrix.attempts import Outcome
 from energy_callbacks.matrix.plan import Job
-from energy_callbacks.matrix.tries import Outcome
 
 
 class Told(Protocol):

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.extras import requires
-from energy_callbacks.matrix import handed
+from energy_callbacks.core.extras import requires
+from energy_callbacks.matrix import job_manifest
+from energy_callbacks.matrix.attempts import Results
 from energy_callbacks.matrix.engines.protocol import Told
 from energy_callbacks.matrix.naming import counted
 from energy_callbacks.matrix.plan import Job
-from energy_callbacks.matrix.stopping import ENDING
-from energy_callbacks.matrix.tries import Results
+from energy_callbacks.matrix.signals import ENDING
 
 _LOOK_S: Final = 0.5
 # A command may save its state when it is asked to end.
@@ -86,7 +86,7 @@ class RayEngine:
         with requires("ray", extra="ray"):
             import ray
         file = self._results.folder / "ray_jobs.json"
-        handed.write(file, self._results, jobs)
+        job_manifest.write(file, self._results, jobs)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no network that nobody asked for
         ray.init(
             address=self._options.address,
@@ -155,7 +155,7 @@ def run_task(file: str, number: int) -> int:
     Returns:
         Its exit code.
     """
-    handed.read(Path(file))  # says what is the matter where the folder is not shared
+    job_manifest.read(Path(file))  # says what is the matter where the folder is not shared
     words = [sys.executable, "-P", "-m", "energy_callbacks", "matrix", file, "--task", str(number)]
     with Path(file).with_name(f"ray_{number}.txt").open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - this package itself

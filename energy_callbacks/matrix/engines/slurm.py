@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.errors import EnergyCallbacksError
-from energy_callbacks.matrix import handed
+from energy_callbacks.core.errors import EnergyCallbacksError
+from energy_callbacks.matrix import job_manifest
+from energy_callbacks.matrix.attempts import Results, write_json
 from energy_callbacks.matrix.engines.protocol import Told
 from energy_callbacks.matrix.naming import counted
 from energy_callbacks.matrix.plan import Job
-from energy_callbacks.matrix.tries import Results, write_json
 
 # Slurm's default of MaxArraySize; numbers go up to one below (slurm.conf(5)).
 _USUAL_SIZE: Final = 1001
@@ -111,7 +111,7 @@ class SlurmEngine:
         """
         for folder, chunk in self._chunks(jobs):
             folder.mkdir(parents=True)
-            handed.write(folder / "jobs.json", self._results, chunk)
+            job_manifest.write(folder / "jobs.json", self._results, chunk)
             script = folder / "array.sh"
             script.write_text(self._script(folder, len(chunk)), encoding="utf-8")
             # "id" or "id;cluster" (sbatch(1), --parsable).

@@ -8,8 +8,8 @@ import sys
 import threading
 from pathlib import Path
 
+from energy_callbacks.profiling.common.main_thread import on_thread
 from energy_callbacks.profiling.host.calls import Calls
-from energy_callbacks.profiling.main_thread import on_thread
 
 
 class ProfileWindow:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.accounting.line_profile import profile_lines
+from energy_callbacks.profiling.common.imports import when_imported
 from energy_callbacks.profiling.host.calls import Calls
 from energy_callbacks.profiling.host.window import ProfileWindow
-from energy_callbacks.profiling.imports import when_imported
 
 logger = logging.getLogger("energy_callbacks")
 

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from energy_callbacks.profiling.kernels.classes import DENSE, IDLE, STREAMING
 from energy_callbacks.profiling.kernels.joules import Split
 from energy_callbacks.profiling.kernels.peaks import Peak
-from energy_callbacks.report.profile_kernels import KernelRoofline
+from energy_callbacks.report.model.profile_kernels import KernelRoofline
 
 Bound = Literal["input", "launch", "memory", "compute", "unknown"]
 # Below this share of the time idleness is not what holds a training back.

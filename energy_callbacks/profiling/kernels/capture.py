@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.accounting.profilers import Measuring
-from energy_callbacks.profiling.kernels import xplane
-from energy_callbacks.profiling.kernels.kineto import Trace, parse
-from energy_callbacks.profiling.kernels.spans import spans
 from energy_callbacks.profiling.kernels.tally import Tally, tally
-from energy_callbacks.profiling.kernels.tracks import Track, events, tracks
+from energy_callbacks.profiling.kernels.traces import xplane
+from energy_callbacks.profiling.kernels.traces.kineto import Trace, parse
+from energy_callbacks.profiling.kernels.traces.spans import spans
+from energy_callbacks.profiling.kernels.traces.tracks import Track, events, tracks
 from energy_callbacks.sensing.clock import looked_at
 
 # A counter confirms what the samples said within four seconds (H200); the timeline forgets

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from energy_callbacks.accounting.profilers import Measuring
-from energy_callbacks.profiling.kernels import stacks
+from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.profiling.kernels.bound import roofline, verdict
 from energy_callbacks.profiling.kernels.capture import Capture, told
 from energy_callbacks.profiling.kernels.classes import IDLE
@@ -16,8 +16,8 @@ from energy_callbacks.profiling.kernels.joules import Split, split
 from energy_callbacks.profiling.kernels.peaks import Peak, peak_of
 from energy_callbacks.profiling.kernels.schedule import Schedule, Stretch
 from energy_callbacks.profiling.kernels.tally import PARTS, Tally
-from energy_callbacks.records import Energy, Quantity
-from energy_callbacks.report.profile_kernels import KernelRow
+from energy_callbacks.profiling.kernels.traces import stacks
+from energy_callbacks.report.model.profile_kernels import KernelRow
 
 # Of kernels, by name; the rest are a row together.
 _MOST_KERNELS: Final = 40

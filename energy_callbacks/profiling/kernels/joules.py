@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from energy_callbacks.profiling.kernels.classes import IDLE
 from energy_callbacks.profiling.kernels.tally import CAUSES, Tally
-from energy_callbacks.report.profile_kernels import KernelRow
+from energy_callbacks.report.model.profile_kernels import KernelRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.accounting.profilers import Measuring
-from energy_callbacks.profiling.kernels import choosing
+from energy_callbacks.profiling.kernels.backends import select_backend
+from energy_callbacks.profiling.kernels.backends.select_backend import FRAMEWORKS, Framework
 from energy_callbacks.profiling.kernels.capture import Capture, captured
-from energy_callbacks.profiling.kernels.choosing import FRAMEWORKS, Framework
 from energy_callbacks.profiling.kernels.findings import Findings, record
 from energy_callbacks.profiling.kernels.protocol import (
     NotNowError,
@@ -110,8 +110,8 @@ class KernelProfiler:
 
     def recorder(self, path: Path, left_bytes: int) -> Recorder:
         """What records one window."""
-        return choosing.recorder(
-            self._framework or choosing.framework(),
+        return select_backend.recorder(
+            self._framework or select_backend.framework(),
             path,
             warm_up_steps=self._warm_up_steps,
             active_steps=self._active_steps,

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Protocol
 
-from energy_callbacks.errors import EnergyCallbacksError
+from energy_callbacks.core.errors import EnergyCallbacksError
 
 
 class TooLargeError(EnergyCallbacksError):

@@ -13,9 +13,10 @@ from typing import Final
 
 import numpy as np
 
+from energy_callbacks.core.units import seconds_from_microseconds
 from energy_callbacks.profiling.kernels.classes import class_of, is_cudnn
-from energy_callbacks.profiling.kernels.kineto import Event, Trace, innermost, is_inside
-from energy_callbacks.profiling.kernels.spans import (
+from energy_callbacks.profiling.kernels.traces.kineto import Event, Trace, innermost, is_inside
+from energy_callbacks.profiling.kernels.traces.spans import (
     EMPTY,
     Spans,
     clipped,
@@ -27,7 +28,6 @@ from energy_callbacks.profiling.kernels.spans import (
     spans,
     union,
 )
-from energy_callbacks.units import seconds_from_microseconds
 
 Part = str
 PARTS: Final = ("forward", "backward", "optimizer")

@@ -8,7 +8,7 @@ kernels that a line launched, never by the time in which a line waited for them.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from energy_callbacks.profiling.lines.places import Line
+from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.profiling.lines.tally import Bin, Site, Spent
 
 

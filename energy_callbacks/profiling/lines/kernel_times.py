@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from energy_callbacks.profiling.kernels.kineto import parse
-from energy_callbacks.profiling.kernels.spans import length, spans, union
-from energy_callbacks.profiling.lines.places import Line
-from energy_callbacks.units import seconds_from_microseconds
+from energy_callbacks.core.units import seconds_from_microseconds
+from energy_callbacks.profiling.kernels.traces.kineto import parse
+from energy_callbacks.profiling.kernels.traces.spans import length, spans, union
+from energy_callbacks.profiling.lines.source_location import Line
 
 
 def kernel_times(

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from energy_callbacks.report import words
-from energy_callbacks.report.html import template
-from energy_callbacks.report.profile_lines import LineProfile, SourceLine
+from energy_callbacks.report.model import formatting
+from energy_callbacks.report.model.profile_lines import LineProfile, SourceLine
+from energy_callbacks.report.render.html import template
 
 _AROUND: Final = 3
 _MOST_ROWS: Final = 5000
@@ -47,7 +47,7 @@ class Row:
             return ("",) * 5
         parts = [_percent(s, profile.duration_s) for s in (one.wall_s, one.cpu_s, one.wait_s)]
         gpu = "" if one.gpu_share is None else _percent(one.gpu_share, 1.0)
-        return (*parts, gpu, "" if one.energy_j is None else words.joules(one.energy_j))
+        return (*parts, gpu, "" if one.energy_j is None else formatting.joules(one.energy_j))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +118,10 @@ def text(listing: Listing) -> str:
     profile = listing.profile
     lines = [profile.sentence, *explanation(profile), ""]
     for file in files(listing):
-        lines += [words.one_line(file.path), _columns(HEAD) + "   line  source"]
+        lines += [formatting.one_line(file.path), _columns(HEAD) + "   line  source"]
         for row in file.rows:
             cells = _columns(row.cells(profile))
-            source = words.one_line(row.source.expandtabs(4))
+            source = formatting.one_line(row.source.expandtabs(4))
             lines.append(f"{cells}  {row.number:5d}  {source}".rstrip() if row.number else "...")
         lines.append("")
     return "\n".join(lines) + "\n"
@@ -140,8 +140,8 @@ def html(listing: Listing) -> str:
 def explanation(profile: LineProfile) -> list[str]:
     """How to read it, a sentence each."""
     told = [
-        f"{one.scope}: {words.joules(one.energy_j)}, "
-        f"{words.joules(one.attributed_j or 0.0)} of it attributed"
+        f"{one.scope}: {formatting.joules(one.energy_j)}, "
+        f"{formatting.joules(one.attributed_j or 0.0)} of it attributed"
         for one in profile.scopes
     ]
     return [*told, _ATTRIBUTED, _PERCENT]

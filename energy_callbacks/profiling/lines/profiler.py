@@ -5,10 +5,10 @@ import time
 from typing import Any
 
 from energy_callbacks.accounting.profilers import Measuring
-from energy_callbacks.guard import pass_on_signals
-from energy_callbacks.profiling.lines import attributing, record
-from energy_callbacks.profiling.lines.asking import Asker
+from energy_callbacks.core.guard import pass_on_signals
+from energy_callbacks.profiling.lines import attribution, record
 from energy_callbacks.profiling.lines.joules import Shares
+from energy_callbacks.profiling.lines.stack_sampler import Asker
 from energy_callbacks.profiling.lines.tally import Tally
 from energy_callbacks.profiling.lines.windows import Windows
 
@@ -123,7 +123,7 @@ class LineProfiler:
             self._train.append((self._train_s, end_s))
         if end_s > self._start_s:
             meter.wait_until_seen(end_s, _PATIENCE_S)
-            run = attributing.Run(
+            run = attribution.Run(
                 meter=meter,
                 start_s=self._start_s,
                 end_s=end_s,
@@ -142,11 +142,11 @@ class LineProfiler:
         self._forget()
 
 
-def _recorded(run: attributing.Run, asker: Asker, tally: Tally, windows: Windows) -> dict[str, Any]:
+def _recorded(run: attribution.Run, asker: Asker, tally: Tally, windows: Windows) -> dict[str, Any]:
     count, kernel_s, busy_s = windows.result()
     shares: Shares = {}
-    totals = {"host": attributing.host(run, tally, shares)}
-    totals["gpu"] = attributing.gpu(run, kernel_s, busy_s * windows.seen_steps, shares)
+    totals = {"host": attribution.host(run, tally, shares)}
+    totals["gpu"] = attribution.gpu(run, kernel_s, busy_s * windows.seen_steps, shares)
     found = record.Found(
         duration_s=run.end_s - run.start_s,
         looks=asker.looks,

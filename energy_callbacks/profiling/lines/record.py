@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from energy_callbacks.profiling.lines import listing, scalene, stacks
 from energy_callbacks.profiling.lines.joules import Share, Shares, Total
-from energy_callbacks.profiling.lines.places import Line
+from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.profiling.lines.stacks import Stack
 from energy_callbacks.profiling.lines.tally import Tally
-from energy_callbacks.report.profile_lines import LineProfile, ScopeShare, SourceLine
+from energy_callbacks.report.model.profile_lines import LineProfile, ScopeShare, SourceLine
 
 _MOST_LINES: Final = 100
 _MOST_FUNCTIONS: Final = 50

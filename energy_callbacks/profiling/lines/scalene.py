@@ -13,9 +13,9 @@ from itertools import groupby
 from typing import Any, Final
 
 from energy_callbacks.profiling.lines.listing import Listing
-from energy_callbacks.profiling.lines.places import Line
+from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.profiling.lines.stacks import Stack
-from energy_callbacks.report.profile_lines import LineProfile, SourceLine
+from energy_callbacks.report.model.profile_lines import LineProfile, SourceLine
 
 _NOTHING: Final = {
     "memory_samples": [], "n_avg_mb": 0.0, "n_copy_mb_s": 0.0, "cpu_samples_list": [],

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from energy_callbacks.profiling.lines.places import Line
-from energy_callbacks.profiling.speedscope import document, sampled
+from energy_callbacks.profiling.common.speedscope import document, sampled
+from energy_callbacks.profiling.lines.source_location import Line
 
 _POOLED = Line("", 0, "(other stacks)")
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Final
 
-from energy_callbacks.profiling.lines.asking import Look
-from energy_callbacks.profiling.lines.places import How, Line, entry, is_users, line_of
+from energy_callbacks.profiling.lines.source_location import How, Line, entry, is_users, line_of
+from energy_callbacks.profiling.lines.stack_sampler import Look
 
 MOST_BINS: Final = 600
 MOST_SITES: Final = 2000

@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.profiling import torch_window
-from energy_callbacks.profiling.lines.following import Followed, Follower
+from energy_callbacks.profiling.common import torch_window
+from energy_callbacks.profiling.common.main_thread import on_thread
 from energy_callbacks.profiling.lines.kernel_times import kernel_times
-from energy_callbacks.profiling.lines.places import Line
-from energy_callbacks.profiling.main_thread import on_thread
+from energy_callbacks.profiling.lines.line_tracker import Followed, Follower
+from energy_callbacks.profiling.lines.source_location import Line
 
 MOST_BYTES: Final = 100 * 2**20
 

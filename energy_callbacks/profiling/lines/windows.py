@@ -4,7 +4,7 @@ import time
 from typing import Final
 
 from energy_callbacks.profiling.lines import torch_kernels
-from energy_callbacks.profiling.lines.places import Line
+from energy_callbacks.profiling.lines.source_location import Line
 
 _FIRST_STEP: Final = 10
 _MOST_FAILURES: Final = 8

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.profiling.phases.exposure import SHORTEST_RESPONSE_S, Numbers, Spans
-from energy_callbacks.sensing.series import Array
+from energy_callbacks.sensing.estimation.series import Array
 
 # What is longer ago than so many time constants is forgotten: e^-6 is 0.2 %.
 _MEMORY: Final = 6.0

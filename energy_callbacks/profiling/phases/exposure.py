@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from energy_callbacks.sensing.series import Array
+from energy_callbacks.sensing.estimation.series import Array
 
 Numbers = NDArray[np.intp]
 # Of a share of one, a double does not show what is smaller.

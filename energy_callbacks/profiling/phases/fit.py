@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.profiling.phases.exposure import Spans
-from energy_callbacks.sensing.series import Array
+from energy_callbacks.sensing.estimation.series import Array
 
 # Where lag and response are looked for. Sensors are late by up to a tenth of a second; the response
 # of an H200 is 15 to 20 ms; where it is many steps long, no split is possible anyway.

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.profiling.phases.exposure import Spans
-from energy_callbacks.sensing.step_ends import StepEnd, StepEnds
+from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
 OUTSIDE: Final = ""
 """No phase of a step: validation, a checkpoint, a pause."""

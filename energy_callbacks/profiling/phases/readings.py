@@ -5,9 +5,9 @@ import sys
 import numpy as np
 
 from energy_callbacks.accounting.profilers import Measuring
+from energy_callbacks.core.records import Device, Sensor
 from energy_callbacks.profiling.phases.exposure import Spans
 from energy_callbacks.profiling.phases.fit import Readings
-from energy_callbacks.records import Device, Sensor
 
 
 def device_of(meter: Measuring) -> str | None:

@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 
+from energy_callbacks.core.stats import student
 from energy_callbacks.profiling.phases.errors import variances
 from energy_callbacks.profiling.phases.exposure import Numbers, Spans
 from energy_callbacks.profiling.phases.fit import (
@@ -32,8 +33,7 @@ from energy_callbacks.profiling.phases.fit import (
     normalised,
 )
 from energy_callbacks.profiling.phases.pieces import counts_of, cut
-from energy_callbacks.sensing.series import Array
-from energy_callbacks.student import student
+from energy_callbacks.sensing.estimation.series import Array
 
 _SHORTEST_S: Final = 10.0
 _FEWEST_STEPS: Final = 20

@@ -4,20 +4,20 @@ import logging
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from energy_callbacks import forks
 from energy_callbacks.accounting.profilers import Measuring
-from energy_callbacks.config import check_positive
-from energy_callbacks.guard import pass_on_signals
+from energy_callbacks.core import forks
+from energy_callbacks.core.config import check_positive
+from energy_callbacks.core.guard import pass_on_signals
 from energy_callbacks.profiling.phases.exposure import Spans
 from energy_callbacks.profiling.phases.fit import Readings
 from energy_callbacks.profiling.phases.marks import OUTSIDE, PhaseMarks, joined
 from energy_callbacks.profiling.phases.readings import device_of, measured, readings
 from energy_callbacks.profiling.phases.split import Refusal, Split, split
 from energy_callbacks.profiling.phases.torch_hooks import TorchHooks
-from energy_callbacks.report.profile_phases import StepPhase
-from energy_callbacks.report.profile_phases import StepPhases as Found
+from energy_callbacks.report.model.profile_phases import StepPhase
+from energy_callbacks.report.model.profile_phases import StepPhases as Found
 from energy_callbacks.sensing.clock import Periodic
-from energy_callbacks.sensing.step_ends import StepEnds
+from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
 logger = logging.getLogger("energy_callbacks")
 

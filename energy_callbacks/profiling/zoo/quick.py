@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from energy_callbacks.accounting.profilers import Profiler
-from energy_callbacks.config import EnergyConfig
-from energy_callbacks.extras import requires
+from energy_callbacks.core.config import EnergyConfig
+from energy_callbacks.core.extras import requires
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.profiling.members import made
+from energy_callbacks.profiling.common.registry import made
 from energy_callbacks.profiling.zoo.plan import Plan, chosen
 
 if TYPE_CHECKING:
     from energy_callbacks.profiling.zoo.table import Row
-    from energy_callbacks.report.schema import EnergyReport
+    from energy_callbacks.report.model.schema import EnergyReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from energy_callbacks.report import words
-from energy_callbacks.report.schema import EnergyReport
+from energy_callbacks.report.model import formatting
+from energy_callbacks.report.model.schema import EnergyReport
 
 HEAD = ("model", "parameters", "samples/s", "peak memory", "J/sample", "device busy", "kernels")
 _CLASSES = 2
@@ -70,15 +70,16 @@ def cells(one: Row) -> tuple[str, ...]:
     """A row for people, as ``HEAD`` names its columns; ``-`` is not known."""
     busy = [pair for pair in one.kernel_shares.items() if pair[0] != _IDLE]
     largest = sorted(busy, key=lambda pair: pair[1], reverse=True)
-    joules = "-" if one.j_per_sample is None else words.joules(one.j_per_sample)
+    joules = "-" if one.j_per_sample is None else formatting.joules(one.j_per_sample)
     return (
         one.model,
-        words.grouped(one.parameters),
-        "-" if one.samples_per_s is None else words.grouped(one.samples_per_s),
-        "-" if one.peak_bytes is None else words.size(one.peak_bytes),
+        formatting.grouped(one.parameters),
+        "-" if one.samples_per_s is None else formatting.grouped(one.samples_per_s),
+        "-" if one.peak_bytes is None else formatting.size(one.peak_bytes),
         joules if one.j_per_sample is None else f"{joules} ({one.scope})",
-        "-" if one.busy_share is None else words.percent(one.busy_share),
-        ", ".join(f"{name} {words.percent(share)}" for name, share in largest[:_CLASSES]) or "-",
+        "-" if one.busy_share is None else formatting.percent(one.busy_share),
+        ", ".join(f"{name} {formatting.percent(share)}" for name, share in largest[:_CLASSES])
+        or "-",
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from energy_callbacks.extras import requires
+from energy_callbacks.core.extras import requires
 
 _SYNTHETIC: Final = 2048
 # What the files of https://www.cs.toronto.edu/~kriz/cifar.html are made of, in numpy 1 and 2.

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from energy_callbacks.config import Devices
-from energy_callbacks.errors import SourceUnavailable
-from energy_callbacks.sensing import bounded
+from energy_callbacks.core.config import Devices
+from energy_callbacks.core.errors import SourceUnavailable
+from energy_callbacks.sensing import time_limit
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sources.protocol import Source
 
@@ -81,7 +81,7 @@ def _nvidia(
 ) -> Found:
     """A source for each chosen card; a refusal only where the user named one."""
     from energy_callbacks.sensing.devices import check_devices_argument
-    from energy_callbacks.sensing.sources.nvml import NvmlSource
+    from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 
     check_devices_argument(devices)
     amd = _amd(used_ordinals)
@@ -114,7 +114,7 @@ def _visible() -> tuple[tuple[str, ...], ...]:
 
 def _amd(used_ordinals: Sequence[int] | None) -> tuple[tuple[str, str, str], ...]:
     """Where the run may compute on AMD cards: that nobody reads them, said at once."""
-    from energy_callbacks.sensing import hip_runtime
+    from energy_callbacks.sensing.frameworks import hip_runtime
 
     if used_ordinals == () or not hip_runtime.is_loaded():
         return ()
@@ -128,8 +128,8 @@ def _chosen(
     devices: Devices, used_ordinals: Sequence[int] | None
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, str, str], ...]]:
     """What to measure, by UUID for each card, and what to say about the other cards."""
-    from energy_callbacks.sensing import cuda_driver
     from energy_callbacks.sensing.devices import choose, resolve
+    from energy_callbacks.sensing.frameworks import cuda_driver
 
     cards = _cards()
     if not cards:
@@ -149,12 +149,12 @@ def _chosen(
 
 def _cards() -> "tuple[GpuInfo, ...]":
     """All cards; a driver that hangs must not hang the start of the training, too."""
-    from energy_callbacks.sensing.sources.nvml import inventory
+    from energy_callbacks.sensing.sources.nvidia.source import inventory
 
     try:
-        return bounded.within(bounded.PATIENCE_S, inventory, "NVML")
+        return time_limit.within(time_limit.PATIENCE_S, inventory, "NVML")
     except TimeoutError as error:
-        reason = f"the NVIDIA driver has not listed its GPUs within {bounded.PATIENCE_S:g} s"
+        reason = f"the NVIDIA driver has not listed its GPUs within {time_limit.PATIENCE_S:g} s"
         logger.warning("%s: it hangs", reason)
         raise SourceUnavailable(
             reason, "see whether 'nvidia-smi' answers; 'dmesg | grep -i nvrm' shows why not"
@@ -163,7 +163,7 @@ def _cards() -> "tuple[GpuInfo, ...]":
 
 def _active_ordinals(driver: Sequence[str] | None) -> tuple[int, ...]:
     """Devices with a context of this process; before it has one, torchrun's own rule."""
-    from energy_callbacks.sensing import cuda_driver
+    from energy_callbacks.sensing.frameworks import cuda_driver
 
     active = cuda_driver.active_ordinals()
     local_rank = os.environ.get("LOCAL_RANK", "")

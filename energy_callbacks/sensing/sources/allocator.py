@@ -14,11 +14,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from energy_callbacks.errors import ReadingMissed
-from energy_callbacks.records import Channel, Device, Reading, Sensor
-from energy_callbacks.sensing.awake import awake_jax, awake_tensorflow
-from energy_callbacks.sensing.beat import until_reading_s
+from energy_callbacks.core.errors import ReadingMissed
+from energy_callbacks.core.records import Channel, Device, Reading, Sensor
 from energy_callbacks.sensing.clock import Clock
+from energy_callbacks.sensing.frameworks.loaded_frameworks import awake_jax, awake_tensorflow
+from energy_callbacks.sensing.schedule import until_reading_s
 
 _DEVICE = Device(
     key="allocator",

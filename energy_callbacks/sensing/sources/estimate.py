@@ -15,12 +15,12 @@ from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
 from pathlib import Path
 
-from energy_callbacks.errors import ReadingMissed, SourceUnavailable
-from energy_callbacks.records import Channel, Device, Reading, Sensor
-from energy_callbacks.sensing.beat import until_reading_s
+from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
+from energy_callbacks.core.records import Channel, Device, Reading, Sensor
+from energy_callbacks.core.units import gibibytes
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
-from energy_callbacks.units import gibibytes
+from energy_callbacks.sensing.schedule import until_reading_s
 
 # For a CPU that is not in the table: codecarbon 3.3.2, core/cpu.py, DEFAULT_POWER_PER_CORE.
 _UNKNOWN_POWER_PER_THREAD_W = 4.0

@@ -5,10 +5,10 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from energy_callbacks.errors import ReadingMissed, SourceUnavailable
-from energy_callbacks.records import Channel, Device, Reading, Sensor
-from energy_callbacks.sensing.beat import until_reading_s
+from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
+from energy_callbacks.core.records import Channel, Device, Reading, Sensor
 from energy_callbacks.sensing.clock import Clock
+from energy_callbacks.sensing.schedule import until_reading_s
 
 if TYPE_CHECKING:
     import psutil

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from energy_callbacks.records import Channel, Reading
+from energy_callbacks.core.records import Channel, Reading
 
 
 class Source(Protocol):

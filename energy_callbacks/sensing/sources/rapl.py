@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from energy_callbacks.errors import ReadingMissed, SourceUnavailable
-from energy_callbacks.records import Channel, Device, Reading, Sensor
-from energy_callbacks.sensing.beat import until_reading_s
+from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
+from energy_callbacks.core.records import Channel, Device, Reading, Sensor
+from energy_callbacks.core.units import joules_from_microjoules
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.units import joules_from_microjoules
+from energy_callbacks.sensing.schedule import until_reading_s
 
 POWERCAP = Path("/sys/class/powercap")
 

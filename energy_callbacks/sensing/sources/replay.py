@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from energy_callbacks.errors import SourceLost
-from energy_callbacks.records import Channel, Reading
+from energy_callbacks.core.errors import SourceLost
+from energy_callbacks.core.records import Channel, Reading
 from energy_callbacks.sensing import recording
 from energy_callbacks.sensing.clock import Clock
 

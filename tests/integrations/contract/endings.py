@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from energy_callbacks.errors import JournalError
-from energy_callbacks.sensing.beat import BEAT_S
+from energy_callbacks.core.errors import JournalError
+from energy_callbacks.sensing.schedule import BEAT_S
 from tests.integrations.contract.lab import BATCH_SIZE, HOST_W, POWER_W, STEP_S, Bench, Plan
 from tests.integrations.reading import phases
 

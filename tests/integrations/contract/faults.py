@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.records import Reading
+from energy_callbacks.core.records import Reading
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.sources.rapl import RaplSource
 from energy_callbacks.testing import FakeClock, ScriptedSource

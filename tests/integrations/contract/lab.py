@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.records import Device, Reading
+from energy_callbacks.core.records import Device, Reading
 from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests.integrations.reading import Rows
 

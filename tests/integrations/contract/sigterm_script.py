@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.records import Reading
+from energy_callbacks.core.records import Reading
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.testing import ScriptedSource
 from tests.integrations.contract.lab import POWER_W, Bench, Lab, Plan

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import SequentialSampler
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer
 
-from energy_callbacks_huggingface.inner_loop import InnerLoop
+from energy_callbacks_huggingface.tuning.inner_loop import InnerLoop
 from tests.integrations.huggingface.tunable import Factory, Tunable
 
 SMALL = {

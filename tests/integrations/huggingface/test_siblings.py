@@ -14,7 +14,7 @@ from transformers.integrations import CodeCarbonCallback, TensorBoardCallback
 from energy_callbacks.huggingface import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
 from energy_callbacks_huggingface.callback import ReportedEnergyCallback
-from energy_callbacks_huggingface.siblings import Curtain, Row, Siblings
+from energy_callbacks_huggingface.callback_list import Curtain, Row, Siblings
 from tests.integrations.huggingface.training import (
     BATCHES,
     STEP_S,

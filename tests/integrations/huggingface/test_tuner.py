@@ -19,7 +19,7 @@ from accelerate.state import GradientState
 from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, SequentialSampler
 from transformers import Trainer
 
-from energy_callbacks.errors import NothingFits
+from energy_callbacks.core.errors import NothingFits
 from energy_callbacks.huggingface import GpuEnergyCallback, batch_arguments, tune_batch_size
 from energy_callbacks.tuning import BatchSizeResult
 from tests.integrations.huggingface.test_inner_loop import language_model, sentences

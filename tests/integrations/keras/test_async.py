@@ -9,7 +9,7 @@ from keras.callbacks import CallbackList
 
 from energy_callbacks.keras import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
-from energy_callbacks_keras.siblings import Siblings
+from energy_callbacks_keras.callback_list import Siblings
 from tests.integrations.keras.training import BACKEND, BATCH_SIZE, callback, data, model
 
 pytestmark = pytest.mark.every_backend

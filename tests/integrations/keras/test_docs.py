@@ -37,7 +37,7 @@ def _few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
 def _no_charts_of_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks at them here."""
     for name in ("page", "plots"):
-        monkeypatch.setattr(f"energy_callbacks.report.comparison.{name}.CHARTS", ())
+        monkeypatch.setattr(f"energy_callbacks.compare.{name}.CHARTS", ())
 
 
 class TestDocs(Documented):

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from energy_callbacks import EnergyMeter
-from energy_callbacks.errors import NothingFits
+from energy_callbacks.core.errors import NothingFits
 from energy_callbacks.keras import GpuEnergyCallback, tune_batch_size
-from energy_callbacks_keras.batches import source
-from energy_callbacks_keras.trial_step import TrialStep, build_all
+from energy_callbacks_keras.tuning.batches import source
+from energy_callbacks_keras.tuning.trial_step import TrialStep, build_all
 from tests.integrations.keras.training import BACKEND
 from tests.integrations.keras.tuning import (
     COMPILED,

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("lightning")
 
 from energy_callbacks import JournalError
-from energy_callbacks.accounting import journal
+from energy_callbacks.accounting.journal import journal
 from energy_callbacks.lightning import GpuEnergyCallback
 from tests.integrations.lightning.training import trainer
 

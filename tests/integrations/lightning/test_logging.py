@@ -113,8 +113,8 @@ def test_energy_so_far_ends_at_the_total(tmp_path: Path) -> None:
 def test_without_a_gpu_its_tags_are_absent(tmp_path: Path) -> None:
     """No device with scope gpu: no gpu tag, not even as zero."""
     from energy_callbacks import EnergyMeter
+    from energy_callbacks.core.records import Device
     from energy_callbacks.lightning import GpuEnergyCallback
-    from energy_callbacks.records import Device
     from energy_callbacks.testing import ScriptedSource
 
     clock = FakeClock()

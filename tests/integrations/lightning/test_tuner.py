@@ -20,7 +20,7 @@ from lightning.pytorch.tuner import Tuner
 from lightning.pytorch.utilities import CombinedLoader
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
 
-from energy_callbacks.errors import NothingFits
+from energy_callbacks.core.errors import NothingFits
 from energy_callbacks.lightning import (
     BatchSizeTuner,
     GpuEnergyCallback,
@@ -28,7 +28,7 @@ from energy_callbacks.lightning import (
     with_batch_size,
 )
 from energy_callbacks.tuning import Patience
-from energy_callbacks_lightning.offstage import check
+from energy_callbacks_lightning.tuning.isolated_trainer import check
 from tests.integrations.lightning.tuning import (
     LAUNCH_S,
     POWER_W,

@@ -22,8 +22,8 @@ NOTEBOOK = ROOT / "examples" / "quick_profile.ipynb"
 SMALL = """
 import importlib
 from energy_callbacks.profiling.zoo import torch_data, torch_models
-from energy_callbacks.report import charts
-importlib.reload(charts)
+from energy_callbacks.report.charts import catalogue
+importlib.reload(catalogue)
 torch_data._SYNTHETIC = 1024
 torch_models.MODELS = dict.fromkeys(torch_models.MODELS, torch_models.simple_cnn)
 """

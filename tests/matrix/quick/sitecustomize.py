@@ -3,9 +3,10 @@
 import sys
 
 if "energy_callbacks" in sys.orig_argv:
-    from energy_callbacks.matrix import picture
-    from energy_callbacks.report import charts, html
-    from energy_callbacks.report.comparison import page, plots
+    from energy_callbacks.compare import page, plots
+    from energy_callbacks.matrix import chart
+    from energy_callbacks.report.charts import catalogue
+    from energy_callbacks.report.render import html
 
-    charts.CHARTS = html.CHARTS = page.CHARTS = plots.CHARTS = ()
-    picture.energies_figure = lambda *_, **__: None
+    catalogue.CHARTS = html.CHARTS = page.CHARTS = plots.CHARTS = ()
+    chart.energies_figure = lambda *_, **__: None

@@ -15,13 +15,15 @@ import time
 import pytest
 
 from energy_callbacks import EnergyMeter
-from energy_callbacks.config import EnergyConfig
+from energy_callbacks.core.config import EnergyConfig
+from energy_callbacks.core.records import Device
 from energy_callbacks.profiling.host import HostProfiler
 from energy_callbacks.profiling.host.window import ProfileWindow
-from energy_callbacks.records import Device
-from energy_callbacks.report import build, html, profile_host, text
-from energy_callbacks.report.charts import pictures
-from energy_callbacks.report.schema import from_json, to_json
+from energy_callbacks.report import build
+from energy_callbacks.report.charts.catalogue import pictures
+from energy_callbacks.report.model import profile_host
+from energy_callbacks.report.model.schema import from_json, to_json
+from energy_callbacks.report.render import html, text
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 CPU = Device(key="cpu", kind="cpu", scope="host", name="CPU")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from energy_callbacks.profiling.kernels import choosing
+from energy_callbacks.profiling.kernels.backends import select_backend
 from energy_callbacks.profiling.kernels.protocol import TooLargeError
 from tests.profiling.kernels.cuda_trace import GEMM, Work, trace
 
@@ -73,6 +73,6 @@ class FakeRecorder:
             self.path, self.max_bytes = path, max_bytes
             return self
 
-        patch.setattr(choosing, "recorder", recorder)
-        patch.setattr(choosing, "framework", lambda: "torch")
+        patch.setattr(select_backend, "recorder", recorder)
+        patch.setattr(select_backend, "framework", lambda: "torch")
         return self

@@ -6,9 +6,9 @@ import pytest
 
 from energy_callbacks.profiling.kernels.bound import Verdict, roofline, verdict
 from energy_callbacks.profiling.kernels.joules import split
-from energy_callbacks.profiling.kernels.kineto import parse
 from energy_callbacks.profiling.kernels.peaks import peak_of
 from energy_callbacks.profiling.kernels.tally import tally
+from energy_callbacks.profiling.kernels.traces.kineto import parse
 from tests.profiling.kernels.cuda_trace import ADD, GEMM, Work, trace
 
 BUSY = (Work(name=GEMM, asked_us=0.0, start_us=10.0, duration_us=9_900.0),)

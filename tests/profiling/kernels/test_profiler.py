@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting.launch import Process
+from energy_callbacks.accounting.journal.launch import Process
 from energy_callbacks.profiling.kernels import KernelProfiler
 from energy_callbacks.profiling.kernels.schedule import Schedule
-from energy_callbacks.report.profile_kernels import KernelProfile
+from energy_callbacks.report.model.profile_kernels import KernelProfile
 from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests.profiling.kernels.lab import FakeRecorder
 

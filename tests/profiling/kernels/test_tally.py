@@ -7,8 +7,8 @@ import pytest
 
 from energy_callbacks.profiling.kernels.classes import class_of
 from energy_callbacks.profiling.kernels.joules import split
-from energy_callbacks.profiling.kernels.kineto import parse
 from energy_callbacks.profiling.kernels.tally import Tally, tally
+from energy_callbacks.profiling.kernels.traces.kineto import parse
 from tests.profiling.kernels.cuda_trace import (
     ADD,
     BASE_NS,

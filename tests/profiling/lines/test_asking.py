@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from energy_callbacks.profiling.lines.asking import Asker, Look, _Rests
+from energy_callbacks.profiling.lines.stack_sampler import Asker, Look, _Rests
 
 
 def busy(seconds):
@@ -210,7 +210,7 @@ def test_the_interpreter_ends_as_it_would(ending):
     """Asking to the very end changes neither the status nor what is printed."""
     program = (
         "import sys, time\n"
-        "from energy_callbacks.profiling.lines.asking import Asker\n"
+        "from energy_callbacks.profiling.lines.stack_sampler import Asker\n"
         "asker = Asker(lambda frame, look: None, 1000.0)\n"
         "asker.start()\n"
         "time.sleep(0.05)\n"

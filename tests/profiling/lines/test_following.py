@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from energy_callbacks.profiling.lines import following
-from energy_callbacks.profiling.lines.following import Follower
+from energy_callbacks.profiling.lines import line_tracker
+from energy_callbacks.profiling.lines.line_tracker import Follower
 from tests.profiling.lines.scripts import line_with
 
 
@@ -96,7 +96,7 @@ def test_a_debugger_or_coverage_keeps_its_tracing():
 
 def test_it_ends_itself_after_many_lines(monkeypatch):
     """A step of millions of lines does not fill the memory."""
-    monkeypatch.setattr(following, "MOST_MOMENTS", 100)
+    monkeypatch.setattr(line_tracker, "MOST_MOMENTS", 100)
     follower = Follower()
     follower.start()
     for _ in range(1000):
@@ -109,7 +109,7 @@ def test_it_ends_itself_after_many_lines(monkeypatch):
 
 def test_a_loop_over_numbers_is_followed_no_further(monkeypatch):
     """Its line is not known any more; that of its caller is, as soon as it goes on."""
-    monkeypatch.setattr(following, "MOST_IN_A_CALL", 100)
+    monkeypatch.setattr(line_tracker, "MOST_IN_A_CALL", 100)
     times = []
 
     def endless():

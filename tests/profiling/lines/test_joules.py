@@ -4,7 +4,7 @@ import pytest
 
 from energy_callbacks.profiling.lines import joules
 from energy_callbacks.profiling.lines.joules import Share
-from energy_callbacks.profiling.lines.places import Line
+from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.profiling.lines.tally import Spent
 
 A, B, C = (Line("/x/train.py", number, "main") for number in (1, 2, 3))

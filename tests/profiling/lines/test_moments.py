@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from energy_callbacks.profiling.lines.asking import Moments, Request
+from energy_callbacks.profiling.lines.stack_sampler import Moments, Request
 from energy_callbacks.testing import FakeClock
 from tests.profiling.lines import virtual
 

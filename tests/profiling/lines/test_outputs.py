@@ -7,11 +7,11 @@ import pytest
 
 from energy_callbacks.profiling.lines import listing, record, scalene, stacks
 from energy_callbacks.profiling.lines.joules import Share, Total
-from energy_callbacks.profiling.lines.places import Line
+from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.profiling.lines.stacks import Stack
 from energy_callbacks.profiling.lines.tally import Spent
-from energy_callbacks.report import profile_lines
-from energy_callbacks.report.profile_lines import LineProfile
+from energy_callbacks.report.model import profile_lines
+from energy_callbacks.report.model.profile_lines import LineProfile
 
 SOURCE = """def main():
     work("<script>alert(1)</script>")

@@ -12,14 +12,15 @@ from types import SimpleNamespace
 import pytest
 
 from energy_callbacks import EnergyMeter
-from energy_callbacks.config import EnergyConfig
+from energy_callbacks.core.config import EnergyConfig
+from energy_callbacks.core.records import Device
 from energy_callbacks.profiling.lines import LineProfiler, torch_kernels
-from energy_callbacks.profiling.lines.following import Followed
 from energy_callbacks.profiling.lines.kernel_times import kernel_times
-from energy_callbacks.profiling.lines.places import Line
-from energy_callbacks.records import Device
-from energy_callbacks.report import build, html
-from energy_callbacks.report.text import render
+from energy_callbacks.profiling.lines.line_tracker import Followed
+from energy_callbacks.profiling.lines.source_location import Line
+from energy_callbacks.report import build
+from energy_callbacks.report.render import html
+from energy_callbacks.report.render.text import render
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests.profiling.lines import scripts, virtual
@@ -214,7 +215,7 @@ def test_every_report_has_the_section(tmp_path):
     assert html.from_html(html.render(report)).profile == report.profile
     from rich.console import Console
 
-    from energy_callbacks.report.terminal import print_rich
+    from energy_callbacks.report.render.terminal import print_rich
 
     console = Console(record=True, width=100, force_terminal=True)
     print_rich(report, console)

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from energy_callbacks.profiling.lines.asking import Asker
+from energy_callbacks.profiling.lines.stack_sampler import Asker
 from energy_callbacks.profiling.lines.tally import Spent, Tally
 from energy_callbacks.testing import FakeClock
 from tests.profiling.lines import scripts, virtual

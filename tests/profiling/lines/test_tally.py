@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from energy_callbacks.profiling.lines import tally as tallies
-from energy_callbacks.profiling.lines.asking import Look
+from energy_callbacks.profiling.lines.stack_sampler import Look
 from energy_callbacks.profiling.lines.tally import Tally
 
 

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from energy_callbacks.profiling import torch_window  # noqa: E402
+from energy_callbacks.profiling.common import torch_window  # noqa: E402
 from energy_callbacks.profiling.lines import torch_kernels  # noqa: E402
 from energy_callbacks.profiling.lines.windows import Windows  # noqa: E402
 

@@ -9,7 +9,7 @@ from types import FrameType, SimpleNamespace
 
 import pytest
 
-from energy_callbacks.profiling.lines.asking import Look, Moments, Request
+from energy_callbacks.profiling.lines.stack_sampler import Look, Moments, Request
 from energy_callbacks.testing import FakeClock
 
 

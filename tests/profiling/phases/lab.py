@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from energy_callbacks.config import EnergyConfig
+from energy_callbacks.core.config import EnergyConfig
+from energy_callbacks.core.records import Device
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.records import Device
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.testing import FakeClock, ScriptedSource
 

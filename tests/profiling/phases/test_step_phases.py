@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
-from energy_callbacks.config import EnergyConfig
+from energy_callbacks.core.config import EnergyConfig
+from energy_callbacks.core.records import Device
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.profiling.phases import StepPhases, step_phases
 from energy_callbacks.profiling.phases.marks import PhaseMarks
 from energy_callbacks.profiling.phases.split import Refusal
-from energy_callbacks.records import Device
 from energy_callbacks.report import build
 from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests.profiling.phases import lab

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from energy_callbacks.errors import JournalError, MissingExtraError
+from energy_callbacks.core.errors import JournalError, MissingExtraError
 from energy_callbacks.report import load
 from tests.report.importers.logs import HOSTILE, MIB, as_lines, cut, frame
 

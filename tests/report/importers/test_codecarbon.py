@@ -4,8 +4,9 @@ import csv
 
 import pytest
 
-from energy_callbacks.errors import JournalError
-from energy_callbacks.report import build, emissions_csv, load
+from energy_callbacks.core.errors import JournalError
+from energy_callbacks.report import build, load
+from energy_callbacks.report.render import emissions_csv
 from tests.report.importers.logs import HOSTILE, cut
 from tests.report.journals import GERMANY, Attempt, write
 

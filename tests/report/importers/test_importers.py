@@ -2,12 +2,17 @@
 
 import pytest
 
-from energy_callbacks.accounting import journal
+from energy_callbacks import importers
+from energy_callbacks.accounting.journal import journal
 from energy_callbacks.cli import main
-from energy_callbacks.errors import JournalError
-from energy_callbacks.report import build, charts, gpu_stats, html, importers, load
+from energy_callbacks.core.errors import JournalError
+from energy_callbacks.importers import samples
+from energy_callbacks.report import build, load
 from energy_callbacks.report.build import gather
-from energy_callbacks.report.importers import IMPORTERS, samples
+from energy_callbacks.report.charts import catalogue
+from energy_callbacks.report.collect import gpu_stats
+from energy_callbacks.importers import IMPORTERS
+from energy_callbacks.report.render import html
 from tests.report.importers.logs import MIB, as_json, native, smi, smi_time, times
 from tests.report.journals import Attempt, write
 
@@ -108,7 +113,7 @@ def test_report_shows_a_log_and_writes_nothing_beside_it(log, tmp_path, capsys):
 @pytest.mark.charts
 def test_report_makes_a_run_folder_of_a_log(log, tmp_path, monkeypatch):
     """--out has the journal, page and pictures; a place may be named, and again from the folder."""
-    monkeypatch.setattr(charts, "CHARTS", charts.CHARTS[:1])
+    monkeypatch.setattr(catalogue, "CHARTS", catalogue.CHARTS[:1])
     monkeypatch.setattr(html, "CHARTS", ())
     out = tmp_path / "kept"
     assert main(["report", str(log), "--out", str(out), "--graphs", "--country", "DEU"]) == 0

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from energy_callbacks.errors import JournalError
+from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report import load
 from tests.report.importers.logs import HOSTILE, MIB, as_json, cut
 

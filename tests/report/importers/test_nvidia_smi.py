@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from energy_callbacks.errors import JournalError
+from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report import load
 from tests.report.importers.logs import MIB, START, cut, smi, smi_time, times
 

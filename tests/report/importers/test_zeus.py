@@ -2,7 +2,7 @@
 
 import pytest
 
-from energy_callbacks.errors import JournalError
+from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report import load
 from tests.report.importers.logs import cut
 

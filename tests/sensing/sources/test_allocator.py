@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from energy_callbacks.errors import ReadingMissed
+from energy_callbacks.core.errors import ReadingMissed
 from energy_callbacks.sensing.sources.allocator import AllocatorSource
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from energy_callbacks.sensing.sources.counter_ticks import CounterTicks, Tick
+from energy_callbacks.sensing.sources.nvidia.counter_ticks import CounterTicks, Tick
 from energy_callbacks.testing import FakeClock
 
 POWER_W = 300.0

@@ -7,10 +7,11 @@ import pynvml
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.errors import SourceUnavailable
-from energy_callbacks.sensing import bounded, cuda_driver
+from energy_callbacks.core.errors import SourceUnavailable
+from energy_callbacks.sensing import time_limit
+from energy_callbacks.sensing.frameworks import cuda_driver
 from energy_callbacks.sensing.sources import POWERCAP_VARIABLE, Found, discover
-from energy_callbacks.sensing.sources.nvml import NvmlSource
+from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml import presets
 from tests.fake_nvml.library import FakeNvml
@@ -162,7 +163,7 @@ def test_run_on_the_cpu(play: Play) -> None:
 @pytest.fixture
 def hanging_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A driver that answers nothing until the test is over, and a patience of 0.1 s."""
-    monkeypatch.setattr(bounded, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(time_limit, "PATIENCE_S", 0.1)
     nvml = FakeNvml(Scenario(cards=(H200,)), tmp_path)
     is_over, init = threading.Event(), pynvml.nvmlInit
 

@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import pytest
 
-from energy_callbacks.sensing.sources.driver_stamps import DriverStamps
+from energy_callbacks.sensing.sources.nvidia.driver_stamps import DriverStamps
 from energy_callbacks.testing import FakeClock
 
 SPACING_S = 0.02

@@ -13,7 +13,7 @@ from codecarbon.core.cpu import TDP
 from codecarbon.external.hardware import CPU
 from codecarbon.external.ram import RAM
 
-from energy_callbacks.errors import ReadingMissed, SourceUnavailable
+from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.sensing.sources import estimate
 from energy_callbacks.sensing.sources.estimate import HostEstimateSource
 

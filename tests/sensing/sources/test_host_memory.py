@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from energy_callbacks.errors import ReadingMissed, SourceUnavailable
+from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.sensing.sources.host_memory import HostMemorySource
 
 MIB = 2**20

@@ -8,10 +8,10 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from energy_callbacks.errors import ReadingMissed, SourceLost, SourceUnavailable
-from energy_callbacks.records import Channel, Reading
+from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavailable
+from energy_callbacks.core.records import Channel, Reading
 from energy_callbacks.sensing.clock import Clock, Periodic, SystemClock
-from energy_callbacks.sensing.sources.nvml import NvmlSource, inventory
+from energy_callbacks.sensing.sources.nvidia.source import NvmlSource, inventory
 from tests.fake_nvml import presets
 from tests.fake_nvml.library import FakeNvml, VirtualTime
 from tests.fake_nvml.scenario import Card, Fault, Mig, Process, Scenario, card_uuid
@@ -578,8 +578,8 @@ def test_without_library() -> None:
     import sys
 
     code = (
-        "from energy_callbacks.sensing.sources.nvml import inventory\n"
-        "from energy_callbacks.errors import SourceUnavailable\n"
+        "from energy_callbacks.sensing.sources.nvidia.source import inventory\n"
+        "from energy_callbacks.core.errors import SourceUnavailable\n"
         "try:\n    inventory()\n"
         "except SourceUnavailable as error:\n    print(error)\n"
     )

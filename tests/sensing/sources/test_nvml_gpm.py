@@ -9,7 +9,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from energy_callbacks.errors import ReadingMissed
+from energy_callbacks.core.errors import ReadingMissed
 from tests.fake_nvml import presets
 from tests.fake_nvml.library import FakeNvml
 from tests.fake_nvml.scenario import Card, Fault, Scenario

@@ -1,6 +1,6 @@
 import pytest
 
-from energy_callbacks.sensing.sources.nvml_sensors import (
+from energy_callbacks.sensing.sources.nvidia.known_sensors import (
     counter_sensor,
     generation,
     samples_sensor,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.errors import ReadingMissed, SourceUnavailable
-from energy_callbacks.sensing.beat import BEAT_S
+from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.sensing.clock import SystemClock
+from energy_callbacks.sensing.schedule import BEAT_S
 from energy_callbacks.sensing.sources.rapl import RaplSource
 
 RANGE_UJ = 262_143_328_850

@@ -1,7 +1,7 @@
 import pytest
 
-from energy_callbacks.errors import SourceLost
-from energy_callbacks.records import Channel, Device, Reading
+from energy_callbacks.core.errors import SourceLost
+from energy_callbacks.core.records import Channel, Device, Reading
 from energy_callbacks.sensing.sources.replay import ReplaySource
 from energy_callbacks.testing import FakeClock
 

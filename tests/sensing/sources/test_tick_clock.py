@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from energy_callbacks.sensing.sources.tick_clock import TickClock
+from energy_callbacks.sensing.sources.nvidia.tick_clock import TickClock
 
 
 def seen(period_s: float, *, ticks: int, seed: int) -> TickClock:

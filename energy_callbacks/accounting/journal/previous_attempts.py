@@ -1,0 +1,145 @@
+"""What the attempts before this one have used: totals that go on after a restart.
+
+The journals know it, those in the run folder as well as those in the folder that a checkpoint
+names; where they are gone, the checkpoint itself tells what had been used when it was written.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal.journal import Record
+from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.core import json_lines
+from energy_callbacks.core.errors import JournalError
+
+Joules = Mapping[str, float]
+
+# How the lines begin that the journal's writer writes; of two kinds the newest counts.
+_DEVICE: Final = '{"type":"device"'
+_NEWEST: Final = ('{"type":"series"', '{"type":"totals"')
+_PREFIX: Final = len(_NEWEST[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """The part of a run before this attempt, as one process has seen it.
+
+    Attributes:
+        energy_j: by scope, ``gpu`` and ``host``; a scope that was never seen is absent.
+        folder: another run folder, where the run was before it came to this one.
+        linked_j: the part of ``energy_j`` that was used before the run came to this folder.
+    """
+
+    energy_j: Joules = field(default_factory=dict)
+    folder: str | None = None
+    linked_j: Joules = field(default_factory=dict)
+
+    def of(self, scope: str) -> float:
+        """Joules of a scope, ``gpu``, ``host`` or ``total``."""
+        return sum(self.energy_j.values()) if scope == "total" else self.energy_j.get(scope, 0.0)
+
+
+def look(
+    folder: Path, number: int, run_id: str, process: Process, state: Mapping[str, Any]
+) -> Earlier:
+    """What a run has used before an attempt.
+
+    Args:
+        folder: run folder.
+        number: of the attempt that begins.
+        run_id: of the run.
+        process: which process asks; only the first of a host has figures of it.
+        state: of the meter, from a checkpoint; may be empty.
+    """
+    if process.local_rank:
+        return Earlier()
+    here = [head for head in _heads(folder, run_id, process) if head.record["attempt"] < number]
+    if here:
+        return Earlier(energy_j=_sum([*(_used_j(head) for head in here), _linked_j(here)]))
+    # The first rank has written the checkpoint that all of them read.
+    stated = dict(state.get("energy_j") or {}) if process.rank == 0 else {}
+    before = str(state.get("folder") or "")
+    if not stated and not before:
+        return Earlier()
+    is_elsewhere = bool(before) and Path(before) != folder
+    there = _heads(Path(before), run_id, process) if is_elsewhere else []
+    found = _sum([*(_used_j(head) for head in there), _linked_j(there)])
+    # A journal tells of what came after its checkpoint too; some may have been deleted.
+    used_j = {key: max(stated.get(key, 0.0), found.get(key, 0.0)) for key in {*stated, *found}}
+    link = os.path.relpath(Path(before).resolve(), folder.resolve()) if there else None
+    return Earlier(energy_j=used_j, folder=link, linked_j=used_j)
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    path: Path
+    record: Record
+
+
+def _heads(folder: Path, run_id: str, process: Process) -> list[_Head]:
+    """Journals of a run whose devices this process answers for now, oldest first."""
+    found = []
+    for path in journal.find(folder):
+        try:
+            record = journal.header(path)
+        except (JournalError, OSError):
+            continue
+        rank = record.get("rank", 0)
+        # The first of all answers for those that are the first of no host any more.
+        is_gone = rank >= process.world_size or rank % process.local_world_size != 0
+        is_mine = rank == process.rank or (process.rank == 0 and is_gone)
+        if record.get("run_id") == run_id and not record.get("local_rank") and is_mine:
+            found.append(_Head(path, record))
+    return found
+
+
+def _linked_j(heads: Iterable[_Head]) -> Joules:
+    """What was used before the run came to the folder of these journals."""
+    links = (head.record.get("before") or {} for head in heads)
+    return _sum(link.get("energy_j") or {} for link in links)
+
+
+def _used_j(head: _Head) -> Joules:
+    """Joules of one journal by scope, without devices that are part of others."""
+    devices, row, totals = _ends(head.path)
+    columns = head.record.get("columns") or list(journal.COLUMNS)
+    at = columns.index("energy_j")
+    used_j = {key: values[at] for key, values in row.get("rows", {}).items() if len(values) > at}
+    for key, energy in totals.get("energy", {}).items():
+        used_j[key] = energy["energy_j"] if energy["energy_j"] is not None else used_j.get(key)
+    known = {key: value for key, value in used_j.items() if value is not None and key in devices}
+    return _sum(
+        {devices[key]["scope"]: value}
+        for key, value in known.items()
+        if devices[key]["scope"] is not None and devices[key]["parent"] not in known
+    )
+
+
+def _ends(path: Path) -> tuple[dict[str, Record], Record, Record]:
+    """The devices of a journal, its newest row of figures and its totals.
+
+    A day's journal has a hundred thousand lines: only those that count are parsed.
+    """
+    devices, newest = [], {}
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.startswith(_DEVICE):
+                devices.append(line)
+            elif line.startswith(_NEWEST) and line.endswith("\n"):
+                newest[line[:_PREFIX]] = line
+    found = list(json_lines.parsed([*devices, *newest.values()]))
+    last = {record["type"]: record for record in found}
+    named = {r["device"]["key"]: r["device"] for r in found if r["type"] == "device"}
+    return named, last.get("series", {}), last.get("totals", {})
+
+
+def _sum(parts: Iterable[Joules]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for part in parts:
+        for scope, used_j in part.items():
+            found[scope] = found.get(scope, 0.0) + used_j
+    return found

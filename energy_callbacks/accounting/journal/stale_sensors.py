@@ -1,0 +1,44 @@
+"""Quantities of a device that fall silent while others of it go on, told with their beginning.
+
+A device of which nothing at all is heard is another matter, which the sampler tells.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from energy_callbacks.core.records import Quantity
+from energy_callbacks.sensing.timeline import Timeline
+
+# Longer than any quantity's own interval, which is five seconds at most (throttled time).
+_SILENT_S: Final = 10.0
+# A sensor that comes and goes all night is told thrice; coverage and method tell the rest.
+_MOST_TOLD: Final = 3
+
+
+class Silences:
+    """Watches a timeline.
+
+    Args:
+        timeline: what is measured.
+        start_s: monotonic time of the attempt's start.
+    """
+
+    def __init__(self, timeline: Timeline, start_s: float) -> None:
+        self._timeline = timeline
+        self._start_s = start_s
+        self._silent: set[tuple[str, Quantity]] = set()
+        self._told: Counter[tuple[str, Quantity]] = Counter()
+
+    def news(self) -> Iterator[str]:
+        """A sentence for each quantity that has fallen silent since the last call."""
+        silent = self._timeline.silent(_SILENT_S)
+        for (key, quantity), since_s in silent.items():
+            is_new = (key, quantity) not in self._silent
+            self._told[key, quantity] += is_new
+            if is_new and self._told[key, quantity] <= _MOST_TOLD:
+                yield (
+                    f"{key}: no {quantity.replace('_', ' ')} since {since_s - self._start_s:.0f} s "
+                    "after the start, while its other sensors answer"
+                )
+        self._silent = set(silent)

@@ -1,0 +1,1 @@
+"""Figures beside the loss: energy, emissions, throughput, forecasts and budgets."""

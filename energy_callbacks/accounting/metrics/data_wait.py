@@ -1,0 +1,163 @@
+"""Energy that the devices took while the training thread waited for data.
+
+Waits are many and short, one a step, and they keep step with the load: an error at their ends is
+the same each time and does not average out. So each interval between two readings is asked how
+much of its time was waiting::
+
+    E, w    energy and length of the interval         known
+    x       how much of it was waiting                known
+    found   E x / w                                   exact for x = w, as in most of a long wait
+    bounds  E - P (w - x)  to  P x, within 0 to E     what it may have been for 0 < x < w
+
+where ``P`` is the most that the device may draw. What lies between ``found`` and the bounds is
+systematic: it adds up over intervals.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal.journal import Record
+from energy_callbacks.accounting.metrics.step_counts import StepLog
+from energy_callbacks.core.records import Energy
+from energy_callbacks.sensing.estimation.cumulative_energy import METHODS, Intervals
+from energy_callbacks.sensing.estimation.series import Array
+from energy_callbacks.sensing.timeline import Timeline
+
+# A card goes beyond its limit for moments: an H200 to 940 W at 700 W, for 60 to 80 ms (measured).
+_BURST: Final = 1.4
+# Where no limit is known, nothing draws more than so many times the highest mean that one of its
+# intervals has shown: as of a load that is high for half of its time or more, however fast.
+_HIDDEN_PEAK: Final = 2.0
+# Slivers that a tick has cut off an interval say little about power.
+_WHOLE: Final = 0.5
+# A source that hangs is waited for so long; what it tells later is not covered.
+_KEPT_S: Final = 120.0
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What is known of one device."""
+
+    until_s: float
+    limit_w: float | None
+    energy_j: float = 0.0
+    noise_j2: float = 0.0
+    bound_j: float = 0.0
+    seen_s: float = 0.0
+    highest_w: float = 0.0
+    relative_error: float = 0.0
+    method: int = 0
+
+    def add(self, found: Intervals, waited_s: Array) -> None:
+        """Take in intervals, of which so much was waiting, (n,)."""
+        width_s = np.diff(found.t_s)
+        whole = (found.seen_s > 0.0) & (width_s >= _WHOLE * np.median(width_s))
+        if whole.any():
+            highest_w = float((found.energy_j[whole] / found.seen_s[whole]).max())
+            self.highest_w = max(self.highest_w, highest_w)
+        self.until_s = float(found.t_s[-1])
+        touched = waited_s > 0.0
+        if not touched.any():
+            return
+        waited_s, width_s = waited_s[touched], width_s[touched]
+        energy_j, share = found.energy_j[touched], waited_s / width_s
+        self.energy_j += float((energy_j * share).sum())
+        self.noise_j2 += float((found.noise_j2[touched] * share**2).sum())
+        self.seen_s += float((found.seen_s[touched] * share).sum())
+        edge_j = np.sqrt(found.edge_j2[touched])
+        self.bound_j += float(_bound_j(energy_j, waited_s, width_s, self._most_w, edge_j).sum())
+        self.relative_error = found.relative_error
+        self.method = max(self.method, METHODS.index(found.method))
+
+    @property
+    def _most_w(self) -> float:
+        if self.limit_w is None:
+            return _HIDDEN_PEAK * self.highest_w
+        return max(_BURST * self.limit_w, self.highest_w)
+
+    def as_energy(self, waited_s: float) -> Energy:
+        """The energy of waits of so many seconds in all."""
+        if not waited_s:
+            return Energy(energy_j=0.0, coverage=1.0)
+        if self.seen_s <= 0.0:
+            return Energy(energy_j=None)
+        return Energy(
+            energy_j=self.energy_j,
+            stderr_j=float(np.sqrt(max(self.noise_j2, 0.0))),
+            systematic_j=self.relative_error * abs(self.energy_j) + self.bound_j,
+            method=METHODS[self.method],
+            coverage=min(self.seen_s / waited_s, 1.0),
+        )
+
+
+def _bound_j(
+    energy_j: Array, waited_s: Array, width_s: Array, most_w: float, edge_j: Array
+) -> Array:
+    """How far the energy of waiting may be from its share of each interval; all (n,)."""
+    found_j = energy_j * waited_s / width_s
+    high_j = np.minimum(energy_j, most_w * waited_s)
+    low_j = np.maximum(energy_j - most_w * (width_s - waited_s), 0.0)
+    bound_j = np.maximum(np.maximum(high_j - found_j, found_j - low_j), 1.96 * edge_j)
+    is_part = (width_s - waited_s) > 1e-9 * width_s
+    return np.where(is_part, bound_j, 0.0)
+
+
+class WaitingEnergy:
+    """Adds up, on the journal's thread, what each device took in the waits of an attempt.
+
+    Args:
+        timeline: is asked once a device and beat, however many waits there were.
+        steps: knows the waits.
+        start_s: of the attempt.
+    """
+
+    def __init__(self, timeline: Timeline, steps: StepLog, start_s: float) -> None:
+        self._timeline = timeline
+        self._steps = steps
+        self._start_s = start_s
+        self._sums: dict[str, _Sum] = {}
+        self._waits = np.empty((0, 2))
+        self._waited_s = 0.0
+
+    def update(self, now_s: float, *, is_final: bool = False) -> None:
+        """Take in what has become known of waits and of energy."""
+        if not self._steps.sees_waits:
+            return
+        new, known_s = self._steps.take_waits(now_s)
+        known_s = now_s if is_final else known_s
+        if new:
+            self._waits = np.concatenate([self._waits, np.array(new)])
+            self._waited_s += sum(end_s - start_s for start_s, end_s in new)
+        metered = self._timeline.metered
+        for device in self._timeline.devices:
+            if device.key in metered:
+                fresh = _Sum(self._start_s, device.limit_w)
+                self._add(self._sums.setdefault(device.key, fresh), device.key, known_s)
+        reached_s = min((one.until_s for one in self._sums.values()), default=known_s)
+        is_needed = self._waits[:, 1] > max(reached_s, known_s - _KEPT_S)
+        self._waits = self._waits[is_needed]
+
+    def _add(self, so_far: _Sum, key: str, known_s: float) -> None:
+        found = self._timeline.intervals(key, so_far.until_s, known_s)
+        if found is not None:
+            so_far.add(found, np.diff(self._waited_until(found.t_s)))
+
+    def _waited_until(self, t_s: Array) -> Array:
+        """Seconds of waiting up to moments, from the oldest wait that is still needed, (n,)."""
+        if not len(self._waits):
+            return np.zeros(len(t_s))
+        ends_s = np.cumsum(self._waits[:, 1] - self._waits[:, 0])
+        rises = np.column_stack([np.append(0.0, ends_s[:-1]), ends_s])
+        found: Array = np.interp(t_s, self._waits.ravel(), rises.ravel())
+        return found
+
+    def record(self) -> Record:
+        """As it stands in the journal; empty where nobody tells of waits."""
+        if not self._steps.sees_waits:
+            return {}
+        energies = {key: one.as_energy(self._waited_s) for key, one in self._sums.items()}
+        as_json = {key: journal.energy_as_json(energy) for key, energy in energies.items()}
+        return {"data_wait": {"duration_s": self._waited_s, "energy": as_json}}

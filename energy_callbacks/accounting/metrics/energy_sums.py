@@ -1,0 +1,105 @@
+"""Sums of energies with their errors: of several devices, or of spans that follow each other."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from energy_callbacks.core.records import Energy
+
+UNKNOWN = Energy(energy_j=None)
+
+
+def total(energies: Iterable[Energy], durations_s: Sequence[float] | None = None) -> Energy:
+    """The sum of energies, which is unknown only where every part is unknown.
+
+    * joules add; a part that is ``None`` adds nothing and lowers the coverage;
+    * random errors are independent: ``stderr = sqrt(sum(stderr_i ** 2))``;
+    * systematic bounds may all point the same way (one gain, one model), so they add linearly;
+    * coverage is the mean of the parts' coverage, weighted with their durations;
+    * the method names each method that took part once, in order, joined with ``", "``.
+
+    Args:
+        energies: the parts.
+        durations_s: how long each part's window is, in the same order; left out where all parts
+            share one window, as the devices of a machine do.
+
+    Returns:
+        One ``Energy``; ``Energy(energy_j=None)`` for no parts at all.
+
+    Raises:
+        ValueError: where ``durations_s`` does not give one duration for each part.
+
+    >>> pair = [Energy(energy_j=30.0, stderr_j=3.0, method="counter", coverage=1.0),
+    ...         Energy(energy_j=40.0, stderr_j=4.0, method="model", coverage=0.5)]
+    >>> total(pair)
+    Energy(energy_j=70.0, stderr_j=5.0, systematic_j=0.0, method='counter, model', coverage=0.75)
+    """
+    parts = list(energies)
+    known = [part for part in parts if part.energy_j is not None]
+    if not known:
+        return UNKNOWN
+    return Energy(
+        energy_j=math.fsum(part.energy_j for part in known if part.energy_j is not None),
+        stderr_j=math.hypot(*(part.stderr_j for part in known)),
+        systematic_j=math.fsum(part.systematic_j for part in known),
+        method=_joined(part.method for part in known),
+        coverage=_mean([part.coverage for part in parts], _weights(len(parts), durations_s)),
+    )
+
+
+def interval_j(energy: Energy) -> tuple[float, float, float] | None:
+    """Joules of a whole window, and the ends of their 95 % interval.
+
+    The share that was not seen is taken to be like the rest, and may as well have been nothing
+    or twice as much; ``None`` where less than half was seen.
+
+    >>> interval_j(Energy(energy_j=90.0, systematic_j=9.0, method="power", coverage=0.9))
+    (100.0, 80.0, 120.0)
+    """
+    if energy.energy_j is None or energy.coverage < 0.5:
+        return None
+    whole_j = energy.energy_j / energy.coverage
+    error_j = energy.error_j / energy.coverage + abs(whole_j - energy.energy_j)
+    return whole_j, max(whole_j - error_j, 0.0), whole_j + error_j
+
+
+def whole_window(energy: Energy) -> Energy:
+    """The energy of all of its window, of which a part may not have been seen; see ``interval_j``.
+
+    What is guessed is a systematic bound; unknown where less than half was seen.
+
+    >>> whole_window(Energy(energy_j=90.0, systematic_j=9.0, method="power", coverage=0.9))
+    Energy(energy_j=100.0, stderr_j=0.0, systematic_j=20.0, method='power', coverage=0.9)
+    """
+    found = interval_j(energy)
+    if found is None or energy.energy_j is None:
+        return UNKNOWN
+    whole_j, _, _ = found
+    return replace(
+        energy,
+        energy_j=whole_j,
+        stderr_j=energy.stderr_j / energy.coverage,
+        systematic_j=energy.systematic_j / energy.coverage + abs(whole_j - energy.energy_j),
+    )
+
+
+def _joined(methods: Iterable[str]) -> str:
+    """Each method once, also where a part is itself a sum."""
+    names = (name for method in methods for name in method.split(", "))
+    return ", ".join(dict.fromkeys(names))
+
+
+def _weights(count: int, durations_s: Sequence[float] | None) -> Sequence[float]:
+    if durations_s is None:
+        return [1.0] * count
+    if len(durations_s) != count:
+        raise ValueError(
+            f"durations_s must give one duration for each of the {count} energies, "
+            f"got {len(durations_s)}; leave it out where all share one window"
+        )
+    return durations_s if math.fsum(durations_s) > 0.0 else [1.0] * count
+
+
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    weighted = math.fsum(v * w for v, w in zip(values, weights, strict=True))
+    return weighted / math.fsum(weights)

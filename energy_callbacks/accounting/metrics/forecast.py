@@ -1,0 +1,218 @@
+"""What the whole training will use, as far as its beginning tells.
+
+A tenth of the planned steps, and then the first epoch with all that belongs to one, are taken as
+samples of the rest. The error is that of a mean, from how much parts of the beginning differ, and
+as much again as its second half differs from its first, because what drifts may go on drifting.
+It says how far the figure that will be measured may lie from the forecast; the systematic error
+of the sensors is in both.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from itertools import pairwise
+from typing import Final
+
+from energy_callbacks.accounting.journal.journal import Record
+from energy_callbacks.accounting.metrics.scalars import ScalarBoard
+from energy_callbacks.accounting.metrics.step_counts import Tally
+from energy_callbacks.accounting.recorder import Recorder
+from energy_callbacks.core.units import watt_hours
+
+# The beginning is cut into so many parts. The first is left out: kernels are chosen and caches
+# filled in it.
+_PARTS: Final = 10
+# Student's t for 95 % of nine parts, and of their mean: eight degrees of freedom.
+_T95: Final = 2.306
+_EARLY_SHARE: Final = 0.1
+_LONGEST_S: Final = 10 * 365.25 * 86_400.0
+# Enough to cut parts from; of more every second one is forgotten.
+_MOST_TALLIES: Final = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """Of the whole run, with the half-widths of 95 % intervals.
+
+    Attributes:
+        after: what had been seen of the training, in words.
+        steps: optimizer steps of this attempt that were done.
+        planned_steps: that it is to make.
+        energy_j: of GPUs and host, all attempts.
+        duration_s: of this attempt.
+    """
+
+    after: str
+    steps: int
+    planned_steps: int
+    energy_j: float
+    energy_error_j: float
+    duration_s: float
+    duration_error_s: float
+
+    def __str__(self) -> str:
+        unit, scale = ("kWh", 1e3) if self.energy_j >= 3.6e6 else ("Wh", 1.0)
+        ends = (self.energy_j + sign * self.energy_error_j for sign in (0, -1, 1))
+        middle, low, high = (f"{watt_hours(max(end, 0.0)) / scale:.3g}" for end in ends)
+        length = timedelta(seconds=round(self.duration_s))
+        return (
+            f"forecast after {self.after}: {middle} {unit} ({low} to {high}) for the whole run, "
+            f"in {length}"
+        )
+
+
+class Forecaster:
+    """Makes forecasts while a training goes on; ``update`` runs on the journal's thread.
+
+    Args:
+        recorder: steps.
+        board: energies.
+        start_s: monotonic time of the attempt's start.
+        earlier_j: what the attempts before this one have used.
+        hosts: how many there are; each is taken to use as much as this one.
+
+    Attributes:
+        planned_steps: optimizer steps that this attempt is to make; ``None`` while nobody knows.
+        news: the newest forecast, until somebody has taken it.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        board: ScalarBoard,
+        start_s: float,
+        *,
+        earlier_j: float = 0.0,
+        hosts: float = 1.0,
+    ) -> None:
+        self._recorder = recorder
+        self._board = board
+        self._start_s = start_s
+        self._earlier_j = earlier_j
+        self._hosts = hosts
+        self._tallies: list[Tally] = []
+        self._epochs = 0
+        self._is_rest = False
+        self._epoch_end_s: float | None = None
+        self._is_early_made = False
+        self._is_over = False
+        self.planned_steps: int | None = None
+        self.news: Forecast | None = None
+
+    def resume(self) -> None:
+        """Training goes on from a checkpoint, perhaps in the middle of an epoch."""
+        self._is_rest = True
+
+    def end_epoch(self, t_s: float) -> None:
+        """An epoch of training ended; the first whole one that is long enough counts."""
+        if self._is_rest:
+            self._is_rest, self._tallies = False, []
+            return
+        if self._epoch_end_s is None:
+            self._epochs += 1
+            self._epoch_end_s = t_s if len(self._tallies) > _PARTS else None
+
+    def update(self) -> None:
+        """Look at what has been seen by now."""
+        planned, tally = self.planned_steps, self._recorder.steps.tally
+        if self._is_over or not tally.steps:
+            return
+        if not self._tallies or tally.steps > self._tallies[-1].steps:
+            self._tallies.append(tally)
+        if len(self._tallies) > _MOST_TALLIES:
+            self._tallies = self._tallies[::2]
+        if planned is None or tally.steps >= planned or len(self._tallies) <= _PARTS:
+            return
+        if self._epoch_end_s is not None and tally.t_s > self._epoch_end_s:
+            self._is_over = True
+            self._say(self._after_epoch(planned, self._epoch_end_s))
+        elif not self._is_early_made and tally.steps >= _EARLY_SHARE * planned:
+            self._is_early_made = True
+            self._say(self._after_steps(planned))
+
+    def _say(self, forecast: Forecast | None) -> None:
+        if forecast is None:
+            return
+        self.news = forecast
+        end_s = self._tallies[-1].t_s
+        self._recorder.event("forecast", end_s, **asdict(forecast), **self._emissions(forecast))
+
+    def _emissions(self, forecast: Forecast) -> Record:
+        low_j = max(forecast.energy_j - forecast.energy_error_j, 0.0)
+        high_j = forecast.energy_j + forecast.energy_error_j
+        mass_kg, _, _ = self._board.emissions_of(forecast.energy_j)
+        _, low_kg, _ = self._board.emissions_of(low_j)
+        _, _, high_kg = self._board.emissions_of(high_j)
+        return {
+            "emissions_kg": mass_kg,
+            "emissions_low_kg": low_kg,
+            "emissions_high_kg": high_kg,
+        }
+
+    def _after_steps(self, planned: int) -> Forecast | None:
+        """From steps alone: what belongs to the end of an epoch has not been seen."""
+        share = f"{self._tallies[-1].steps / planned:.0%} of the steps"
+        return self._forecast(share, planned, self._tallies, (0.0, 0.0), 0.0)
+
+    def _after_epoch(self, planned: int, epoch_end_s: float) -> Forecast | None:
+        """From an epoch, and all that happened until the next one's first step began."""
+        inside = [tally for tally in self._tallies if tally.t_s <= epoch_end_s]
+        newest, last = self._tallies[-1], inside[-1]
+        step_s = (last.t_s - inside[0].t_s) / (last.steps - inside[0].steps)
+        next_s = max(newest.t_s - step_s * (newest.steps - last.steps), last.t_s)
+        energy_j, train_s = self._board.trained(inside[0], last)
+        whole_j = self._board.total_j(inside[0].t_s, next_s)
+        if energy_j is None or whole_j is None:
+            return None
+        beside = (max(whole_j - energy_j, 0.0), max(next_s - inside[0].t_s - train_s, 0.0))
+        epochs_left = (planned - newest.steps) / (last.steps - inside[0].steps)
+        after = "the first epoch" if self._epochs == 1 else f"{self._epochs} epochs"
+        return self._forecast(after, planned, inside, beside, epochs_left)
+
+    def _forecast(
+        self,
+        after: str,
+        planned: int,
+        tallies: Sequence[Tally],
+        beside: tuple[float, float],
+        epochs_left: float,
+    ) -> Forecast | None:
+        """``beside``: joules and seconds of an epoch that are not training."""
+        ends = [tallies[round(i * (len(tallies) - 1) / _PARTS)] for i in range(_PARTS + 1)][1:]
+        parts = list(pairwise(ends))
+        steps = [now.steps - before.steps for before, now in parts]
+        found = [self._board.trained(before, now) for before, now in parts]
+        energies_j = [energy_j for energy_j, _ in found if energy_j is not None]
+        newest = self._tallies[-1]
+        used_j = self._board.total_j(self._start_s, newest.t_s)
+        # Nobody plans so long: "no limit" was said with a large number.
+        is_endless = (newest.t_s - self._start_s) * planned > _LONGEST_S * newest.steps
+        if is_endless or len(energies_j) < len(parts) or used_j is None or not all(steps):
+            return None
+        left = planned - newest.steps
+        step_j, share_j = _mean(energies_j, steps)
+        step_s, share_s = _mean([train_s for _, train_s in found], steps)
+        ahead_j = left * step_j + epochs_left * beside[0]
+        ahead_s = left * step_s + epochs_left * beside[1]
+        return Forecast(
+            after=after,
+            steps=newest.steps,
+            planned_steps=planned,
+            energy_j=(self._earlier_j + used_j + ahead_j) * self._hosts,
+            energy_error_j=ahead_j * share_j * self._hosts,
+            duration_s=newest.t_s - self._start_s + ahead_s,
+            duration_error_s=ahead_s * share_s,
+        )
+
+
+def _mean(values: Sequence[float], steps: Sequence[int]) -> tuple[float, float]:
+    """Mean per step over the parts of a beginning, and its error as a share of it."""
+    mean = math.fsum(values) / sum(steps)
+    if mean <= 0.0:
+        return 0.0, 0.0
+    each = [value / count for value, count in zip(values, steps, strict=True)]
+    variance = math.fsum((one - mean) ** 2 for one in each) / (len(each) - 1)
+    half = len(each) // 2
+    drift = abs(math.fsum(each[-half:]) - math.fsum(each[:half])) / half
+    return mean, math.hypot(_T95 * math.sqrt(variance / len(each)), drift) / mean

@@ -1,0 +1,125 @@
+"""How far back figures per step reach: over so many steps that their random error is small.
+
+The random error of an energy comes mostly from the two ends of its span, so its share of the
+energy falls as the span grows; the systematic bound is a share of every span alike.
+"""
+
+import math
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import Final
+
+from energy_callbacks.accounting.metrics.step_counts import Tally
+from energy_callbacks.core.records import Energy
+
+# Random half-width of the 95 % interval, as a share of the energy, that figures per step may have.
+TARGET: Final = 0.05
+# Older steps than these say little of how it goes now.
+REACH_S: Final = 60.0
+# A minute of tallies at ten a second.
+_KEPT: Final = 600
+
+
+class RecentTallies:
+    """The tallies of the last minute, where a pooled span may begin."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Tally] = deque(maxlen=_KEPT)
+
+    def add(self, tally: Tally) -> None:
+        """Remember a tally, unless no step has ended since the last one."""
+        if tally.steps and (not self._kept or tally.steps > self._kept[-1].steps):
+            self._kept.append(tally)
+
+    def between(self, start_s: float, before: Tally) -> list[Tally]:
+        """Those from ``start_s`` on and before another, that know what it knows; oldest first."""
+        return [
+            tally
+            for tally in tuple(self._kept)  # another thread may add one meanwhile
+            if start_s <= tally.t_s < before.t_s
+            and (tally.samples is not None or before.samples is None)
+            and (tally.tokens is not None or before.tokens is None)
+        ]
+
+
+def widened(
+    before: Tally, now: Tally, earlier: Sequence[Tally], share: Callable[[Tally], float]
+) -> tuple[Tally, float]:
+    """Where a span up to ``now`` has to begin for its random share to be ``TARGET`` at most.
+
+    Each try is as much longer as the share is too large, twice as long at least: so one or two
+    are the rule.
+
+    Args:
+        before: where the newest span begins.
+        now: where it ends.
+        earlier: tallies before it, oldest first.
+        share: random share of the energy since a tally.
+
+    Returns:
+        The beginning and its share; the oldest where no span is long enough.
+    """
+    start, reached = before, share(before)
+    while reached > TARGET and earlier:
+        wanted_s = (now.t_s - start.t_s) * max(2.0, reached / TARGET)
+        place = max(bisect_right(earlier, now.t_s - wanted_s, key=attrgetter("t_s")) - 1, 0)
+        start, earlier = earlier[place], earlier[:place]
+        reached = share(start)
+    return start, reached
+
+
+def random_share(energies: Iterable[Energy]) -> float:
+    """The largest random half-width of 95 % intervals, as a share; 0 where no energy is known."""
+    return max(
+        (1.96 * one.stderr_j / one.energy_j for one in energies if one.energy_j), default=0.0
+    )
+
+
+def with_ends(energy: Energy, train_s: float, ends: Iterable[Tally]) -> Energy:
+    """An energy between two steps whose ends are themselves known to some error only.
+
+    Each end adds mean power times ``t_error_s`` in quadrature, as if the bound were a standard
+    error; where a host mark stands for the end, its error is not known and nothing is added.
+
+    Args:
+        energy: between the steps.
+        train_s: time of training between them.
+        ends: the two steps.
+    """
+    if energy.energy_j is None:
+        return energy
+    power_w = energy.energy_j / (train_s * energy.coverage)
+    errors_j = (power_w * (end.t_error_s or 0.0) for end in ends)
+    return replace(energy, stderr_j=math.hypot(energy.stderr_j, *errors_j))
+
+
+def short_span(rows: Iterable[tuple[float, float]]) -> tuple[str, str] | None:
+    """What the report must say, and what would help, where pooling has not sufficed.
+
+    Args:
+        rows: random share and length of the span, s, of each row that was logged.
+
+    Returns:
+        ``None`` where the middle row has reached ``TARGET``, or there is none.
+    """
+    by_share = sorted(rows)
+    if not by_share:
+        return None
+    share, span_s = by_share[len(by_share) // 2]
+    if share <= TARGET:
+        return None
+    message = (
+        f"Beside the loss, joules per step, sample and token are uncertain by {_percent(share)} at "
+        f"random (the middle of {len(by_share)} rows), over the {span_s:.1f} s of steps that could "
+        f"be pooled; {_percent(TARGET)} is the aim."
+    )
+    return message, (
+        f"log less often or train longer: about {span_s * share / TARGET:.0f} s of steps would do"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.3g} %"

@@ -1,0 +1,423 @@
+"""The figures that stand beside the loss: one name and one unit in every framework."""
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from energy_callbacks.accounting.journal.previous_attempts import Earlier
+from energy_callbacks.accounting.metrics import pooling
+from energy_callbacks.accounting.metrics.budget import Used
+from energy_callbacks.accounting.metrics.energy_sums import interval_j, total
+from energy_callbacks.accounting.metrics.step_counts import Tally, difference
+from energy_callbacks.accounting.recorder import Recorder, mean, mean_power_w
+from energy_callbacks.core.records import Energy, Quantity
+from energy_callbacks.core.units import gibibytes, grams, megahertz, watt_hours
+from energy_callbacks.sensing.timeline import Timeline
+
+TAGS: Final = {
+    "power/gpu_w": "mean power of the GPUs that this run uses, W",
+    "power/host_w": "mean power of CPU and RAM, W",
+    "energy/gpu_wh": "energy of the GPUs, over all attempts of the run, Wh",
+    "energy/host_wh": "energy of CPU and RAM, over all attempts of the run, Wh",
+    "energy/total_wh": "energy of GPUs and host, over all attempts of the run, Wh",
+    "energy/measured_fraction": "share of the total that a sensor measured; the rest is estimated",
+    "efficiency/gpu_j_per_step": "GPU energy of training per optimizer step, J",
+    "efficiency/gpu_j_per_sample": "GPU energy of training per sample, J",
+    "efficiency/gpu_j_per_token": "GPU energy of training per token, J",
+    "efficiency/total_j_per_sample": "total energy of training per sample, J",
+    "emissions/total_g": "gCO2e over all attempts of the run; absent where the place is unknown",
+    "memory/device_used_gib": "memory in use on the GPUs, all processes, GiB",
+    "memory/peak_allocated_gib": "highest memory in the framework's device allocator, GiB",
+    "memory/host_rss_gib": "resident memory of this process and each worker, shared pages too, GiB",
+    "throughput/samples_per_s": "samples per second of training",
+    "throughput/tokens_per_s": "tokens per second of training",
+    "throughput/data_wait_fraction": "share of training spent waiting for data",
+    "gpu/utilisation": "share of time in which a kernel ran, mean over the GPUs",
+    "gpu/sm_active": "share of time in which a multiprocessor had work, mean over all; Hopper on",
+    "gpu/sm_occupancy": "resident warps, as a share of those that are possible; Hopper on",
+    "gpu/tensor_active": "share of time in which the tensor cores were busy; Hopper on",
+    "gpu/dram_active": "memory bandwidth, as a share of the highest; Hopper on",
+    "gpu/temperature_c": "temperature of the hottest GPU, degree Celsius",
+    "gpu/sm_clock_mhz": "clock of the multiprocessors, mean over the GPUs, MHz",
+    "gpu/throttled_fraction": "share of time that the most throttled GPU was held back",
+}
+"""Every tag and what it means."""
+
+INTERVALS: Final = tuple(tag for tag in TAGS if tag.startswith(("efficiency/", "emissions/")))
+"""Tags that have ``_lo`` and ``_hi`` beside them: the ends of the 95 % interval."""
+
+_SHARES: Final[tuple[Quantity, ...]] = (
+    "utilisation",
+    "sm_active",
+    "sm_occupancy",
+    "tensor_active",
+    "dram_active",
+)
+# Gauges are read each 1.6 s, throttled time each 5 s; what is older says nothing of now.
+_STALE_S: Final = 10.0
+# Who has asked for a row within this time finds the next one ready. Who asks less often waits a
+# millisecond for it, and rows that nobody wants cost nothing.
+_OFTEN_S: Final = 10.0
+# So many rows tell how well the sensors resolve the steps.
+_ROWS: Final = 1000
+
+Scalars = dict[str, float]
+EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Scalars that wait to be logged: the newest span that was fully seen.
+
+    Attributes:
+        pooled: random share of the energy per step and length of its span, s; ``None`` where
+            there is none.
+    """
+
+    tally: Tally
+    end_s: float
+    values: Scalars
+    pooled: tuple[float, float] | None
+
+
+class ScalarBoard:
+    """Keeps ready what a hook may want to log, so that it only has to pick it up.
+
+    ``update`` runs on the writer's thread; ``take`` on the training thread costs a few
+    microseconds, or a millisecond after ten seconds in which nobody asked. Each ``take`` begins a
+    new span; figures per step, sample and token reach back beyond it, over earlier steps, as far
+    as their random error asks for.
+
+    Args:
+        timeline: what is measured on this host.
+        recorder: steps and phases of this process.
+        start_s: monotonic time of the attempt's start.
+        earlier: what the attempts before this one have used; ``None`` for a new run.
+        samples_scale: how many processes of this host consume as many samples as this one.
+        emissions_kg: from energy to kg CO2e with its interval.
+
+    Attributes:
+        used_j: by scope, ``gpu`` and ``host``, over the whole run as far as has been seen.
+        used: the same of both together, with the power just before; ``None`` at the beginning.
+    """
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        recorder: Recorder,
+        start_s: float,
+        *,
+        earlier: Earlier | None = None,
+        samples_scale: float = 1.0,
+        emissions_kg: EmissionsKg | None = None,
+    ) -> None:
+        self._timeline = timeline
+        self._recorder = recorder
+        self._start_s = start_s
+        self._earlier = earlier or Earlier()
+        self.used_j = dict(self._earlier.energy_j)
+        self.used: Used | None = None
+        self._from = (Tally(t_s=start_s), start_s)
+        self._ready: Ready | None = None
+        self._said: tuple[tuple[Tally, float], Tally, float] | None = None
+        self._samples_scale = samples_scale
+        self._asked: dict[tuple[str, float, float], Energy] = {}
+        self._recent = pooling.RecentTallies()
+        self._rows: deque[tuple[float, float]] = deque(maxlen=_ROWS)
+        self.emissions_kg = emissions_kg
+        self._renewing = threading.Lock()
+        self._is_due = self._is_final = False
+        self._asked_s = -math.inf
+
+    def take(self) -> Scalars:
+        """Figures of the newest span; the last ones again where nothing new has been seen."""
+        self.ask()
+        ready = self._ready
+        if ready is None:
+            return {}
+        if ready.pooled is not None and ready.tally.steps > self._from[0].steps:
+            self._rows.append(ready.pooled)
+        self._from = (ready.tally, ready.end_s)
+        return dict(ready.values)
+
+    def short_span(self) -> tuple[str, str] | None:
+        """Message and fix for the report where the rows taken were too uncertain at random."""
+        return pooling.short_span(self._rows)
+
+    def update(self, *, is_final: bool = False) -> None:
+        """Bring the figures up to what has been seen by now, at last beyond the last step too."""
+        self._recent.add(self._recorder.steps.tally)
+        self._is_final, self._is_due = is_final, True  # in this order: see ``_renew``
+        if is_final or self._recorder.seen_s - self._asked_s < _OFTEN_S:
+            self._renew()
+
+    def ask(self) -> None:
+        """Somebody wants the figures, ``used`` and ``used_j`` among them, as of the last update."""
+        self._asked_s = self._recorder.seen_s
+        self._renew()
+
+    def _renew(self) -> None:
+        """Once after each ``update``, on whichever thread comes first; the other does not wait."""
+        if self._is_due and self._renewing.acquire(blocking=False):
+            try:
+                self._is_due = False
+                self._work_out(is_final=self._is_final)
+            finally:
+                self._renewing.release()
+
+    def _work_out(self, *, is_final: bool) -> None:
+        tally, end_s = self._recorder.steps.tally, self._recorder.seen_s
+        begin = self._from
+        before, start_s = begin
+        if tally.steps > before.steps and not is_final:
+            end_s = tally.t_s
+        if end_s <= start_s or self._said == (begin, tally, end_s):
+            return
+        self._said = (begin, tally, end_s)
+        self._asked = {}
+        values = self._power_and_energy(start_s, end_s) | self._gauges(start_s, end_s)
+        pooled = None
+        if tally.steps > before.steps:
+            since, share = self._pooled(before, tally)
+            found = self._efficiency(since, tally)
+            pooled = (share, tally.t_s - since.t_s) if found else None
+            values |= self._throughput(before, tally) | found
+        elif self._ready is not None:
+            values = _of_training(self._ready.values) | values
+        if self._from is begin:  # else the training thread has begun a new span meanwhile
+            self._ready = Ready(tally, end_s, values, pooled)
+
+    def whole(self) -> Scalars:
+        """The same figures from the start to what has been seen by now."""
+        tally, end_s = self._recorder.steps.tally, self._recorder.seen_s
+        if end_s <= self._start_s:
+            return {}
+        self._asked = {}
+        values = self._power_and_energy(self._start_s, end_s) | self._gauges(self._start_s, end_s)
+        if tally.steps:
+            start = Tally(t_s=self._start_s)
+            values |= self._throughput(start, tally) | self._efficiency(start, tally)
+        return values
+
+    def total_j(self, start_s: float, end_s: float) -> float | None:
+        """Joules of GPUs and host in a window that was seen."""
+        return self._scope("total", [(start_s, end_s)]).energy_j
+
+    def trained(self, before: Tally, now: Tally) -> tuple[float | None, float]:
+        """Joules of GPUs and host in the training between two tallies, and its seconds."""
+        spans = self._trained_s(before, now)
+        return self._scope("total", spans).energy_j, sum(end - start for start, end in spans)
+
+    def emissions_of(self, energy_j: float) -> tuple[float | None, float | None, float | None]:
+        """Emissions of joules in kg CO2e, with their interval; ``None`` where nothing is known."""
+        if self.emissions_kg is None:
+            return None, None, None
+        return self.emissions_kg(Energy(energy_j=energy_j, coverage=1.0))
+
+    def _energy(self, key: str, start_s: float, end_s: float) -> Energy:
+        """What the timeline says, asked once for all figures that it is in."""
+        window = (key, start_s, end_s)
+        found = self._asked.get(window)
+        if found is None:
+            found = self._asked[window] = self._timeline.energy(*window)
+        return found
+
+    def _scope(self, scope: str, spans: Sequence[tuple[float, float]]) -> Energy:
+        windows = [(key, *span) for key in self._timeline.keys(scope) for span in spans]
+        return total(
+            [self._energy(key, start_s, end_s) for key, start_s, end_s in windows],
+            durations_s=[end_s - start_s for _, start_s, end_s in windows],
+        )
+
+    def _power_and_energy(self, start_s: float, end_s: float) -> Scalars:
+        values: Scalars = {}
+        for scope in ("gpu", "host"):
+            _put(values, f"power/{scope}_w", self._power_w(scope, start_s, end_s))
+        so_far = {s: self._scope(s, [(self._start_s, end_s)]) for s in ("gpu", "host", "total")}
+        _put(values, "energy/measured_fraction", self._measured_fraction(so_far["total"], end_s))
+        of_run = {s: _with_earlier(energy, self._earlier.of(s)) for s, energy in so_far.items()}
+        known_j = {s: e.energy_j for s, e in of_run.items() if e.energy_j is not None}
+        values |= {f"energy/{scope}_wh": watt_hours(used_j) for scope, used_j in known_j.items()}
+        self.used_j |= {scope: used_j for scope, used_j in known_j.items() if scope != "total"}
+        power_w = values.get("power/gpu_w", 0.0) + values.get("power/host_w", 0.0)
+        used_j = known_j.get("total", self._earlier.of("total"))
+        self.used = Used(energy_j=used_j, power_w=power_w, seen_s=end_s)
+        self._put_emissions(values, of_run["total"])
+        return values
+
+    def _power_w(self, scope: str, start_s: float, end_s: float) -> float | None:
+        """Sum of the mean powers of the devices that were seen."""
+        found = [
+            mean_power_w(energy.energy_j, energy.coverage, end_s - start_s)
+            for energy in (self._energy(key, start_s, end_s) for key in self._timeline.keys(scope))
+        ]
+        seen = [power_w for power_w in found if power_w is not None]
+        return sum(seen) if seen else None
+
+    def _measured_fraction(self, whole: Energy, end_s: float) -> float | None:
+        if not whole.energy_j:
+            return None
+        origins = {device.key: device.origin for device in self._timeline.devices}
+        measured = total(
+            self._energy(key, self._start_s, end_s)
+            for key in self._timeline.keys("total")
+            if origins.get(key) == "measured"
+        )
+        return (measured.energy_j or 0.0) / whole.energy_j
+
+    def _put_emissions(self, values: Scalars, energy: Energy) -> None:
+        if self.emissions_kg is None or energy.energy_j is None:
+            return
+        mass_kg, low_kg, high_kg = self.emissions_kg(energy)
+        for suffix, kg in (("", mass_kg), ("_lo", low_kg), ("_hi", high_kg)):
+            _put(values, f"emissions/total_g{suffix}", None if kg is None else grams(kg))
+
+    def _pooled(self, before: Tally, now: Tally) -> tuple[Tally, float]:
+        """The step since which figures per step are to be taken, and their random share."""
+        spells = self._recorder.trained(now.t_s - pooling.REACH_S, before.t_s)
+        # Not across another phase: steps in it are no steps of training.
+        since_s = spells[-1].start_s if spells else before.t_s
+        is_training = bool(spells) and spells[-1].end_s >= before.t_s
+        earlier = self._recent.between(since_s, before) if is_training else []
+        return pooling.widened(
+            before, now, earlier, lambda t: pooling.random_share(self._trained_energies(t, now))
+        )
+
+    def _trained_s(self, before: Tally, now: Tally) -> list[tuple[float, float]]:
+        """The parts of a span that were training."""
+        return [(s.start_s, s.end_s) for s in self._recorder.trained(before.t_s, now.t_s)]
+
+    def _trained_energies(self, before: Tally, now: Tally) -> tuple[Energy, Energy]:
+        """Energy of GPUs and of all in the part of a span that was training."""
+        spans = self._trained_s(before, now)
+        train_s = sum(end - start for start, end in spans)
+        gpu, whole = (
+            pooling.with_ends(self._scope(scope, spans), train_s, (before, now))
+            for scope in ("gpu", "total")
+        )
+        return gpu, whole
+
+    def _efficiency(self, before: Tally, now: Tally) -> Scalars:
+        """Energy of training per step, sample and token."""
+        gpu, whole = self._trained_energies(before, now)
+        samples = self._on_host(difference(now.samples, before.samples))
+        tokens = self._on_host(difference(now.tokens, before.tokens))
+        values: Scalars = {}
+        _put_efficiency(values, "efficiency/gpu_j_per_step", gpu, now.steps - before.steps)
+        _put_efficiency(values, "efficiency/gpu_j_per_sample", gpu, samples)
+        _put_efficiency(values, "efficiency/gpu_j_per_token", gpu, tokens)
+        _put_efficiency(values, "efficiency/total_j_per_sample", whole, samples)
+        return values
+
+    def _throughput(self, before: Tally, now: Tally) -> Scalars:
+        """Work over the part of the span that was training."""
+        train_s = sum(end - start for start, end in self._trained_s(before, now))
+        if train_s <= 0.0:
+            return {}
+        samples = self._on_host(difference(now.samples, before.samples))
+        tokens = self._on_host(difference(now.tokens, before.tokens))
+        values: Scalars = {}
+        _put(values, "throughput/samples_per_s", samples / train_s if samples else None)
+        _put(values, "throughput/tokens_per_s", tokens / train_s if tokens else None)
+        if self._recorder.steps.sees_waits:
+            wait_s = now.wait_s - before.wait_s
+            values["throughput/data_wait_fraction"] = min(wait_s / train_s, 1.0)
+        return values
+
+    def _on_host(self, count: float | None) -> float | None:
+        return None if count is None else count * self._samples_scale
+
+    def _gauges(self, start_s: float, end_s: float) -> Scalars:
+        values: Scalars = {}
+        used = self._latest("memory_used", end_s)
+        peaks, rss = self._latest("peak_allocated", end_s), self._latest("rss", end_s)
+        _put(values, "memory/device_used_gib", gibibytes(sum(used)) if used else None)
+        _put(values, "memory/peak_allocated_gib", gibibytes(sum(peaks)) if peaks else None)
+        _put(values, "memory/host_rss_gib", gibibytes(sum(rss)) if rss else None)
+        clocks = self._means("clock", start_s, end_s)
+        temperatures = self._latest("temperature", end_s)
+        for share in _SHARES:
+            means = self._means(share, start_s, end_s)
+            _put(values, f"gpu/{share}", mean(means) if means else None)
+        _put(values, "gpu/temperature_c", max(temperatures, default=None))
+        _put(values, "gpu/sm_clock_mhz", megahertz(mean(clocks)) if clocks else None)
+        _put(values, "gpu/throttled_fraction", self._throttled_fraction(start_s, end_s))
+        return values
+
+    def _latest(self, quantity: Quantity, end_s: float) -> list[float]:
+        """The newest value of each device that still speaks."""
+        after_s = end_s - _STALE_S
+        keys = self._timeline.keys_with(quantity)
+        found = (self._timeline.latest(key, quantity, after_s) for key in keys)
+        return [value for value in found if value is not None]
+
+    def _means(self, quantity: Quantity, start_s: float, end_s: float) -> list[float]:
+        """One mean per device; its newest value where none fell into the span."""
+        means = []
+        for key in self._timeline.keys_with(quantity):
+            values = self._timeline.values(key, quantity, start_s, end_s)
+            latest = self._timeline.latest(key, quantity, end_s - _STALE_S)
+            if latest is not None:
+                means.append(mean(values) if values else latest)
+        return means
+
+    def _throttled_fraction(self, start_s: float, end_s: float) -> float | None:
+        rates = [
+            self._timeline.rate(key, "throttled", start_s, end_s)
+            for key in self._timeline.keys_with("throttled")
+            if self._timeline.latest(key, "throttled", end_s - _STALE_S) is not None
+        ]
+        known = [rate for rate in rates if rate is not None]
+        return min(max(known), 1.0) if known else None
+
+
+def expected_tags(*, gpu: bool, tokens: bool, waits: bool) -> tuple[str, ...]:
+    """All tags that a training can have, for frameworks that freeze their columns.
+
+    Args:
+        gpu: whether it uses GPUs.
+        tokens: whether tokens are counted.
+        waits: whether waiting for data is seen.
+    """
+    left_out = [
+        word
+        for word, is_there in (("gpu", gpu), ("token", tokens), ("data_wait", waits))
+        if not is_there
+    ] + ([] if gpu else ["memory/device_used_gib", "memory/peak_allocated_gib"])
+    tags = (tag for tag in TAGS if not any(word in tag for word in left_out))
+    return tuple(
+        name
+        for tag in tags
+        for name in ((tag, f"{tag}_lo", f"{tag}_hi") if tag in INTERVALS else (tag,))
+    )
+
+
+def _with_earlier(energy: Energy, earlier_j: float) -> Energy:
+    """The energy of a whole run, of whose earlier part only the joules are known."""
+    if energy.energy_j is None or not earlier_j:
+        return energy
+    whole_j = earlier_j + energy.energy_j
+    scale = whole_j / energy.energy_j if energy.energy_j else 1.0  # the sensors are the same
+    return replace(energy, energy_j=whole_j, systematic_j=energy.systematic_j * scale)
+
+
+def _of_training(values: Scalars) -> Scalars:
+    """Figures that still hold while no step ends."""
+    return {t: v for t, v in values.items() if t.startswith(("efficiency/", "throughput/"))}
+
+
+def _put(values: Scalars, tag: str, value: float | None) -> None:
+    """Unknown is absent, never zero."""
+    if value is not None:
+        values[tag] = value
+
+
+def _put_efficiency(values: Scalars, tag: str, energy: Energy, count: float | None) -> None:
+    found = interval_j(energy)
+    if found is None or not count:
+        return
+    for suffix, energy_j in zip(("", "_lo", "_hi"), found, strict=True):
+        values[f"{tag}{suffix}"] = energy_j / count

@@ -1,0 +1,60 @@
+"""The user's own metrics, such as the loss: which numbers a journal keeps, and how many."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, Final
+
+from energy_callbacks.accounting.metrics.scalars import expected_tags
+from energy_callbacks.accounting.recorder import Recorder
+
+MAX_NAMES: Final = 20
+# Characters: a journal is read whole.
+_MAX_NAME: Final = 120
+# Records of the same names that are all kept, and how many kinds of them are told apart.
+_ALL, _KINDS = 1000, 20
+_OURS: Final = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
+
+
+def kept(values: Mapping[str, Any]) -> dict[str, float]:
+    """The first finite numbers that are not figures of ours, under names of bounded length.
+
+    Nothing is converted: to read a tensor is to wait for its device.
+    """
+    numbers = {
+        str(name)[:_MAX_NAME]: float(value)
+        for name, value in values.items()
+        if isinstance(value, Real) and not isinstance(value, bool) and name not in _OURS
+    }
+    finite = [(name, value) for name, value in numbers.items() if math.isfinite(value)]
+    return dict(finite[:MAX_NAMES])
+
+
+class MetricLog:
+    """Writes metrics into the journal of an attempt.
+
+    Of records with the same names the first 1000 are kept, then each second one, from 2000 on each
+    fourth, and so on: a million make 6000 lines.
+
+    Args:
+        recorder: of the attempt.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._seen: Counter[frozenset[str]] = Counter()
+
+    def record(
+        self, values: Mapping[str, Any], t_s: float, step: int | None, epoch: float | None
+    ) -> None:
+        """What the metrics are at a moment."""
+        found = kept(values)
+        if found and self._is_due(frozenset(found)):
+            self._recorder.event("metrics", t_s, step=step, epoch=epoch, values=found)
+
+    def _is_due(self, names: frozenset[str]) -> bool:
+        kind = names if names in self._seen or len(self._seen) < _KINDS else frozenset()
+        seen = self._seen[kind]
+        self._seen[kind] += 1
+        return seen % (1 << (seen // _ALL).bit_length()) == 0

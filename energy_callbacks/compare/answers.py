@@ -1,0 +1,103 @@
+"""What a comparison comes to, in a sentence for each group."""
+
+from collections.abc import Iterator, Sequence
+
+from energy_callbacks.compare import validity
+from energy_callbacks.compare.model import Caveat, Comparison, Effect, Quality
+from energy_callbacks.compare.quantities import BY_NAME
+from energy_callbacks.compare.statistics import ALPHA
+from energy_callbacks.report.model import formatting
+
+_BASIS = {
+    "runs": "",
+    "pairs": ", in pairs",
+    "blocks": ", between these two runs alone",
+}
+
+
+def answers(comparison: Comparison) -> Iterator[str]:
+    """One for each group but the first."""
+    first = comparison.groups[0].name
+    for group in comparison.groups[1:]:
+        effect = comparison.answer(group.name)
+        if effect is None:
+            yield f"{group.name}: nothing that both sides know can be compared with {first}."
+            continue
+        quality = next((one for one in comparison.qualities if one.group == group.name), None)
+        said = _said(effect, first, comparison.caveats)
+        yield f"{said}{_of_quality(effect, quality, comparison)}."
+
+
+def _said(effect: Effect, first: str, caveats: Sequence[Caveat]) -> str:
+    title = BY_NAME[effect.quantity].title
+    lowered = title[0].lower() + title[1:]
+    if effect.verdict == "not resolved":
+        why = reason(effect, any(validity.forbids(one, effect, first) for one in caveats))
+        return f"{effect.group} against {first}: {lowered} {change(effect)}, not resolved ({why})"
+    found = f"{change(effect)}{_BASIS[effect.basis or 'runs']}"
+    return f"{effect.group} has a {effect.verdict} {lowered} than {first}: {found}"
+
+
+def reason(effect: Effect, is_forbidden: bool) -> str:
+    """Why an effect is not resolved.
+
+    Args:
+        effect: of that verdict.
+        is_forbidden: whether a caveat keeps it from having another.
+    """
+    if is_forbidden:
+        return "see the warnings"
+    if effect.p_holm is None or effect.detectable is None:
+        return "a single run tells nothing of how runs differ; repeat it"
+    if effect.p_holm < ALPHA:
+        return "beyond chance, but sensors of unlike cards may differ by it; use the same card"
+    if effect.p is not None and effect.p < ALPHA:
+        return "beyond chance by itself, not among so many questions; repeat the runs"
+    return f"so many runs find changes of {detectable(effect.detectable)} and more"
+
+
+def _of_quality(effect: Effect, quality: Quality | None, comparison: Comparison) -> str:
+    if quality is None:
+        return ""
+    if quality.verdict == "as good":
+        return f", with {comparison.metric} as good"
+    if quality.verdict == "worse":
+        return (
+            f"; cheaper but worse {_in(comparison)}"
+            if effect.verdict == "lower"
+            else (f"; worse {_in(comparison)}")
+        )
+    return f"; whether {comparison.metric} is as good is not resolved"
+
+
+def _in(comparison: Comparison) -> str:
+    return f"in {comparison.metric}"
+
+
+def change(effect: Effect) -> str:
+    """A ratio as a change with its interval: ``-5.1 % (-6.0 to -4.2)``."""
+    said = signed_percent(effect.ratio)
+    if effect.low is None or effect.high is None:
+        return said
+    low, high = (signed_percent(one).removesuffix(" %") for one in (effect.low, effect.high))
+    return f"{said} ({low} to {high})"
+
+
+def detectable(share: float) -> str:
+    """The smallest change that so many runs find.
+
+    >>> detectable(0.021), detectable(3.0)
+    ('2.1 %', 'over 100 %')
+    """
+    return formatting.percent(share) if share <= 1.0 else "over 100 %"
+
+
+def signed_percent(ratio: float) -> str:
+    """What a ratio changes.
+
+    >>> signed_percent(0.95), signed_percent(1.0042), signed_percent(12.0)
+    ('-5.0 %', '+0.42 %', '+1100 %')
+    """
+    percent = 100.0 * (ratio - 1.0)
+    digits = 0 if abs(percent) >= 100.0 else 1 if abs(percent) >= 1.0 else 2
+    return f"{percent:+.{digits}f} %" if percent < 1e6 else "any %"

@@ -1,0 +1,1 @@
+"""What every other package may use: records, units, settings, errors, small tools."""

@@ -1,0 +1,1 @@
+"""One file per log format; each implements ``importers.protocol.Importer``."""

@@ -1,0 +1,173 @@
+"""Windows as Zeus' ``ZeusMonitor(log_file=...)`` writes them: joules of each card in each.
+
+Columns ``start_time`` (Unix), ``window_name``, ``elapsed_time`` (s), ``gpu0_energy`` (J), ...
+Windows that follow each other are phases; one that lies inside another takes its energy out of
+that one, one level deep. Names are taken without the number at their end.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal.journal import Record
+from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
+from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.records import Channel, Device, Energy, Sensor
+from energy_callbacks.importers import files
+from energy_callbacks.importers import journal_lines as lines
+from energy_callbacks.importers.journal_lines import About
+from energy_callbacks.importers.protocol import Log
+from energy_callbacks.importers.samples import MOST_SAMPLES
+from energy_callbacks.importers.values import above_0, at_least_0
+from energy_callbacks.importers.values import words as one_line
+from energy_callbacks.report.model import formatting
+
+NAME: Final = "Zeus"
+_NAMES: Final = ("start_time", "window_name", "elapsed_time")
+_CARD: Final = re.compile(r"gpu(\d{1,3})_energy")
+_NUMBERED: Final = re.compile(r"[\s_\-/:.#]*\d+$")
+# The counter of a card, which Zeus reads at both ends: its gain, as our own source takes it, and
+# one value each 100 ms (Zeus' documentation), wherever between two of them a window begins.
+_RELATIVE_ERROR: Final = 0.05
+_TICK_S: Final = 0.1
+# Ends of windows are told to a microsecond or so.
+_SLACK_S: Final = 1e-3
+_MOST_S: Final = 10 * 365 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    name: str
+    start_s: float
+    end_s: float
+    energy: dict[str, Energy]
+
+
+def recognises(log: Log) -> bool:
+    """The three columns, and one for each card."""
+    names = log.columns()
+    return tuple(names[:3]) == _NAMES and all(map(_CARD.fullmatch, names[3:])) and len(names) > 3
+
+
+def records(log: Log) -> Iterator[Record]:
+    """See ``Importer``."""
+    keys = [name.removesuffix("_energy") for name in log.columns()[3:]]
+    damage = files.Damage()
+    windows = _windows(log, keys, damage)
+    if not windows:
+        raise JournalError(f"{log.path} holds no whole window of Zeus: there is no energy in it")
+    zero_s = windows[0].start_s
+    outer, inner, aside = _nested(windows)
+    spans = list(_spans(outer, keys, zero_s))
+    end_s = outer[-1].end_s - zero_s
+    energy = {key: _sum(outer, key, end_s) for key in keys}
+    about = About(program=NAME, name=log.path.stem, unix_s=zero_s)
+    yield lines.header(log, about)
+    for key in keys:
+        yield _device_line(key)
+    yield from lines.of_damage(log, damage)
+    if aside:
+        yield lines.warning(
+            "windows_aside",
+            f"{aside} windows of {log.path.name} overlap others in part, or lie two deep inside "
+            "them; they are in no phase of their own.",
+        )
+    between_s = sum(
+        record["end_s"] - record["start_s"] for record in spans if record["phase"] == lines.UNSEEN
+    )
+    if between_s > _SLACK_S:
+        yield lines.warning(
+            "gaps", f"{formatting.duration(between_s)} between windows are in no figure."
+        )
+    yield lines.remark(
+        NAME,
+        "energy is that of its windows, from the counters of the cards read at both ends; what a "
+        "counter that ticks each 100 ms leaves open there is the random error",
+    )
+    yield from spans
+    for one in inner:
+        yield lines.window(one.name, one.start_s - zero_s, one.end_s - zero_s, one.energy)
+    yield lines.totals(end_s, energy)
+
+
+def _windows(log: Log, keys: Sequence[str], damage: files.Damage) -> list[_Window]:
+    """By their start, the longest first where several begin together."""
+    found = []
+    for place, line in enumerate(files.lines(log.path, damage)):
+        cells = files.cells(line)
+        if place == 0 or not line.strip():
+            continue
+        start_s = above_0(cells[0]) if len(cells) == 3 + len(keys) else None
+        duration_s = above_0(cells[2]) if start_s is not None else None
+        if start_s is None or duration_s is None or duration_s > _MOST_S:
+            damage.places += 1
+            continue
+        name = _NUMBERED.sub("", one_line(cells[1]) or "") or "window"
+        energy = {
+            key: _energy(at_least_0(cell), duration_s)
+            for key, cell in zip(keys, cells[3:], strict=True)
+        }
+        found.append(_Window(name, start_s, start_s + duration_s, energy))
+        if len(found) > MOST_SAMPLES:
+            raise JournalError(f"{log.path} holds more than {MOST_SAMPLES} windows; split it")
+    return sorted(found, key=lambda one: (one.start_s, -one.end_s))
+
+
+def _energy(energy_j: float | None, duration_s: float) -> Energy:
+    """Zeus writes 0 J for a window that is shorter than a tick: that is not known."""
+    if not energy_j:
+        return UNKNOWN
+    # Both ends lie anywhere between two ticks: each is uniform over one.
+    stderr_j = energy_j / duration_s * _TICK_S / 6.0**0.5
+    return Energy(
+        energy_j=energy_j,
+        stderr_j=stderr_j,
+        systematic_j=_RELATIVE_ERROR * energy_j,
+        method="counter",
+        coverage=1.0,
+    )
+
+
+def _nested(windows: Sequence[_Window]) -> tuple[list[_Window], list[_Window], int]:
+    """Those that follow each other, those that lie inside one, and how many are neither."""
+    outer, inner, aside = [windows[0]], list[_Window](), 0
+    for one in windows[1:]:
+        if one.start_s >= outer[-1].end_s - _SLACK_S:
+            outer.append(one)
+        elif one.end_s <= outer[-1].end_s + _SLACK_S and (
+            not inner or one.start_s >= inner[-1].end_s - _SLACK_S
+        ):
+            inner.append(one)
+        else:
+            aside += 1
+    return outer, inner, aside
+
+
+def _spans(outer: Sequence[_Window], keys: Sequence[str], zero_s: float) -> Iterator[Record]:
+    before_s = 0.0
+    for one in outer:
+        start_s, end_s = max(one.start_s - zero_s, before_s), one.end_s - zero_s
+        if start_s > before_s:
+            yield lines.span(lines.UNSEEN, before_s, start_s, dict.fromkeys(keys, UNKNOWN))
+        yield lines.span(one.name, start_s, end_s, one.energy)
+        before_s = end_s
+
+
+def _sum(windows: Sequence[_Window], key: str, end_s: float) -> Energy:
+    """Of windows and the time between them, which nobody has seen."""
+    durations_s = [one.end_s - one.start_s for one in windows]
+    between_s = max(end_s - math.fsum(durations_s), 0.0)
+    return total([*(one.energy[key] for one in windows), UNKNOWN], [*durations_s, between_s])
+
+
+def _device_line(key: str) -> Record:
+    device = Device(key=key, kind="gpu", scope="gpu", name="GPU", index=int(key[3:]))
+    sensor = Sensor(
+        name="windows in a log of Zeus", period_s=_TICK_S, relative_error=_RELATIVE_ERROR
+    )
+    return journal.device_record(
+        device, [Channel(device=device, quantity="energy", kind="counter", sensor=sensor)]
+    )

@@ -1,0 +1,1 @@
+"""The profilers of the frameworks, behind one protocol."""

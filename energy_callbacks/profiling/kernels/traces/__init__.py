@@ -1,0 +1,1 @@
+"""Traces of profilers, parsed into kernels, spans and stacks."""

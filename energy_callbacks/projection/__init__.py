@@ -1,0 +1,1 @@
+"""What a job costs at scale: energy, emissions and money of many jobs a day."""

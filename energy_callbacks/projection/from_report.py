@@ -1,0 +1,87 @@
+"""From reports and comparisons to what a projection multiplies: the energy of one job."""
+
+from collections.abc import Iterator
+
+from energy_callbacks.accounting.metrics.energy_sums import interval_j
+from energy_callbacks.compare.model import Comparison, Effect, Group
+from energy_callbacks.projection.projection import Amount, JobUse, exact
+from energy_callbacks.projection.text import Change
+from energy_callbacks.report.collect.figures import as_energy
+from energy_callbacks.report.model.schema import EnergyReport
+
+
+def job_of(report: EnergyReport) -> JobUse:
+    """A run as a job: its energy with what its sensors leave open.
+
+    What was not seen of it is taken to be like the rest, and is in the interval.
+
+    Raises:
+        ValueError: where less than half of its energy is known.
+    """
+    found = interval_j(as_energy(report.energy.total))
+    if found is None:
+        raise ValueError(
+            f"the energy of {report.run.name or report.run.run_id} is not known, or less than half "
+            "of it was seen; give another run"
+        )
+    value_j, low_j, high_j = found
+    wall_s = report.run.duration_s
+    cards = sum(one.kind == "gpu" and one.counted_in is None for one in report.devices)
+    return JobUse(
+        energy_j=Amount(value=value_j, low=low_j, high=high_j),
+        wall_s=exact(wall_s),
+        gpu_s=exact(wall_s * cards),
+    )
+
+
+def warnings_of(report: EnergyReport) -> Iterator[str]:
+    """What makes a run a poor example of a job."""
+    name = report.run.name or report.run.run_id
+    if report.run.status != "finished":
+        yield f"{name} is {report.run.status}: a job that ends as it should takes another energy."
+    if report.energy.total.origin != "measured":
+        yield f"The energy of {name} is in part estimated by a model, and its error with it."
+    if not report.energy.total.is_resolved:
+        yield f"{name} was too short for its sensors: its energy is not resolved."
+    attempts = len({one.attempt for one in report.attempts})
+    if attempts > 1:
+        yield f"{name} has {attempts} attempts: a job here is all of them together."
+
+
+def changes_of(comparison: Comparison, label: str) -> list[Change]:
+    """A change for each group beside the first, by the energy and the time of a whole run.
+
+    Raises:
+        ValueError: where the energy of whole runs was not compared.
+    """
+    first = comparison.groups[0]
+    found = []
+    for group in comparison.groups[1:]:
+        energy = comparison.effect(group.name, "energy_j")
+        before_j = first.means.get("energy_j")
+        if energy is None or before_j is None:
+            raise ValueError(
+                f"{label} does not know the energy of whole runs of {group.name} and {first.name}, "
+                "so there is no saving of a job; compare runs whose energy is known"
+            )
+        time = comparison.effect(group.name, "duration_s")
+        found.append(
+            Change(
+                name=group.name,
+                before=_before(first, before_j),
+                energy_ratio=_ratio(energy),
+                time_ratio=None if time is None else _ratio(time),
+                energy_verdict=energy.verdict,
+                time_verdict=time.verdict if time else "",
+            )
+        )
+    return found
+
+
+def _before(first: Group, energy_j: float) -> JobUse:
+    wall_s = first.means.get("duration_s")
+    return JobUse(energy_j=exact(energy_j), wall_s=None if wall_s is None else exact(wall_s))
+
+
+def _ratio(effect: Effect) -> Amount:
+    return Amount(value=effect.ratio, low=effect.low, high=effect.high)

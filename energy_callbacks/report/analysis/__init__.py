@@ -1,0 +1,1 @@
+"""What follows from a report: advice, warnings, imbalance, comparisons of two runs."""

@@ -1,0 +1,1 @@
+"""From journals to the values of a report."""

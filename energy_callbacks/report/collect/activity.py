@@ -1,0 +1,95 @@
+"""How busy the parts of the GPUs were, over the run and in each phase.
+
+A value in a row is the mean since the value before it. One that reaches over the edge of a phase
+belongs to neither side, so a phase that is shorter than about four seconds has none.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from energy_callbacks.report.collect import phases
+from energy_callbacks.report.collect.merge import MergedAttempt
+from energy_callbacks.report.collect.process import Process, TimedEnergy
+from energy_callbacks.report.collect.rows import Columns
+from energy_callbacks.report.model.models import Activity
+
+ACTIVITIES = ("sm_active", "sm_occupancy", "tensor_active", "dram_active")
+
+
+class _Spell(NamedTuple):
+    """What was seen between two readings, of which only the rows are known."""
+
+    start_s: float
+    end_s: float
+    seen_s: float
+    shares: tuple[float, ...]
+
+
+def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
+    """Means of each phase over all its time, all GPUs and all attempts, where any is known."""
+    found: dict[str, list[_Spell]] = {}
+    for device in (device for attempt in attempts for device in attempt.owned):
+        columns = device.owner.columns.get(device.key, Columns())
+        windows = phases.named(device.owner)
+        for spell in _spells(columns):
+            name = _phase(device.owner, windows, spell)
+            if name is not None:
+                found.setdefault(name, []).append(spell)
+    means = {name: _mean(spells) for name, spells in found.items()}
+    return {name: mean for name, mean in means.items() if mean is not None}
+
+
+def whole(parts: Iterable[Columns]) -> Activity | None:
+    """Means of one device over the run; ``None`` where it does not tell."""
+    return _mean([spell for columns in parts for spell in _spells(columns)])
+
+
+def _spells(columns: Columns) -> Iterator[_Spell]:
+    t_s = columns["t_s"]
+    table = np.column_stack([columns[name] for name in ACTIVITIES])
+    told = np.flatnonzero(~np.isnan(table).all(axis=1))
+    # Nobody knows from when on the first one is the mean.
+    for before, row in pairwise(told):
+        # A reading lies anywhere in the time of its row.
+        start_s = float(t_s[before - 1]) if before else 0.0
+        seen_s = float(t_s[row] - t_s[before])
+        yield _Spell(start_s, float(t_s[row]), seen_s, tuple(table[row]))
+
+
+def _phase(process: Process, windows: Sequence[TimedEnergy], spell: _Spell) -> str | None:
+    """The phase that all of a spell lies in; windows that were named afterwards come first."""
+    window = _newest(windows, spell.end_s)
+    if window is not None and window.end_s > spell.start_s:
+        return window.name if _holds(window, spell) else None
+    span = _newest(process.spans, spell.end_s)
+    closed_s = process.spans[-1].end_s if process.spans else 0.0
+    if spell.start_s >= closed_s:
+        return process.open_phase
+    return span.name if span is not None and _holds(span, spell) else None
+
+
+def _newest(timed: Sequence[TimedEnergy], before_s: float) -> TimedEnergy | None:
+    """The last one that begins before a moment; they are in order of time."""
+    place = bisect_right(timed, before_s, key=attrgetter("start_s")) - 1
+    return timed[place] if place >= 0 else None
+
+
+def _holds(timed: TimedEnergy, spell: _Spell) -> bool:
+    return timed.start_s <= spell.start_s and spell.end_s <= timed.end_s
+
+
+def _mean(spells: Sequence[_Spell]) -> Activity | None:
+    if not spells:
+        return None
+    seen_s = np.array([spell.seen_s for spell in spells])
+    table = np.array([spell.shares for spell in spells])
+    means = {
+        name: float(np.average(column[known], weights=seen_s[known])) if known.any() else None
+        for name, column, known in zip(ACTIVITIES, table.T, ~np.isnan(table.T), strict=True)
+    }
+    return Activity(**means)

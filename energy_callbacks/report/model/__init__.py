@@ -1,0 +1,1 @@
+"""The records of a report, their JSON, and how numbers are formatted."""

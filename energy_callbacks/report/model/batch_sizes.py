@@ -1,0 +1,117 @@
+"""The curve of batch sizes that a search has measured, as reports tell it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from energy_callbacks.report.model import formatting
+from energy_callbacks.report.model.models import Ratio
+
+HEAD = ("batch size", "samples/s", "power", "J/sample", "peak memory", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSizePoint:
+    """One trial.
+
+    Attributes:
+        size: samples that went through the model at once, on each rank.
+        accumulation: so many times before the optimizer stepped.
+        fits: whether it ran.
+        reason: what the device said where it did not.
+        samples_per_s: of all ranks; ``None`` where it did not run.
+        samples_per_s_error: half-width of the 95 % interval, random alone.
+        scope: whose power and energy it is.
+        power_w: mean.
+        j_per_sample: ``None`` where nobody knows.
+        peak_bytes: of memory, on the device with the most.
+    """
+
+    size: int
+    accumulation: int
+    fits: bool
+    reason: str
+    samples_per_s: float | None
+    samples_per_s_error: float | None
+    scope: Literal["gpu", "host"]
+    power_w: float | None
+    j_per_sample: Ratio | None
+    peak_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSizeCurve:
+    """A search for a batch size.
+
+    Attributes:
+        size: the answer; ``None`` where there is none.
+        why: this and no other, or why there is none.
+        objective: what was asked for.
+        points: in the order in which they were run.
+        memory_bytes: of the device; ``None`` where nobody knows.
+        duration_s: how long the search took.
+        energy_j: what it cost; ``None`` where nobody knows.
+    """
+
+    size: int | None
+    why: str
+    objective: str
+    points: tuple[BatchSizePoint, ...]
+    memory_bytes: int | None
+    duration_s: float
+    energy_j: float | None
+
+    @property
+    def chosen(self) -> BatchSizePoint | None:
+        """The newest trial of the answer."""
+        ran = (point for point in reversed(self.points) if point.fits and point.size == self.size)
+        return next(ran, None)
+
+    @property
+    def sentence(self) -> str:
+        """The answer, why, and what the search has cost."""
+        cost = "" if self.energy_j is None else f" and {formatting.energy(self.energy_j)}"
+        return (
+            f"{self.why}; {len(self.points)} trials in {formatting.duration(self.duration_s)}{cost}"
+        )
+
+
+def from_record(record: Mapping[str, Any]) -> BatchSizeCurve:
+    """The curve that a journal tells."""
+    told = {field.name: record[field.name] for field in fields(BatchSizeCurve)}
+    return BatchSizeCurve(**{**told, "points": tuple(map(_point, record["points"]))})
+
+
+def _point(record: Mapping[str, Any]) -> BatchSizePoint:
+    ratio = record["j_per_sample"]
+    return BatchSizePoint(**{**record, "j_per_sample": None if ratio is None else Ratio(**ratio)})
+
+
+def rows(curve: BatchSizeCurve) -> list[tuple[str, ...]]:
+    """A row for each trial, smallest size first, as ``HEAD`` names them."""
+    return [
+        _row(point, is_chosen=point is curve.chosen)
+        for point in sorted(curve.points, key=lambda point: point.size)
+    ]
+
+
+def _row(point: BatchSizePoint, *, is_chosen: bool) -> tuple[str, ...]:
+    size = f"{point.size}" if point.accumulation == 1 else f"{point.size} x {point.accumulation}"
+    if point.samples_per_s is None:
+        return (size, *["-"] * 4, "out of memory")
+    return (
+        size,
+        formatting.significant(point.samples_per_s, 4),
+        formatting.power(point.power_w),
+        _joules(point.j_per_sample),
+        formatting.size(point.peak_bytes),
+        "chosen" if is_chosen else "",
+    )
+
+
+def _joules(found: Ratio | None) -> str:
+    if found is None:
+        return formatting.UNKNOWN
+    if not found.is_resolved:
+        return formatting.ratio(found)
+    return " ± ".join(formatting.with_error(found.value_j, found.high_j - found.value_j))

@@ -1,0 +1,350 @@
+"""Numbers as people read them: a fitting unit, no more digits than the error allows."""
+
+import math
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Literal
+
+from energy_callbacks.core.units import BYTES_PER_GIBIBYTE, BYTES_PER_MEBIBYTE, JOULES_PER_WATT_HOUR
+from energy_callbacks.report.model.models import (
+    Cost,
+    Emissions,
+    Figure,
+    Phase,
+    RankUse,
+    Ratio,
+    WaitEnergy,
+)
+
+UNKNOWN = "not known"
+_Unit = tuple[float, str]
+
+# Each unit takes over from the one before at its factor; the last takes everything smaller.
+_ENERGY_UNITS: tuple[_Unit, ...] = (
+    (1e3 * JOULES_PER_WATT_HOUR, "kWh"),
+    (JOULES_PER_WATT_HOUR, "Wh"),
+    (1e-3 * JOULES_PER_WATT_HOUR, "mWh"),
+)
+_JOULE_UNITS: tuple[_Unit, ...] = ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ"))
+_MASS_UNITS: tuple[_Unit, ...] = ((1.0, "kg"), (1e-3, "g"), (1e-6, "mg"))
+_SIZE_UNITS: tuple[_Unit, ...] = (
+    (float(BYTES_PER_GIBIBYTE), "GiB"),
+    (float(BYTES_PER_MEBIBYTE), "MiB"),
+    (1024.0, "KiB"),
+)
+
+
+def energy(energy_j: float | None) -> str:
+    """Joules in watt-hours.
+
+    >>> energy(44_280.0)
+    '12.3 Wh'
+    >>> energy(None)
+    'not known'
+    """
+    return _scaled(energy_j, _ENERGY_UNITS)
+
+
+def figure(found: Figure) -> str:
+    """An energy in watt-hours; of one that was too short to tell, what it lies below.
+
+    >>> figure(Figure(energy_j=44_280.0, stderr_j=720.0))
+    '12.3 Wh'
+    >>> figure(Figure(energy_j=360.0, stderr_j=200.0))
+    '< 0.209 Wh'
+    """
+    if found.energy_j is None or found.is_resolved:
+        return energy(found.energy_j)
+    return f"< {energy(found.energy_j + found.error_j)}"
+
+
+def error(found: Figure) -> str:
+    """The half-width of the 95 % interval as a share, where the figure itself is told.
+
+    >>> error(Figure(energy_j=44_280.0, systematic_j=720.0))
+    '1.6 %'
+    >>> error(Figure(energy_j=360.0, stderr_j=200.0)), error(Figure(energy_j=None))
+    ('-', '-')
+    """
+    if found.energy_j is None or not found.is_resolved:
+        return "-"
+    return percent(found.error_j / abs(found.energy_j) if found.energy_j else 0.0)
+
+
+def energy_with_error(figure: Figure) -> str:
+    """An energy with the half-width of its 95 % interval.
+
+    >>> energy_with_error(Figure(energy_j=44_280.0, systematic_j=720.0))
+    '12.30 ± 0.20 Wh'
+    """
+    if figure.energy_j is None:
+        return UNKNOWN
+    if not figure.is_resolved:
+        return f"< {energy(figure.energy_j + figure.error_j)}, too short to tell"
+    factor, unit = _unit(figure.energy_j, _ENERGY_UNITS)
+    value, error = with_error(figure.energy_j / factor, figure.error_j / factor)
+    return f"{value} ± {error} {unit}"
+
+
+def with_error(value: float, error: float) -> tuple[str, str]:
+    """A value and its error with the same decimals: two digits of the error.
+
+    >>> with_error(12.345, 0.456)
+    ('12.35', '0.46')
+    >>> with_error(12345.6, 456.0)
+    ('12346', '456')
+    """
+    if error <= 0.0:
+        return significant(value), "0"
+    decimals = min(max(1 - math.floor(math.log10(error)), 0), 6)
+    return f"{value:.{decimals}f}", f"{error:.{decimals}f}"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """A number with so many digits that say something, never in powers of ten.
+
+    >>> significant(0.041234), significant(12.345), significant(123456.0)
+    ('0.0412', '12.3', '123456')
+    """
+    if value == 0.0:
+        return "0"
+    decimals = digits - 1 - math.floor(math.log10(abs(value)))
+    return f"{value:.{min(max(decimals, 0), 9)}f}"
+
+
+def ratio(found: Ratio | None) -> str:
+    """Energy for a unit of work.
+
+    >>> ratio(Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
+    '0.41 J'
+    """
+    if found is None:
+        return UNKNOWN
+    if not found.is_resolved:
+        return f"< {_scaled(found.high_j, _JOULE_UNITS, digits=2)}"
+    return _scaled(found.value_j, _JOULE_UNITS, digits=_digits(found))
+
+
+def joules(energy_j: float) -> str:
+    """Joules for a unit of work.
+
+    >>> joules(0.041234), joules(1500.0)
+    ('41.2 mJ', '1.50 kJ')
+    """
+    return _scaled(energy_j, _JOULE_UNITS)
+
+
+def ratio_interval(found: Ratio) -> str:
+    """The 95 % interval in the unit of the value.
+
+    >>> ratio_interval(Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
+    '0.39 to 0.43 J'
+    """
+    factor, unit = _unit(found.value_j, _JOULE_UNITS)
+    digits = max(_digits(found), 2)
+    low, high = (significant(bound / factor, digits) for bound in (found.low_j, found.high_j))
+    return f"{low} to {high} {unit}"
+
+
+def wait_energy(found: WaitEnergy | None) -> str:
+    """Energy of waiting for data with its 95 % interval, or what it lies below.
+
+    >>> wait_energy(WaitEnergy(value_j=3600, low_j=3420, high_j=3780, stderr_j=0, systematic_j=180))
+    '1.00 Wh (0.950 to 1.05 Wh)'
+    >>> wait_energy(WaitEnergy(value_j=360, low_j=0, high_j=720, stderr_j=0, systematic_j=360))
+    '< 0.200 Wh, waits too short to tell'
+    """
+    if found is None:
+        return UNKNOWN
+    if not found.is_resolved:
+        return f"< {energy(found.high_j)}, waits too short to tell"
+    factor, unit = _unit(found.value_j, _ENERGY_UNITS)
+    low, high = (significant(bound_j / factor) for bound_j in (found.low_j, found.high_j))
+    return f"{energy(found.value_j)} ({low} to {high} {unit})"
+
+
+def _digits(found: Ratio) -> int:
+    """Digits of a ratio that its error leaves, two to four."""
+    error_j = found.high_j - found.value_j
+    if error_j <= 0.0 or found.value_j <= 0.0:
+        return 3
+    return min(max(1 + round(math.log10(found.value_j / error_j)), 2), 4)
+
+
+def cards(rank: RankUse) -> str:
+    """The cards of a rank, and whether they are its alone."""
+    names = ", ".join(rank.gpus)
+    return f"{names} (shared)" if rank.shares_gpus else names or "-"
+
+
+def mass(mass_kg: float) -> str:
+    """Kilograms of CO2 equivalents.
+
+    >>> mass(0.0045)
+    '4.50 g'
+    """
+    return _scaled(mass_kg, _MASS_UNITS)
+
+
+def emissions(found: Emissions | None) -> str:
+    """The best value, or the interval where the place is not known."""
+    if found is None:
+        return UNKNOWN
+    if found.kg is not None:
+        return f"{mass(found.kg)}CO2e"
+    return f"{emissions_interval(found)}CO2e"
+
+
+def emissions_interval(found: Emissions) -> str:
+    """Both ends in the unit of the upper one."""
+    factor, unit = _unit(found.high_kg, _MASS_UNITS)
+    return f"{significant(found.low_kg / factor)} to {significant(found.high_kg / factor)} {unit}"
+
+
+def money(cost: Cost | None) -> str:
+    """An amount without a currency, because nobody said which."""
+    return UNKNOWN if cost is None else significant(cost.amount)
+
+
+def size(size_bytes: float | None) -> str:
+    """Bytes.
+
+    >>> size(2**31)
+    '2.00 GiB'
+    """
+    return _scaled(size_bytes, _SIZE_UNITS)
+
+
+def power(power_w: float | None) -> str:
+    """Watts."""
+    return UNKNOWN if power_w is None else f"{significant(power_w)} W"
+
+
+def celsius(temperature_c: float) -> str:
+    """Degrees Celsius."""
+    return f"{temperature_c:.0f} °C"
+
+
+def rate(per_s: float | None, unit: str) -> str:
+    """Something per second."""
+    return UNKNOWN if per_s is None else f"{grouped(per_s)} {unit}/s"
+
+
+def grouped(value: float) -> str:
+    """A number with thin groups of thousands; decimals only below a hundred.
+
+    >>> grouped(1234567.0), grouped(12.34)
+    ('1 234 567', '12.3')
+    """
+    if abs(value) < 100.0 and value != int(value):
+        return significant(value)
+    return f"{value:,.0f}".replace(",", " ")
+
+
+def percent(share: float | None) -> str:
+    """A share of one.
+
+    >>> percent(0.0412), percent(0.9996), percent(1.0)
+    ('4.1 %', '99.96 %', '100 %')
+    >>> percent(0.0001)
+    '< 0.1 %'
+    """
+    if share is None:
+        return UNKNOWN
+    if share in (0.0, 1.0):
+        return f"{100.0 * share:.0f} %"
+    if share < 0.0005:
+        return "< 0.1 %"
+    if share > 0.999:
+        return f"{min(100.0 * share, 99.99):.2f} %"
+    return f"{100.0 * share:.1f} %"
+
+
+def share(phase: Phase) -> str:
+    """What share of the total energy a phase took, where its energy is told."""
+    return percent(phase.share) if phase.share is not None and phase.total.is_resolved else "-"
+
+
+def duration(duration_s: float | None) -> str:
+    """Seconds.
+
+    >>> duration(8.25), duration(75.0), duration(3723.0), duration(100_000.0)
+    ('8.2 s', '1 min 15 s', '1 h 02 min', '1 d 03 h')
+    """
+    if duration_s is None:
+        return UNKNOWN
+    if duration_s < 59.95:
+        return f"{duration_s:.1f} s" if duration_s >= 1.0 else f"{significant(duration_s, 2)} s"
+    minutes, seconds = divmod(round(duration_s), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes:02d} min"
+    return f"{hours // 24} d {hours % 24:02d} h"
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Whole numbers in order, runs of them as from and to.
+
+    >>> listed([1, 2, 3, 5])
+    '1-3, 5'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def one_line(text: str) -> str:
+    """A text without line ends, escape sequences and marks that turn the direction of writing.
+
+    Names come from users and drivers; in a terminal, control characters are commands.
+    """
+    return re.sub(r"\s", " ", "".join(" " if _is_control(c) else c for c in text))
+
+
+def _is_control(character: str) -> bool:
+    """Whether a character does something instead of being seen; joiners belong to scripts."""
+    return unicodedata.category(character)[0] == "C" and character not in "\u200c\u200d"
+
+
+def _scaled(value: float | None, units: Sequence[_Unit], digits: int = 3) -> str:
+    if value is None:
+        return UNKNOWN
+    factor, unit = _unit(value, units)
+    return f"{significant(value / factor, digits)} {unit}"
+
+
+def _unit(value: float, units: Sequence[_Unit]) -> _Unit:
+    """The largest unit of which there is at least 0.1 for the second and 1 for the others.
+
+    A tenth of a watt-hour, a joule or a gram still reads well; a hundredth does not.
+    """
+    for factor, unit in units[:-1]:
+        if abs(value) >= (factor if factor == units[0][0] else 0.1 * factor):
+            return factor, unit
+    return units[1] if value == 0.0 else units[-1]
+
+
+Badge = Literal["measured", "estimated", "mixed", "not known"]
+
+
+def badge(figure: Figure) -> Badge:
+    """One word for who spoke."""
+    return figure.origin or "not known"
+
+
+def short_time(time_s: float) -> str:
+    """Kernels take microseconds.
+
+    >>> short_time(0.0000421), short_time(0.0123)
+    ('42.1 us', '12.3 ms')
+    """
+    if time_s < 1e-3:
+        return f"{significant(time_s * 1e6)} us"
+    return f"{significant(time_s * 1e3)} ms" if time_s < 1.0 else duration(time_s)

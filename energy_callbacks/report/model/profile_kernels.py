@@ -1,0 +1,247 @@
+"""Which kernels ran, what the device waited for, and whose the joules are, as reports tell it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal
+
+from energy_callbacks.report.model import formatting
+
+HEAD = ("kind of work", "time/step", "share", "attributed J/step", "of the run")
+KERNEL_HEAD = ("kernel", "time/step", "share", "attributed J/step")
+_ROWS: Final = 20
+_LONGEST: Final = 90
+_NAMES: Final = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRow:
+    """A kernel's, or a kind of kernels', part of a step.
+
+    Attributes:
+        name: of it; operators of the host where no accelerator worked.
+        class_name: what kind of work; ``idle`` for none.
+        calls: a step.
+        time_s: a step, on all devices of the process together.
+        share: of the devices' time.
+        energy_j: a step, attributed by that share; ``None`` where nothing was measured.
+    """
+
+    name: str
+    class_name: str
+    calls: float
+    time_s: float
+    share: float
+    energy_j: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRoofline:
+    """Where a step lies under the card's roof.
+
+    Attributes:
+        flops_per_s: of the user's FLOPs, over the whole step, a device.
+        flops_per_byte: of the memory's traffic by its counter.
+        ridge: FLOPs a byte from which on arithmetic is the limit.
+        peak_flops_per_s: of the card.
+        source: of the peaks.
+    """
+
+    flops_per_s: float
+    flops_per_byte: float
+    ridge: float
+    peak_flops_per_s: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelProfile:
+    """What windows of the framework's profiler have found.
+
+    Attributes:
+        framework: whose profiler; ``None`` where none ran.
+        has_device: whether an accelerator was seen at work.
+        windows: that were recorded.
+        measured_steps: whole steps in them that are in the figures.
+        steps: of the training.
+        step_s: mean outside of windows; ``None`` where there was nothing outside.
+        overhead: what windows cost, as a share of the time of training without them.
+        scope: whose energy: ``gpu`` or ``host``.
+        j_per_step: measured outside of windows; ``None`` where no sensor could tell.
+        j_per_step_error: half-width of its 95 % interval.
+        kernels_per_step: kernels and copies.
+        busy_share: of the devices' time in which anything ran.
+        classes: by kind of work, most time first, idle last; they add up to the step.
+        kernels: those with most time, and all others in one row.
+        parts: shares of the busy time: ``forward``, ``backward``, ``optimizer``.
+        idle_s: a step, by cause: ``input``, ``launch``, ``host``, ``device``.
+        cudnn_share: of the busy time, in cuDNN.
+        copy_s: a step, copies between host and devices.
+        copy_overlap: share of it that kernels hide.
+        activity: the card's own counters while training, shares of the time.
+        roofline: where the user told FLOPs.
+        bound: what holds the training back.
+        sentence: the same in words.
+        evidence: by which figures.
+        traces: files for Perfetto, ``chrome://tracing`` or TensorBoard, in the run folder.
+        folded: file of joules as folded stacks.
+        speedscope: file of the same for speedscope.
+        notes: what went amiss.
+    """
+
+    framework: str | None
+    has_device: bool
+    windows: int
+    measured_steps: int
+    steps: int
+    step_s: float | None
+    overhead: float | None
+    scope: str
+    j_per_step: float | None
+    j_per_step_error: float | None
+    kernels_per_step: float | None
+    busy_share: float | None
+    classes: tuple[KernelRow, ...]
+    kernels: tuple[KernelRow, ...]
+    parts: dict[str, float] | None
+    idle_s: dict[str, float] | None
+    cudnn_share: float | None
+    copy_s: float | None
+    copy_overlap: float | None
+    activity: dict[str, float] | None
+    roofline: KernelRoofline | None
+    bound: Literal["input", "launch", "memory", "compute", "unknown"]
+    sentence: str
+    evidence: tuple[str, ...]
+    traces: tuple[str, ...]
+    folded: str | None
+    speedscope: str | None
+    notes: tuple[str, ...]
+
+    @property
+    def device_s(self) -> float:
+        """Time of a step, times the devices."""
+        return sum(row.time_s for row in self.classes)
+
+    @property
+    def energy_j(self) -> float | None:
+        """Of all steps, at what one takes outside of windows."""
+        return None if self.j_per_step is None else self.j_per_step * self.steps
+
+    def share_of(self, class_name: str) -> float:
+        """A kind of work's share of the devices' time."""
+        return sum(row.share for row in self.classes if row.class_name == class_name)
+
+    def idle_share(self, cause: str) -> float | None:
+        """Idle time of a cause, as a share of the devices' time."""
+        if self.idle_s is None or not self.device_s:
+            return None
+        return self.idle_s[cause] / self.device_s
+
+
+def from_record(record: Mapping[str, Any]) -> KernelProfile:
+    """The profile that a journal tells."""
+    told = {field.name: record[field.name] for field in fields(KernelProfile)}
+    roof = record["roofline"]
+    told["roofline"] = None if roof is None else KernelRoofline(**roof)
+    for name in ("classes", "kernels"):
+        told[name] = tuple(KernelRow(**row) for row in record[name])
+    for name in ("evidence", "traces", "notes"):
+        told[name] = tuple(record[name])
+    return KernelProfile(**told)
+
+
+def sentences(found: KernelProfile) -> tuple[str, ...]:
+    """What was found, before the tables."""
+    return tuple(_sentences(found))
+
+
+def _sentences(found: KernelProfile) -> Iterator[str]:
+    if found.classes:
+        yield found.sentence
+        yield f"Evidence: {'; '.join(found.evidence)}."
+        yield _how(found)
+        yield from _parts(found)
+        yield _whose(found)
+    if found.roofline is not None:
+        yield _roof(found.roofline)
+    yield from (note[:1].upper() + note[1:] + "." for note in found.notes)
+    if files := [*found.traces, *(file for file in (found.folded, found.speedscope) if file)]:
+        yield f"Files: {', '.join(files)}"
+
+
+def _how(found: KernelProfile) -> str:
+    work = "kernels" if found.has_device else "operators"
+    told = (
+        f"{found.measured_steps} steps of {found.steps} were recorded by "
+        f"{_NAMES.get(found.framework or '', found.framework)}'s profiler in {found.windows} "
+        f"window{'s' if found.windows > 1 else ''}"
+    )
+    if found.overhead is not None:
+        told += f", which made training {formatting.percent(found.overhead)} longer"
+    if found.kernels_per_step is not None:
+        told += f"; {found.kernels_per_step:.0f} {work} a step"
+    return told + "."
+
+
+def _parts(found: KernelProfile) -> Iterator[str]:
+    told = []
+    if found.parts is not None:
+        told = [f"{part} {formatting.percent(share)}" for part, share in found.parts.items()]
+    if found.cudnn_share and found.has_device:
+        told.append(f"cuDNN {formatting.percent(found.cudnn_share)}")
+    if told:
+        yield f"Of the time at work: {', '.join(told)}."
+    if found.copy_overlap is not None:
+        hidden = formatting.percent(found.copy_overlap)
+        yield f"Copies between host and device overlap with kernels in {hidden} of their time."
+
+
+def _whose(found: KernelProfile) -> str:
+    if found.j_per_step is None or found.j_per_step_error is None:
+        return "Joules are unknown: no sensor could tell the energy of a step."
+    joules = " ± ".join(formatting.with_error(found.j_per_step, found.j_per_step_error))
+    device = "the GPUs" if found.scope == "gpu" else "the host"
+    return (
+        f"A step took {joules} J of {device}, measured between the windows. What each kind of work "
+        "has of it is attributed by its share of the time: that all draw the same power is assumed."
+    )
+
+
+def _roof(roof: KernelRoofline) -> str:
+    return (
+        f"Roofline: {roof.flops_per_s / 1e12:.3g} TFLOP/s of {roof.peak_flops_per_s / 1e12:.4g} at "
+        f"{roof.flops_per_byte:.3g} FLOPs a byte; the ridge is at {roof.ridge:.3g} ({roof.source})."
+    )
+
+
+def class_rows(found: KernelProfile) -> list[tuple[str, ...]]:
+    """A row for each kind of work, as ``HEAD`` names them; with idle they add up to the step."""
+    return [(row.name, *_times(row), *_joules(row.energy_j, found.steps)) for row in found.classes]
+
+
+def kernel_rows(found: KernelProfile) -> list[tuple[str, ...]]:
+    """The kernels with most time, as ``KERNEL_HEAD`` names them."""
+    return [
+        (_short(row.name), *_times(row), _joules(row.energy_j, found.steps)[0])
+        for row in found.kernels[:_ROWS]
+    ]
+
+
+def _times(row: KernelRow) -> tuple[str, str]:
+    return (formatting.short_time(row.time_s), formatting.percent(row.share))
+
+
+def _joules(energy_j: float | None, steps: int) -> tuple[str, str]:
+    if energy_j is None:
+        return ("unknown", "unknown")
+    return (formatting.joules(energy_j), formatting.energy(energy_j * steps))
+
+
+def _short(name: str) -> str:
+    """What tells a kernel from others stands after what is common to those of PyTorch.
+
+    >>> _short("void at::native::reduce_kernel<512, 1>()")
+    'reduce_kernel<512, 1>()'
+    """
+    name = name.removeprefix("void ").replace("at::native::", "")
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"

@@ -1,0 +1,43 @@
+"""One thing to change, as all who look for such things tell it."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from energy_callbacks.report.model import formatting
+
+Code = Literal[
+    "data_wait",
+    "idle",
+    "batch_size",
+    "throttling",
+    "straggler",
+    "late_stop",
+    "input_bound",
+    "launch_bound",
+    "memory_bound",
+    "copies",
+]
+
+# Less than this share of the time, or of the energy, is not worth a change.
+MATTERS: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """One thing to change.
+
+    Attributes:
+        message: what was seen, with figures.
+        fix: what to do about it.
+        saves_j: at most, of this run; ``None`` where nobody can say.
+    """
+
+    code: Code
+    message: str
+    fix: str
+    saves_j: float | None
+
+    @property
+    def saving(self) -> str:
+        """In words."""
+        return "" if self.saves_j is None else f"saves up to {formatting.energy(self.saves_j)}"

@@ -1,0 +1,1 @@
+"""A report as HTML, text, terminal output, model card and CSV."""

@@ -1,0 +1,57 @@
+"""The report's curves as one page to zoom and to point at, drawn by Plotly; no network.
+
+Plotly's own library is most of its 5 MB, and a page that runs no script can be mailed and opened
+anywhere: so this is a second file, and only where it is asked for.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from energy_callbacks.core.extras import requires
+from energy_callbacks.report.charts.plotly_figures import batch_sizes, over_time
+from energy_callbacks.report.model.schema import EnergyReport
+from energy_callbacks.report.render import html
+from energy_callbacks.report.render.headline import cards
+
+# Plotly 7 offers to send a chart to its makers' server where it is not told otherwise.
+_CONFIG: Final = {
+    "displaylogo": False,
+    "showSendToCloud": False,
+    "plotlyServerURL": "",
+    "modeBarButtonsToRemove": ["sendChartToCloud", "sendDataToCloud", "select2d", "lasso2d"],
+}
+
+
+def render(report: EnergyReport) -> str:
+    """The page.
+
+    Raises:
+        MissingExtraError: where Plotly is not installed.
+    """
+    return html.template("energy_report_interactive.html").render(
+        report=report,
+        cards=cards(report),
+        plots=list(_plots(report)),
+        title=report.run.name or f"run {report.run.run_id}",
+    )
+
+
+def _plots(report: EnergyReport) -> Iterator[dict[str, Any]]:
+    """Title and markup of each figure; the first brings Plotly's library."""
+    from markupsafe import Markup
+
+    with requires("plotly", extra="interactive"):
+        from plotly.io import to_html
+    drawn = [("Over time", over_time(report))]
+    drawn += [(f"Batch size: {curve.why}", batch_sizes(curve)) for curve in report.batch_sizes]
+    known = [(title, figure) for title, figure in drawn if figure is not None]
+    for number, (title, figure) in enumerate(known):
+        # Plotly itself writes <, > and / of names as escapes of JSON.
+        markup = to_html(
+            figure,
+            full_html=False,
+            include_plotlyjs=number == 0,
+            div_id=f"plot-{number}",
+            config=_CONFIG,
+        )
+        yield {"title": title, "markup": Markup(markup)}  # noqa: S704

@@ -1,0 +1,53 @@
+"""A report as the field ``co2_eq_emissions`` of a Hugging Face model card."""
+
+from collections import Counter
+
+from energy_callbacks.core.units import grams
+from energy_callbacks.report.model.schema import EnergyReport
+
+
+def co2_eq_emissions(
+    report: EnergyReport, *, training_type: str | None = None
+) -> dict[str, str | float]:
+    """The metadata that the Hub shows beside a model: emissions in grams of CO2 equivalents.
+
+    The names of the fields are those of https://huggingface.co/docs/hub/model-cards-co2, read on
+    2026-11-21::
+
+        ModelCardData(co2_eq_emissions=co2_eq_emissions(report, training_type="fine-tuning"))
+
+    Args:
+        report: of a run whose place is known.
+        training_type: such as ``"pre-training"`` or ``"fine-tuning"``; left out where ``None``.
+
+    Raises:
+        ValueError: where the energy or the place is not known: then there is no single figure.
+    """
+    emissions = report.emissions
+    if emissions is None:
+        raise ValueError(
+            "no energy of this run is known, so its emissions are not either; "
+            "see its report for the sensors that are missing"
+        )
+    if emissions.kg is None or emissions.place is None:
+        raise ValueError(
+            "the place of this run is not known, so its emissions are only known to lie between "
+            f"{grams(emissions.low_kg):.3g} g and {grams(emissions.high_kg):.3g} g; "
+            "train with country=, such as GpuEnergyCallback(country='DEU')"
+        )
+    fields: dict[str, str | float] = {
+        "emissions": grams(emissions.kg),
+        "source": f"energy_callbacks {report.tool_version}; grid: {emissions.source}",
+        "geographical_location": emissions.place,
+        "hardware_used": _hardware(report),
+    }
+    return fields if training_type is None else fields | {"training_type": training_type}
+
+
+def _hardware(report: EnergyReport) -> str:
+    """How many devices of which name: the GPUs, or the processors where there are none."""
+    for kind in ("gpu", "cpu"):
+        names = Counter(device.name for device in report.devices if device.kind == kind)
+        if names:
+            return ", ".join(f"{count} x {name}" for name, count in names.items())
+    return "unknown"

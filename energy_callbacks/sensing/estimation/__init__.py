@@ -1,0 +1,1 @@
+"""Energy between two moments, from power readings and energy counters."""

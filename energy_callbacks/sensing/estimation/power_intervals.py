@@ -1,0 +1,241 @@
+"""How a device's power readings fill time: one interval between each two of them."""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from energy_callbacks.core.records import Channel, Sensor
+from energy_callbacks.sensing.estimation.series import Array
+from energy_callbacks.sensing.estimation.signal_variability import Roughness
+
+START, END, AREA, NOISE, SEEN, BEND, EDGE, INSIDE = range(8)
+WIDTH: Final = 8
+Row = list[float]
+
+MOST_POWER_W: Final = 20_000.0
+"""No single device draws more (a GB200 module is built for 2.7 kW): such a reading is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hidden:
+    """Shares of a squared rise of power that readings hide, by how smooth they are.
+
+    Attributes:
+        noise: variance that an interval adds to the energy for good, in (rise x width)^2.
+        edge: variance at a moment inside that the next readings make good, in the same.
+        smooth_ratio: see ``Roughness``.
+    """
+
+    noise: tuple[float, float]
+    edge: tuple[float, float]
+    smooth_ratio: float
+
+
+# All these shares were fitted: with them the stated intervals of six sensors hold what they should
+# and are no wider than they may be (tests/benchmarks/calibration.py). For single jumps and a
+# first-order filter the noise can be computed: 0.0053 at tau = 15 ms and width 20 ms.
+_FILTERED: Final = _Hidden(noise=(0.003, 0.055), edge=(0.016, 0.13), smooth_ratio=2.7)
+_PLAIN: Final = _Hidden(noise=(0.08, 0.036), edge=(0.002, 0.008), smooth_ratio=1.5)
+_MEAN: Final = (0.006, 0.02)
+# A mean hides what repeats within it: this share of its square on top, where nothing else is known.
+_UNSEEN: Final = 0.072
+_UNSEEN_BY_INSTANT: Final = 0.037
+# A gauge whose window fills the time between readings is a mean as well.
+_WHOLE: Final = 0.75
+# A mean over much more than the time between readings smears all edges: shares of the variance
+# of the readings within one window of it, and of their square.
+_SMEARED: Final = 0.42
+_SMEARED_UNSEEN: Final = 0.0065
+_SMEARING: Final = 3.0
+# Where some are missing, power may have gone up and down between those that are there.
+_MISSING: Final = 4.0
+# Readings are quantised and noisy by about this share.
+_READING: Final = 0.001
+
+
+class Shape:
+    """Intervals that are not yet accounted for, (n, 8), without holes between them.
+
+    ======  =======================================================================
+    START   time, s
+    END     time, s
+    AREA    energy that the readings say, J: the trapezoid plus tau times the rise
+    NOISE   variance of AREA, J^2, that stays: later readings do not make it good
+    SEEN    seconds that were seen: the width, or 0 where readings are missing
+    BEND    rise of power over the interval, W
+    EDGE    variance of the energy up to any moment inside, J^2, gone further on
+    INSIDE  error scale of a moment inside, J: its variance is INSIDE^2 x (1 - x)
+    ======  =======================================================================
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        sensor = channel.sensor or Sensor(name="")
+        self._is_mean = channel.kind == "mean"
+        self._lag_s = sensor.lag_s
+        self._response_s = sensor.response_s
+        self._max_gap_s = _max_gap_s(channel, sensor)
+        self._longest_s = _MISSING * (sensor.period_s or np.inf)
+        self._hidden = _FILTERED if sensor.response_s else _PLAIN
+        self._roughness = Roughness(self._hidden.smooth_ratio)
+        self._rows: list[Row] = []
+        self._last: tuple[float, float] | None = None
+        self._window: deque[tuple[float, float]] = deque()
+        self._driven_w = self._jump_w = self._tail = 0.0
+        self._newest: Row | None = None
+        self.impossible = 0
+        self.window_s = sensor.window_s or 0.0
+        self.resolution_s = max(self.window_s, sensor.period_s or 0.0)
+        self.is_sparse = 0.0 < self.window_s < (sensor.period_s or 0.0)
+
+    @property
+    def start_s(self) -> float | None:
+        """Where the first open interval begins; ``None`` without one."""
+        return self._rows[0][START] if self._rows else None
+
+    @property
+    def end_s(self) -> float | None:
+        """Time of the newest reading, moved back by the lag; ``None`` before the first."""
+        return self._last[0] if self._last else None
+
+    def add(self, t_s: float, power_w: float) -> None:
+        """Take in one reading; one that does not lie after the last, or cannot be, is ignored."""
+        t_s -= self._lag_s
+        before = self._last
+        if not -MOST_POWER_W <= power_w <= MOST_POWER_W:
+            self.impossible += 1
+            return
+        if before is None:
+            self._last = (t_s, power_w)
+            self._roughness.add(power_w)
+        elif t_s > before[0]:
+            self._last = (t_s, power_w)
+            self._roughness.add(power_w)
+            self._rows.append(self._interval(*before, t_s, power_w))
+
+    def _interval(self, start_s: float, low_w: float, end_s: float, high_w: float) -> Row:
+        width_s, rise_w = end_s - start_s, high_w - low_w
+        if self._is_mean:
+            edge, inside_j = errors_of_mean(self._roughness, high_w, width_s)
+            return [start_s, end_s, high_w * width_s, 0.0, width_s, 0.0, edge, inside_j]
+        area_j = (low_w + high_w) / 2 * width_s
+        if width_s > self._max_gap_s:
+            return [start_s, end_s, area_j, 0.0, 0.0, 0.0, 0.0, 0.0]
+        area_j += self._response_s * rise_w
+        row = [start_s, end_s, area_j, 0.0, width_s, rise_w, 0.0, 0.0]
+        if width_s > self._longest_s:
+            row[NOISE] = width_s**2 * self._roughness.spread / 2.0
+        elif self.window_s > _SMEARING * width_s:
+            row[EDGE] = self._smeared(end_s, high_w)
+        elif self._response_s:
+            self._locate_jump(row, low_w, high_w)
+        else:
+            self._blur(row, rise_w**2)
+        return row
+
+    def _blur(self, row: Row, local: float) -> None:
+        """State the error of an interval around which power rises by so many W^2."""
+        width_s, hidden, variance = row[SEEN], self._hidden, self._roughness.variance
+        unseen = _UNSEEN if self.window_s >= _WHOLE * width_s else _READING
+        row[NOISE] = width_s**2 * variance(local, *hidden.noise)
+        row[EDGE] = width_s**2 * variance(local, *hidden.edge) + (unseen * row[AREA]) ** 2
+
+    def _locate_jump(self, row: Row, low_w: float, high_w: float) -> None:
+        """The interval with a jump inside is known once the next reading is there.
+
+        A first-order filter that is driven by the same power all through an interval goes to that
+        power by a known share. So driven power rises at a jump's interval and at the next, by
+        shares that depend on where in the interval it was, and nowhere else.
+        """
+        before = self._rows[-1] if self._rows else None
+        if before is not self._newest and before is not None:
+            self._judge_newest()  # a hole came after it
+        kept = math.exp(-row[SEEN] / self._response_s)
+        driven_w = (high_w - kept * low_w) / (1.0 - kept)
+        jump_w = driven_w - self._driven_w
+        self._tail = max(4.0 * abs(jump_w * self._jump_w), kept**2 * self._tail)
+        if before is not None and 0.0 < before[SEEN] <= self._longest_s:
+            self._blur(before, self._tail)
+        self._driven_w, self._jump_w = driven_w, jump_w
+        self._newest = row
+
+    def _smeared(self, t_s: float, power_w: float) -> float:
+        """Variance of the energy up to a moment that a long mean has smeared."""
+        self._window.append((t_s, power_w))
+        while self._window[0][0] < t_s - self.window_s:
+            self._window.popleft()
+        mean_w = sum(w for _, w in self._window) / len(self._window)
+        variance = sum((w - mean_w) ** 2 for _, w in self._window) / len(self._window)
+        return (_SMEARED * variance + (_SMEARED_UNSEEN * power_w) ** 2) * self.window_s**2
+
+    def _judge_newest(self) -> None:
+        """The newest interval is judged by itself while the next reading is not there."""
+        if self._newest is not None:
+            self._blur(self._newest, self._jump_w**2)
+            self._newest = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def open(self) -> Array:
+        """All intervals that were not taken yet, (n, 8)."""
+        self._judge_newest()
+        return _array(self._rows)
+
+    def take(self, until_s: float = np.inf) -> Array:
+        """Remove and return what lies before ``until_s``; an interval across it is cut in two."""
+        if not self._rows or self._rows[0][START] >= until_s:
+            return _array([])
+        self._judge_newest()
+        count = 0
+        while count < len(self._rows) and self._rows[count][END] <= until_s:
+            count += 1
+        whole, rest = self._rows[:count], self._rows[count:]
+        if rest and rest[0][START] < until_s:
+            left, right = _cut(rest[0], until_s)
+            whole, rest = [*whole, left], [right, *rest[1:]]
+        self._rows = rest
+        return _array(whole)
+
+
+def errors_of_mean(
+    roughness: Roughness, power_w: float, width_s: float, instant: float | None = None
+) -> tuple[float, float]:
+    """EDGE and INSIDE of an interval of which only the mean is known.
+
+    Args:
+        roughness: of the means, this one included.
+        power_w: the mean.
+        width_s: of the interval.
+        instant: mean square distance of instant readings from the mean, W^2, where there are any.
+    """
+    unseen = (_UNSEEN * power_w) ** 2 if instant is None else _UNSEEN_BY_INSTANT * instant
+    inside = roughness.variance(roughness.local, *_MEAN)
+    # x (1 - x) is 1/6 on average.
+    return unseen * width_s**2, width_s * math.sqrt(6.0 * inside)
+
+
+def _array(rows: list[Row]) -> Array:
+    return np.array(rows) if rows else np.empty((0, WIDTH))
+
+
+def _cut(row: Row, t_s: float) -> tuple[Row, Row]:
+    """Two intervals that together are ``row``: power is linear in it, so areas are parabolas."""
+    width_s = row[END] - row[START]
+    share = (t_s - row[START]) / width_s
+    left, right = [v * share for v in row], [v * (1.0 - share) for v in row]
+    bow_j = row[BEND] * width_s * share * (1.0 - share) / 2.0
+    left[AREA] -= bow_j
+    right[AREA] += bow_j
+    left[START], left[END], left[EDGE] = row[START], t_s, row[EDGE]
+    right[START], right[END], right[EDGE] = t_s, row[END], row[EDGE]
+    return left, right
+
+
+def _max_gap_s(channel: Channel, sensor: Sensor) -> float:
+    """Readings further apart than this leave a gap; a mean says what was between them."""
+    if channel.kind == "mean" or sensor.period_s is None:
+        return np.inf
+    return max(5.0 * sensor.period_s, 1.0)

@@ -1,0 +1,275 @@
+"""A counter's value at moments that are known, with few calls.
+
+An energy counter whose call is slow (2.5 to 24 ms of processor time on an H200) and whose value
+moves each 100 ms cannot be read *at* a moment. But it moves on a regular clock (``TickClock``).
+Now and then a tick is caught between two calls::
+
+    call with the old value          call with the new value
+    |<------- 3 ms ------->|         |<------- 3 ms ------->|
+    ^ not earlier                                not later  ^
+
+and once the clock is known, one call anywhere between two ticks gives the value at the first.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from energy_callbacks.sensing.clock import PUNCTUAL_S, Clock
+from energy_callbacks.sensing.sources.nvidia.tick_clock import SHORTEST_S, TickClock
+
+# Single calls may take this share of one core; those that check the clock add less than half of
+# it. The sampler's bound is 0.5 % for a card, all together.
+_CORE_SHARE: Final = 0.0008
+_SHORTEST_INTERVAL_S: Final = 0.04
+_LONGEST_INTERVAL_S: Final = 4.0
+# A tick that is known worse than this is caught again; on an H200 calls leave 6 to 12 ms.
+_SHARP_S: Final = 0.012
+# Calls one after another cannot tell a tick better than this many of them.
+_BEST_CALLS: Final = 2.5
+# A clock known as well as calls can tell is looked after so often. Any other each second at first,
+# then where it is older by this share: one more tick tells of the period what its distance tells.
+_CHECK_S: Final = 60.0
+_CHECK_AGAIN_S: Final = 1.0
+_CHECK_SHARE: Final = 0.25
+# On an H200 a call takes 2.3 ms from 28 to 40 ms after a tick, and up to 24 ms just after one, for
+# the card is busy then (9 s of calls without a pause under seven loads).
+_CALL_SHARE: Final = 0.34
+# No clock is perfect: a tick may lie so far beside its place.
+_JITTER_S: Final = 0.0001
+# Searches begin at ever other distances from the tick, so that together they close in on it.
+_GOLDEN_SHARE: Final = 0.618
+# A search takes no longer than the longest period of any counter seen (104 ms), twice and more.
+_SEARCH_S: Final = 0.25
+_SPACING_S: Final = 0.009
+_MOST_CALLS: Final = 40
+# Ticks that are not there where they were expected, give or take this, keep another clock.
+_SLACK_S: Final = 0.02
+_LONGEST_PAUSE_S: Final = 32.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """A counter took ``value`` at ``t_s``, give or take ``t_error_s`` (a bound, no deviation)."""
+
+    t_s: float
+    value: float
+    t_error_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    start_s: float
+    stop_s: float
+    value: float
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    """Calls one after another until the value changes.
+
+    Attributes:
+        number: of the tick that is awaited; ``None`` takes the next as number 0.
+        end_s: given up then.
+        is_next: whether it goes on from the tick before, so that no other can lie between.
+    """
+
+    number: int | None
+    end_s: float
+    is_next: bool = False
+    last: _Call | None = None
+    calls: int = 0
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether the clock tells about when the tick comes; else one waits for it."""
+        return self.number is not None and not self.is_next
+
+    def next_call_s(self, call: _Call) -> float:
+        """When to call again: at once where the tick is near."""
+        return call.stop_s if self.is_expected else max(call.start_s + _SPACING_S, call.stop_s)
+
+
+class CounterTicks:
+    """Calls a counter when it is worth it; never waits.
+
+    A counter that does not move within a quarter of a second is asked less and less often, at
+    last every 32 s.
+
+    Attributes:
+        due_s: when the next call should be made.
+        misses: how often the counter did not move.
+
+    Args:
+        clock: time.
+        read: the slow call; ``None`` where the counter has no value.
+        shortest_s: no tick comes sooner after another; the more is known, the sooner the clock is.
+    """
+
+    def __init__(
+        self, clock: Clock, read: Callable[[], float | None], shortest_s: float = SHORTEST_S
+    ) -> None:
+        self._clock = clock
+        self._read = read
+        self._shortest_possible_s = shortest_s
+        self._ticks = TickClock(shortest_s)
+        self._longest_call_s = self._mean_call_s = self._late_s = 0.0
+        self._newest: tuple[int, float] | None = None
+        self._begun_s = self._checked_s = self.due_s = clock.monotonic_s()
+        self._search: _Search | None = None
+        self._begin_anew(self.due_s)
+        self._misses_in_a_row = 0
+        self.misses = 0
+
+    def next_tick(self) -> Tick | None:
+        """One call, where one is due; a tick, where that call has made one known."""
+        if self._clock.monotonic_s() < self.due_s - PUNCTUAL_S:
+            return None
+        call = self._called()
+        if call is None:
+            self._miss(self._clock.monotonic_s())
+            return None
+        tick = self._placed(call) if self._search is None else self._searched(self._search, call)
+        if tick is not None:
+            self._misses_in_a_row = 0
+        return tick
+
+    def last_tick(self) -> Tick | None:
+        """The newest tick, at the end of all: one call now, where the clock is known."""
+        call = self._called() if self._search is None else None
+        return self._placed(call) if call is not None else None
+
+    def _called(self) -> _Call | None:
+        start_s = self._clock.monotonic_s()
+        # The latest of the last calls: a thread that waits for the interpreter is no clockwork.
+        self._late_s = max(start_s - self.due_s, 0.9 * self._late_s)
+        try:
+            value = self._read()
+        except Exception:
+            self._miss(self._clock.monotonic_s())
+            raise
+        stop_s = self._clock.monotonic_s()
+        call_s = stop_s - start_s
+        # The slowest of the last calls: a search must not be given up while one is under way.
+        self._longest_call_s = max(call_s, 0.9 * self._longest_call_s)
+        self._mean_call_s += (call_s - self._mean_call_s) * (0.05 if self._mean_call_s else 1.0)
+        return None if value is None else _Call(start_s, stop_s, value)
+
+    # --- what comes next
+
+    def _plan(self, number: int, call: _Call) -> None:
+        """After tick ``number`` and the call that saw it: one call, or another search."""
+        wanted_s = self._mean_call_s / _CORE_SHARE
+        interval_s = min(max(wanted_s, _SHORTEST_INTERVAL_S), _LONGEST_INTERVAL_S)
+        ahead = max(round(interval_s / self._ticks.period_s[1]), 1)
+        width_s = _width(self._ticks.span(number + ahead))
+        is_good = width_s <= _BEST_CALLS * (self._mean_call_s + 2.0 * _JITTER_S)
+        age_s = self._checked_s - self._begun_s
+        check_s = _CHECK_S if is_good else max(_CHECK_AGAIN_S, _CHECK_SHARE * age_s)
+        if width_s <= _SHARP_S and call.stop_s - self._checked_s <= check_s:
+            self._call_after(number + ahead)
+            return
+        while ahead > 0 and _width(self._ticks.span(number + ahead)) > self._shortest_s / 2.0:
+            ahead //= 2
+        if ahead:
+            self._search_for(number + ahead, call.stop_s)
+        else:
+            end_s = call.stop_s + _SEARCH_S
+            self._search = _Search(number=number + 1, end_s=end_s, is_next=True, last=call)
+            self.due_s = self._search.next_call_s(call)
+
+    @property
+    def _shortest_s(self) -> float:
+        return self._ticks.period_s[0]
+
+    def _call_after(self, number: int) -> None:
+        """Call between a tick and the next, where calls are quick."""
+        self._search = None
+        start_s, end_s = self._ticks.span(number)[1], self._ticks.span(number + 1)[0]
+        self.due_s = start_s + _CALL_SHARE * max(end_s - start_s, 0.0)
+
+    def _search_for(self, number: int, now_s: float) -> None:
+        """Catch a tick between two calls."""
+        first_s, last_s = self._ticks.span(number)
+        early = 0.5 + (number * _GOLDEN_SHARE) % 1.0
+        self.due_s = max(first_s - early * self._mean_call_s - self._late_s, now_s)
+        end_s = max(last_s, self.due_s) + self._longest_call_s + _SLACK_S
+        self._search = _Search(number=number, end_s=end_s)
+
+    def _begin_anew(self, start_s: float) -> None:
+        """Nothing is known: catch whichever tick comes."""
+        self._ticks = TickClock(self._shortest_possible_s)
+        self._newest = None
+        self.due_s = start_s
+        self._search = _Search(number=None, end_s=start_s + _SEARCH_S)
+
+    def _miss(self, now_s: float) -> None:
+        self._misses_in_a_row += 1
+        self.misses += 1
+        self._begin_anew(now_s + min(2.0 ** (self._misses_in_a_row - 1), _LONGEST_PAUSE_S))
+
+    # --- one call between two ticks
+
+    def _placed(self, call: _Call) -> Tick | None:
+        """The value at the last tick before the call, where it is certain which one that is."""
+        number = self._ticks.number_at(call.start_s)
+        number -= self._ticks.span(number)[1] > call.start_s
+        if call.stop_s > self._ticks.span(number + 1)[0]:
+            self._call_after(number + 1)
+            return None
+        newest = self._newest
+        if newest is not None and number > newest[0] + 1 and call.value == newest[1]:
+            self._begin_anew(call.stop_s)  # it stands still
+            return None
+        return self._known(number, call)
+
+    def _known(self, number: int, call: _Call) -> Tick:
+        first_s, last_s = self._ticks.span(number)
+        self._newest = (number, call.value)
+        self._plan(number, call)
+        return _between(first_s, last_s, call.value)
+
+    # --- a tick between two calls
+
+    def _searched(self, search: _Search, call: _Call) -> Tick | None:
+        before, search.last = search.last, call
+        search.calls += 1
+        is_first = before is None and search.is_expected
+        if is_first and call.start_s > self._ticks.span(search.number or 0)[0]:
+            return self._placed(call)  # woken too late to catch it: a single call then
+        if before is not None and before.value != call.value:
+            return self._caught(search, before.start_s, call)
+        is_over = call.stop_s >= search.end_s or search.calls >= _MOST_CALLS
+        if not is_over:
+            self.due_s = search.next_call_s(call)
+        elif search.number is None:
+            self._miss(call.stop_s)
+        else:
+            self._begin_anew(call.stop_s)
+        return None
+
+    def _caught(self, search: _Search, earliest_s: float, call: _Call) -> Tick | None:
+        """A tick came after one call began and before the next one ended."""
+        if call.stop_s - earliest_s >= self._shortest_s:  # perhaps there were two
+            self._begin_anew(call.stop_s)
+            return _between(earliest_s, call.stop_s, call.value)
+        number = search.number or 0
+        if search.is_expected and call.stop_s >= self._ticks.span(number + 1)[0]:
+            self._call_after(number + 1)  # perhaps it was the one after
+            return None
+        if search.number is None:
+            self._begun_s = call.stop_s
+        if not self._ticks.see(number, earliest_s - _JITTER_S, call.stop_s + _JITTER_S):
+            self._begin_anew(call.stop_s)
+            return None
+        self._checked_s = call.stop_s
+        return self._known(number, call)
+
+
+def _between(first_s: float, last_s: float, value: float) -> Tick:
+    middle_s = (first_s + last_s) / 2.0
+    return Tick(t_s=middle_s, value=value, t_error_s=(last_s - first_s) / 2.0)
+
+
+def _width(span: tuple[float, float]) -> float:
+    return span[1] - span[0]

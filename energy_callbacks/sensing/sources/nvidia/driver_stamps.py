@@ -1,0 +1,73 @@
+"""Places a driver's Unix time stamps on the monotonic clock, each sample once and in order.
+
+The two clocks keep their distance until someone sets the wall clock. The distance is measured at
+each call; when it jumps, a sample may have been stamped before or after the jump, and is placed
+where only one of the two makes sense.
+"""
+
+from collections.abc import Sequence
+from operator import ge
+from typing import Final
+
+from energy_callbacks.core.units import seconds_from_microseconds
+from energy_callbacks.sensing.clock import Clock, looked_at
+
+# A time server slews by at most 0.5 ms a second (adjtimex(2): 500 ppm); what is more is a jump.
+_JUMP_S: Final = 0.010
+# A stamp lies in the future by no more than its own jitter (H200: spacing of 6 to 48 ms around
+# 20 ms, newest sample 3 to 16 ms old).
+_FUTURE_S: Final = 0.010
+
+
+class DriverStamps:
+    """Turns drains of a driver's sample buffer into samples of monotonic time.
+
+    Args:
+        clock: both clocks.
+
+    Attributes:
+        untidy: drains in which a sample came twice or out of order.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset_s = looked_at(clock)[1]
+        self._seen_us: frozenset[int] = frozenset()
+        self._last_s = float("-inf")
+        self.untidy = 0
+
+    def new(self, samples: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
+        """The samples that were in no earlier drain, in strictly rising time.
+
+        Dropped are duplicates, samples not after the newest one of an earlier drain, and after
+        a jump of the wall clock those that fit before as well as after it: a gap, never a
+        sample at a wrong time.
+
+        Args:
+            samples: the whole buffer, (Unix time in microseconds, value), in any order.
+
+        Returns:
+            (monotonic time in s, value).
+        """
+        now_s, offset_s = looked_at(self._clock)
+        stamps = [stamp for stamp, _ in samples]
+        self.untidy += any(map(ge, stamps, stamps[1:]))
+        is_jump = abs(offset_s - self._offset_s) > _JUMP_S
+        offsets_s = (self._offset_s, offset_s) if is_jump else (offset_s,)
+        fresh = {stamp: value for stamp, value in samples if stamp not in self._seen_us}
+        self._seen_us, self._offset_s = frozenset(stamps), offset_s
+        # Nothing known left in the buffer: the driver has stamped all of it anew.
+        if is_jump and len(fresh) == len(self._seen_us):
+            return []
+        last_s, latest_s = self._last_s, now_s + _FUTURE_S
+        placed: list[tuple[float, float]] = []
+        for stamp_us, value in fresh.items():
+            unix_s = seconds_from_microseconds(stamp_us)
+            possible = [unix_s - offset_s for offset_s in offsets_s]
+            new = [t_s for t_s in possible if last_s < t_s <= latest_s]
+            if len(new) == 1:  # else it is not certain when it was taken
+                placed.append((new[0], value))
+        placed.sort()
+        if placed:
+            self._last_s = placed[-1][0]
+        return placed

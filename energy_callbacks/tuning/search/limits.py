@@ -1,0 +1,88 @@
+"""Which sizes fit, as far as trials have shown, and where the limit is likely to be."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from energy_callbacks.tuning.search.trial import Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Places in the list of all sizes.
+
+    Attributes:
+        low: of the largest that ran with the margin free, below ``high``; -1 where none did.
+        high: of the smallest that did not; one past the end where all did.
+        guess: where the largest that fits is expected; at least ``low``, below ``high``.
+        is_known: whether ``guess`` comes from measured peaks.
+    """
+
+    low: int
+    high: int
+    guess: int
+    is_known: bool
+
+    @property
+    def probe(self) -> int:
+        """The place to try next for the largest size: the prediction, else the middle."""
+        if self.is_known:
+            return min(max(self.guess, self.low + 1), self.high - 1)
+        return (self.low + self.high) // 2
+
+
+def limits(sizes: Sequence[int], trials: Iterable[Trial], room_bytes: float | None) -> Limits:
+    """What ``trials`` say of ``sizes``.
+
+    Args:
+        sizes: all that may be asked for, in rising order.
+        trials: so far.
+        room_bytes: the highest peak that leaves the margin free; ``None`` where nobody knows.
+    """
+    ran: dict[int, int | None] = {}
+    high = len(sizes)
+    for trial in trials:
+        peak = trial.peak_bytes
+        is_tight = peak is not None and room_bytes is not None and peak > room_bytes
+        if trial.status != "ok" or is_tight:
+            high = min(high, bisect_left(sizes, trial.size))
+        if trial.status == "ok":
+            before = ran.get(trial.size)
+            ran[trial.size] = peak if before is None else max(before, peak or 0)
+    low = max((i for size in ran if (i := bisect_left(sizes, size)) < high), default=-1)
+    peaks = {size: peak for size, peak in ran.items() if peak is not None}
+    most = predicted_largest(peaks, room_bytes)
+    if room_bytes is not None and low >= 0 and high < len(sizes):
+        fits, full = sizes[low], sizes[high]
+        if fits in peaks and full in peaks and peaks[full] > peaks[fits]:
+            share = (room_bytes - peaks[fits]) / (peaks[full] - peaks[fits])
+            most = fits + share * (full - fits)
+    if most is None:
+        return Limits(low=low, high=high, guess=high - 1, is_known=False)
+    guess = max(bisect_right(sizes, most) - 1, low)
+    if guess >= high and high < len(sizes):
+        # Memory was full before its peak showed it.
+        return Limits(low=low, high=high, guess=high - 1, is_known=False)
+    guess = min(guess, high - 1)
+    return Limits(low=low, high=high, guess=guess, is_known=True)
+
+
+def predicted_largest(peaks: Mapping[int, int], room_bytes: float | None) -> float | None:
+    """The size at which memory is expected to be full; ``None`` where peaks do not tell.
+
+    Peaks are taken as affine in the size. The line goes through the largest size that was measured
+    and is as steep as the steepest chord to one of at most half of it, so that a curve that bends
+    upwards is not underestimated by small sizes, nor a chord ruled by the allocator's blocks.
+
+    >>> predicted_largest({1: 1_100, 10: 2_000, 20: 3_000}, 10_000.0)
+    90.0
+    """
+    if not peaks or room_bytes is None:
+        return None
+    last = max(peaks)
+    slopes = [
+        (peaks[last] - peak) / (last - size) for size, peak in peaks.items() if 2 * size <= last
+    ]
+    if not slopes or max(slopes) <= 0.0:
+        return None
+    return last + (room_bytes - peaks[last]) / max(slopes)

@@ -1,0 +1,350 @@
+"""Which batch size to try next, and which one to answer: a search that is asked and told.
+
+::
+
+    search = Search(SearchSettings(objective="energy", memory_bytes=80 * 2**30))
+    while (size := search.ask()) is not None:
+        search.tell(run(size))      # a Trial
+    search.answer()
+
+It has no clock and no device, and remembers nothing but the trials: what it asks and answers is a
+function of what it was told, so that a search that was cut off goes on where it was.
+
+Steps are wide first (eightfold, up to the memory limit that measured peaks predict). ``largest``
+then closes in on the limit. The other objectives go by the curves that the trials allow
+(``curve.py``): the next size is the one that may change the answer most, be it a new one or one
+to repeat, until the answer is as good as the best up to 1 %.
+"""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, Self, get_args
+
+from energy_callbacks.core.records import Energy
+from energy_callbacks.tuning.search.choice import ENOUGH, Choice, is_known
+from energy_callbacks.tuning.search.limits import Limits, limits
+from energy_callbacks.tuning.search.trial import Trial
+
+Objective = Literal["knee", "throughput", "energy", "largest"]
+
+OBJECTIVES: Final[tuple[str, ...]] = get_args(Objective)
+_WIDE: Final = 8
+# Trials this close below a limit that was predicted too low: steps grow.
+_CLOSE: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """What is searched for, and among which sizes.
+
+    Attributes:
+        objective: ``knee``, the smallest size whose throughput is within ``knee_share`` of the
+            best; the best ``throughput``; the least ``energy`` a sample; the ``largest`` that
+            fits; or the weight w of energy against time, 0 to 1, for the least
+            (J per sample)^w (s per sample)^(1 - w).
+        min_size: the smallest size.
+        max_size: the largest.
+        multiple_of: sizes are multiples of this.
+        powers_of_two: sizes are powers of two.
+        divides: sizes divide this number.
+        start_size: where to begin, such as the size trained with so far.
+        memory_bytes: of the device; ``None`` where nobody knows.
+        memory_margin: share of it that the measured peak must leave free.
+        max_trials: how many trials at most.
+        max_s: seconds that all trials may take together, by their ``cost_s``.
+        knee_share: by how much the throughput at the knee may be below the best.
+    """
+
+    objective: Objective | float = "knee"
+    min_size: int = 1
+    max_size: int = 8192
+    multiple_of: int = 1
+    powers_of_two: bool = False
+    divides: int | None = None
+    start_size: int | None = None
+    memory_bytes: int | None = None
+    memory_margin: float = 0.1
+    max_trials: int = 20
+    max_s: float | None = None
+    knee_share: float = 0.03
+
+    def __post_init__(self) -> None:
+        _check_objective(self.objective)
+        for name in ("min_size", "max_size", "multiple_of", "max_trials"):
+            _check_count(name, getattr(self, name))
+        for name in ("divides", "start_size", "memory_bytes"):
+            if getattr(self, name) is not None:
+                _check_count(name, getattr(self, name), hint=", or None")
+        _check_number("memory_margin", self.memory_margin, "0 or more and below 1", 0.0, 1.0)
+        _check_number("knee_share", self.knee_share, "above 0 and below 1", 1e-9, 1.0)
+        if self.max_s is not None:
+            _check_number("max_s", self.max_s, "a positive number of seconds", 1e-9, math.inf)
+        if not isinstance(self.powers_of_two, bool):
+            raise TypeError(f"powers_of_two must be True or False, got {self.powers_of_two!r}")
+        if not self.sizes:
+            powers = ", powers_of_two=True" if self.powers_of_two else ""
+            divisors = f", divisors of {self.divides}" if self.divides else ""
+            raise ValueError(
+                f"there must be a size to try, got min_size={self.min_size}, "
+                f"max_size={self.max_size}, multiple_of={self.multiple_of}{powers}{divisors}; "
+                "widen the bounds or lower multiple_of"
+            )
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """All that may be tried, in rising order."""
+        multiple, whole = self.multiple_of, self.divides
+        first = -(-self.min_size // multiple) * multiple
+        sizes = range(first, self.max_size + 1, multiple)
+        if whole is None and not self.powers_of_two:
+            return sizes
+        if whole is not None:
+            sizes = sizes[: bisect_right(sizes, whole)]
+        return [
+            size
+            for size in sizes
+            if (whole is None or whole % size == 0)
+            and (not self.powers_of_two or size.bit_count() == 1)
+        ]
+
+    @property
+    def room_bytes(self) -> float | None:
+        """The highest peak that leaves the margin free."""
+        return None if self.memory_bytes is None else (1 - self.memory_margin) * self.memory_bytes
+
+    @property
+    def energy_weight(self) -> float:
+        """Of energy against time, in the cost that the curves are of."""
+        if isinstance(self.objective, str):
+            return 1.0 if self.objective == "energy" else 0.0
+        return float(self.objective)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A size that ran with the margin free.
+
+    Attributes:
+        size: samples of a step.
+        why: it and no other, in one sentence.
+        trials: of this size.
+    """
+
+    size: int
+    why: str
+    trials: tuple[Trial, ...]
+
+
+class Search:
+    """Asks for sizes and is told trials."""
+
+    def __init__(self, settings: SearchSettings) -> None:
+        self._settings = settings
+        self._sizes = settings.sizes
+        self._trials: list[Trial] = []
+        self._choice: Choice | None = None
+
+    @classmethod
+    def resume(cls, settings: SearchSettings, state: Mapping[str, Any]) -> Self:
+        """Go on from ``state()``, with the same settings or others that allow the same sizes."""
+        search = cls(settings)
+        for told in state["trials"]:
+            search.tell(Trial(**{**told, "energy": Energy(**told["energy"])}))
+        return search
+
+    def state(self) -> dict[str, Any]:
+        """All that was told, for JSON."""
+        return {"trials": [asdict(trial) for trial in self._trials]}
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """All that were told."""
+        return tuple(self._trials)
+
+    def tell(self, trial: Trial) -> None:
+        """A size was tried, asked for or not.
+
+        Raises:
+            ValueError: where it is not one of the sizes, or ran without a measured step.
+        """
+        if trial.size not in self._sizes:
+            raise ValueError(
+                f"a trial must be of a size that the settings allow, got {trial.size}; "
+                "tell the size that was asked for"
+            )
+        if trial.status == "ok" and not trial.samples_per_s:
+            raise ValueError(
+                f"a trial that ran needs steps and their time, got steps={trial.steps}, "
+                f"duration_s={trial.duration_s}; measure at least one step"
+            )
+        self._trials.append(trial)
+        self._choice = None
+
+    def ask(self) -> int | None:
+        """The size to try next, the same until a trial is told; ``None`` where it is over."""
+        known = self._limits
+        if self._left < 1 or known.high == 0:
+            return None
+        place = self._wide(known)
+        if place is None:
+            place = self._closer(known) if self._is_largest else self._refined(known)
+        return None if place is None else self._sizes[place]
+
+    def answer(self) -> Answer | None:
+        """The best size by what was told so far; ``None``, and ``reason`` says why, where none."""
+        known = self._limits
+        if known.low < 0:
+            return None
+        if self._is_largest:
+            size, why = self._sizes[known.low], self._why_largest(known)
+        else:
+            choice = self._chosen(known)
+            if choice is None:
+                return None
+            size, why = self._knee(choice) if self._is_knee else self._best(choice)
+        trials = tuple(t for t in self._trials if t.size == size and t.status == "ok")
+        return Answer(size=size, why=why, trials=trials)
+
+    @property
+    def reason(self) -> str:
+        """Why there is no answer; empty where there is one."""
+        known = self._limits
+        if not self._trials:
+            return "nothing was tried"
+        if known.low >= 0:
+            if self._is_largest or self._chosen(known) is not None:
+                return ""
+            return "the energy of no trial is known: choose objective='knee' or 'throughput'"
+        smallest = min(self._trials, key=lambda trial: trial.size)
+        if smallest.status == "ok":
+            said = (
+                f"its peak of {smallest.peak_bytes} bytes leaves less than "
+                f"{self._settings.memory_margin:.0%} of the device free; make memory_margin, "
+                "min_size or the model smaller"
+            )
+        else:
+            said = f"out of memory ({smallest.reason})" if smallest.reason else "out of memory"
+        rest = "" if known.high == 0 else "; smaller ones were not tried"
+        return f"nothing fitted: size {smallest.size}: {said}{rest}"
+
+    @property
+    def _is_largest(self) -> bool:
+        return self._settings.objective == "largest"
+
+    @property
+    def _is_knee(self) -> bool:
+        return self._settings.objective == "knee"
+
+    @property
+    def _limits(self) -> Limits:
+        return limits(self._sizes, self._trials, self._settings.room_bytes)
+
+    @property
+    def _left(self) -> int:
+        """How many more trials the budget has room for, if they take as long as those so far."""
+        left = self._settings.max_trials - len(self._trials)
+        spent_s = math.fsum(trial.cost_s for trial in self._trials)
+        if self._settings.max_s is None or not spent_s:
+            return left
+        each_s = spent_s / len(self._trials)
+        return min(left, int((self._settings.max_s - spent_s) / each_s))
+
+    def _wide(self, known: Limits) -> int | None:
+        """Place of the next wide step; ``None`` where these have come to the limit."""
+        if not self._trials:
+            start = self._settings.start_size
+            return 0 if start is None else max(bisect_right(self._sizes, start) - 1, 0)
+        if known.low < 0:
+            smaller = self._sizes[known.high] // _WIDE
+            return max(bisect_right(self._sizes, smaller) - 1, 0)
+        low, most = self._sizes[known.low], self._sizes[known.guess]
+        if known.high < len(self._sizes) or 2 * most < 3 * low:
+            return None
+        place = bisect_right(self._sizes, min(_WIDE * low, most)) - 1
+        return place if place > known.low else None
+
+    def _closer(self, known: Limits) -> int | None:
+        """Place of the next step of ``largest``; ``None`` where the limit is exact."""
+        if known.high - known.low == 1:
+            return None
+        tried = {bisect_left(self._sizes, trial.size) for trial in self._trials}
+        creeps = sum(abs(place - known.low) < _CLOSE for place in tried)
+        is_closed = known.high < len(self._sizes)
+        if is_closed and len(self._trials) % 2 == 0:
+            return (known.low + known.high) // 2  # every second one: peaks may bend
+        ahead = 1 << max(creeps - 1, 0)
+        return min(max(known.probe, known.low + ahead), known.high - 1)
+
+    def _refined(self, known: Limits) -> int | None:
+        """Place of the next trial that may change the answer; ``None`` where none does."""
+        choice = self._chosen(known)
+        if choice is None:
+            return known.low if len(self._trials) == 1 else None
+        # A knee is where the curve is flat: a small error of the best throughput moves it far.
+        if choice.gain > (ENOUGH / 5.0 if self._is_knee else ENOUGH):
+            return known.probe
+        if self._is_knee:
+            size = choice.next_for_knee(self._settings.knee_share, self._left)
+        else:
+            size = choice.next_for_best()
+        return None if size is None else bisect_left(self._sizes, size)
+
+    def _chosen(self, known: Limits) -> Choice | None:
+        """``None`` where energy counts and is not known of a size that fits."""
+        if self._choice is None:
+            weight, fits = self._settings.energy_weight, self._sizes[: known.low + 1]
+            told = [trial for trial in self._trials if is_known(trial, weight)]
+            if any(trial.size in fits for trial in told):
+                probe = self._sizes[known.probe]
+                self._choice = Choice(told, weight, fits, probe, self._settings.multiple_of)
+        return self._choice
+
+    def _knee(self, choice: Choice) -> tuple[int, str]:
+        share = self._settings.knee_share
+        knee, error = choice.knee(share)
+        size = choice.nearest(knee, share)
+        return size, (
+            f"{size} is the size that ran closest to the knee: from about {knee} on "
+            f"(standard error {error:.0%}) the throughput is within {share:.0%} of the best"
+        )
+
+    def _best(self, choice: Choice) -> tuple[int, str]:
+        what = {0.0: "highest throughput", 1.0: "fewest joules a sample"}.get(
+            self._settings.energy_weight, "lowest cost of time and energy"
+        )
+        return choice.best, (
+            f"{choice.best} has the {what} of the sizes that ran, "
+            f"expected to be within {max(choice.loss, 0.001):.1%} of the best of all"
+        )
+
+    def _why_largest(self, known: Limits) -> str:
+        size = self._sizes[known.low]
+        if known.high == len(self._sizes):
+            if known.low == known.high - 1:
+                return f"{size} is the largest size allowed, and it fits"
+            return f"{size} is the largest that was tried, and it fits"
+        return f"{size} is the largest that fits: {self._sizes[known.high]} does not"
+
+
+def _check_objective(value: object) -> None:
+    if isinstance(value, str) and value in OBJECTIVES:
+        return
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value <= 1.0:
+        return
+    raise ValueError(
+        f"objective must be one of {', '.join(OBJECTIVES)} or a weight of energy from 0 to 1, "
+        f"got {value!r}; leave it out for the knee"
+    )
+
+
+def _check_count(name: str, value: object, hint: str = "") -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1{hint}, got {value!r}")
+
+
+def _check_number(name: str, value: object, what: str, low: float, end: float) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not low <= value < end:  # type: ignore[operator]
+        raise ValueError(f"{name} must be {what}, got {value!r}; leave it out for the usual one")

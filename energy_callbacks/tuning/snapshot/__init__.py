@@ -1,0 +1,1 @@
+"""The state of a training before trials, restored afterwards."""

@@ -1,0 +1,124 @@
+"""Single optimizer steps of a Trainer, as its own training loop takes them.
+
+::
+
+    train()                             the Trainer's own preparation; it ends here:
+      on_train_begin                      no callback of the user's is called
+    step(size, accumulation)
+      get_batch_samples                 so many micro-batches of its own loader
+      training_step                     each of them
+      clip_grad_norm_, optimizer.step, lr_scheduler.step, zero_grad
+"""
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+from transformers import TrainerCallback
+
+from energy_callbacks_huggingface.tuning.full_batches import FullBatches, rows_of
+
+# Collectives that a step may contain, such as to count tokens over all ranks.
+_COLLECTIVES = ("gather", "gather_for_metrics", "reduce", "pad_across_processes")
+
+
+class InnerLoop:
+    """One optimizer step after the other, without callbacks, logs, checkpoints, or a global step.
+
+    On several ranks each steps by itself, without a word to the others.
+
+    Args:
+        trainer: changed in many ways; the caller puts it back.
+        size: that it was made with.
+    """
+
+    def __init__(self, trainer: Any, size: int) -> None:
+        _prepare(trainer)
+        self._trainer = trainer
+        self._model = trainer.model_wrapped
+        if isinstance(self._model, DistributedDataParallel):
+            self._model = self._model.module
+        loader = trainer.callback_handler.train_dataloader
+        self.rows_a_rank = rows_of(loader, size) // trainer.args.world_size
+        self._dataset, self._collate = loader.dataset, loader.collate_fn
+        self._batches = FullBatches(trainer)
+
+    @property
+    def keep(self) -> list[Any]:
+        """What steps change."""
+        trainer = self._trainer
+        scaler = trainer.accelerator.scaler
+        kept = [self._model, trainer.optimizer, trainer.lr_scheduler]
+        return kept if scaler is None else [*kept, scaler]
+
+    def step(self, size: int, accumulation: int = 1) -> None:
+        """One optimizer step of so many micro-batches."""
+        self._set(size, accumulation)
+        self._step(self._batches.of(size), accumulation)
+
+    def step_on(self, rows: Sequence[int], accumulation: int = 1) -> None:
+        """One optimizer step of micro-batches that all have these rows."""
+        self._set(len(rows), accumulation)
+        batch = self._collate([self._dataset[row] for row in rows])
+        self._step(iter([batch] * accumulation), accumulation)
+
+    def close(self) -> None:
+        """Let go of the loader; the next step makes a new one."""
+        self._batches.close()
+
+    def _set(self, size: int, accumulation: int) -> None:
+        trainer = self._trainer
+        trainer._train_batch_size = size  # noqa: SLF001 - what its loader is made with
+        # Samplers that group by length look here.
+        trainer.args.per_device_train_batch_size = size
+        trainer.args.gradient_accumulation_steps = accumulation
+        trainer.current_gradient_accumulation_steps = accumulation
+
+    def _step(self, batches: Any, accumulation: int) -> None:
+        trainer, args, accelerator = self._trainer, self._trainer.args, self._trainer.accelerator
+        fetched, items = trainer.get_batch_samples(batches, accumulation, args.device)
+        for place, inputs in enumerate(fetched, start=1):
+            # Accelerate's optimizer steps only where gradients are said to be complete.
+            accelerator.gradient_state._set_sync_gradients(place == accumulation)  # noqa: SLF001
+            loss = trainer.training_step(self._model, inputs, items)
+            if args.logging_nan_inf_filter:
+                bool(torch.isnan(loss) or torch.isinf(loss))  # waits for the device, as training
+        accelerator.clip_grad_norm_(self._model.parameters(), args.max_grad_norm or math.inf)
+        trainer.optimizer.step()
+        is_plateau = isinstance(trainer.lr_scheduler, ReduceLROnPlateau)
+        if not (accelerator.optimizer_step_was_skipped or is_plateau):
+            trainer.lr_scheduler.step()
+        self._model.zero_grad()
+
+
+class _Prepared(BaseException):
+    """The training could begin now; no ``except Exception`` of a subclass may hold it up."""
+
+
+class _Stop(TrainerCallback):
+    def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+        raise _Prepared
+
+
+def _prepare(trainer: Any) -> None:
+    """Let a trainer make its loader, optimizer and scheduler, and wrap its model."""
+    trainer.args = copy.copy(trainer.args)  # the user's may be those of other trainers
+    trainer.callback_handler = copy.copy(trainer.callback_handler)
+    trainer.callback_handler.callbacks = [_Stop()]
+    trainer._memory_tracker = copy.copy(trainer._memory_tracker)  # noqa: SLF001
+    trainer._memory_tracker.skip_memory_metrics = True  # noqa: SLF001 - else it starts a thread
+    trainer.model_init = None  # the model that it has made already will do
+    for name in _COLLECTIVES:
+        setattr(trainer.accelerator, name, lambda value, *_, **__: value)
+    try:
+        trainer.train()
+    except _Prepared:
+        return
+    raise RuntimeError(
+        f"{type(trainer).__name__}.train has trained without on_train_begin; a batch size can only "
+        "be searched for where the training loop is that of Trainer"
+    )

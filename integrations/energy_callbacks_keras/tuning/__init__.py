@@ -1,0 +1,1 @@
+"""The batch-size search for a Keras model."""
