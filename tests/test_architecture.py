@@ -74,7 +74,7 @@ def test_imports_point_down_only(graph: ImportGraph) -> None:
         ),
         ("energy_callbacks.core.units", "energy_callbacks.core.errors", "imports point down only"),
         ("energy_callbacks.accounting.metrics.step_counts", "torch", NO_FRAMEWORK),
-        ("energy_callbacks.report.model.formatting", "energy_callbacks_keras", NO_FRAMEWORK),
+        ("energy_callbacks.core.formatting", "energy_callbacks_keras", NO_FRAMEWORK),
         (
             "energy_callbacks_keras.loop",
             "energy_callbacks_lightning",

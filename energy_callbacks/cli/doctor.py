@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from energy_callbacks.core.errors import SourceError, SourceUnavailable
 from energy_callbacks.core.records import Channel, Reading
 from energy_callbacks.core.units import gibibytes, megahertz
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.sources.protocol import Source
 

@@ -18,7 +18,7 @@ from energy_callbacks.projection.from_report import changes_of, job_of, warnings
 from energy_callbacks.projection.projection import Fleet, project
 from energy_callbacks.projection.text import Change, Column
 from energy_callbacks.report import EnergyReport, load, view
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 
 HELP = "what a job costs a day and a year where it runs a million times, and what a change saves"
 

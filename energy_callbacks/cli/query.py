@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from energy_callbacks.query import TABLES, Answer, query
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 
 HELP = "ask any number of reports a question in SQL"
 

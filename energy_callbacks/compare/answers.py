@@ -6,7 +6,7 @@ from energy_callbacks.compare import validity
 from energy_callbacks.compare.model import Caveat, Comparison, Effect, Quality
 from energy_callbacks.compare.quantities import BY_NAME
 from energy_callbacks.compare.statistics import ALPHA
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 
 _BASIS = {
     "runs": "",

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from energy_callbacks.importers.journal_lines import UNKNOWN_HOST
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
+from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.models import Figure, Ratio
 from energy_callbacks.report.model.schema import EnergyReport
 
@@ -39,7 +40,7 @@ class Quantity:
 
 
 def _joules(value: float) -> str:
-    return formatting.ratio(Ratio(value_j=value, low_j=value, high_j=value))
+    return figure_format.ratio(Ratio(value_j=value, low_j=value, high_j=value))
 
 
 # In the order in which they are told; the first that is known is the one answers speak of.

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from energy_callbacks.compare.answers import change, detectable
 from energy_callbacks.compare.model import Comparison, Effect, Group, Quality
 from energy_callbacks.compare.quantities import BY_NAME
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 
 _Row = tuple[str, ...]
 

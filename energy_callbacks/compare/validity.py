@@ -6,7 +6,7 @@ from typing import Final
 
 from energy_callbacks.compare.model import Caveat, Effect
 from energy_callbacks.compare.quantities import BY_NAME
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 from energy_callbacks.report.model.schema import EnergyReport
 
 # Judgements of ours: what lies above these is larger than the effects that people look for.

@@ -20,7 +20,7 @@ from energy_callbacks.importers.log_clock import LogClock
 from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.samples import DeviceSamples, Samples
 from energy_callbacks.importers.trapezoid import GAP_STEPS, Array, Curve, integrate
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 
 RELATIVE_ERROR: Final = 0.1
 """Of power that some program has read: which of the driver's averages it took, nobody knows."""

@@ -15,7 +15,7 @@ from energy_callbacks.matrix.attempts import Results
 from energy_callbacks.matrix.plan import Plan
 from energy_callbacks.matrix.rows import Row, Table, table
 from energy_callbacks.matrix.verdict import Verdict, verdict
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 
 PAGE = "matrix.html"
 _FILE_COLUMNS: Final = 200

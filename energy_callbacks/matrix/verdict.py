@@ -11,7 +11,7 @@ from energy_callbacks.compare.quantities import ENERGY_TO_TARGET, QUANTITIES
 from energy_callbacks.matrix.plan import Plan
 from energy_callbacks.matrix.rows import Row, Scope, Table
 from energy_callbacks.report import Comparison, EnergyReport, compare
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 
 _NAMED: Final = 3
 _RUN: Final = {"total": "energy_j", "gpu": "gpu_energy_j"}

@@ -16,7 +16,7 @@ from energy_callbacks.projection.projection import (
     one_job,
     project,
 )
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 
 _DIGITS, _LONGEST_NAME = 4, 20
 _Row = tuple[str, ...]

@@ -10,11 +10,10 @@ import pytest
 
 from energy_callbacks.accounting.journal.batch_job import Job
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.query import locations, tables
+from energy_callbacks.query import TABLES, QueryError, _asked, locations, query, tables
 from energy_callbacks.query.columns import REPORTS
 from energy_callbacks.report import build, load, save
 from energy_callbacks.report.model import schema
-from energy_callbacks.query import TABLES, QueryError, _asked, query
 from tests.report.journals import GERMANY, Attempt, write
 
 SAMPLES = Path(__file__).parent / "samples"

@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from energy_callbacks.report.build import build
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
+from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.models import Figure, Phase, Ratio
 from energy_callbacks.report.model.schema import EnergyReport, from_json, to_json
 from energy_callbacks.report.render.html import render as render_html
@@ -68,26 +69,26 @@ def test_a_run_too_short_is_a_bound_in_its_headline(tmp_path: Path) -> None:
 def test_a_ratio_too_short_is_a_bound() -> None:
     """1 J a step with 0.5 J at random lies below the end of its interval."""
     short = Ratio(value_j=1.0, low_j=0.0, high_j=2.08, stderr_j=0.5, systematic_j=0.1, steps=4)
-    assert formatting.ratio(short) == "< 2.1 J"
-    assert formatting.ratio(replace(short, stderr_j=0.1, high_j=1.296)) == "1.0 J"
-    assert formatting.ratio(replace(short, stderr_j=None)) == "1.0 J"
+    assert figure_format.ratio(short) == "< 2.1 J"
+    assert figure_format.ratio(replace(short, stderr_j=0.1, high_j=1.296)) == "1.0 J"
+    assert figure_format.ratio(replace(short, stderr_j=None)) == "1.0 J"
 
 
 def test_a_systematic_bound_is_no_matter_of_length() -> None:
     """An estimate that may be wrong by all of itself is given with that error."""
     estimate = Figure(energy_j=3600.0, systematic_j=3600.0)
-    assert formatting.figure(estimate) == "1.00 Wh"
-    assert formatting.error(estimate) == "100 %"
-    assert formatting.energy_with_error(estimate) == "1.0 ± 1.0 Wh"
+    assert figure_format.figure(estimate) == "1.00 Wh"
+    assert figure_format.error(estimate) == "100 %"
+    assert figure_format.energy_with_error(estimate) == "1.0 ± 1.0 Wh"
 
 
 def test_a_share_is_told_where_its_energy_is() -> None:
     """An unresolved phase has no share of the total to tell."""
     figure = Figure(energy_j=10.0, stderr_j=1.0)
     phase = Phase(name="x", duration_s=1.0, gpu=figure, host=figure, total=figure, share=0.5)
-    assert formatting.share(phase) == "50.0 %"
-    assert formatting.share(replace(phase, total=replace(figure, stderr_j=9.0))) == "-"
-    assert formatting.share(replace(phase, share=None)) == "-"
+    assert figure_format.share(phase) == "50.0 %"
+    assert figure_format.share(replace(phase, total=replace(figure, stderr_j=9.0))) == "-"
+    assert figure_format.share(replace(phase, share=None)) == "-"
 
 
 def test_ratios_carry_both_errors_and_their_steps(tmp_path: Path) -> None:

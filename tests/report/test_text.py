@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from energy_callbacks.report.build import build
-from energy_callbacks.report.model import formatting
+from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.models import (
     Figure,
     RankUse,
@@ -149,4 +149,4 @@ def test_unknown_energy_is_said_in_words(tmp_path):
 )
 def test_an_energy_has_two_digits_of_its_error(energy_j, error_j, expected):
     """No more digits than the error allows, in the unit that fits."""
-    assert formatting.energy_with_error(Figure(energy_j=energy_j, systematic_j=error_j)) == expected
+    assert figure_format.energy_with_error(Figure(energy_j=energy_j, systematic_j=error_j)) == expected

@@ -1,13 +1,14 @@
 """How much of what a run may use it has used."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import grams, watt_hours
 
-if TYPE_CHECKING:
-    from energy_callbacks.accounting.metrics.scalars import EmissionsKg
+EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]]
+"""From energy to kg CO2e: best value, lower and upper end; ``None`` where not known."""
 
 # What was not seen yet is taken to go on as before, unless the sensors have fallen silent.
 _REACH_S: Final = 10.0
@@ -44,7 +45,7 @@ class Budget:
 
     max_energy_wh: float | None
     max_emissions_g: float | None
-    emissions_kg: "EmissionsKg | None"
+    emissions_kg: EmissionsKg | None
 
     def share(self, used: Used, now_s: float) -> float:
         """What has been used by now, as a share of the tighter limit; 1 and more is all of it.

@@ -9,7 +9,7 @@ from typing import Final
 
 from energy_callbacks.accounting.journal.previous_attempts import Earlier
 from energy_callbacks.accounting.metrics import pooling
-from energy_callbacks.accounting.metrics.budget import Used
+from energy_callbacks.accounting.metrics.budget import EmissionsKg, Used
 from energy_callbacks.accounting.metrics.energy_sums import interval_j, total
 from energy_callbacks.accounting.metrics.step_counts import Tally, difference
 from energy_callbacks.accounting.recorder import Recorder, mean, mean_power_w

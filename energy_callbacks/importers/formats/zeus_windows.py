@@ -23,7 +23,7 @@ from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.samples import MOST_SAMPLES
 from energy_callbacks.importers.values import above_0, at_least_0
 from energy_callbacks.importers.values import words as one_line
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 
 NAME: Final = "Zeus"
 _NAMES: Final = ("start_time", "window_name", "elapsed_time")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.accounting.profilers import Measuring
-from energy_callbacks.profiling.kernels.backends import select_backend
-from energy_callbacks.profiling.kernels.backends.select_backend import FRAMEWORKS, Framework
+from energy_callbacks.profiling.frameworks import select_backend
+from energy_callbacks.profiling.frameworks.select_backend import FRAMEWORKS, Framework
 from energy_callbacks.profiling.kernels.capture import Capture, captured
 from energy_callbacks.profiling.kernels.findings import Findings, record
 from energy_callbacks.profiling.kernels.protocol import (

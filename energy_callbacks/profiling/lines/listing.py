@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 from energy_callbacks.report.model.profile_lines import LineProfile, SourceLine
 from energy_callbacks.report.render.html import template
 

@@ -3,7 +3,7 @@
 import time
 from typing import Final
 
-from energy_callbacks.profiling.lines import torch_kernels
+from energy_callbacks.profiling.frameworks import torch_kernels
 from energy_callbacks.profiling.lines.source_location import Line
 
 _FIRST_STEP: Final = 10

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 from energy_callbacks.report.model.schema import EnergyReport
 
 HEAD = ("model", "parameters", "samples/s", "peak memory", "J/sample", "device busy", "kernels")

@@ -10,7 +10,8 @@ import numpy as np
 
 from energy_callbacks.report.analysis.kernel_advice import kernel_advice
 from energy_callbacks.report.analysis.late_stop import late_stop
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
+from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.recommendation import MATTERS, Advice
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _idle(report: "EnergyReport") -> Iterator[Advice]:
             yield Advice(
                 code="idle",
                 message=f"The devices were on for {formatting.duration(phase.duration_s)} in which "
-                f"nothing of the training ran, {formatting.share(phase)} of the energy.",
+                f"nothing of the training ran, {figure_format.share(phase)} of the energy.",
                 fix="let the script end when the work has, and load and save while it trains",
                 saves_j=energy_j,
             )

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Final
 
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 from energy_callbacks.report.model.recommendation import MATTERS, Advice, Code
 
 if TYPE_CHECKING:

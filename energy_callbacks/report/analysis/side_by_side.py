@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from energy_callbacks.accounting.metrics.energy_sums import interval_j
 from energy_callbacks.report.collect.figures import as_energy
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
+from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.models import Figure, Ratio
 from energy_callbacks.report.model.schema import EnergyReport
 
@@ -71,8 +72,8 @@ def _exact(name: str, old: float | None, new: float | None, say: Callable[[float
 def _of_figures(name: str, old: Figure, new: Figure) -> _Row:
     return _Row(
         name=name,
-        old=formatting.figure(old),
-        new=formatting.figure(new),
+        old=figure_format.figure(old),
+        new=figure_format.figure(new),
         old_is=interval_j(as_energy(old)),
         new_is=interval_j(as_energy(new)),
     )
@@ -82,8 +83,8 @@ def _of_ratios(name: str, old: Ratio | None, new: Ratio | None) -> _Row:
     ends = [None if one is None else (one.value_j, one.low_j, one.high_j) for one in (old, new)]
     return _Row(
         name=name,
-        old=formatting.ratio(old),
-        new=formatting.ratio(new),
+        old=figure_format.ratio(old),
+        new=figure_format.ratio(new),
         old_is=ends[0],
         new_is=ends[1],
     )

@@ -23,7 +23,8 @@ from energy_callbacks.report.charts.palette import (
     css_colour,
     phase_colours,
 )
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
+from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.models import (
     Figure,
     Phase,
@@ -233,7 +234,7 @@ def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
             ends, range(len(shown)), xerr=errors, fmt="none", ecolor=INK, lw=1.0, capsize=2.5
         )
         ends = [((p.total.energy_j or 0.0) + p.total.error_j) / scale_j for p in shown]
-        _label_bars(axes, ends, [formatting.share(phase) for phase in shown])
+        _label_bars(axes, ends, [figure_format.share(phase) for phase in shown])
     return canvas
 
 

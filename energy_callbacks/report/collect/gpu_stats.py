@@ -17,7 +17,7 @@ from energy_callbacks.core.units import mebibytes, megahertz
 from energy_callbacks.report.collect import phases
 from energy_callbacks.report.collect.merge import MergedAttempt, Owned
 from energy_callbacks.report.collect.process import Process
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 
 Sample = Mapping[str, Any]
 # Columns of the summary: name, field, unit.

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
+from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.models import Ratio
 
 HEAD = ("batch size", "samples/s", "power", "J/sample", "peak memory", "")
@@ -113,5 +114,5 @@ def _joules(found: Ratio | None) -> str:
     if found is None:
         return formatting.UNKNOWN
     if not found.is_resolved:
-        return formatting.ratio(found)
+        return figure_format.ratio(found)
     return " ± ".join(formatting.with_error(found.value_j, found.high_j - found.value_j))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 
 HEAD = ("function", "calls", "own time", "share", "host, attributed")
 CALLEES_HEAD = ("function", "calls", "with callees", "own time")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
 
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 
 HEAD = ("kind of work", "time/step", "share", "attributed J/step", "of the run")
 KERNEL_HEAD = ("kernel", "time/step", "share", "attributed J/step")

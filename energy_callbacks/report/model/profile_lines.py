@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import PurePath
 from typing import Any, Final
 
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 
 HEAD = ("line of source", "time", "CPU", "waiting", "GPU", "attributed", "share")
 FUNCTION_HEAD = ("function", "time", "CPU", "waiting", "GPU", "attributed", "share")

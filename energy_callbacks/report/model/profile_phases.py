@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 
 HEAD = ("phase of the step", "time/step", "power", "J/step (95 %)", "share")
 

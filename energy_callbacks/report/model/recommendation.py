@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
 
 Code = Literal[
     "data_wait",

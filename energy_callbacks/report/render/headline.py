@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from energy_callbacks.report.model import formatting
+from energy_callbacks.core import formatting
+from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.models import (
     Figure,
     FigureOrigin,
@@ -55,7 +56,7 @@ def _energies(report: EnergyReport) -> Iterator[Card]:
 
 def _energy(label: str, figure: Figure, detail: str) -> Card:
     return Card(
-        label=label, value=formatting.energy_with_error(figure), detail=detail, origin=figure.origin
+        label=label, value=figure_format.energy_with_error(figure), detail=detail, origin=figure.origin
     )
 
 
@@ -78,14 +79,14 @@ def _emissions(report: EnergyReport) -> Card:
     if found.kg is None or found.kg_per_kwh is None:
         return Card(
             label="Emissions",
-            value=formatting.emissions(found),
+            value=figure_format.emissions(found),
             detail="place not known: the grids of nine in ten countries",
         )
     return Card(
         label="Emissions",
-        value=formatting.emissions(found),
+        value=figure_format.emissions(found),
         detail=f"{found.place}, {formatting.significant(1e3 * found.kg_per_kwh)} g/kWh; "
-        + formatting.emissions_interval(found),
+        + figure_format.emissions_interval(found),
     )
 
 
@@ -93,7 +94,7 @@ def _cost(report: EnergyReport) -> Iterator[Card]:
     if report.cost is not None:
         yield Card(
             label="Cost of electricity",
-            value=formatting.money(report.cost),
+            value=figure_format.money(report.cost),
             detail=f"at {report.cost.price_per_kwh:g} per kWh",
         )
 
@@ -105,7 +106,7 @@ def _forecast(report: EnergyReport) -> Iterator[Card]:
         foreseen = Figure(energy_j=found.energy_j, systematic_j=found.energy_error_j)
         yield Card(
             label=f"Forecast after {found.after}",
-            value=formatting.energy_with_error(foreseen),
+            value=figure_format.energy_with_error(foreseen),
             detail=f"in {formatting.duration(found.duration_s)}, for {found.planned_steps} steps",
         )
 
@@ -124,8 +125,8 @@ def _efficiency(report: EnergyReport) -> Iterator[Card]:
     for unit, ratio in known[:2] if found.j_per_token else known[:1]:
         yield Card(
             label=f"Energy per {unit} ({scope})",
-            value=formatting.ratio(ratio),
-            detail=formatting.ratio_interval(ratio),
+            value=figure_format.ratio(ratio),
+            detail=figure_format.ratio_interval(ratio),
         )
 
 
@@ -152,7 +153,7 @@ def _waiting(report: EnergyReport) -> str:
     energy = None if found is None else found.gpu or found.total
     scope = "GPU" if found is not None and found.gpu else "total"
     return (
-        text if energy is None or not share else f"{text}; {scope} {formatting.wait_energy(energy)}"
+        text if energy is None or not share else f"{text}; {scope} {figure_format.wait_energy(energy)}"
     )
 
 

@@ -14,7 +14,8 @@ from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report.charts import palette, plots
 from energy_callbacks.report.charts.batch_size_plot import batch_size_figure
 from energy_callbacks.report.charts.catalogue import CHARTS, Chart, section_chart
-from energy_callbacks.report.model import batch_sizes, formatting
+from energy_callbacks.core import formatting
+from energy_callbacks.report.model import batch_sizes
 from energy_callbacks.report.model.schema import EnergyReport, from_json, to_json
 from energy_callbacks.report.render.headline import cards
 from energy_callbacks.report.render.profile_sections import Section, sections
@@ -91,7 +92,7 @@ def template(name: str) -> "Template":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["words"] = formatting
+    environment.globals |= {"formatting": formatting, "figure_format": figure_format}
     environment.filters["short"] = _short
     return environment.get_template(name)
 

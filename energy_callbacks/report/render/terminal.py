@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from energy_callbacks.report.model import batch_sizes, formatting
+from energy_callbacks.core import formatting
+from energy_callbacks.report.model import batch_sizes
 from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render import text
 from energy_callbacks.report.render.headline import Card, cards

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from energy_callbacks.report.model import batch_sizes, formatting
+from energy_callbacks.core import formatting
+from energy_callbacks.report.model import batch_sizes, figure_format
 from energy_callbacks.report.model.models import (
     Activity,
     DeviceUse,
@@ -53,13 +54,13 @@ def summary_line(report: EnergyReport, path: Path | None = None) -> str:
 def _energy_in_short(report: EnergyReport) -> str:
     by_scope = {"gpu": report.energy.gpu, "host": report.energy.host}
     known = [
-        f"{scope} {formatting.figure(figure)} {figure.origin}"
+        f"{scope} {figure_format.figure(figure)} {figure.origin}"
         for scope, figure in by_scope.items()
         if figure.energy_j is not None
     ]
     if not known:
         return "energy not known"
-    return f"{formatting.figure(report.energy.total)} ({', '.join(known)})"
+    return f"{figure_format.figure(report.energy.total)} ({', '.join(known)})"
 
 
 def _efficiency_in_short(report: EnergyReport) -> str:
@@ -71,7 +72,7 @@ def _efficiency_in_short(report: EnergyReport) -> str:
         ("step", found.j_per_step),
     ):
         if ratio is not None:
-            return f"{formatting.ratio(ratio)}/{unit}"
+            return f"{figure_format.ratio(ratio)}/{unit}"
     return ""
 
 
@@ -79,7 +80,7 @@ def _emissions_in_short(report: EnergyReport) -> str:
     found = report.emissions
     if found is None:
         return ""
-    return f"{formatting.emissions(found)} ({found.place or 'place not known'})"
+    return f"{figure_format.emissions(found)} ({found.place or 'place not known'})"
 
 
 def render(report: EnergyReport, width: int = 80) -> str:
@@ -164,8 +165,8 @@ def _phase_row(phase: Phase) -> tuple[str, ...]:
         phase.name,
         formatting.duration(phase.duration_s),
         *energies,
-        formatting.error(phase.total),
-        formatting.share(phase),
+        figure_format.error(phase.total),
+        figure_format.share(phase),
     )
 
 
@@ -174,8 +175,8 @@ def ratio_rows(report: EnergyReport) -> list[tuple[str, ...]]:
     return [
         (
             f"{unit}, {scope}",
-            formatting.ratio(ratio),
-            formatting.ratio_interval(ratio),
+            figure_format.ratio(ratio),
+            figure_format.ratio_interval(ratio),
             _or_dash(ratio.steps, formatting.grouped),
         )
         for scope, found in (("gpu", report.efficiency.gpu), ("total", report.efficiency.total))
@@ -202,7 +203,7 @@ def _shares(busy: Activity) -> tuple[float | None, ...]:
 
 
 def _short_energy(figure: Figure) -> str:
-    return "-" if figure.energy_j is None else formatting.figure(figure)
+    return "-" if figure.energy_j is None else figure_format.figure(figure)
 
 
 def device_rows(report: EnergyReport) -> list[tuple[str, ...]]:
@@ -215,7 +216,7 @@ def _device_row(device: DeviceUse, with_host: bool) -> tuple[str, ...]:
     return (
         f"{device.key} {device.host if with_host else device.name}",
         _short_energy(device.energy),
-        formatting.error(device.energy),
+        figure_format.error(device.energy),
         _or_dash(device.mean_power_w if device.energy.is_resolved else None, formatting.power),
         _or_dash(device.peak_power_w, formatting.power),
         _or_dash(device.memory_peak_bytes, formatting.size),
@@ -251,7 +252,7 @@ def attempt_rows(report: EnergyReport) -> list[tuple[str, ...]]:
             formatting.duration(one.duration_s),
             str(one.steps),
             _short_energy(one.energy),
-            formatting.error(one.energy),
+            figure_format.error(one.energy),
         )
         for one in report.attempts
     ]
@@ -284,7 +285,7 @@ def _rank_row(one: RankUse, *, with_attempt: bool) -> tuple[str, ...]:
     place = f"{one.rank} {one.host}"
     return (
         f"{one.attempt}: {place}" if with_attempt else place,
-        formatting.cards(one),
+        figure_format.cards(one),
         formatting.grouped(one.steps),
         _or_dash(one.samples, formatting.grouped),
         formatting.duration(one.train_s),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from energy_callbacks.profiling.kernels.backends import select_backend
+from energy_callbacks.profiling.frameworks import select_backend
 from energy_callbacks.profiling.kernels.protocol import TooLargeError
 from tests.profiling.kernels.cuda_trace import GEMM, Work, trace
 

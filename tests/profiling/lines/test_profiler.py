@@ -14,7 +14,8 @@ import pytest
 from energy_callbacks import EnergyMeter
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.records import Device
-from energy_callbacks.profiling.lines import LineProfiler, torch_kernels
+from energy_callbacks.profiling.frameworks import torch_kernels
+from energy_callbacks.profiling.lines import LineProfiler
 from energy_callbacks.profiling.lines.kernel_times import kernel_times
 from energy_callbacks.profiling.lines.line_tracker import Followed
 from energy_callbacks.profiling.lines.source_location import Line

@@ -8,8 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from energy_callbacks.profiling.common import torch_window  # noqa: E402
-from energy_callbacks.profiling.lines import torch_kernels  # noqa: E402
+from energy_callbacks.profiling.frameworks import (
+    torch_kernels,
+    torch_window,
+)
 from energy_callbacks.profiling.lines.windows import Windows  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("untraced")

@@ -6,12 +6,11 @@ from energy_callbacks import importers
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.cli import main
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.importers import samples
+from energy_callbacks.importers import IMPORTERS, samples
 from energy_callbacks.report import build, load
 from energy_callbacks.report.build import gather
 from energy_callbacks.report.charts import catalogue
 from energy_callbacks.report.collect import gpu_stats
-from energy_callbacks.importers import IMPORTERS
 from energy_callbacks.report.render import html
 from tests.report.importers.logs import MIB, as_json, native, smi, smi_time, times
 from tests.report.journals import Attempt, write

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.profiling.common import torch_window
 from energy_callbacks.profiling.common.main_thread import on_thread
+from energy_callbacks.profiling.frameworks import torch_window
 from energy_callbacks.profiling.lines.kernel_times import kernel_times
 from energy_callbacks.profiling.lines.line_tracker import Followed, Follower
 from energy_callbacks.profiling.lines.source_location import Line

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 from typing import Final, Literal
 
-from energy_callbacks.profiling.kernels.backends import jax_profiler, tensorflow_profiler
-from energy_callbacks.profiling.kernels.backends.torch_profiler import TorchRecorder
+from energy_callbacks.profiling.frameworks import jax_profiler, tensorflow_profiler
+from energy_callbacks.profiling.frameworks.torch_profiler import TorchRecorder
 from energy_callbacks.profiling.kernels.protocol import Recorder
 from energy_callbacks.profiling.kernels.traces.xplane import XplaneRecorder
 

@@ -1,33 +1,21 @@
-"""Numbers as people read them: a fitting unit, no more digits than the error allows."""
+"""Numbers as people read them: a fitting unit, and no more digits than are known."""
 
 import math
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Literal
 
 from energy_callbacks.core.units import BYTES_PER_GIBIBYTE, BYTES_PER_MEBIBYTE, JOULES_PER_WATT_HOUR
-from energy_callbacks.report.model.models import (
-    Cost,
-    Emissions,
-    Figure,
-    Phase,
-    RankUse,
-    Ratio,
-    WaitEnergy,
-)
 
 UNKNOWN = "not known"
 _Unit = tuple[float, str]
-
-# Each unit takes over from the one before at its factor; the last takes everything smaller.
-_ENERGY_UNITS: tuple[_Unit, ...] = (
+ENERGY_UNITS: tuple[_Unit, ...] = (
     (1e3 * JOULES_PER_WATT_HOUR, "kWh"),
     (JOULES_PER_WATT_HOUR, "Wh"),
     (1e-3 * JOULES_PER_WATT_HOUR, "mWh"),
 )
-_JOULE_UNITS: tuple[_Unit, ...] = ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ"))
-_MASS_UNITS: tuple[_Unit, ...] = ((1.0, "kg"), (1e-3, "g"), (1e-6, "mg"))
+JOULE_UNITS: tuple[_Unit, ...] = ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ"))
+MASS_UNITS: tuple[_Unit, ...] = ((1.0, "kg"), (1e-3, "g"), (1e-6, "mg"))
 _SIZE_UNITS: tuple[_Unit, ...] = (
     (float(BYTES_PER_GIBIBYTE), "GiB"),
     (float(BYTES_PER_MEBIBYTE), "MiB"),
@@ -43,48 +31,7 @@ def energy(energy_j: float | None) -> str:
     >>> energy(None)
     'not known'
     """
-    return _scaled(energy_j, _ENERGY_UNITS)
-
-
-def figure(found: Figure) -> str:
-    """An energy in watt-hours; of one that was too short to tell, what it lies below.
-
-    >>> figure(Figure(energy_j=44_280.0, stderr_j=720.0))
-    '12.3 Wh'
-    >>> figure(Figure(energy_j=360.0, stderr_j=200.0))
-    '< 0.209 Wh'
-    """
-    if found.energy_j is None or found.is_resolved:
-        return energy(found.energy_j)
-    return f"< {energy(found.energy_j + found.error_j)}"
-
-
-def error(found: Figure) -> str:
-    """The half-width of the 95 % interval as a share, where the figure itself is told.
-
-    >>> error(Figure(energy_j=44_280.0, systematic_j=720.0))
-    '1.6 %'
-    >>> error(Figure(energy_j=360.0, stderr_j=200.0)), error(Figure(energy_j=None))
-    ('-', '-')
-    """
-    if found.energy_j is None or not found.is_resolved:
-        return "-"
-    return percent(found.error_j / abs(found.energy_j) if found.energy_j else 0.0)
-
-
-def energy_with_error(figure: Figure) -> str:
-    """An energy with the half-width of its 95 % interval.
-
-    >>> energy_with_error(Figure(energy_j=44_280.0, systematic_j=720.0))
-    '12.30 ± 0.20 Wh'
-    """
-    if figure.energy_j is None:
-        return UNKNOWN
-    if not figure.is_resolved:
-        return f"< {energy(figure.energy_j + figure.error_j)}, too short to tell"
-    factor, unit = _unit(figure.energy_j, _ENERGY_UNITS)
-    value, error = with_error(figure.energy_j / factor, figure.error_j / factor)
-    return f"{value} ± {error} {unit}"
+    return scaled(energy_j, ENERGY_UNITS)
 
 
 def with_error(value: float, error: float) -> tuple[str, str]:
@@ -113,69 +60,13 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{value:.{min(max(decimals, 0), 9)}f}"
 
 
-def ratio(found: Ratio | None) -> str:
-    """Energy for a unit of work.
-
-    >>> ratio(Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
-    '0.41 J'
-    """
-    if found is None:
-        return UNKNOWN
-    if not found.is_resolved:
-        return f"< {_scaled(found.high_j, _JOULE_UNITS, digits=2)}"
-    return _scaled(found.value_j, _JOULE_UNITS, digits=_digits(found))
-
-
 def joules(energy_j: float) -> str:
     """Joules for a unit of work.
 
     >>> joules(0.041234), joules(1500.0)
     ('41.2 mJ', '1.50 kJ')
     """
-    return _scaled(energy_j, _JOULE_UNITS)
-
-
-def ratio_interval(found: Ratio) -> str:
-    """The 95 % interval in the unit of the value.
-
-    >>> ratio_interval(Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
-    '0.39 to 0.43 J'
-    """
-    factor, unit = _unit(found.value_j, _JOULE_UNITS)
-    digits = max(_digits(found), 2)
-    low, high = (significant(bound / factor, digits) for bound in (found.low_j, found.high_j))
-    return f"{low} to {high} {unit}"
-
-
-def wait_energy(found: WaitEnergy | None) -> str:
-    """Energy of waiting for data with its 95 % interval, or what it lies below.
-
-    >>> wait_energy(WaitEnergy(value_j=3600, low_j=3420, high_j=3780, stderr_j=0, systematic_j=180))
-    '1.00 Wh (0.950 to 1.05 Wh)'
-    >>> wait_energy(WaitEnergy(value_j=360, low_j=0, high_j=720, stderr_j=0, systematic_j=360))
-    '< 0.200 Wh, waits too short to tell'
-    """
-    if found is None:
-        return UNKNOWN
-    if not found.is_resolved:
-        return f"< {energy(found.high_j)}, waits too short to tell"
-    factor, unit = _unit(found.value_j, _ENERGY_UNITS)
-    low, high = (significant(bound_j / factor) for bound_j in (found.low_j, found.high_j))
-    return f"{energy(found.value_j)} ({low} to {high} {unit})"
-
-
-def _digits(found: Ratio) -> int:
-    """Digits of a ratio that its error leaves, two to four."""
-    error_j = found.high_j - found.value_j
-    if error_j <= 0.0 or found.value_j <= 0.0:
-        return 3
-    return min(max(1 + round(math.log10(found.value_j / error_j)), 2), 4)
-
-
-def cards(rank: RankUse) -> str:
-    """The cards of a rank, and whether they are its alone."""
-    names = ", ".join(rank.gpus)
-    return f"{names} (shared)" if rank.shares_gpus else names or "-"
+    return scaled(energy_j, JOULE_UNITS)
 
 
 def mass(mass_kg: float) -> str:
@@ -184,27 +75,7 @@ def mass(mass_kg: float) -> str:
     >>> mass(0.0045)
     '4.50 g'
     """
-    return _scaled(mass_kg, _MASS_UNITS)
-
-
-def emissions(found: Emissions | None) -> str:
-    """The best value, or the interval where the place is not known."""
-    if found is None:
-        return UNKNOWN
-    if found.kg is not None:
-        return f"{mass(found.kg)}CO2e"
-    return f"{emissions_interval(found)}CO2e"
-
-
-def emissions_interval(found: Emissions) -> str:
-    """Both ends in the unit of the upper one."""
-    factor, unit = _unit(found.high_kg, _MASS_UNITS)
-    return f"{significant(found.low_kg / factor)} to {significant(found.high_kg / factor)} {unit}"
-
-
-def money(cost: Cost | None) -> str:
-    """An amount without a currency, because nobody said which."""
-    return UNKNOWN if cost is None else significant(cost.amount)
+    return scaled(mass_kg, MASS_UNITS)
 
 
 def size(size_bytes: float | None) -> str:
@@ -213,7 +84,7 @@ def size(size_bytes: float | None) -> str:
     >>> size(2**31)
     '2.00 GiB'
     """
-    return _scaled(size_bytes, _SIZE_UNITS)
+    return scaled(size_bytes, _SIZE_UNITS)
 
 
 def power(power_w: float | None) -> str:
@@ -259,11 +130,6 @@ def percent(share: float | None) -> str:
     if share > 0.999:
         return f"{min(100.0 * share, 99.99):.2f} %"
     return f"{100.0 * share:.1f} %"
-
-
-def share(phase: Phase) -> str:
-    """What share of the total energy a phase took, where its energy is told."""
-    return percent(phase.share) if phase.share is not None and phase.total.is_resolved else "-"
 
 
 def duration(duration_s: float | None) -> str:
@@ -313,14 +179,14 @@ def _is_control(character: str) -> bool:
     return unicodedata.category(character)[0] == "C" and character not in "\u200c\u200d"
 
 
-def _scaled(value: float | None, units: Sequence[_Unit], digits: int = 3) -> str:
+def scaled(value: float | None, units: Sequence[_Unit], digits: int = 3) -> str:
     if value is None:
         return UNKNOWN
-    factor, unit = _unit(value, units)
+    factor, unit = in_unit(value, units)
     return f"{significant(value / factor, digits)} {unit}"
 
 
-def _unit(value: float, units: Sequence[_Unit]) -> _Unit:
+def in_unit(value: float, units: Sequence[_Unit]) -> _Unit:
     """The largest unit of which there is at least 0.1 for the second and 1 for the others.
 
     A tenth of a watt-hour, a joule or a gram still reads well; a hundredth does not.
@@ -329,14 +195,6 @@ def _unit(value: float, units: Sequence[_Unit]) -> _Unit:
         if abs(value) >= (factor if factor == units[0][0] else 0.1 * factor):
             return factor, unit
     return units[1] if value == 0.0 else units[-1]
-
-
-Badge = Literal["measured", "estimated", "mixed", "not known"]
-
-
-def badge(figure: Figure) -> Badge:
-    """One word for who spoke."""
-    return figure.origin or "not known"
 
 
 def short_time(time_s: float) -> str:

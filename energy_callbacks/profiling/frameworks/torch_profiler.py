@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.profiling.common import torch_window
 from energy_callbacks.profiling.common.main_thread import on_thread
+from energy_callbacks.profiling.frameworks import torch_window
 from energy_callbacks.profiling.kernels.protocol import NotNowError, OccupiedError, TooLargeError
 
 # A line of Kineto's JSON is 200 to 500 bytes (torch 2.13: 300 on average).

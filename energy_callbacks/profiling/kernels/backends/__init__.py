@@ -1,1 +1,0 @@
-"""The profilers of the frameworks, behind one protocol."""
