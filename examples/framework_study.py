@@ -13,7 +13,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from energy_callbacks.report import compare
+from energy_callbacks.compare import compare
 
 BACKENDS = [name for name in ("tensorflow", "jax", "torch") if find_spec(name)]
 

@@ -20,7 +20,8 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.report import EnergyReport, compare
+from energy_callbacks.compare import compare
+from energy_callbacks.report import EnergyReport
 
 BATCH = 256
 

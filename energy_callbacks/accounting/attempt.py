@@ -16,9 +16,9 @@ from energy_callbacks.accounting.journal.launch import Process, launch_id
 from energy_callbacks.accounting.journal.raw_readings import RawReadings
 from energy_callbacks.accounting.journal.stale_sensors import Silences
 from energy_callbacks.accounting.journal.wall_clock import WallClock
-from energy_callbacks.accounting.metrics.budget import Budget
+from energy_callbacks.accounting.metrics.budget import Budget, EmissionsKg
 from energy_callbacks.accounting.metrics.forecast import Forecaster
-from energy_callbacks.accounting.metrics.scalars import EmissionsKg, ScalarBoard
+from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.metrics.user_metrics import MetricLog
 from energy_callbacks.accounting.recorder import Recorder
 from energy_callbacks.core.active_call import OngoingCall

@@ -8,10 +8,9 @@ from typing import Final
 
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.cli.shares import share
-from energy_callbacks.compare import model, text, validity
+from energy_callbacks.compare import Comparison, compare, model, text, validity
 from energy_callbacks.compare.answers import change
 from energy_callbacks.compare.quantities import BY_NAME
-from energy_callbacks.report import Comparison, compare
 
 HELP = "compare runs, or groups of repeats, with the first of them"
 # Neither that of a failure (1) nor that of a wrong argument (2).

@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.framework == "all":
         return _run_all(arguments)
     from energy_callbacks.report import build
-    from energy_callbacks.report.render.text import print_report
+    from energy_callbacks.report.render.terminal import print_report
 
     folder = _train(arguments)
     print()
@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run_models(arguments: argparse.Namespace) -> int:
     """The table over models."""
     from energy_callbacks.profiling.zoo import table
-    from energy_callbacks.report.render.text import print_report
+    from energy_callbacks.report.render.terminal import print_report
 
     found = run_quick_profile(
         arguments.model,

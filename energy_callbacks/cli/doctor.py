@@ -10,10 +10,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from energy_callbacks.core import formatting
 from energy_callbacks.core.errors import SourceError, SourceUnavailable
 from energy_callbacks.core.records import Channel, Reading
 from energy_callbacks.core.units import gibibytes, megahertz
-from energy_callbacks.core import formatting
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.sources.protocol import Source
 

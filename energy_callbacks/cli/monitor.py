@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from energy_callbacks.core.units import megahertz
 from energy_callbacks.core import formatting
+from energy_callbacks.core.units import megahertz
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.watch import DeviceLook, Watch

@@ -13,12 +13,12 @@ from energy_callbacks.cli.shares import share
 from energy_callbacks.compare import model
 from energy_callbacks.compare.model import Comparison
 from energy_callbacks.compare.text import escaped
+from energy_callbacks.core import formatting
 from energy_callbacks.projection import text as said
 from energy_callbacks.projection.from_report import changes_of, job_of, warnings_of
 from energy_callbacks.projection.projection import Fleet, project
 from energy_callbacks.projection.text import Change, Column
 from energy_callbacks.report import EnergyReport, load, view
-from energy_callbacks.core import formatting
 
 HELP = "what a job costs a day and a year where it runs a million times, and what a change saves"
 

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from energy_callbacks.query import TABLES, Answer, query
 from energy_callbacks.core import formatting
+from energy_callbacks.query import TABLES, Answer, query
 
 HELP = "ask any number of reports a question in SQL"
 

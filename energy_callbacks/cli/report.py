@@ -8,7 +8,8 @@ from pathlib import Path
 from energy_callbacks import importers
 from energy_callbacks.report import FORMATS, Format, load, save, view
 from energy_callbacks.report.model import schema
-from energy_callbacks.report.render import emissions_csv, text
+from energy_callbacks.report.render import emissions_csv
+from energy_callbacks.report.render.terminal import print_report
 
 # Formats that are written where they are asked for, and the option that does.
 _EXTRA: Mapping[Format, str] = {"png": "graphs", "interactive": "interactive"}
@@ -94,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         sys.stdout.write(schema.to_json(report))
         return 0
-    text.print_report(report)
+    print_report(report)
     for path in paths:
         print(path)
     return 0

@@ -4,12 +4,13 @@
 
     comparison = compare({"adam": ["runs/a1", "runs/a2"], "sgd": ["runs/b1", "runs/b2"]})
     print(comparison)
-    save(comparison, "comparison")           # comparison.html, .json, .md and pictures
+    comparison.save("comparison")            # comparison.html, .json, .md and pictures
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from energy_callbacks.compare import saving, text  # noqa: F401 - they register themselves
 from energy_callbacks.compare.build import MARGIN, Pairing, Repeat, build
 from energy_callbacks.compare.model import Comparison
 from energy_callbacks.report.model.metrics import Direction

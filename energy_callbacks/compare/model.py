@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from energy_callbacks.core.errors import JournalError
+from energy_callbacks.report.model.display import as_text, write_files
 from energy_callbacks.report.model.metrics import Direction
 
 if TYPE_CHECKING:
@@ -195,15 +196,11 @@ class Comparison:
         Returns:
             The paths.
         """
-        from energy_callbacks.compare.saving import save
-
-        return save(self, Path(folder))
+        return write_files(self, Path(folder))
 
     def __str__(self) -> str:
         """The comparison as a terminal shows it."""
-        from energy_callbacks.compare.text import render
-
-        return render(self)
+        return as_text(self)
 
 
 @cache

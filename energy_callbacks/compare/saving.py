@@ -5,8 +5,10 @@ from pathlib import Path
 from energy_callbacks.compare import model, page, plots, text
 from energy_callbacks.compare.model import Comparison
 from energy_callbacks.core.atomic_files import write
+from energy_callbacks.report.model.display import write_files
 
 
+@write_files.register
 def save(comparison: Comparison, folder: Path) -> list[Path]:
     """Page, JSON, markdown, and a PNG file for each chart of which something is known."""
     files: list[tuple[str, str | bytes]] = [

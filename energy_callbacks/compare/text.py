@@ -6,10 +6,12 @@ from energy_callbacks.compare.answers import change, detectable
 from energy_callbacks.compare.model import Comparison, Effect, Group, Quality
 from energy_callbacks.compare.quantities import BY_NAME
 from energy_callbacks.core import formatting
+from energy_callbacks.report.model.display import as_text
 
 _Row = tuple[str, ...]
 
 
+@as_text.register
 def render(comparison: Comparison) -> str:
     """For a terminal of 100 columns."""
     lines = [*(formatting.one_line(answer) for answer in comparison.answers), ""]

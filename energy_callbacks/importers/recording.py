@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import Record
+from energy_callbacks.core import formatting
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.records import Channel, Device, Energy, Quantity, Scope, Sensor
 from energy_callbacks.importers import journal_lines as lines
@@ -20,7 +21,6 @@ from energy_callbacks.importers.log_clock import LogClock
 from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.samples import DeviceSamples, Samples
 from energy_callbacks.importers.trapezoid import GAP_STEPS, Array, Curve, integrate
-from energy_callbacks.core import formatting
 
 RELATIVE_ERROR: Final = 0.1
 """Of power that some program has read: which of the driver's averages it took, nobody knows."""

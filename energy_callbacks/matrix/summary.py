@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from energy_callbacks.core import formatting
 from energy_callbacks.core.atomic_files import write
 from energy_callbacks.core.units import JOULES_PER_WATT_HOUR
 from energy_callbacks.matrix.attempts import Results
 from energy_callbacks.matrix.plan import Plan
 from energy_callbacks.matrix.rows import Row, Table, table
 from energy_callbacks.matrix.verdict import Verdict, verdict
-from energy_callbacks.core import formatting
 
 PAGE = "matrix.html"
 _FILE_COLUMNS: Final = 200

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from energy_callbacks.compare import validity
+from energy_callbacks.compare import Comparison, compare, validity
 from energy_callbacks.compare.answers import answers, change, reason
 from energy_callbacks.compare.model import Caveat, Effect
 from energy_callbacks.compare.quantities import ENERGY_TO_TARGET, QUANTITIES
+from energy_callbacks.core import formatting
 from energy_callbacks.matrix.plan import Plan
 from energy_callbacks.matrix.rows import Row, Scope, Table
-from energy_callbacks.report import Comparison, EnergyReport, compare
-from energy_callbacks.core import formatting
+from energy_callbacks.report import EnergyReport
 
 _NAMED: Final = 3
 _RUN: Final = {"total": "energy_j", "gpu": "gpu_energy_j"}

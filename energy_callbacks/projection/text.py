@@ -6,6 +6,7 @@ from itertools import zip_longest
 from typing import Final
 
 from energy_callbacks.compare.text import escaped
+from energy_callbacks.core import formatting
 from energy_callbacks.projection.projection import (
     DAYS_A_YEAR,
     Amount,
@@ -16,7 +17,6 @@ from energy_callbacks.projection.projection import (
     one_job,
     project,
 )
-from energy_callbacks.core import formatting
 
 _DIGITS, _LONGEST_NAME = 4, 20
 _Row = tuple[str, ...]

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from energy_callbacks.compare import Comparison, compare
 from energy_callbacks.core.atomic_files import write
 from energy_callbacks.report.analysis.views import view
 from energy_callbacks.report.build import build
@@ -25,11 +24,9 @@ from energy_callbacks.report.render import html, interactive, text
 
 __all__ = [
     "FORMATS",
-    "Comparison",
     "EnergyReport",
     "Format",
     "build",
-    "compare",
     "load",
     "save",
     "view",

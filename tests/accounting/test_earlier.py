@@ -10,9 +10,9 @@ import pytest
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.journal import journal, previous_attempts
 from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.core import formatting
 from energy_callbacks.core.records import Device
 from energy_callbacks.report import EnergyReport, build
-from energy_callbacks.core import formatting
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 POWER_W = 200.0

@@ -23,7 +23,8 @@ from typing import Final
 
 import numpy as np
 
-from energy_callbacks.report import EnergyReport, build, compare
+from energy_callbacks.compare import compare
+from energy_callbacks.report import EnergyReport, build
 from energy_callbacks.report.model.models import Memory
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar

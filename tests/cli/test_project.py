@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from energy_callbacks.cli import main
-from energy_callbacks.report import compare
+from energy_callbacks.compare import compare
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.report.journals import GERMANY, Attempt, Stretch, write
 from tests.report.without_charts import no_charts_of_comparisons  # noqa: F401 - likewise

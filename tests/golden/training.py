@@ -12,7 +12,7 @@ from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
 
 # Of this machine, and of when it wrote a file.
-_OF_THE_MACHINE = ("host", "pid", "environment", "sampler_cpu_s", "run_id")
+_OF_THE_MACHINE = ("host", "pid", "ppid", "environment", "sampler_cpu_s", "run_id")
 
 
 def train(folder: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from energy_callbacks.compare import model, page, plots, text
+from energy_callbacks.compare import compare, model, page, plots, text
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.report import build, compare
+from energy_callbacks.report import build
 from tests.report.journals import CPU, GPU, GPU1, IDLE, PROCESS, Attempt, Stretch, write
 
 ACCURACY = [

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from energy_callbacks.report.build import build
 from energy_callbacks.core import formatting
+from energy_callbacks.report.build import build
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.models import Figure, Phase, Ratio
 from energy_callbacks.report.model.schema import EnergyReport, from_json, to_json
 from energy_callbacks.report.render.html import render as render_html
-from energy_callbacks.report.render.text import print_report, render, summary_line
+from energy_callbacks.report.render.terminal import print_report
+from energy_callbacks.report.render.text import render, summary_line
 from tests.report.journals import CPU, GPU, GPU1, TRAIN, Attempt, Stretch, write
 
 # 400 W for 5 ms are 2 J, and each energy of these journals has a standard error of 1 J.

@@ -14,7 +14,8 @@ from energy_callbacks.report.model.models import (
     Figure,
     RankUse,
 )
-from energy_callbacks.report.render.text import print_report, render, summary_line
+from energy_callbacks.report.render.terminal import print_report
+from energy_callbacks.report.render.text import render, summary_line
 from tests.report.journals import CPU, GERMANY, PROCESS, Attempt, write
 
 
@@ -149,4 +150,6 @@ def test_unknown_energy_is_said_in_words(tmp_path):
 )
 def test_an_energy_has_two_digits_of_its_error(energy_j, error_j, expected):
     """No more digits than the error allows, in the unit that fits."""
-    assert figure_format.energy_with_error(Figure(energy_j=energy_j, systematic_j=error_j)) == expected
+    assert (
+        figure_format.energy_with_error(Figure(energy_j=energy_j, systematic_j=error_j)) == expected
+    )

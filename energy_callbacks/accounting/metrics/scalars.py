@@ -3,7 +3,7 @@
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -65,7 +65,6 @@ _OFTEN_S: Final = 10.0
 _ROWS: Final = 1000
 
 Scalars = dict[str, float]
-EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]]
 
 
 @dataclass(frozen=True, slots=True)

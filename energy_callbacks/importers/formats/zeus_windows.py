@@ -14,6 +14,7 @@ from typing import Final
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
+from energy_callbacks.core import formatting
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.records import Channel, Device, Energy, Sensor
 from energy_callbacks.importers import files
@@ -23,7 +24,6 @@ from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.samples import MOST_SAMPLES
 from energy_callbacks.importers.values import above_0, at_least_0
 from energy_callbacks.importers.values import words as one_line
-from energy_callbacks.core import formatting
 
 NAME: Final = "Zeus"
 _NAMES: Final = ("start_time", "window_name", "elapsed_time")

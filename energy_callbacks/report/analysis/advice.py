@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from energy_callbacks.core import formatting
 from energy_callbacks.report.analysis.kernel_advice import kernel_advice
 from energy_callbacks.report.analysis.late_stop import late_stop
-from energy_callbacks.core import formatting
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.recommendation import MATTERS, Advice
 

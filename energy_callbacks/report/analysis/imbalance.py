@@ -13,11 +13,11 @@ from typing import Literal
 
 import numpy as np
 
+from energy_callbacks.core import formatting
 from energy_callbacks.core.stats import student
 from energy_callbacks.report.collect.merge import MergedAttempt
 from energy_callbacks.report.collect.process import Process
 from energy_callbacks.report.collect.rows import Array
-from energy_callbacks.core import formatting
 from energy_callbacks.report.model.models import Imbalance, RankUse
 
 # Waits vary: as many stretches of the training as can be had, up to 20, tell by how much.

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from energy_callbacks.accounting.metrics.energy_sums import interval_j
-from energy_callbacks.report.collect.figures import as_energy
 from energy_callbacks.core import formatting
+from energy_callbacks.report.collect.figures import as_energy
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.models import Figure, Ratio
 from energy_callbacks.report.model.schema import EnergyReport

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from energy_callbacks.report.collect.merge import MergedAttempt
 from energy_callbacks.core import formatting
+from energy_callbacks.report.collect.merge import MergedAttempt
 from energy_callbacks.report.model.models import (
     Attempt,
     Cost,

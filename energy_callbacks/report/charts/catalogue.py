@@ -11,8 +11,8 @@ from energy_callbacks.report.charts import plots
 from energy_callbacks.report.charts.batch_size_plot import batch_size_figure
 from energy_callbacks.report.charts.memory_plot import memory_over_time
 from energy_callbacks.report.charts.metric_plot import metric_over_energy
+from energy_callbacks.report.charts.profile_sections import Section, sections
 from energy_callbacks.report.model.schema import EnergyReport
-from energy_callbacks.report.render.profile_sections import Section, sections
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

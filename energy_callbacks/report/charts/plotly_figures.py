@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Any, Final, NamedTuple
 
+from energy_callbacks.core import formatting
 from energy_callbacks.core.units import gibibytes, watt_hours
 from energy_callbacks.report.charts.palette import BLUES, GRID, INK, ORANGES, PAPER, phase_colours
 from energy_callbacks.report.charts.plots import time_unit
-from energy_callbacks.core import formatting
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, BatchSizePoint
 from energy_callbacks.report.model.models import DeviceUse, Series, Span
 from energy_callbacks.report.model.schema import EnergyReport

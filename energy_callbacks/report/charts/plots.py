@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from energy_callbacks.core import formatting
 from energy_callbacks.core.units import JOULES_PER_WATT_HOUR
 from energy_callbacks.report.charts.bands import MAX_BANDS, Band, bands
 from energy_callbacks.report.charts.palette import (
@@ -23,7 +24,6 @@ from energy_callbacks.report.charts.palette import (
     css_colour,
     phase_colours,
 )
-from energy_callbacks.core import formatting
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.models import (
     Figure,

@@ -13,11 +13,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
+from energy_callbacks.core import formatting
 from energy_callbacks.core.units import mebibytes, megahertz
 from energy_callbacks.report.collect import phases
 from energy_callbacks.report.collect.merge import MergedAttempt, Owned
 from energy_callbacks.report.collect.process import Process
-from energy_callbacks.core import formatting
 
 Sample = Mapping[str, Any]
 # Columns of the summary: name, field, unit.

@@ -27,7 +27,6 @@ from energy_callbacks.report.model.models import (
 )
 
 
-
 def figure(found: Figure) -> str:
     """An energy in watt-hours; of one that was too short to tell, what it lies below.
 
@@ -148,6 +147,8 @@ def money(cost: Cost | None) -> str:
 def share(phase: Phase) -> str:
     """What share of the total energy a phase took, where its energy is told."""
     return percent(phase.share) if phase.share is not None and phase.total.is_resolved else "-"
+
+
 Badge = Literal["measured", "estimated", "mixed", "not known"]
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
+from energy_callbacks.report.model.display import as_notebook_html, as_text
 from energy_callbacks.report.model.metrics import Metric
 from energy_callbacks.report.model.models import (
     Attempt,
@@ -96,15 +97,11 @@ class EnergyReport:
 
     def __str__(self) -> str:
         """The report as a terminal shows it."""
-        from energy_callbacks.report.render.text import render
-
-        return render(self)
+        return as_text(self)
 
     def _repr_html_(self) -> str:
         """The report as a notebook shows it: the whole page in a frame of its own."""
-        from energy_callbacks.report.render.html import render_frame
-
-        return render_frame(self)
+        return as_notebook_html(self)
 
 
 @cache

@@ -56,7 +56,10 @@ def _energies(report: EnergyReport) -> Iterator[Card]:
 
 def _energy(label: str, figure: Figure, detail: str) -> Card:
     return Card(
-        label=label, value=figure_format.energy_with_error(figure), detail=detail, origin=figure.origin
+        label=label,
+        value=figure_format.energy_with_error(figure),
+        detail=detail,
+        origin=figure.origin,
     )
 
 
@@ -153,7 +156,9 @@ def _waiting(report: EnergyReport) -> str:
     energy = None if found is None else found.gpu or found.total
     scope = "GPU" if found is not None and found.gpu else "total"
     return (
-        text if energy is None or not share else f"{text}; {scope} {figure_format.wait_energy(energy)}"
+        text
+        if energy is None or not share
+        else f"{text}; {scope} {figure_format.wait_energy(energy)}"
     )
 
 

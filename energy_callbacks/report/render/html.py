@@ -10,15 +10,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from energy_callbacks.core import formatting
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report.charts import palette, plots
 from energy_callbacks.report.charts.batch_size_plot import batch_size_figure
 from energy_callbacks.report.charts.catalogue import CHARTS, Chart, section_chart
-from energy_callbacks.core import formatting
-from energy_callbacks.report.model import batch_sizes
+from energy_callbacks.report.charts.profile_sections import Section, sections
+from energy_callbacks.report.model import batch_sizes, figure_format
+from energy_callbacks.report.model.display import as_notebook_html
 from energy_callbacks.report.model.schema import EnergyReport, from_json, to_json
 from energy_callbacks.report.render.headline import cards
-from energy_callbacks.report.render.profile_sections import Section, sections
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -55,6 +56,7 @@ def render(report: EnergyReport) -> str:
     )
 
 
+@as_notebook_html.register
 def render_frame(report: EnergyReport) -> str:
     """The page in a frame, for notebooks: its styles stay its own."""
     from markupsafe import escape

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from energy_callbacks.core import formatting
+from energy_callbacks.report.charts.profile_sections import sections
 from energy_callbacks.report.model import batch_sizes
 from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render import text
 from energy_callbacks.report.render.headline import Card, cards
-from energy_callbacks.report.render.profile_sections import sections
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -25,6 +25,22 @@ _STATUS_STYLES = {
 # Columns of a frame with its margins, left and right.
 _FRAME = 6
 _ORIGIN_STYLES = {"measured": "green", "estimated": "yellow", "mixed": "cyan"}
+
+
+def print_report(report: EnergyReport, console: "Console | None" = None) -> None:
+    """Print the report: with rich in a terminal, plain where the output is no terminal.
+
+    Args:
+        report: what to print.
+        console: where to; ``None`` is the standard output.
+    """
+    from rich.console import Console
+
+    console = console or Console()
+    if not console.is_terminal or console.is_dumb_terminal:
+        console.print(text.render(report), markup=False, highlight=False, soft_wrap=True, end="")
+    else:
+        print_rich(report, console)
 
 
 def print_rich(report: EnergyReport, console: "Console") -> None:

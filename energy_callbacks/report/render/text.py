@@ -4,10 +4,11 @@ import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from energy_callbacks.core import formatting
+from energy_callbacks.report.charts.profile_sections import sections
 from energy_callbacks.report.model import batch_sizes, figure_format
+from energy_callbacks.report.model.display import as_text
 from energy_callbacks.report.model.models import (
     Activity,
     DeviceUse,
@@ -18,10 +19,6 @@ from energy_callbacks.report.model.models import (
 )
 from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render.headline import cards
-from energy_callbacks.report.render.profile_sections import sections
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _NARROWEST = 40
 _NARROWEST_COLUMN = 6
@@ -83,6 +80,7 @@ def _emissions_in_short(report: EnergyReport) -> str:
     return f"{figure_format.emissions(found)} ({found.place or 'place not known'})"
 
 
+@as_text.register
 def render(report: EnergyReport, width: int = 80) -> str:
     """The report as plain text, warnings first.
 
@@ -406,21 +404,3 @@ def _clipped(text: str, width: int) -> str:
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
     return textwrap.wrap(formatting.one_line(text), width, subsequent_indent=indent) or [""]
-
-
-def print_report(report: EnergyReport, console: "Console | None" = None) -> None:
-    """Print the report: with rich in a terminal, plain where the output is no terminal.
-
-    Args:
-        report: what to print.
-        console: where to; ``None`` is the standard output.
-    """
-    from rich.console import Console
-
-    console = console or Console()
-    if not console.is_terminal or console.is_dumb_terminal:
-        console.print(render(report), markup=False, highlight=False, soft_wrap=True, end="")
-        return
-    from energy_callbacks.report.render.terminal import print_rich
-
-    print_rich(report, console)

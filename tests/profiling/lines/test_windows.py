@@ -8,10 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from energy_callbacks.profiling.frameworks import (
-    torch_kernels,
-    torch_window,
-)
+from energy_callbacks.profiling.frameworks import torch_kernels, torch_window  # noqa: E402
 from energy_callbacks.profiling.lines.windows import Windows  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("untraced")
