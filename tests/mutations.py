@@ -30,7 +30,7 @@ from tests.lanes import ROOT
 
 # Folder of the source -> arguments of pytest, run after run.
 CORE = (
-    *("tests/report", "tests/tuning", "tests/outputs"),
+    *("tests/core", "tests/report", "tests/tuning", "tests/outputs"),
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests").glob("test_*.py"))),
 )
 TESTS: dict[str, tuple[tuple[str, ...], ...]] = {

@@ -16,7 +16,7 @@ from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks.testing import FakeClock
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.integrations.contract.lab import HOST_W, POWER_W, constant
-from tests.outputs.board import TensorBoardView, parameters, values
+from tests.outputs.tensorboard_view import TensorBoardView, parameters, values
 
 
 class Loop:

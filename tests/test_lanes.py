@@ -16,7 +16,7 @@ from tests.scheduling import LaneScheduling
 @pytest.mark.parametrize(
     ("path", "names"),
     [
-        ("tests/sensing/test_beat.py", ["core"]),
+        ("tests/sensing/test_schedule.py", ["core"]),
         ("tests/cli", ["commands"]),
         ("tests/integrations/lightning/test_contract.py", ["lightning"]),
         ("tests/integrations/keras", ["keras-jax", "keras-tensorflow", "keras-torch"]),
@@ -130,7 +130,7 @@ def pytest_of(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-TWO_LANES = ("tests/test_units.py", "tests/matrix/test_reading.py")
+TWO_LANES = ("tests/core/test_units.py", "tests/matrix/test_toml_file.py")
 
 
 def test_tests_of_two_lanes_run_in_two_processes() -> None:

@@ -9,9 +9,9 @@ from energy_callbacks.cli import main
 from energy_callbacks.cli.compare import REGRESSED, UNJUDGED
 from energy_callbacks.compare import model
 from tests.charts import no_charts  # noqa: F401 - a fixture
-from tests.report.importers.logs import as_json, native, times
+from tests.compare.without_charts import no_charts_of_comparisons  # noqa: F401 - likewise
+from tests.importers.logs import as_json, native, times
 from tests.report.journals import IDLE, Attempt, Stretch, write
-from tests.report.without_charts import no_charts_of_comparisons  # noqa: F401 - likewise
 
 
 @pytest.fixture

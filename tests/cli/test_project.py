@@ -8,8 +8,8 @@ import pytest
 from energy_callbacks.cli import main
 from energy_callbacks.compare import compare
 from tests.charts import no_charts  # noqa: F401 - a fixture
+from tests.compare.without_charts import no_charts_of_comparisons  # noqa: F401 - likewise
 from tests.report.journals import GERMANY, Attempt, Stretch, write
-from tests.report.without_charts import no_charts_of_comparisons  # noqa: F401 - likewise
 
 # 540 W for 100 s are 15 Wh.
 GPU_W, CPU_W, LENGTH_S = 500.0, 40.0, 100.0

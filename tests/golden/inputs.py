@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from energy_callbacks.core.records import Energy
+from tests.importers import logs
 from tests.report import journals
-from tests.report.importers import logs
 from tests.report.journals import GERMANY, GPU, GPU1, PROCESS, Attempt, Stretch, Window, write
 
 PROFILES = Path(__file__).parent / "stored" / "profiles.jsonl"

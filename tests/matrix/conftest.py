@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.charts import no_charts  # noqa: F401 - a fixture
+from tests.compare.without_charts import no_charts_of_comparisons  # noqa: F401 - likewise
 from tests.fake_nvml.fixtures import fake_nvml  # noqa: F401 - likewise
 from tests.matrix.lab import Lab
 from tests.matrix.launcher import Launcher
-from tests.report.without_charts import no_charts_of_comparisons  # noqa: F401 - likewise
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from tensorboard.plugins.hparams import api_pb2
 
 from energy_callbacks.outputs import hparams
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
-from tests.outputs.board import TensorBoardView, parameters, values
+from tests.outputs.tensorboard_view import TensorBoardView, parameters, values
 
 FACTS = {"batch_size": 32, "precision": "bf16", "is_compiled": True}
 

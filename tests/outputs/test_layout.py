@@ -7,7 +7,7 @@ import pytest
 from energy_callbacks.accounting.metrics.scalars import INTERVALS, TAGS, expected_tags
 from energy_callbacks.outputs.layout import layout, tags_of
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
-from tests.outputs.board import TensorBoardView
+from tests.outputs.tensorboard_view import TensorBoardView
 
 EVERY = expected_tags(gpu=True, tokens=True, waits=True)
 # Beside the loss they are of use; a page of charts of them would say nothing about energy.

@@ -10,7 +10,7 @@ from tensorboard.plugin_util import markdown_to_safe_html
 from energy_callbacks.outputs import summaries
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks.report.charts.plots import figure_png
-from tests.outputs.board import TensorBoardView
+from tests.outputs.tensorboard_view import TensorBoardView
 from tests.outputs.test_tensorboard import read
 
 HOSTILE = "Energy  1 Wh\n\n```\n<script>alert(1)</script>\n* no list\n# no heading\n"

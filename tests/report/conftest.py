@@ -14,8 +14,8 @@ from energy_callbacks.report.model.models import Ratio
 from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render import html
 from tests.charts import no_charts  # noqa: F401 - a fixture
+from tests.compare.without_charts import no_charts_of_comparisons  # noqa: F401 - likewise
 from tests.report.journals import GERMANY, Attempt, Window, write
-from tests.report.without_charts import no_charts_of_comparisons  # noqa: F401 - likewise
 
 CHROMIUM = shutil.which("chromium")
 

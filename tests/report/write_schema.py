@@ -3,7 +3,7 @@
 import json
 
 from energy_callbacks.report.model.schema import json_schema
-from tests.report.test_schema import DOCUMENTED
+from tests.report.model.test_schema import DOCUMENTED
 
 if __name__ == "__main__":
     DOCUMENTED.write_text(json.dumps(json_schema(), indent=2) + "\n", encoding="utf-8")

@@ -6,7 +6,7 @@ import pytest
 from tensorboard.plugins.hparams import api_pb2
 
 from tests.integrations.contract.lab import BATCH_SIZE, Bench, Plan
-from tests.outputs.board import TensorBoardView, parameters, values
+from tests.outputs.tensorboard_view import TensorBoardView, parameters, values
 
 
 class BoardContract:

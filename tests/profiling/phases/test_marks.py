@@ -5,7 +5,7 @@ import numpy as np
 from energy_callbacks.profiling.phases.marks import OUTSIDE, PhaseMarks
 from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 from energy_callbacks.testing import FakeClock
-from tests.sensing.scripted_events import ScriptedDevice
+from tests.sensing.frameworks.scripted_events import ScriptedDevice
 
 
 def marked(*begins, ends=None):

@@ -7,7 +7,7 @@ import pytest
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report import build, load
 from energy_callbacks.report.render import emissions_csv
-from tests.report.importers.logs import HOSTILE, cut
+from tests.importers.logs import HOSTILE, cut
 from tests.report.journals import GERMANY, Attempt, write
 
 ROW = {

@@ -8,7 +8,7 @@ import pytest
 
 from energy_callbacks.core.errors import JournalError, MissingExtraError
 from energy_callbacks.report import load
-from tests.report.importers.logs import HOSTILE, MIB, as_lines, cut, frame
+from tests.importers.logs import HOSTILE, MIB, as_lines, cut, frame
 
 ZERO_S = 1_795_000_000
 HEADER = {"all_smi_version": "0.26.2", "header": True, "hosts": ["node1"], "interval_ms": 2000,

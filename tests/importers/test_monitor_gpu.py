@@ -6,7 +6,7 @@ import pytest
 
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report import load
-from tests.report.importers.logs import HOSTILE, MIB, as_json, cut
+from tests.importers.logs import HOSTILE, MIB, as_json, cut
 
 
 def _log(count=21, cards=2, claims=None):

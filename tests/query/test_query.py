@@ -16,7 +16,7 @@ from energy_callbacks.report import build, load, save
 from energy_callbacks.report.model import schema
 from tests.report.journals import GERMANY, Attempt, write
 
-SAMPLES = Path(__file__).parent / "samples"
+SAMPLES = Path(__file__).parents[1] / "report" / "samples"
 LOSSES = ((10.0, 2.0), (30.0, 0.5), (60.0, 1.0))
 METRICS = [(t_s, {"loss": loss}, i, None) for i, (t_s, loss) in enumerate(LOSSES, start=1)]
 

@@ -62,7 +62,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(code)],
             env=environment,
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
             capture_output=True,
             text=True,
             check=True,

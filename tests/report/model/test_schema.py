@@ -11,7 +11,7 @@ from energy_callbacks.report.build import build
 from energy_callbacks.report.model.schema import SCHEMA_VERSION, from_json, json_schema, to_json
 from tests.report.journals import Attempt, write
 
-DOCUMENTED = Path(__file__).parents[2] / "docs" / "reference" / "report.schema.json"
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "reference" / "report.schema.json"
 
 
 def test_a_report_reads_back_as_itself(report):

@@ -4,7 +4,7 @@ import pytest
 
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report import load
-from tests.report.importers.logs import cut
+from tests.importers.logs import cut
 
 ZERO_S = 1_795_000_000.0
 TABLE = "dataset,network,batch_size,optimizer,power_limit,time_per_epoch,average_power"

@@ -15,9 +15,9 @@ from energy_callbacks.report.charts.plotly_figures import batch_sizes, over_time
 from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render import interactive
 from energy_callbacks.report.render.headline import cards
-from tests.report import test_html
 from tests.report.journals import Attempt, write
-from tests.report.test_html import HOSTILE
+from tests.report.render import test_html
+from tests.report.render.test_html import HOSTILE
 
 hostile_run = test_html.hostile_run
 # None of them sends anything anywhere.

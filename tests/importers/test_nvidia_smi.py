@@ -6,7 +6,7 @@ import pytest
 
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report import load
-from tests.report.importers.logs import MIB, START, cut, smi, smi_time, times
+from tests.importers.logs import MIB, START, cut, smi, smi_time, times
 
 ALL = (
     "timestamp, index, uuid, name, power.draw [W], utilization.gpu [%], memory.used [MiB], "

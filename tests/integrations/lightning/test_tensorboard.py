@@ -17,7 +17,7 @@ from tests.integrations.lightning.training import (
     loader,
     trainer,
 )
-from tests.outputs.board import TensorBoardView, parameters, values
+from tests.outputs.tensorboard_view import TensorBoardView, parameters, values
 
 
 class WithHyperparameters(TinyModule):

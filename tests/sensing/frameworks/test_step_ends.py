@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 from energy_callbacks.testing import FakeClock
-from tests.sensing.scripted_events import ScriptedDevice
+from tests.sensing.frameworks.scripted_events import ScriptedDevice
 
 Marked = list[tuple[StepEnd, float]]
 

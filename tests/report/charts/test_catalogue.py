@@ -14,7 +14,7 @@ from energy_callbacks.report.charts.palette import PAPER, phase_colours
 from energy_callbacks.report.charts.plots import figure_png, power_over_time
 from energy_callbacks.report.render import html
 from tests.report.journals import Attempt, write
-from tests.report.test_html import HOSTILE
+from tests.report.render.test_html import HOSTILE
 
 pytestmark = pytest.mark.charts
 

@@ -56,7 +56,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         done = subprocess.run(
             [sys.executable, "-c", PROLOGUE + textwrap.dedent(code)],
             env={**os.environ, "LD_LIBRARY_PATH": str(folder)},
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
             capture_output=True,
             text=True,
             check=False,

@@ -12,7 +12,7 @@ from energy_callbacks.report.build import gather
 from energy_callbacks.report.charts import catalogue
 from energy_callbacks.report.collect import gpu_stats
 from energy_callbacks.report.render import html
-from tests.report.importers.logs import MIB, as_json, native, smi, smi_time, times
+from tests.importers.logs import MIB, as_json, native, smi, smi_time, times
 from tests.report.journals import Attempt, write
 
 

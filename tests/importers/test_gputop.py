@@ -9,7 +9,7 @@ import pytest
 
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report import load
-from tests.report.importers.logs import HOSTILE, MIB, START, as_json, cut, native, simple, times
+from tests.importers.logs import HOSTILE, MIB, START, as_json, cut, native, simple, times
 
 
 def _codes(report):

@@ -14,7 +14,7 @@ from tests.fake_nvml import presets
 from tests.fake_nvml.library import FakeNvml
 from tests.fake_nvml.scenario import Card, Fault, Scenario
 from tests.fake_nvml.signals import Constant, Sine, Square
-from tests.sensing.sources.test_nvml import GPM, Bench
+from tests.sensing.sources.nvidia.test_source import GPM, Bench
 
 POWER = Constant(300.0)
 # In percent, as NVML has it.

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from energy_callbacks.accounting.metrics.step_counts import StepLog
 from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 from energy_callbacks.testing import FakeClock
-from tests.sensing.scripted_events import ScriptedDevice
+from tests.sensing.frameworks.scripted_events import ScriptedDevice
 
 
 @given(

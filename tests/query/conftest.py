@@ -1,0 +1,11 @@
+"""The fixtures of reports."""
+
+from tests.report.conftest import (  # noqa: F401 - fixtures
+    browser,
+    no_charts,
+    no_charts_of_comparisons,
+    plain_page,
+    report,
+    run_folder,
+    tuned,
+)
