@@ -1,6 +1,5 @@
 """EnergyMeter: puts the rooms together; the one object that adapters and plain loops drive."""
 
-import atexit
 import contextlib
 import logging
 import os
@@ -12,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 from energy_callbacks.accounting.attempt import Attempt
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.launch import COMMAND, Process, default_folder
+from energy_callbacks.accounting.lifecycle import Lifecycle
 from energy_callbacks.accounting.metrics.budget_allreduce import Vote
 from energy_callbacks.accounting.metrics.energy_sums import total
 from energy_callbacks.accounting.metrics.scalars import Scalars
 from energy_callbacks.accounting.profilers import Kind, Profiler, Profilers, joined
 from energy_callbacks.core import forks
-from energy_callbacks.core.active_call import OngoingCall, keep_interrupt
+from energy_callbacks.core.active_call import OngoingCall
 from energy_callbacks.core.config import EnergyConfig, is_disabled
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.guard import give_up, harmless
@@ -35,8 +35,6 @@ logger = logging.getLogger("energy_callbacks")
 
 # Ranks end within moments of each other; a rank that died must not hold up the report for long.
 _RANKS_S = 5.0
-# The journal's thread may be writing the report of a training that was left.
-_REPORT_S = 30.0
 _LOOK_S = 0.02
 _NEVER_STARTED = "there is nothing yet: the meter was never started; train first, or call start()"
 
@@ -88,12 +86,9 @@ class EnergyMeter:
         self._clock = clock or SystemClock()
         self._outputs = tuple(CarefulOutput(output) for output in outputs)
         self._profilers = Profilers(profilers)
-        self._attempt: Attempt | None = None
-        self._is_broken = False
+        self._lifecycle = Lifecycle()
         self._cannot_vote = False
         self._vote = Vote()
-        self._last: Attempt | None = None
-        self._generation: int | None = None
         self._say: Callable[[str], None] = logger.info
 
     @classmethod
@@ -129,17 +124,19 @@ class EnergyMeter:
     @property
     def is_running(self) -> bool:
         """Whether this process measures at the moment."""
-        return self._running() is not None
+        return self._lifecycle.running is not None
 
     @property
     def run_folder(self) -> Path | None:
         """Where journals and report lie; ``None`` before the first start."""
-        return self._last.folder if self._last else None
+        newest = self._lifecycle.newest
+        return newest.folder if newest else None
 
     @property
     def run_id(self) -> str | None:
         """The run, over all its attempts; ``None`` before the first start."""
-        return self._last.run_id if self._last else None
+        newest = self._lifecycle.newest
+        return newest.run_id if newest else None
 
     @property
     def clock(self) -> Clock:
@@ -153,26 +150,26 @@ class EnergyMeter:
         Raises:
             JournalError: before the first start.
         """
-        if self._last is None:
-            raise JournalError(_NEVER_STARTED)
-        return self._last.timeline
+        return self._newest().timeline
 
     @property
     def rank(self) -> int:
         """Number of this process among all; 0 before the first start."""
-        return self._last.rank if self._last else 0
+        newest = self._lifecycle.newest
+        return newest.rank if newest else 0
 
     @property
     def devices(self) -> tuple[Device, ...]:
         """What is measured on this host, once its sensors have opened."""
-        return self._last.timeline.devices if self._last else ()
+        newest = self._lifecycle.newest
+        return newest.timeline.devices if newest else ()
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint should hold, as JSON: the run, its folder and what it has used so far.
 
         Empty before the first start. ``start(state=...)`` goes on from it.
         """
-        last = self._mine()
+        last = self._lifecycle.own
         if last is None:
             return {}
         self._ask(last)
@@ -213,7 +210,7 @@ class EnergyMeter:
             PermissionError: where the folder cannot be written.
             ValueError: where a device was asked for that is not there.
         """
-        self._end_if_left()
+        self._lifecycle.end_if_left()
         if self.is_running or is_disabled():
             return self
         self._profilers = joined(self._profilers)
@@ -231,15 +228,13 @@ class EnergyMeter:
             process=process,
             on_failure=self.abandon,
             call=call,
-            on_left=lambda: self._end_left(on_own_thread=True),
+            on_left=lambda: self._lifecycle.end_left(on_own_thread=True),
         )
         attempt.note_unavailable(missing)
-        self._attempt = self._last = attempt
-        self._is_broken = self._cannot_vote = False
+        self._cannot_vote = False
         self._vote.begin(process.world_size)
-        self._generation = forks.generation
         self._say = say
-        atexit.register(self._end_at_exit)
+        self._lifecycle.begin(attempt, self._profilers, self._on_left)
         self._profilers.start(self)
         return self
 
@@ -265,26 +260,12 @@ class EnergyMeter:
 
     def abandon(self, message: str) -> None:
         """Measure no more and say why, with the exception that is being handled."""
-        attempt, self._attempt = self._attempt, None
-        atexit.unregister(self._end_at_exit)
-        self._is_broken = True
-        logger.warning("%s", message, exc_info=True)  # noqa: LOG014 - called while handling
-        self._profilers.stop()
-        if attempt is not None:
-            attempt.abandon()
-
-    def _running(self) -> Attempt | None:
-        attempt = self._attempt
-        return attempt if attempt is not None and self._generation == forks.generation else None
-
-    def _mine(self) -> Attempt | None:
-        """The newest attempt; ``None`` in a forked child, whose locks nobody would release."""
-        return self._last if self._generation == forks.generation else None
+        self._lifecycle.abandon(message)
 
     @harmless
     def enter(self, phase: str) -> None:
         """The process enters a phase; the one before is paused until ``leave``."""
-        if attempt := self._running():
+        if attempt := self._lifecycle.running:
             now_s = attempt.now_s()
             attempt.recorder.enter(phase, now_s)
             self._profilers.mark(f"phase:{attempt.recorder.phases.name}", now_s)
@@ -292,7 +273,7 @@ class EnergyMeter:
     @harmless
     def leave(self, phase: str) -> None:
         """The process leaves a phase and every phase inside it; harmless if it is in none."""
-        if attempt := self._running():
+        if attempt := self._lifecycle.running:
             now_s = attempt.now_s()
             attempt.recorder.leave(phase, now_s)
             self._profilers.mark(f"phase:{attempt.recorder.phases.name}", now_s)
@@ -315,8 +296,9 @@ class EnergyMeter:
             tokens: how many tokens.
         """
         # Called most, so nothing is called on the way: a call takes 1 to 3 us in cold caches.
-        attempt = self._attempt
-        if attempt is None or self._generation != forks.generation:
+        life = self._lifecycle
+        attempt = life.attempt
+        if attempt is None or life.generation != forks.generation:
             return
         try:
             now_s = self._clock.monotonic_s()
@@ -335,7 +317,7 @@ class EnergyMeter:
                 every step gave a number.
             tokens: likewise.
         """
-        if attempt := self._running():
+        if attempt := self._lifecycle.running:
             attempt.steps.tell(attempt.now_s(), samples, tokens)
 
     def mark(self, name: str, t_s: float | None = None) -> None:
@@ -348,8 +330,9 @@ class EnergyMeter:
             name: what happened.
             t_s: when, by ``time.monotonic()``; ``None`` is now.
         """
-        attempt = self._attempt  # as flat as ``step``
-        if attempt is None or self._generation != forks.generation:
+        life = self._lifecycle  # as flat as ``step``
+        attempt = life.attempt
+        if attempt is None or life.generation != forks.generation:
             return
         try:
             at_s = self._clock.monotonic_s() if t_s is None else t_s
@@ -387,24 +370,24 @@ class EnergyMeter:
 
     @harmless
     def _budget_share(self) -> float:
-        attempt = self._running()
+        attempt = self._lifecycle.running
         return attempt.budget_share() if attempt else 0.0
 
     @harmless
     def _note_over_budget(self) -> None:
-        if attempt := self._running():
+        if attempt := self._lifecycle.running:
             attempt.note_over_budget()
 
     @harmless
     def plan(self, steps: int) -> None:
         """This attempt is to make so many optimizer steps: what a forecast is made for."""
-        if attempt := self._running():
+        if attempt := self._lifecycle.running:
             attempt.forecaster.planned_steps = steps
 
     @harmless
     def epoch(self, number: int) -> None:
         """An epoch of training ended now."""
-        if attempt := self._running():
+        if attempt := self._lifecycle.running:
             now_s = attempt.now_s()
             attempt.recorder.event("epoch", now_s, epoch=number)
             attempt.forecaster.end_epoch(now_s)
@@ -412,7 +395,7 @@ class EnergyMeter:
     @harmless
     def resumed(self, step: int) -> None:
         """Training goes on from a checkpoint that was written after so many optimizer steps."""
-        if attempt := self._running():
+        if attempt := self._lifecycle.running:
             attempt.recorder.event("resume", attempt.now_s(), step=step)
             attempt.forecaster.resume()
 
@@ -425,7 +408,7 @@ class EnergyMeter:
             start_s: by ``time.monotonic()``.
             end_s: likewise; a span that is empty is ignored.
         """
-        attempt = self._running()
+        attempt = self._lifecycle.running
         if attempt is not None and end_s > start_s:
             attempt.recorder.window(name, start_s, end_s)
 
@@ -438,8 +421,8 @@ class EnergyMeter:
 
     @harmless
     def _take(self) -> Scalars:
-        last = self._mine()
-        return last.board.take() if last is not None and not self._is_broken else {}
+        last = self._lifecycle.own
+        return last.board.take() if last is not None and self._lifecycle.state != "failed" else {}
 
     def totals(self) -> Scalars:
         """The same figures over the whole attempt, after ``stop``; empty before."""
@@ -447,8 +430,8 @@ class EnergyMeter:
 
     @harmless
     def _whole(self) -> Scalars:
-        last = self._mine()
-        is_known = last is not None and not self._is_broken and not self.is_running
+        last = self._lifecycle.own
+        is_known = self._lifecycle.state == "ended"
         return last.board.whole() if last is not None and is_known else {}
 
     def log(self, step: int) -> Scalars:
@@ -461,7 +444,7 @@ class EnergyMeter:
 
     def _say_news(self) -> None:
         """A forecast is told on the training thread, where a progress bar knows what to do."""
-        attempt = self._running()
+        attempt = self._lifecycle.running
         forecast = attempt.forecaster.news if attempt else None
         if attempt is None or forecast is None:
             return
@@ -477,7 +460,7 @@ class EnergyMeter:
         Args:
             curve: the fields of a ``report.batch_sizes.BatchSizeCurve``.
         """
-        if attempt := self._running():
+        if attempt := self._lifecycle.running:
             attempt.recorder.event("batch_sizes", attempt.now_s(), **curve)
 
     @harmless
@@ -494,7 +477,7 @@ class EnergyMeter:
             step: optimizer steps done so far.
             epoch: that they belong to.
         """
-        if attempt := self._running():
+        if attempt := self._lifecycle.running:
             attempt.metrics.record(values, attempt.now_s(), step, epoch)
 
     @harmless
@@ -505,7 +488,7 @@ class EnergyMeter:
             kind: what it is of.
             record: the fields of the section in ``report.profile.Profile``.
         """
-        if attempt := self._running():
+        if attempt := self._lifecycle.running:
             attempt.recorder.event("profile", attempt.now_s(), of=kind, record=record)
 
     @harmless
@@ -515,7 +498,7 @@ class EnergyMeter:
         Args:
             devices: keys of ``devices``.
         """
-        if attempt := self._running():
+        if attempt := self._lifecycle.running:
             attempt.recorder.event("used", attempt.now_s(), devices=list(devices))
 
     def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
@@ -532,7 +515,7 @@ class EnergyMeter:
         Raises:
             ValueError: where the window is empty or the scope unknown.
         """
-        last = self._mine()
+        last = self._lifecycle.own
         if last is None:
             return Energy(energy_j=None)
         timeline = last.timeline
@@ -549,7 +532,7 @@ class EnergyMeter:
             Whether they have.
         """
         deadline_s = self._clock.monotonic_s() + timeout_s
-        while (attempt := self._running()) is not None:
+        while (attempt := self._lifecycle.running) is not None:
             now_s = self._clock.monotonic_s()
             seen_s = attempt.timeline.seen_s(now_s)
             if seen_s is not None and seen_s >= t_s:
@@ -566,46 +549,12 @@ class EnergyMeter:
         Args:
             error: the exception that ended the training, where one did.
         """
-        attempt = self._running()
-        if attempt is None:
-            return
-        self._profilers.stop()
-        attempt.end(error)
-        self._forget(attempt)
-        atexit.unregister(self._end_at_exit)
+        self._lifecycle.stop(error)
 
-    def _forget(self, attempt: Attempt) -> None:
-        if self._attempt is attempt:
-            self._attempt = None
-
-    def _end_if_left(self) -> None:
-        """End an attempt whose call has ended without a word."""
-        attempt = self._running()
-        if attempt is not None and attempt.call is not None and not attempt.call.is_under_way():
-            self._end_left()
-
-    @harmless
-    def _end_left(self, *, on_own_thread: bool = False) -> None:
-        """End an attempt that nobody has stopped, and write its report."""
-        attempt = self._running()
-        if attempt is None:
-            return
-        self._profilers.stop()
-        if not attempt.end_left(on_own_thread=on_own_thread):
-            return
-        self._forget(attempt)
+    def _on_left(self, attempt: Attempt) -> None:
         summary = self._save(attempt) if attempt.rank == 0 else None
         if summary:
             self._say(summary)
-        if self._attempt is None:
-            atexit.unregister(self._end_at_exit)
-
-    def _end_at_exit(self) -> None:
-        """The interpreter ends, and with it an attempt that nobody has stopped."""
-        self._end_left()
-        if (last := self._mine()) is not None:
-            last.wait_for_journal(_REPORT_S)
-        keep_interrupt()
 
     def close(self) -> None:
         """Close the outputs; the meter can be started again."""
@@ -620,10 +569,13 @@ class EnergyMeter:
         """
         from energy_callbacks.report import build
 
-        self._end_if_left()
-        if self._last is None:
+        self._lifecycle.end_if_left()
+        return build(self._newest().folder)
+
+    def _newest(self) -> Attempt:
+        if (newest := self._lifecycle.newest) is None:
             raise JournalError(_NEVER_STARTED)
-        return build(self._last.folder)
+        return newest
 
     @harmless
     def save_report(self) -> str | None:
@@ -632,14 +584,14 @@ class EnergyMeter:
         Returns:
             A summary in one line; ``None`` where this process has measured nothing.
         """
-        last = self._mine()
+        last = self._lifecycle.own
         return None if last is None else self._save(last)
 
     def _save(self, last: Attempt) -> str | None:
         from energy_callbacks.report import build, save
         from energy_callbacks.report.render.text import summary_line
 
-        self._end_if_left()
+        self._lifecycle.end_if_left()
         if not self.is_running:
             last.wait_for_ranks(_RANKS_S)
         try:
@@ -671,5 +623,5 @@ class EnergyMeter:
     def __getstate__(self) -> dict[str, Any]:
         """A copy never runs: threads and files stay with the original."""
         state = self.__dict__.copy()
-        state.update(_attempt=None, _last=None, _generation=None, _say=logger.info)
+        state.update(_lifecycle=Lifecycle(), _say=logger.info)
         return state

@@ -97,7 +97,7 @@ def test_the_truth_lies_in_the_random_part_of_pooled_rows(
         for number in range(900):
             clock.advance(0.1)
             meter.step()
-            row, ready = meter.scalars(), meter._last.board._ready
+            row, ready = meter.scalars(), meter._lifecycle.newest.board._ready
             if number > 50 and ready.pooled is not None:
                 share, span_s = ready.pooled
                 end_s = ready.tally.t_s + offset_s

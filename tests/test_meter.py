@@ -489,7 +489,7 @@ def test_a_bug_of_ours_is_one_warning_and_the_end_of_measuring(
     meter = meter_of(tmp_path, clock)
     meter.start()
     clock.advance(1.0)
-    broken: Any = meter._attempt if not part else getattr(meter._attempt, part)
+    broken: Any = meter._lifecycle.attempt if not part else getattr(meter._lifecycle.attempt, part)
     setattr(broken, method, _broken)
     call(meter)
     use(meter)
@@ -507,8 +507,8 @@ def test_a_bug_on_the_writers_thread_ends_measuring(
     meter = meter_of(tmp_path, clock)
     meter.start()
     clock.advance(1.0)
-    assert meter._attempt is not None
-    meter._attempt.recorder.update = _broken  # type: ignore[method-assign]
+    assert meter._lifecycle.attempt is not None
+    meter._lifecycle.attempt.recorder.update = _broken  # type: ignore[method-assign]
     clock.advance(5.0)
     assert not meter.is_running
     use(meter)
@@ -559,7 +559,7 @@ def test_a_bug_on_the_real_writers_thread_is_one_warning(
     """On real threads, too, a journal that cannot be kept is one warning."""
     meter = real_meter(tmp_path)
     meter.start()
-    attempt = meter._attempt
+    attempt = meter._lifecycle.attempt
     assert attempt is not None
     until(lambda: attempt.recorder.settled_s > attempt._start_s)
     attempt.recorder.update = _broken  # type: ignore[method-assign]
@@ -573,8 +573,8 @@ def test_scalars_never_raise(tmp_path: Path, clock: FakeClock) -> None:
     """An adapter that asks for figures is not harmed by a bug of ours either."""
     meter = meter_of(tmp_path, clock)
     meter.start()
-    assert meter._attempt is not None
-    meter._attempt.board.take = _broken  # type: ignore[method-assign]
+    assert meter._lifecycle.attempt is not None
+    meter._lifecycle.attempt.board.take = _broken  # type: ignore[method-assign]
     assert not meter.scalars()
 
 
@@ -628,7 +628,7 @@ def test_a_run_on_real_threads_adds_up_and_leaves_none_behind(tmp_path: Path) ->
     source = Steady()
     meter = real_meter(tmp_path, source)
     with meter, meter.phase("train"):
-        attempt = meter._attempt
+        attempt = meter._lifecycle.attempt
         assert attempt is not None
         until(lambda: attempt.recorder.settled_s > attempt._start_s + 0.1)
         meter.step(samples=8)
@@ -670,7 +670,7 @@ def test_a_driver_that_hangs_does_not_hold_up_the_end(
     stuck = Stuck()
     meter = real_meter(tmp_path, stuck)
     meter.start()
-    attempt = meter._attempt
+    attempt = meter._lifecycle.attempt
     assert attempt is not None
     assert stuck.hangs.wait(AT_MOST_S)
     until(lambda: attempt._known_hung)
@@ -747,7 +747,7 @@ def running(tmp_path: Path) -> Iterator[EnergyMeter]:
     """A meter at work on real threads."""
     meter = real_meter(tmp_path)
     meter.start()
-    attempt = meter._attempt
+    attempt = meter._lifecycle.attempt
     assert attempt is not None
     until(lambda: attempt.recorder.settled_s > attempt._start_s)
     yield meter
@@ -776,7 +776,7 @@ def test_in_a_forked_child_every_method_does_nothing(running: EnergyMeter) -> No
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_question_in_a_forked_child_does_not_hang(running: EnergyMeter) -> None:
     """A child that was forked while readings came in gets an unknown energy, at once."""
-    assert running._last is not None
+    assert running._lifecycle.newest is not None
     held, release = threading.Event(), threading.Event()
 
     def hold(lock: Any) -> None:
@@ -784,7 +784,7 @@ def test_a_question_in_a_forked_child_does_not_hang(running: EnergyMeter) -> Non
             held.set()
             release.wait(AT_MOST_S)
 
-    holder = threading.Thread(target=hold, args=(running._last.timeline._lock,))
+    holder = threading.Thread(target=hold, args=(running._lifecycle.newest.timeline._lock,))
     holder.start()
     assert held.wait(AT_MOST_S)
     code = in_a_child(lambda: running.energy(0.0, 1.0).energy_j is None, limit_s=0.5)

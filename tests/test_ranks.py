@@ -44,7 +44,7 @@ def second_rank(meter: EnergyMeter, pid: int, *, has_ended: bool = False) -> Non
 def waited_s(meter: EnergyMeter, patience_s: float = PATIENCE_S) -> float:
     """How long the first rank waits."""
     start_s = time.monotonic()
-    meter._last.wait_for_ranks(patience_s)
+    meter._lifecycle.newest.wait_for_ranks(patience_s)
     return time.monotonic() - start_s
 
 

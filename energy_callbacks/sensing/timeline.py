@@ -76,6 +76,7 @@ class Timeline:
         self._tracks: dict[str, _Track] = {}
         # For devices that open later: their buffers may reach back before they were opened.
         self._pins: deque[float] = deque(maxlen=1000)
+        self._new_pins: deque[float] = deque()
         self._expected = 0
         self._asked_s: float | None = None
         self._reached: dict[_EndOf, float] = {}
@@ -100,6 +101,7 @@ class Timeline:
         for channel in channels:
             by_device.setdefault(channel.device.key, []).append(channel)
         with self._lock:
+            self._place_pins()
             tracks = {key: self._track(key, offered) for key, offered in by_device.items()}
             self._tracks.update(tracks)
 
@@ -125,6 +127,7 @@ class Timeline:
             if math.isfinite(reading.value) and math.isfinite(reading.t_s):
                 by_device.setdefault(reading.channel.device.key, []).append(reading)
         with self._lock:
+            self._place_pins()
             for key, new in by_device.items():
                 self._extend_track(self._tracks[key], new)
 
@@ -232,8 +235,16 @@ class Timeline:
             return curve.intervals(start_s, end_s, provisional=provisional) if curve else None
 
     def pin(self, t_s: float) -> None:
-        """Keep all energy curves exact at this moment, for ever."""
-        with self._lock:
+        """Keep all energy curves exact at this moment, for ever.
+
+        Takes no lock: the training thread calls this at every change of phase. The curves get the
+        moment before the next readings.
+        """
+        self._new_pins.append(t_s)
+
+    def _place_pins(self) -> None:
+        while self._new_pins:
+            t_s = self._new_pins.popleft()
             self._pins.append(t_s)
             for track in self._tracks.values():
                 if track.curve is not None:

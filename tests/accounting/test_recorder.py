@@ -1,6 +1,7 @@
 """The books of one attempt, from scripted sensors on virtual time."""
 
 import math
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -376,3 +377,30 @@ def test_mean_power_is_of_the_share_that_was_seen() -> None:
     """300 J in 10 s of which 3 s were seen are 100 W; what was not seen has no power."""
     assert mean_power_w(300.0, 0.3, 10.0) == pytest.approx(100.0)
     assert mean_power_w(None, 0.0, 10.0) is None
+
+
+def test_a_change_of_phase_does_not_wait_for_the_timeline(tmp_path: Path, clock: FakeClock) -> None:
+    """While another thread holds the timeline's lock, phases are entered, left and named."""
+    books = Books(tmp_path, wave(clock), clock=clock)
+    taken, free = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with books.timeline._lock:
+            taken.set()
+            free.wait()
+
+    def change() -> None:
+        books.recorder.enter("train", 1.0)
+        books.recorder.leave("train", 2.0)
+        books.recorder.window("validation", 1.2, 1.4)
+
+    holder, training = (threading.Thread(target=one, daemon=True) for one in (hold, change))
+    holder.start()
+    taken.wait()
+    training.start()
+    training.join(timeout=60.0)
+    was_waiting = training.is_alive()
+    free.set()
+    holder.join()
+    training.join()
+    assert not was_waiting

@@ -1,0 +1,185 @@
+"""The states of a meter and every transition between them, with an attempt that only remembers."""
+
+import atexit
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from energy_callbacks.accounting.attempt import Attempt
+from energy_callbacks.accounting.lifecycle import Lifecycle, State
+from energy_callbacks.accounting.profilers import Profilers
+from energy_callbacks.core import forks
+
+
+class Call:
+    """A call that trains, until it is over."""
+
+    is_over = False
+
+    def is_under_way(self) -> bool:
+        return not self.is_over
+
+
+@dataclass
+class Remembering:
+    """An attempt that only remembers what it was asked."""
+
+    call: Call = field(default_factory=Call)
+    heard: list[Any] = field(default_factory=list)
+    ends_itself: bool = True
+
+    def end(self, error: BaseException | None) -> None:
+        self.heard.append(("end", error))
+
+    def end_left(self, *, on_own_thread: bool) -> bool:
+        self.heard.append(("end_left", on_own_thread))
+        return self.ends_itself
+
+    def abandon(self) -> None:
+        self.heard.append("abandon")
+
+    def wait_for_journal(self, timeout_s: float) -> None:
+        self.heard.append("wait_for_journal")
+
+
+class Bench:
+    """A lifecycle, its newest attempt, and what it reported."""
+
+    def __init__(self) -> None:
+        self.life = Lifecycle()
+        self.left: list[Any] = []
+        self.attempt = Remembering()
+
+    def begin(self) -> None:
+        self.attempt = Remembering()
+        self.life.begin(cast("Attempt", self.attempt), Profilers(()), self.left.append)
+
+    def in_state(self, state: State) -> None:
+        if state != "new":
+            self.begin()
+        if state == "ended":
+            self.life.stop()
+        if state == "failed":
+            self.life.abandon("a bug")
+        assert self.life.state == state
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """A new one; its handler at exit is taken away."""
+    one = Bench()
+    yield one
+    atexit.unregister(one.life.exit)
+
+
+STATES: tuple[State, ...] = ("new", "running", "ended", "failed")
+
+
+@pytest.mark.parametrize("state", ["new", "ended", "failed"])
+def test_an_attempt_begins_in_every_state_but_running(bench: Bench, state: State) -> None:
+    """It is running then, and the newest."""
+    bench.in_state(state)
+    bench.begin()
+    assert bench.life.state == "running"
+    assert bench.life.running is bench.life.own is cast("Attempt", bench.attempt)
+
+
+def test_a_second_attempt_beside_a_running_one_is_refused(bench: Bench) -> None:
+    """The first goes on."""
+    bench.begin()
+    first = bench.life.running
+    with pytest.raises(RuntimeError, match="running already"):
+        bench.begin()
+    assert bench.life.running is first
+
+
+def test_stop_ends_with_the_error_that_it_is_given(bench: Bench) -> None:
+    """The attempt stays the newest."""
+    bench.begin()
+    error = ValueError("no")
+    bench.life.stop(error)
+    assert (bench.life.state, bench.life.running) == ("ended", None)
+    assert bench.life.own is cast("Attempt", bench.attempt)
+    assert bench.attempt.heard == [("end", error)]
+    assert bench.left == []
+
+
+@pytest.mark.parametrize("state", ["new", "ended", "failed"])
+@pytest.mark.parametrize(
+    "ending", [Lifecycle.stop, Lifecycle.end_if_left, Lifecycle.end_left, Lifecycle.exit]
+)
+def test_an_ending_does_nothing_unless_an_attempt_is_running(
+    bench: Bench, state: State, ending: Callable[[Lifecycle], None]
+) -> None:
+    """The state and the attempt stay as they are."""
+    bench.in_state(state)
+    before = list(bench.attempt.heard)
+    ending(bench.life)
+    assert bench.life.state == state
+    assert [one for one in bench.attempt.heard if one != "wait_for_journal"] == before
+    assert bench.left == []
+
+
+def test_an_attempt_goes_on_while_its_call_does(bench: Bench) -> None:
+    """It ends once the call is over, and is reported."""
+    bench.begin()
+    bench.life.end_if_left()
+    assert bench.life.state == "running"
+    bench.attempt.call.is_over = True
+    bench.life.end_if_left()
+    assert bench.life.state == "ended"
+    assert bench.attempt.heard == [("end_left", False)]
+    assert bench.left == [bench.attempt]
+
+
+def test_the_journals_thread_gives_way_to_whoever_is_ending_it(bench: Bench) -> None:
+    """The attempt that refuses is still running."""
+    bench.begin()
+    bench.attempt.ends_itself = False
+    bench.life.end_left(on_own_thread=True)
+    assert bench.life.state == "running"
+    assert bench.attempt.heard == [("end_left", True)]
+    assert bench.left == []
+
+
+def test_at_exit_what_is_running_ends_and_its_journal_is_waited_for(bench: Bench) -> None:
+    """In this order."""
+    bench.begin()
+    bench.life.exit()
+    assert bench.life.state == "ended"
+    assert bench.attempt.heard == [("end_left", False), "wait_for_journal"]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_abandoning_fails_in_every_state(bench: Bench, state: State) -> None:
+    """An attempt that is running is abandoned, and only that one."""
+    bench.in_state(state)
+    before = len(bench.attempt.heard)
+    bench.life.abandon("a bug")
+    assert (bench.life.state, bench.life.running) == ("failed", None)
+    assert bench.attempt.heard[before:] == (["abandon"] if state == "running" else [])
+
+
+def test_a_report_that_fails_is_a_failure_and_not_an_exception(bench: Bench) -> None:
+    """What is raised while an attempt is ended ends measuring."""
+    bench.life.begin(cast("Attempt", bench.attempt), Profilers(()), lambda attempt: 1 / 0)
+    bench.life.end_left()
+    assert bench.life.state == "failed"
+
+
+def test_in_a_forked_child_nothing_is_running(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it touch the parent's attempt; one of its own may begin."""
+    bench.begin()
+    parents = bench.attempt
+    monkeypatch.setattr(forks, "generation", forks.generation + 1)
+    assert bench.life.running is None
+    assert bench.life.own is None
+    bench.life.stop()
+    bench.life.end_left()
+    assert parents.heard == []
+    bench.begin()
+    assert bench.life.running is cast("Attempt", bench.attempt)
