@@ -4,7 +4,9 @@ import ast
 import inspect
 import subprocess
 import sys
+from collections import Counter
 from copy import deepcopy
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,7 @@ FORBIDDEN = (
     "codecarbon", "pandas", "pynvml", "matplotlib", "pydantic", "rich", "tensorboard", "jinja2",
     "memory_profiler",
 )  # fmt: skip
+LAYERS = "imports point down only"
 NO_FRAMEWORK = "the core imports no framework and no adapter"
 PACKAGES = (
     "energy_callbacks",
@@ -67,12 +70,10 @@ def test_imports_point_down_only(graph: ImportGraph) -> None:
 @pytest.mark.parametrize(
     ("importer", "imported", "contract"),
     [
-        (
-            "energy_callbacks.sensing.estimation.series",
-            "energy_callbacks.meter",
-            "imports point down only",
-        ),
-        ("energy_callbacks.core.units", "energy_callbacks.core.errors", "imports point down only"),
+        ("energy_callbacks.sensing.estimation.series", "energy_callbacks.meter", LAYERS),
+        ("energy_callbacks.importers.samples", "energy_callbacks.report.build", LAYERS),
+        ("energy_callbacks.report", "energy_callbacks.compare", LAYERS),
+        ("energy_callbacks.core.units", "energy_callbacks.accounting.phases", LAYERS),
         ("energy_callbacks.accounting.metrics.step_counts", "torch", NO_FRAMEWORK),
         ("energy_callbacks.core.formatting", "energy_callbacks_keras", NO_FRAMEWORK),
         (
@@ -176,9 +177,52 @@ def test_public_names_show_the_path_that_users_type() -> None:
         assert value.__doc__
 
 
+def modules_of(*folders: str) -> list[Path]:
+    """All modules below some folders, relative to the repository."""
+    found = [path for name in folders for path in (ROOT / name).rglob("*.py")]
+    assert len(found) > len(folders)
+    return [path.relative_to(ROOT) for path in found]
+
+
 def test_adapters_stay_thin() -> None:
-    """Events in, nothing else: what a framework does not need belongs into the core."""
-    modules = [path for name in PACKAGES[1:] for path in (ROOT / name).glob("*.py")]
-    assert len(modules) > 15
-    lengths = {path.name: len(path.read_text().splitlines()) for path in modules}
-    assert [name for name, length in lengths.items() if length >= 200] == []
+    """Adapters translate events; what a framework does not need belongs in the core."""
+    lengths = {
+        path: len((ROOT / path).read_text().splitlines()) for path in modules_of(*PACKAGES[1:])
+    }
+    assert len(lengths) > 60
+    assert {path: length for path, length in lengths.items() if length >= 200} == {}
+
+
+def circle_in(graph: ImportGraph) -> list[str]:
+    """Modules that import each other in a circle; none where there is no such circle."""
+    imported = {
+        module: graph.find_modules_directly_imported_by(module) - {module}
+        for module in graph.modules
+    }
+    try:
+        TopologicalSorter(imported).prepare()
+    except CycleError as error:
+        found: list[str] = error.args[1]
+        return found
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle(graph: ImportGraph) -> None:
+    """Not inside functions, and not for type checking alone."""
+    assert circle_in(graph) == []
+
+
+def test_the_check_of_circles_can_fail(graph: ImportGraph) -> None:
+    """One import back, and the circle is named."""
+    changed = deepcopy(graph)
+    changed.add_import(
+        importer="energy_callbacks.core.units", imported="energy_callbacks.core.formatting"
+    )
+    assert "energy_callbacks.core.units" in circle_in(changed)
+
+
+@pytest.mark.parametrize(("folders", "limit"), [(PACKAGES, 15), (("tests",), 25)])
+def test_no_folder_is_crowded(folders: tuple[str, ...], limit: int) -> None:
+    """A folder that can be read at a glance; ``__init__.py`` does not count."""
+    counts = Counter(path.parent for path in modules_of(*folders) if path.name != "__init__.py")
+    assert {folder: count for folder, count in counts.items() if count > limit} == {}
