@@ -1,6 +1,6 @@
 """Writes the reference pages that are made from the code: ``python docs/build_reference.py``.
 
-``tests/test_reference.py`` fails where a page and the code differ.
+``tests/docs/test_reference.py`` fails where a page and the code differ.
 """
 
 import argparse

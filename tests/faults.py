@@ -34,7 +34,7 @@ from tests.fake_nvml import (
 )
 from tests.fake_nvml.library import load_library, reset_pynvml
 from tests.fake_nvml.scenario import FaultKind, Group
-from tests.test_fake_card import CardClock
+from tests.fake_nvml.test_fake_card import CardClock
 
 Play = Callable[..., FakeNvml]
 

@@ -14,7 +14,7 @@ from energy_callbacks.report import EnergyReport
 from energy_callbacks.tuning import tune_batch_size
 from tests.charts import no_charts  # noqa: F401 - a fixture of all tests here
 from tests.fake_nvml import Constant, Scenario, fixtures, h200
-from tests.test_fake_card import CardClock
+from tests.fake_nvml.test_fake_card import CardClock
 
 fake_nvml = fixtures.fake_nvml
 POWER_W = 400.0

@@ -17,17 +17,17 @@ from tests.benchmarks import (
     lines,
     overhead,
     peers,
-    recordings,
     step_windows,
     tools,
 )
-from tests.benchmarks.cards import WIDTHS_S, Windows
+from tests.benchmarks.common import recordings
+from tests.benchmarks.common.cards import WIDTHS_S, Windows
+from tests.benchmarks.common.loops import Loop
+from tests.benchmarks.common.pairs import Change, Round, change, interleaved
+from tests.benchmarks.common.paused_clock import PausableClock
+from tests.benchmarks.common.runs import Run, measured_all
 from tests.benchmarks.hook_costs import HookCost
-from tests.benchmarks.loops import Loop
-from tests.benchmarks.pairs import Change, Round, change, interleaved
-from tests.benchmarks.paused_clock import PausableClock
 from tests.benchmarks.peers import PERIODS_S, Row, Window
-from tests.benchmarks.runs import Run, measured_all
 from tests.benchmarks.tools import CODECARBON, MAKERS, OURS
 
 

@@ -19,7 +19,7 @@ from energy_callbacks.core.errors import EnergyCallbacksError
 from energy_callbacks.report import EnergyReport, build
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.fake_nvml import Constant, Scenario, env, fixtures, h200
-from tests.test_fake_card import CardClock
+from tests.fake_nvml.test_fake_card import CardClock
 
 fake_nvml = fixtures.fake_nvml
 

@@ -21,9 +21,9 @@ import numpy as np
 
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
-from tests.benchmarks.cards import CARDS, WIDTHS_S
-from tests.benchmarks.recordings import Finding, findings
-from tests.benchmarks.runs import Results, Run, measured_all
+from tests.benchmarks.common.cards import CARDS, WIDTHS_S
+from tests.benchmarks.common.recordings import Finding, findings
+from tests.benchmarks.common.runs import Results, Run, measured_all
 
 LOADS: Final = ("31 ms", "97 ms", "230 ms", "1030 ms", "staircase")
 JUDGED: Final = "samples and counter (H200)"

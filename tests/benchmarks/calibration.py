@@ -27,8 +27,8 @@ import numpy as np
 
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
-from tests.benchmarks.cards import WIDTHS_S, Array, Windows
-from tests.benchmarks.runs import Results, Run, measured_all
+from tests.benchmarks.common.cards import WIDTHS_S, Array, Windows
+from tests.benchmarks.common.runs import Results, Run, measured_all
 
 COVERAGE_BAR: Final = 0.90
 # The random part is no interval that anybody is shown by itself.

@@ -24,7 +24,7 @@ from energy_callbacks.tuning import Patience, Trial, tune_batch_size
 from energy_callbacks.tuning.bench import Bench
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
-from tests.benchmarks.finder_tasks import Task, Training, tasks
+from tests.benchmarks.common.finder_tasks import Task, Training, tasks
 
 OBJECTIVES = ("knee", "energy", "throughput", "largest")
 MAX_SIZE = 8192

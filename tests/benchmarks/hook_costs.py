@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.benchmarks.loops import Loop
+from tests.benchmarks.common.loops import Loop
 from tests.benchmarks.tools import Tool
 
 _TRAINER_STEPS: Final = 1000

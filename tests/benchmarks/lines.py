@@ -42,9 +42,9 @@ from energy_callbacks.profiling.lines.stack_sampler import Asker  # noqa: E402
 from energy_callbacks.profiling.lines.tally import Tally  # noqa: E402
 from tests.benchmarks import bars  # noqa: E402
 from tests.benchmarks.bars import Bar  # noqa: E402
-from tests.benchmarks.loops import Loop  # noqa: E402
-from tests.benchmarks.pairs import Change, interleaved  # noqa: E402
-from tests.benchmarks.quiet_core import quiet_core  # noqa: E402
+from tests.benchmarks.common.loops import Loop  # noqa: E402
+from tests.benchmarks.common.pairs import Change, interleaved  # noqa: E402
+from tests.benchmarks.common.quiet_core import quiet_core  # noqa: E402
 
 CHANGE_BAR: Final = 0.01
 SHARE_BAR: Final = 0.1

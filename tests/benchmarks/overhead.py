@@ -36,11 +36,11 @@ from typing import Final
 from energy_callbacks import EnergyConfig, EnergyMeter
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
+from tests.benchmarks.common.loops import SLEEP, Loop, fake_loops, gpu_loops, has_gpu
+from tests.benchmarks.common.pairs import HALF_S, Change, interleaved
+from tests.benchmarks.common.paused_clock import PausableClock
+from tests.benchmarks.common.quiet_core import quiet_core
 from tests.benchmarks.hook_costs import HookCost, of_callbacks, of_hook
-from tests.benchmarks.loops import SLEEP, Loop, fake_loops, gpu_loops, has_gpu
-from tests.benchmarks.pairs import HALF_S, Change, interleaved
-from tests.benchmarks.paused_clock import PausableClock
-from tests.benchmarks.quiet_core import quiet_core
 from tests.benchmarks.step_windows import Peer, measured_beside
 from tests.benchmarks.tools import nvidia_smi_stub
 

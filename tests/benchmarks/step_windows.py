@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.benchmarks.common.loops import Loop, fake_loops, gpu_loops
+from tests.benchmarks.common.pairs import Change, interleaved
 from tests.benchmarks.hook_costs import HookCost, of_windows
-from tests.benchmarks.loops import Loop, fake_loops, gpu_loops
-from tests.benchmarks.pairs import Change, interleaved
 from tests.benchmarks.tools import CODECARBON, MAKERS, Tool, closed, interpreter
 
 TOOLS: Final = ("Zeus", CODECARBON)

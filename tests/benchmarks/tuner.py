@@ -30,7 +30,7 @@ import numpy as np
 from energy_callbacks.tuning.search.search import Search, SearchSettings
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
-from tests.benchmarks.device_model import Array, Device, affine, seeded
+from tests.benchmarks.common.device_model import Array, Device, affine, seeded
 
 NOISE = 0.03
 TRIALS = 14

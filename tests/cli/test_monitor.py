@@ -9,7 +9,7 @@ import pytest
 
 from energy_callbacks.cli import main, monitor
 from tests.fake_nvml import Constant, Process, Scenario, fixtures, h200
-from tests.test_fake_card import CardClock
+from tests.fake_nvml.test_fake_card import CardClock
 
 fake_nvml = fixtures.fake_nvml
 GIB = 2**30

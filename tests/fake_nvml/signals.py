@@ -1,8 +1,8 @@
 """Power signals as pure functions of time, with their exact integrals.
 
-``c/signal.c`` has the same formulas; ``tests/test_fake_nvml.py`` compares the two. Times are
-seconds since the scenario's epoch, negative ones included. A signal may also drive another
-quantity than power (a throttled fraction, a temperature, bytes): ``_w`` then stands for its unit.
+``c/signal.c`` has the same formulas; ``test_fake_nvml.py`` compares the two. Times are seconds
+since the scenario's epoch, negative ones included. A signal may also drive another quantity
+than power (a throttled fraction, a temperature, bytes): ``_w`` then stands for its unit.
 """
 
 import math

@@ -29,7 +29,7 @@ from energy_callbacks.tuning.accelerator import memory
 from energy_callbacks.tuning.bench import Bench
 from energy_callbacks.tuning.result import points
 from tests.benchmarks import finders
-from tests.benchmarks.finder_tasks import Task, resnet, transformer
+from tests.benchmarks.common.finder_tasks import Task, resnet, transformer
 
 TASKS = {
     "resnet": Task("ResNet-50, images", resnet),

@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 
 from energy_callbacks.cli import main
 from energy_callbacks.report import build
-from tests import examples, pages
+from tests.docs import examples, pages
 from tests.integrations.processes import Script, Spawning, wait
 
 
@@ -64,7 +64,9 @@ class Documented:
     def test_the_readme_works_from_nothing(self, tmp_path: Path) -> None:
         """Its blocks run in a process that has imported nothing."""
         readme = str(pages.ROOT / "README.md")
-        script = Script(module="tests.pages", folder=tmp_path, arguments=(readme, self.framework))
+        script = Script(
+            module="tests.docs.pages", folder=tmp_path, arguments=(readme, self.framework)
+        )
         assert wait(Spawning().start(script), timeout_s=600.0) == 0, script.output
 
     def test_an_example_leaves_a_report(

@@ -14,7 +14,7 @@ from energy_callbacks.report import EnergyReport, build
 from energy_callbacks.sensing.devices import GpuChoice, GpuInfo, resolve
 from energy_callbacks.sensing.frameworks import cuda_driver, hip_runtime
 from tests.fake_nvml import Card, Constant, FakeNvml, Mig, Scenario, fixtures, ideal
-from tests.test_fake_card import CardClock
+from tests.fake_nvml.test_fake_card import CardClock
 
 fake_nvml = fixtures.fake_nvml
 Play = Callable[..., FakeNvml]

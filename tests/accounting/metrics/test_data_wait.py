@@ -27,7 +27,7 @@ from tests.fake_nvml import (
     pascal,
 )
 from tests.fake_nvml.presets import average_1s, v100
-from tests.test_fake_card import CardClock
+from tests.fake_nvml.test_fake_card import CardClock
 
 fake_nvml = fixtures.fake_nvml
 LIMIT_W = {h200: 700.0, a100: 400.0, v100: 300.0, pascal: 250.0, average_1s: 350.0}

@@ -11,9 +11,9 @@ from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.metrics.scalars import TAGS
 from energy_callbacks.cli import main
 from tests.fake_nvml import Constant, Scenario, h200
+from tests.fake_nvml.test_fake_card import CardClock
 from tests.integrations.contract.beside import SMALL
 from tests.integrations.contract.lab import J_PER_SAMPLE, POWER_W, Bench, Plan
-from tests.test_fake_card import CardClock
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "reference" / "report.schema.json"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests import examples
+from tests.docs import examples
 from tests.integrations.documented import Demo, Documented
 
 # Of a batch of 64 four fifths are one, and there is no short one to compile.

@@ -13,7 +13,7 @@ from energy_callbacks.report.collect.process import Process, TimedEnergy
 from energy_callbacks.report.collect.rows import Columns
 from energy_callbacks.report.render import html, text
 from tests.fake_nvml import Constant, Recorded, Scenario, a100, fixtures, h200
-from tests.test_fake_card import CardClock
+from tests.fake_nvml.test_fake_card import CardClock
 
 fake_nvml = fixtures.fake_nvml
 HEADER = {"run_id": "r", "attempt": 1, "host": "h", "rank": 0, "unix_s": 0.0}

@@ -14,7 +14,7 @@ from energy_callbacks.core.records import Energy
 from energy_callbacks.tuning.search.limits import limits, predicted_largest
 from energy_callbacks.tuning.search.search import Answer, Search, SearchSettings
 from energy_callbacks.tuning.search.trial import Trial
-from tests.benchmarks.device_model import Device
+from tests.benchmarks.common.device_model import Device
 
 GIB = 2**30
 

@@ -15,6 +15,7 @@ import pytest
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.profiling.kernels import KernelProfiler
 from tests.fake_nvml import Scenario, Square, a100, fixtures, h200
+from tests.fake_nvml.test_fake_card import CardClock
 from tests.profiling.kernels.cuda_trace import (
     ADD,
     BASE_NS,
@@ -26,7 +27,6 @@ from tests.profiling.kernels.cuda_trace import (
 )
 from tests.profiling.kernels.lab import FakeRecorder
 from tests.profiling.kernels.trace_format import check
-from tests.test_fake_card import CardClock
 
 fake_nvml = fixtures.fake_nvml
 SQUARE = Square(low_w=100.0, high_w=600.0, period_s=0.5, duty=0.5, phase_s=0.0)

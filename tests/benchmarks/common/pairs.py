@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.benchmarks.loops import Loop
+from tests.benchmarks.common.loops import Loop
 
 HALF_S: Final = 0.5
 _TRIMMED: Final = 0.1

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import examples
-from tests.examples import EXAMPLES
+from tests.docs import examples
+from tests.docs.examples import EXAMPLES
 
-INTEGRATIONS = Path(__file__).parent / "integrations"
+INTEGRATIONS = Path(__file__).parents[1] / "integrations"
 OF_TORCH = ("matrix_train.py", "plain_pytorch.py")
 
 

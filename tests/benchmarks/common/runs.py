@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from tests.benchmarks.cards import Windows, measured
+from tests.benchmarks.common.cards import Windows, measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

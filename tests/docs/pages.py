@@ -2,7 +2,7 @@
 
 The blocks of a page share one namespace. One that opens a door, such as ``from
 energy_callbacks.keras import``, belongs to that framework, and so do those after it up to the next
-door. ``python -m tests.pages PAGE FRAMEWORK`` runs a framework's blocks in a process of its own.
+door. ``python -m tests.docs.pages PAGE FRAMEWORK`` runs a framework's blocks in their own process.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _DOOR = re.compile(r"from energy_callbacks\.(lightning|keras|huggingface) import")
 

@@ -27,7 +27,7 @@ from tests.fake_nvml import (
     v100,
 )
 from tests.fake_nvml.signals import Signal
-from tests.test_fake_card import CardClock
+from tests.fake_nvml.test_fake_card import CardClock
 
 Array = NDArray[np.float64]
 WIDTHS_S: Final = (0.05, 0.2, 1.0, 5.0)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tests.benchmarks.loops import Loop
+from tests.benchmarks.common.loops import Loop
 
 _STEPS: Final = 20
 

@@ -25,7 +25,7 @@ from energy_callbacks.core.records import Channel, Device, Energy, Reading, Sens
 from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
 from energy_callbacks.sensing.sources.nvidia.known_sensors import generation, samples_sensor
 from energy_callbacks.sensing.sources.nvidia.tick_clock import TickClock
-from tests.benchmarks.cards import Array
+from tests.benchmarks.common.cards import Array
 from tests.fake_nvml.signals import Square
 
 METER_BARS: Final = {"average_w": 0.025, "instant_w": 0.013}  # p95 of |error| on windows of 1 s

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import pages
 from tests.charts import no_charts  # noqa: F401 - a fixture
-from tests.pages import ROOT
+from tests.docs import pages
+from tests.docs.pages import ROOT
 
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 OF_TORCH = re.compile(r"^import torch$|run_quick_profile\(", re.MULTILINE)

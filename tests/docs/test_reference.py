@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SPEC = importlib.util.spec_from_file_location("build_reference", ROOT / "docs/build_reference.py")
 assert SPEC is not None
 assert SPEC.loader is not None
