@@ -8,21 +8,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from energy_callbacks.accounting.attempt import Attempt
+from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.accounting.journal import journal
-from energy_callbacks.accounting.journal.launch import COMMAND, Process, default_folder
+from energy_callbacks.accounting.journal.launch import COMMAND, TrainingProcess, default_folder
 from energy_callbacks.accounting.lifecycle import Lifecycle
-from energy_callbacks.accounting.metrics.budget_allreduce import Vote
+from energy_callbacks.accounting.metrics.budget_allreduce import BudgetAllreduce
 from energy_callbacks.accounting.metrics.energy_sums import total
 from energy_callbacks.accounting.metrics.scalars import Scalars
 from energy_callbacks.accounting.profilers import Kind, Profiler, Profilers, joined
 from energy_callbacks.core import forks
-from energy_callbacks.core.active_call import OngoingCall
+from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig, is_disabled
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.guard import give_up, harmless
 from energy_callbacks.core.records import Device, Energy
-from energy_callbacks.outputs.fault_tolerant import CarefulOutput
+from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.protocol import Output
 from energy_callbacks.sensing.clock import Clock, SystemClock
 from energy_callbacks.sensing.sources.protocol import Source
@@ -84,11 +84,11 @@ class EnergyMeter:
             place(self.config.country, self.config.region)
         self._sources = sources
         self._clock = clock or SystemClock()
-        self._outputs = tuple(CarefulOutput(output) for output in outputs)
+        self._outputs = tuple(FaultTolerantOutput(output) for output in outputs)
         self._profilers = Profilers(profilers)
         self._lifecycle = Lifecycle()
         self._cannot_vote = False
-        self._vote = Vote()
+        self._vote = BudgetAllreduce()
         self._say: Callable[[str], None] = logger.info
 
     @classmethod
@@ -176,7 +176,7 @@ class EnergyMeter:
         return last.state()
 
     @harmless
-    def _ask(self, attempt: Attempt) -> None:
+    def _ask(self, attempt: ActiveAttempt) -> None:
         attempt.board.ask()
 
     def start(
@@ -184,9 +184,9 @@ class EnergyMeter:
         run_folder: str | os.PathLike[str] | None = None,
         *,
         state: Mapping[str, Any] | None = None,
-        process: Process | None = None,
+        process: TrainingProcess | None = None,
         used_gpus: Sequence[int] | None = None,
-        call: OngoingCall | None = None,
+        call: ActiveCall | None = None,
         say: Callable[[str], None] = logger.info,
     ) -> Self:
         """Begin an attempt; does nothing while one is running or where switched off.
@@ -214,12 +214,12 @@ class EnergyMeter:
         if self.is_running or is_disabled():
             return self
         self._profilers = joined(self._profilers)
-        process = process or Process.from_environment()
+        process = process or TrainingProcess.from_environment()
         chosen = self.config.run_folder or run_folder or self.run_folder or default_folder(process)
         folder = Path(chosen).expanduser().absolute()
         journal.check_writable(folder)
         sources, missing = self._find_sources(process, used_gpus)
-        attempt = Attempt(
+        attempt = ActiveAttempt(
             config=self.config,
             sources=sources,
             clock=self._clock,
@@ -243,7 +243,7 @@ class EnergyMeter:
         return self.state() if self.run_folder == folder else {}
 
     def _find_sources(
-        self, process: Process, used_gpus: Sequence[int] | None
+        self, process: TrainingProcess, used_gpus: Sequence[int] | None
     ) -> tuple[Sequence[Source], Sequence[tuple[str, str, str]]]:
         if self._sources is not None:
             return self._sources, ()
@@ -551,7 +551,7 @@ class EnergyMeter:
         """
         self._lifecycle.stop(error)
 
-    def _on_left(self, attempt: Attempt) -> None:
+    def _on_left(self, attempt: ActiveAttempt) -> None:
         summary = self._save(attempt) if attempt.rank == 0 else None
         if summary:
             self._say(summary)
@@ -572,7 +572,7 @@ class EnergyMeter:
         self._lifecycle.end_if_left()
         return build(self._newest().folder)
 
-    def _newest(self) -> Attempt:
+    def _newest(self) -> ActiveAttempt:
         if (newest := self._lifecycle.newest) is None:
             raise JournalError(_NEVER_STARTED)
         return newest
@@ -587,7 +587,7 @@ class EnergyMeter:
         last = self._lifecycle.own
         return None if last is None else self._save(last)
 
-    def _save(self, last: Attempt) -> str | None:
+    def _save(self, last: ActiveAttempt) -> str | None:
         from energy_callbacks.report import build, save
         from energy_callbacks.report.render.text import summary_line
 

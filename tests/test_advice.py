@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.report import EnergyReport
 from energy_callbacks.tuning import tune_batch_size
 from tests.charts import no_charts  # noqa: F401 - a fixture of all tests here
@@ -153,7 +153,7 @@ def test_a_rank_that_holds_up_the_other(
     first = bench()
     second = Bench(first.clock, first.folder)
     for rank, (one, wait) in enumerate(((first, 0.001), (second, wait_s))):
-        process = Process(rank=rank, local_rank=rank, world_size=2, local_world_size=2)
+        process = TrainingProcess(rank=rank, local_rank=rank, world_size=2, local_world_size=2)
         one.meter.start(process=process)
         one.train(wait_s=wait)
         one.meter.stop()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.core.active_call import OngoingCall
+from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.integrations.processes import Forking, Script, wait
@@ -26,7 +26,7 @@ def meter_on(clock: FakeClock, folder: Path) -> EnergyMeter:
 
 def fit(meter: EnergyMeter, clock: FakeClock, steps: int, error: BaseException | None) -> None:
     """A training of a second a step that ends without a hook."""
-    meter.start(call=OngoingCall.find("fit", package=HERE))
+    meter.start(call=ActiveCall.find("fit", package=HERE))
     meter.enter("train")
     for _ in range(steps):
         clock.advance(1.0)
@@ -100,7 +100,7 @@ def test_a_long_step_is_no_end(tmp_path: Path) -> None:
     meter = meter_on(clock, tmp_path)
 
     def fit() -> None:
-        meter.start(call=OngoingCall.find("fit", package=HERE))
+        meter.start(call=ActiveCall.find("fit", package=HERE))
         meter.enter("train")
         clock.advance(600.0)
         meter.step(samples=1)
@@ -148,7 +148,7 @@ def test_stopping_and_noticing_at_once_is_one_end(tmp_path: Path) -> None:
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[])
 
     def fit() -> None:
-        meter.start(call=OngoingCall.find("fit", package=HERE))
+        meter.start(call=ActiveCall.find("fit", package=HERE))
         meter.enter("train")
 
     fit()

@@ -16,7 +16,7 @@ import pytest
 from energy_callbacks import EnergyConfig, EnergyMeter, JournalError
 from energy_callbacks.accounting import attempt as attempt_module
 from energy_callbacks.accounting.journal import journal
-from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.core.config import DISABLED_VARIABLE, RUN_DIR_VARIABLE
 from energy_callbacks.core.records import Channel, Device, Reading
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
@@ -117,7 +117,7 @@ def test_the_header_says_who_where_and_with_which_settings(
     tmp_path: Path, clock: FakeClock
 ) -> None:
     """The first line names run, attempt, process, place and settings."""
-    process = Process(
+    process = TrainingProcess(
         framework="keras", framework_version="3.1", rank=3, local_rank=1, world_size=4
     )
     meter = meter_of(tmp_path, clock)
@@ -448,10 +448,10 @@ def test_nothing_to_log_is_not_written(
 
 def test_a_process_of_torchrun_is_known_by_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plain loop under ``torchrun`` knows its ranks; without it, it is alone."""
-    assert Process.from_environment() == Process()
+    assert TrainingProcess.from_environment() == TrainingProcess()
     for name, value in (("RANK", "5"), ("LOCAL_RANK", "1"), ("WORLD_SIZE", "8")):
         monkeypatch.setenv(name, value)
-    assert Process.from_environment() == Process(rank=5, local_rank=1, world_size=8)
+    assert TrainingProcess.from_environment() == TrainingProcess(rank=5, local_rank=1, world_size=8)
 
 
 # --- never harms the training

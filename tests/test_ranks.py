@@ -10,7 +10,7 @@ import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.journal import journal
-from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 PATIENCE_S = 5.0
@@ -23,7 +23,7 @@ def first_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnergyMeter:
     clock = FakeClock()
     source = ScriptedSource(clock, power_w=lambda _: 200.0)
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[source], clock=clock)
-    meter.start(process=Process(world_size=2))
+    meter.start(process=TrainingProcess(world_size=2))
     clock.advance(2.0)
     meter.stop()
     return meter

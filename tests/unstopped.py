@@ -6,14 +6,14 @@ import time
 from contextlib import suppress
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.core.active_call import OngoingCall
+from energy_callbacks.core.active_call import ActiveCall
 
 PATIENCE_S = 60.0
 
 
 def fit(meter: EnergyMeter, error: BaseException | None = None) -> None:
     """A training of one step, without a hook at its end."""
-    meter.start(call=OngoingCall.find("fit", package="__main__"))
+    meter.start(call=ActiveCall.find("fit", package="__main__"))
     meter.enter("train")
     meter.step(samples=4)
     if error is not None:

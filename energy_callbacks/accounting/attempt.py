@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 from energy_callbacks.accounting.journal import journal, previous_attempts
 from energy_callbacks.accounting.journal.batch_job import identity
 from energy_callbacks.accounting.journal.journal import Record
-from energy_callbacks.accounting.journal.launch import Process, launch_id
+from energy_callbacks.accounting.journal.launch import TrainingProcess, launch_id
 from energy_callbacks.accounting.journal.raw_readings import RawReadings
-from energy_callbacks.accounting.journal.stale_sensors import Silences
+from energy_callbacks.accounting.journal.stale_sensors import StaleSensors
 from energy_callbacks.accounting.journal.wall_clock import WallClock
 from energy_callbacks.accounting.metrics.budget import Budget, EmissionsKg
 from energy_callbacks.accounting.metrics.forecast import Forecaster
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.metrics.user_metrics import MetricLog
-from energy_callbacks.accounting.recorder import Recorder
-from energy_callbacks.core.active_call import OngoingCall
+from energy_callbacks.accounting.recorder import JournalRecorder
+from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.records import Energy
 from energy_callbacks.sensing.clock import Clock
@@ -47,7 +47,7 @@ _LEFT: Final = (
 )
 
 
-class Attempt:
+class ActiveAttempt:
     """Sensors, timeline, books and figures of one attempt.
 
     Args:
@@ -71,9 +71,9 @@ class Attempt:
         clock: Clock,
         folder: Path,
         state: Mapping[str, Any],
-        process: Process,
+        process: TrainingProcess,
         on_failure: Callable[[str], None],
-        call: OngoingCall | None = None,
+        call: ActiveCall | None = None,
         on_left: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder = folder
@@ -106,7 +106,7 @@ class Attempt:
         self._writer.write(self._header(unix_s, place, surroundings))
         self._writer.flush()
         ends = _step_ends(clock) if config.step_events else None
-        self.recorder = Recorder(self.timeline, self._writer, clock, self._start_s, ends)
+        self.recorder = JournalRecorder(self.timeline, self._writer, clock, self._start_s, ends)
         self.steps = self.recorder.steps
         self.metrics = MetricLog(self.recorder)
         if problem:
@@ -138,7 +138,7 @@ class Attempt:
             sources = [RecordedSource(source, self._raw.keep) for source in sources]
         self._sampler = Sampler(sources, self.timeline, clock, self.recorder.note)
         self._known_hung: set[str] = set()
-        self._silences = Silences(self.timeline, self._start_s)
+        self._silences = StaleSensors(self.timeline, self._start_s)
         self._wall_clock = WallClock(clock, self._start_s)
         self._is_broken = False
         self._sampler.start()
@@ -370,14 +370,14 @@ def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
 
 
 def _earlier(
-    folder: Path, number: int, run_id: str, process: Process, state: Mapping[str, Any]
-) -> previous_attempts.Earlier:
+    folder: Path, number: int, run_id: str, process: TrainingProcess, state: Mapping[str, Any]
+) -> previous_attempts.PreviousAttempts:
     """What was used before; nothing where files or checkpoint cannot be understood."""
     try:
         return previous_attempts.look(folder, number, run_id, process, state)
     except Exception as error:  # noqa: BLE001 - a curve that begins at 0 harms nobody
         logger.warning("what earlier attempts have used cannot be read: %r", error)
-        return previous_attempts.Earlier()
+        return previous_attempts.PreviousAttempts()
 
 
 def _place(config: EnergyConfig) -> "tuple[Place, str]":

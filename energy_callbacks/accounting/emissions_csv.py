@@ -6,7 +6,7 @@ from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
 
-from energy_callbacks.accounting.metrics.carbon import Emissions, Place
+from energy_callbacks.accounting.metrics.carbon import EmissionsEstimate, Place
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import kilowatt_hours
 from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
@@ -24,7 +24,7 @@ def write_emissions_csv(
     cpu: Energy,
     ram: Energy,
     place: Place,
-    emissions: Emissions,
+    emissions: EmissionsEstimate,
     pue: float = 1.0,
     details: Mapping[str, Cell] | None = None,
 ) -> None:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Literal
 
-from energy_callbacks.accounting.attempt import Attempt
+from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.accounting.profilers import Profilers
 from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import keep_interrupt
@@ -44,19 +44,19 @@ class Lifecycle:
 
     def __init__(self) -> None:
         self.state: State = "new"
-        self.attempt: Attempt | None = None
-        self.newest: Attempt | None = None
+        self.attempt: ActiveAttempt | None = None
+        self.newest: ActiveAttempt | None = None
         self.generation: int | None = None
         self._profilers = Profilers(())
-        self._on_left: Callable[[Attempt], None] | None = None
+        self._on_left: Callable[[ActiveAttempt], None] | None = None
 
     @property
-    def running(self) -> Attempt | None:
+    def running(self) -> ActiveAttempt | None:
         """The attempt that is running in this process."""
         return self.attempt if self.generation == forks.generation else None
 
     @property
-    def own(self) -> Attempt | None:
+    def own(self) -> ActiveAttempt | None:
         """The newest attempt of this process.
 
         ``None`` in a forked child: locks that another thread held at the fork stay locked there.
@@ -64,7 +64,7 @@ class Lifecycle:
         return self.newest if self.generation == forks.generation else None
 
     def begin(
-        self, attempt: Attempt, profilers: Profilers, on_left: Callable[[Attempt], None]
+        self, attempt: ActiveAttempt, profilers: Profilers, on_left: Callable[[ActiveAttempt], None]
     ) -> None:
         """An attempt begins.
 
@@ -138,7 +138,7 @@ class Lifecycle:
         if attempt is not None:
             attempt.abandon()
 
-    def _forget(self, attempt: Attempt) -> None:
+    def _forget(self, attempt: ActiveAttempt) -> None:
         if self.attempt is attempt:
             self.attempt = None
             self.state = "ended"

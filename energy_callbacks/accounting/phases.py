@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class PhaseSpan:
     """A phase from one moment to another."""
 
     name: str
@@ -13,7 +13,7 @@ class Span:
     end_s: float
 
 
-def without(spans: Iterable[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
+def without(spans: Iterable[PhaseSpan], holes: Iterable[PhaseSpan]) -> tuple[PhaseSpan, ...]:
     """What is left of spans where others lie over them.
 
     >>> a, b = Span(name="train", start_s=0.0, end_s=9.0), Span(name="x", start_s=2.0, end_s=3.0)
@@ -26,14 +26,14 @@ def without(spans: Iterable[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(left)
 
 
-def _around(span: Span, hole: Span) -> list[Span]:
+def _around(span: PhaseSpan, hole: PhaseSpan) -> list[PhaseSpan]:
     if hole.end_s <= span.start_s or hole.start_s >= span.end_s:
         return [span]
     ends = ((span.start_s, hole.start_s), (hole.end_s, span.end_s))
-    return [Span(name=span.name, start_s=a, end_s=b) for a, b in ends if b > a]
+    return [PhaseSpan(name=span.name, start_s=a, end_s=b) for a, b in ends if b > a]
 
 
-class Phases:
+class PhaseStack:
     """The phase on top of the stack is the phase the process is in.
 
     ::
@@ -65,13 +65,13 @@ class Phases:
         """Whether a phase is anywhere on the stack."""
         return name in self._stack
 
-    def enter(self, name: str, t_s: float) -> Span:
+    def enter(self, name: str, t_s: float) -> PhaseSpan:
         """Put a phase on top; returns the span of the one before."""
         span = self._cut(t_s)
         self._stack.append(name)
         return span
 
-    def leave(self, name: str, t_s: float) -> Span | None:
+    def leave(self, name: str, t_s: float) -> PhaseSpan | None:
         """Take a phase off, with all that was left open above it; ``None`` if it is not there."""
         if name not in self._stack[1:]:
             return None
@@ -80,18 +80,18 @@ class Phases:
             pass
         return span
 
-    def leave_all(self, t_s: float) -> Span:
+    def leave_all(self, t_s: float) -> PhaseSpan:
         """Back to the phase below all others."""
         span = self._cut(t_s)
         del self._stack[1:]
         return span
 
-    def end(self, t_s: float) -> Span:
+    def end(self, t_s: float) -> PhaseSpan:
         """The last span."""
         return self._cut(t_s)
 
-    def _cut(self, t_s: float) -> Span:
+    def _cut(self, t_s: float) -> PhaseSpan:
         t_s = max(t_s, self._start_s)
-        span = Span(name=self.name, start_s=self._start_s, end_s=t_s)
+        span = PhaseSpan(name=self.name, start_s=self._start_s, end_s=t_s)
         self._start_s = t_s
         return span

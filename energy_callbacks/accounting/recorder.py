@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import JournalWriter, Record
-from energy_callbacks.accounting.metrics.data_wait import WaitingEnergy
-from energy_callbacks.accounting.metrics.step_counts import StepLog, Tally
-from energy_callbacks.accounting.phases import Phases, Span, without
+from energy_callbacks.accounting.metrics.data_wait import DataWaitEnergy
+from energy_callbacks.accounting.metrics.step_counts import StepCounts, StepLog
+from energy_callbacks.accounting.phases import PhaseSpan, PhaseStack, without
 from energy_callbacks.core.records import Quantity
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.sampler import Notice
@@ -56,7 +56,7 @@ _SERIES: dict[Quantity, tuple[str, Callable[[Sequence[float]], float]]] = {
 }
 
 
-class Recorder:
+class JournalRecorder:
     """Keeps the books of one attempt.
 
     Args:
@@ -79,23 +79,23 @@ class Recorder:
         start_s: float,
         ends: "StepEnds | None" = None,
     ) -> None:
-        self.phases = Phases(start_s)
+        self.phases = PhaseStack(start_s)
         self.steps = StepLog(start_s, ends)
-        self._waiting = WaitingEnergy(timeline, self.steps, start_s)
+        self._waiting = DataWaitEnergy(timeline, self.steps, start_s)
         self._timeline = timeline
         self._writer = writer
         self._clock = clock
         self._start_s = start_s
-        self._closed: deque[Span] = deque()
-        self._named: deque[Span] = deque()
+        self._closed: deque[PhaseSpan] = deque()
+        self._named: deque[PhaseSpan] = deque()
         self._lines: deque[Record] = deque()
-        self._pooled = Tally(t_s=start_s)
+        self._pooled = StepCounts(t_s=start_s)
         self._told = {"samples": 0.0, "tokens": 0.0}
         self._row_s = start_s
         self._so_far_s = start_s
         self._row_ends: dict[str, float] = {}
-        self._trained: deque[Span] = deque(maxlen=10_000)
-        self._renamed: deque[Span] = deque(maxlen=10_000)
+        self._trained: deque[PhaseSpan] = deque(maxlen=10_000)
+        self._renamed: deque[PhaseSpan] = deque(maxlen=10_000)
         self._phase_lock = threading.Lock()
         self.settled_s = self.seen_s = start_s
         self._complete_s = start_s
@@ -115,7 +115,7 @@ class Recorder:
         """No phase goes on: what follows is idle."""
         self._change(lambda: self.phases.leave_all(t_s))
 
-    def _change(self, change: Callable[[], Span | None]) -> None:
+    def _change(self, change: Callable[[], PhaseSpan | None]) -> None:
         """Change the phase and remember a span of training in one go, as ``trained`` sees it."""
         with self._phase_lock:
             span = change()
@@ -124,7 +124,7 @@ class Recorder:
         if span is not None:
             self._close(span)
 
-    def _close(self, span: Span) -> None:
+    def _close(self, span: PhaseSpan) -> None:
         self.steps.pause()
         self._timeline.pin(span.end_s)
         self._closed.append(span)
@@ -134,7 +134,7 @@ class Recorder:
         """A span of time gets a name afterwards."""
         self._timeline.pin(start_s)
         self._timeline.pin(end_s)
-        span = Span(name=name, start_s=start_s, end_s=end_s)
+        span = PhaseSpan(name=name, start_s=start_s, end_s=end_s)
         self._named.append(span)
         if name != "train":
             with self._phase_lock:
@@ -248,7 +248,7 @@ class Recorder:
             return now_s if now_s - self._start_s > _PATIENCE_S else before_s
         return max(found_s, before_s)
 
-    def _write_spans(self, spans: deque[Span], name_key: str) -> None:
+    def _write_spans(self, spans: deque[PhaseSpan], name_key: str) -> None:
         kind = "span" if name_key == "phase" else "window"
         while spans and spans[0].end_s <= min(self.settled_s, self._complete_s):
             span = spans.popleft()
@@ -341,16 +341,16 @@ class Recorder:
             return None
         return mean_power_w(*self._timeline.seen(key, start_s, end_s), end_s - start_s)
 
-    def trained(self, start_s: float, end_s: float) -> tuple[Span, ...]:
+    def trained(self, start_s: float, end_s: float) -> tuple[PhaseSpan, ...]:
         """The parts of a window that were spent in the phase ``train``, as is known by now."""
         with self._phase_lock:
             newest = takewhile(lambda span: span.end_s > start_s, reversed(self._trained))
             spans = list(newest)[::-1]
             renamed = [s for s in self._renamed if s.end_s > start_s and s.start_s < end_s]
             if self.phases.name == "train":
-                spans.append(Span(name="train", start_s=self.phases.start_s, end_s=end_s))
+                spans.append(PhaseSpan(name="train", start_s=self.phases.start_s, end_s=end_s))
         inside = (
-            Span(name="train", start_s=max(s.start_s, start_s), end_s=min(s.end_s, end_s))
+            PhaseSpan(name="train", start_s=max(s.start_s, start_s), end_s=min(s.end_s, end_s))
             for s in spans
         )
         return without([span for span in inside if span.end_s > span.start_s], renamed)

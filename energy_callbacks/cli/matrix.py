@@ -13,7 +13,7 @@ from energy_callbacks.matrix.engines import make
 from energy_callbacks.matrix.engines.local import LocalEngine
 from energy_callbacks.matrix.engines.protocol import Engine
 from energy_callbacks.matrix.naming import counted
-from energy_callbacks.matrix.plan import EngineName, Job, Plan
+from energy_callbacks.matrix.plan import EngineName, MatrixJob, MatrixPlan
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     return int(not is_complete) if stopped is None else 128 + stopped
 
 
-def _run_missing(engine: Engine, results: Results, jobs: Sequence[Job]) -> int | None:
+def _run_missing(engine: Engine, results: Results, jobs: Sequence[MatrixJob]) -> int | None:
     """Run what has not ended well and is not on its way; the signal that ended it early."""
     if count := results.strangers(jobs):
         print(
@@ -86,7 +86,7 @@ def _run_missing(engine: Engine, results: Results, jobs: Sequence[Job]) -> int |
         return engine.run(todo, told) if todo else None
 
 
-def _results(plan: Plan, out: Path | None) -> Results:
+def _results(plan: MatrixPlan, out: Path | None) -> Results:
     folder = out or plan.folder / "energy_runs" / plan.name
     options = [
         word
@@ -101,13 +101,13 @@ def _results(plan: Plan, out: Path | None) -> Results:
     )
 
 
-def _missing(jobs: Sequence[Job], results: Results) -> list[Job]:
+def _missing(jobs: Sequence[MatrixJob], results: Results) -> list[MatrixJob]:
     """Those that have not ended well, in order."""
     found = [(job, results.outcome(job)) for job in jobs]
     return [job for job, outcome in found if outcome is None or not outcome.is_done]
 
 
-def _preview(jobs: Sequence[Job], results: Results) -> None:
+def _preview(jobs: Sequence[MatrixJob], results: Results) -> None:
     import shlex
 
     for number, job in enumerate(jobs, 1):
@@ -179,14 +179,14 @@ class _Telling:
         if self._bar is not None:
             self._bar.stop()
 
-    def started(self, job: Job, place: str) -> None:
-        """See ``protocol.Told``."""
+    def started(self, job: MatrixJob, place: str) -> None:
+        """See ``protocol.JobListener``."""
         self._running[job.folder] = str(job)
         if self._bar is None:
             self.said(f"{job}: started on {place}")
 
-    def ended(self, job: Job, outcome: Outcome) -> None:
-        """See ``protocol.Told``."""
+    def ended(self, job: MatrixJob, outcome: Outcome) -> None:
+        """See ``protocol.JobListener``."""
         self._running.pop(job.folder, None)
         self._done += 1
         took = (outcome.ended_unix_s or outcome.started_unix_s) - outcome.started_unix_s
@@ -196,13 +196,13 @@ class _Telling:
                 self.said(f"    {line}")
 
     def waiting(self) -> None:
-        """See ``protocol.Told``."""
+        """See ``protocol.JobListener``."""
         if self._bar is not None:
             told = ", ".join(self._running.values()) or "cooling down"
             self._bar.update(self._task, completed=self._done, description=told, refresh=True)
 
     def said(self, line: str) -> None:
-        """See ``protocol.Told``."""
+        """See ``protocol.JobListener``."""
         if self._bar is None:
             print(line, file=sys.stderr, flush=True)
         else:

@@ -17,7 +17,7 @@ from energy_callbacks.core import formatting
 from energy_callbacks.projection import text as said
 from energy_callbacks.projection.from_report import changes_of, job_of, warnings_of
 from energy_callbacks.projection.projection import Fleet, project
-from energy_callbacks.projection.text import Change, Column
+from energy_callbacks.projection.text import Change, ProjectionColumn
 from energy_callbacks.report import EnergyReport, load, view
 
 HELP = "what a job costs a day and a year where it runs a million times, and what a change saves"
@@ -97,11 +97,11 @@ def _start_of(path: Path) -> str:
 
 def _project(arguments: argparse.Namespace, reports: Sequence[EnergyReport]) -> int:
     fleet = _fleet(arguments, reports[0])
-    columns = [Column(title=_title(one), job=job_of(one)) for one in reports]
+    columns = [ProjectionColumn(title=_title(one), job=job_of(one)) for one in reports]
     notes = [warning for report in reports for warning in warnings_of(report)]
     if len(columns) == 2:
         saving = columns[0].job.minus(columns[1].job)
-        columns.append(Column(title="saved", job=saving))
+        columns.append(ProjectionColumn(title="saved", job=saving))
         notes.append(_ONE_EACH)
     if arguments.json:
         value = {
@@ -180,7 +180,7 @@ def _title(report: EnergyReport) -> str:
     return report.run.name or f"run {report.run.run_id}"
 
 
-def _periods(column: Column, fleet: Fleet) -> dict[str, Any]:
+def _periods(column: ProjectionColumn, fleet: Fleet) -> dict[str, Any]:
     return {
         name.replace("a ", "per_"): asdict(said.over(column.job, fleet, days))
         for name, days in said.PERIODS

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from energy_callbacks.core import formatting
-from energy_callbacks.query import TABLES, Answer, query
+from energy_callbacks.query import TABLES, QueryAnswer, query
 
 HELP = "ask any number of reports a question in SQL"
 
@@ -130,13 +130,13 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _print_json(answer: Answer) -> None:
+def _print_json(answer: QueryAnswer) -> None:
     rows = (dict(zip(answer.columns, map(_plain, row), strict=True)) for row in answer.rows)
     lines = ",\n".join(json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
     print(f"[\n{lines}\n]" if lines else "[]")
 
 
-def _tell_skipped(answer: Answer) -> None:
+def _tell_skipped(answer: QueryAnswer) -> None:
     """How many runs are in no table, and the first of them."""
     if not answer.skipped:
         return

@@ -14,7 +14,7 @@ from typing import Final
 
 import psutil
 
-from energy_callbacks.accounting.journal.launch import COMMAND, Process, new_folder
+from energy_callbacks.accounting.journal.launch import COMMAND, TrainingProcess, new_folder
 from energy_callbacks.cli.child import Child, end_as, first_pending, signals_held
 from energy_callbacks.core.config import RUN_DIR_VARIABLE, EnergyConfig, is_disabled
 from energy_callbacks.core.errors import JournalError
@@ -209,7 +209,7 @@ def _meter(arguments: argparse.Namespace, command: Sequence[str]) -> EnergyMeter
     if any(Path(folder).glob("attempts/*/*.jsonl")):
         raise ValueError(f"--out {folder} already holds a run; give a folder of its own")
     meter = EnergyMeter(config=config)
-    return meter.start(folder, process=Process(framework=COMMAND))
+    return meter.start(folder, process=TrainingProcess(framework=COMMAND))
 
 
 def _name_of(command: Sequence[str]) -> str:

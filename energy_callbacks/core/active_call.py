@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 
-class OngoingCall:
+class ActiveCall:
     """One call of a function, from one of its hooks until it returns or raises.
 
     Its frame is kept until ``let_go``, and with it what the call holds.
@@ -33,7 +33,7 @@ class OngoingCall:
         self._can_tell = not gc.is_tracked(frame)
 
     @classmethod
-    def find(cls, *names: str, package: str) -> "OngoingCall | None":
+    def find(cls, *names: str, package: str) -> "ActiveCall | None":
         """The innermost call of a function so named on the stack of the caller.
 
         Args:
@@ -91,7 +91,7 @@ def keep_interrupt() -> None:
             exec("raise KeyboardInterrupt")  # noqa: S102 - see above
 
 
-def list_holding(member: object, attribute: str = "callbacks") -> list[Any] | None:
+def find_callback_list(member: object, attribute: str = "callbacks") -> list[Any] | None:
     """The list that the nearest caller's ``self`` keeps in an attribute, with ``member`` in it.
 
     Args:

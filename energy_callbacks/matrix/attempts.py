@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from energy_callbacks.core.config import RUN_DIR_VARIABLE
 from energy_callbacks.core.errors import EnergyCallbacksError
-from energy_callbacks.matrix.plan import Job
+from energy_callbacks.matrix.plan import MatrixJob
 
 OUTPUT: Final = "output.txt"
 _JOB: Final = "job.json"
@@ -76,7 +76,7 @@ class Outcome:
         return []
 
 
-class Busy(EnergyCallbacksError):
+class AlreadyRunning(EnergyCallbacksError):
     """Somebody else is at work on the same jobs."""
 
 
@@ -96,7 +96,7 @@ class Results:
     cool_down_s: float = 0.0
     working_folder: Path
 
-    def outcomes(self, job: Job) -> list[Outcome]:
+    def outcomes(self, job: MatrixJob) -> list[Outcome]:
         """Of each try, oldest first."""
         found = self._place(job).glob("try-*")
         tries = sorted(
@@ -104,7 +104,7 @@ class Results:
         )
         return [_outcome(one) for one in tries if (one / _JOB).exists()]
 
-    def outcome(self, job: Job) -> Outcome | None:
+    def outcome(self, job: MatrixJob) -> Outcome | None:
         """The first try that ended well, else the newest; ``None`` where there is none.
 
         Raises:
@@ -116,7 +116,7 @@ class Results:
             _check_same(job, done)
         return done or (found[-1] if found else None)
 
-    def begin(self, job: Job) -> Path:
+    def begin(self, job: MatrixJob) -> Path:
         """A folder for a new try, which nobody else has.
 
         Raises:
@@ -134,7 +134,7 @@ class Results:
         write_json(folder / _JOB, content)
         return folder
 
-    def check_free(self, job: Job) -> None:
+    def check_free(self, job: MatrixJob) -> None:
         """Nobody is at work on a job.
 
         Raises:
@@ -142,7 +142,7 @@ class Results:
         """
         for one in self.outcomes(job):
             if one.is_running:
-                raise Busy(
+                raise AlreadyRunning(
                     f"{job} of an earlier call still runs, in {one.folder} on {one.host}; "
                     "wait until it has ended, or end it"
                 )
@@ -152,12 +152,12 @@ class Results:
         write_json(folder / _OUTCOME, {"exit_code": exit_code, "ended_unix_s": time.time()})
         return _outcome(folder)
 
-    def strangers(self, jobs: Sequence[Job]) -> int:
+    def strangers(self, jobs: Sequence[MatrixJob]) -> int:
         """How many jobs there are in the folder that are not among ``jobs``."""
         known = {self._place(job) for job in jobs}
         return len(set((self.folder / "jobs").glob("*/repeat-*")) - known)
 
-    def _place(self, job: Job) -> Path:
+    def _place(self, job: MatrixJob) -> Path:
         return self.folder / "jobs" / job.folder
 
     @contextmanager
@@ -175,7 +175,7 @@ class Results:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 file.seek(0)
-                raise Busy(
+                raise AlreadyRunning(
                     f"{self.folder} is in use by another matrix ({file.read().strip()}); wait "
                     "until it has ended, or give another --out"
                 ) from error
@@ -208,7 +208,7 @@ def _outcome(folder: Path) -> Outcome:
     )
 
 
-def _check_same(job: Job, done: Outcome) -> None:
+def _check_same(job: MatrixJob, done: Outcome) -> None:
     kept = json.loads((done.folder / _JOB).read_text(encoding="utf-8"))
     for what, now, then in (
         ("command", list(job.words), kept["words"]),

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from energy_callbacks.matrix.rows import Table
+from energy_callbacks.matrix.rows import MatrixTable
 from energy_callbacks.report.charts.palette import BLUES, INK
 from energy_callbacks.report.charts.plots import energy_unit, short_name, style
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _ROW_IN, _FRAME_IN = 0.34, 0.9
 
 
-def energies_figure(found: Table, *, width_in: float = 9.4) -> "Canvas | None":
+def energies_figure(found: MatrixTable, *, width_in: float = 9.4) -> "Canvas | None":
     """A point for each run, a bar at the mean of each configuration."""
     rows = [row for row in found.rows if row.energy_j is not None]
     if not rows:

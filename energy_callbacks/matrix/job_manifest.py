@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from energy_callbacks.matrix.attempts import Results, write_json
-from energy_callbacks.matrix.plan import Job
+from energy_callbacks.matrix.plan import MatrixJob
 
 
-def write(path: Path, results: Results, jobs: Sequence[Job]) -> None:
+def write(path: Path, results: Results, jobs: Sequence[MatrixJob]) -> None:
     """Jobs, and what is needed to run each of them by its number."""
     content = {"results": asdict(results), "jobs": [asdict(job) for job in jobs]}
     write_json(path, content)
 
 
-def read(path: Path) -> tuple[Results, list[Job]]:
+def read(path: Path) -> tuple[Results, list[MatrixJob]]:
     """What ``write`` has written.
 
     Raises:
@@ -32,7 +32,7 @@ def read(path: Path) -> tuple[Results, list[Job]]:
         kept = content["results"]
         for name in ("folder", "working_folder"):
             kept[name] = Path(kept[name])
-        jobs = [Job(**{**one, "words": tuple(one["words"])}) for one in content["jobs"]]
+        jobs = [MatrixJob(**{**one, "words": tuple(one["words"])}) for one in content["jobs"]]
         return Results(**kept), jobs
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(

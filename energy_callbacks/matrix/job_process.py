@@ -8,10 +8,10 @@ from pathlib import Path
 
 from energy_callbacks.core.config import RUN_DIR_VARIABLE
 from energy_callbacks.matrix.attempts import OUTPUT, Results, goes_on
-from energy_callbacks.matrix.plan import REPEAT, Job
+from energy_callbacks.matrix.plan import REPEAT, MatrixJob
 
 
-class Measured:
+class JobProcess:
     """A try of a job that has begun.
 
     Args:
@@ -23,7 +23,7 @@ class Measured:
         Busy: where an older try of the job goes on.
     """
 
-    def __init__(self, job: Job, results: Results, environment: Mapping[str, str]) -> None:
+    def __init__(self, job: MatrixJob, results: Results, environment: Mapping[str, str]) -> None:
         self.job = job
         self._results = results
         self._folder = results.begin(job)
@@ -62,7 +62,7 @@ def launch(
         )
 
 
-def run_words(job: Job, results: Results, folder: Path) -> list[str]:
+def run_words(job: MatrixJob, results: Results, folder: Path) -> list[str]:
     """The command that measures a job into a folder; its parameters are tags of the report."""
     tags = {**job.parameters, REPEAT: str(job.repeat)}
     return [

@@ -22,7 +22,7 @@ _NO_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class MatrixJob:
     """One command with its parameters, to be measured once.
 
     Attributes:
@@ -50,7 +50,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class MatrixPlan:
     """What is to be run.
 
     Args:
@@ -137,7 +137,7 @@ class Plan:
 
     @property
     def baseline_name(self) -> str | None:
-        """The baseline as ``Job.configuration`` has it."""
+        """The baseline as ``MatrixJob.configuration`` has it."""
         if self.baseline is None:
             return None
         return self._told({name: as_text(self.baseline[name]) for name in self.parameters})
@@ -149,7 +149,7 @@ class Plan:
             return "-".join(parameters.values())
         return " ".join(f"{name}={value}" for name, value in parameters.items())
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[MatrixJob]:
         """All jobs, repeat by repeat, each second one backwards: A B, B A.
 
         What drifts evenly with time, such as warmth, then meets each configuration alike: over
@@ -161,9 +161,9 @@ class Plan:
             for parameters in self.configurations[:: 1 if repeat % 2 else -1]
         ]
 
-    def _job(self, parameters: Mapping[str, str], repeat: int) -> Job:
+    def _job(self, parameters: Mapping[str, str], repeat: int) -> MatrixJob:
         known = {**parameters, REPEAT: str(repeat)}
-        return Job(
+        return MatrixJob(
             configuration=self._told(parameters),
             parameters=parameters,
             repeat=repeat,
@@ -206,7 +206,7 @@ def _filled(word: str, known: Mapping[str, str]) -> str:
     return word.format_map(known)
 
 
-def _check_placeholders(plan: Plan) -> None:
+def _check_placeholders(plan: MatrixPlan) -> None:
     _check_command(plan.command)
     used = {name for word in (*plan.words, *plan.env.values()) for name in _placeholders(word)}
     known = {*plan.parameters, REPEAT}

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.matrix.attempts import Outcome, Results
-from energy_callbacks.matrix.plan import Job, Plan
+from energy_callbacks.matrix.plan import MatrixJob, MatrixPlan
 from energy_callbacks.report import EnergyReport, load
 
 Scope = Literal["gpu", "total"]
@@ -20,20 +20,20 @@ _SLACK_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class FinishedJob:
     """A job that ended well.
 
     Attributes:
         report: ``None`` where its run folder could not be read.
     """
 
-    job: Job
+    job: MatrixJob
     outcome: Outcome
     report: EnergyReport | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ConfigurationRow:
     """One configuration; means over the jobs that ended well, ``None`` where not known.
 
     Attributes:
@@ -45,13 +45,13 @@ class Row:
 
     parameters: Mapping[str, str]
     name: str
-    done: Sequence[Done]
+    done: Sequence[FinishedJob]
     energies_j: Sequence[float]
     energy_j: float | None
     j_per_sample: float | None
     duration_s: float | None
     metric: float | None
-    failed: Sequence[tuple[Job, Outcome]]
+    failed: Sequence[tuple[MatrixJob, Outcome]]
     missing: int
 
     @property
@@ -61,7 +61,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class MatrixTable:
     """All rows, the cheapest first; those whose energy is not known last.
 
     Attributes:
@@ -69,37 +69,37 @@ class Table:
         notes: what to know before the numbers.
     """
 
-    rows: Sequence[Row]
+    rows: Sequence[ConfigurationRow]
     scope: Scope
     notes: Sequence[str]
 
 
-def table(plan: Plan, results: Results) -> Table:
+def table(plan: MatrixPlan, results: Results) -> MatrixTable:
     """Read everything that jobs have left."""
     jobs = plan.jobs()
     found = {job.folder: results.outcome(job) for job in jobs}
     done = {
-        key: Done(job=job, outcome=outcome, report=_report(outcome.folder))
+        key: FinishedJob(job=job, outcome=outcome, report=_report(outcome.folder))
         for job in jobs
         if (outcome := found[(key := job.folder)]) is not None and outcome.is_done
     }
     tries = [one for job in jobs for one in results.outcomes(job)]
     scope: Scope = "gpu" if _share_hosts(tries) else "total"
-    by_name: dict[str, list[Job]] = {}
+    by_name: dict[str, list[MatrixJob]] = {}
     for job in jobs:
         by_name.setdefault(job.configuration, []).append(job)
     rows = [_row(mine, found, done, scope, plan) for mine in by_name.values()]
     rows.sort(key=lambda row: (row.energy_j is None, row.energy_j or 0.0))
-    return Table(rows=rows, scope=scope, notes=list(_notes(rows, scope, plan)))
+    return MatrixTable(rows=rows, scope=scope, notes=list(_notes(rows, scope, plan)))
 
 
 def _row(
-    jobs: Sequence[Job],
+    jobs: Sequence[MatrixJob],
     found: Mapping[Path, Outcome | None],
-    done: Mapping[Path, Done],
+    done: Mapping[Path, FinishedJob],
     scope: Scope,
-    plan: Plan,
-) -> Row:
+    plan: MatrixPlan,
+) -> ConfigurationRow:
     mine = [done[job.folder] for job in jobs if job.folder in done]
     outcomes = [(job, found[job.folder]) for job in jobs if job.folder not in done]
     failed = [(job, one) for job, one in outcomes if one is not None and not one.is_running]
@@ -110,7 +110,7 @@ def _row(
         if figure.energy_j and figure.is_resolved
     ]
     ratios = [getattr(report.efficiency, scope).j_per_sample for report in reports]
-    return Row(
+    return ConfigurationRow(
         parameters=jobs[0].parameters,
         name=jobs[0].configuration,
         done=mine,
@@ -124,7 +124,7 @@ def _row(
     )
 
 
-def best(report: EnergyReport, plan: Plan) -> float | None:
+def best(report: EnergyReport, plan: MatrixPlan) -> float | None:
     """The best value of the plan's metric in a report; ``None`` where it has none of that name."""
     found = [one for one in report.metrics if one.name == plan.metric and one.value]
     if not found:
@@ -162,7 +162,7 @@ def _end(one: Outcome) -> float:
     return one.started_unix_s if one.ended_unix_s is None else one.ended_unix_s
 
 
-def _notes(rows: Sequence[Row], scope: Scope, plan: Plan) -> Iterable[str]:
+def _notes(rows: Sequence[ConfigurationRow], scope: Scope, plan: MatrixPlan) -> Iterable[str]:
     if scope == "gpu":
         yield (
             "Jobs ran on one host at the same time, so its CPU and RAM cannot be told apart: "
@@ -194,7 +194,7 @@ def _notes(rows: Sequence[Row], scope: Scope, plan: Plan) -> Iterable[str]:
         )
 
 
-def _cards(row: Row) -> tuple[str, ...]:
+def _cards(row: ConfigurationRow) -> tuple[str, ...]:
     """Identities of all cards that its jobs have used."""
     reports = [one.report for one in row.done if one.report is not None]
     return tuple(

@@ -13,7 +13,7 @@ from typing import Final
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Stopping:
+class SignalHold:
     """Holds the signals that end a program while jobs run; main thread only.
 
     Those that were ignored, as nohup has it, stay so.

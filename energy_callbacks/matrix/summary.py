@@ -13,15 +13,15 @@ from energy_callbacks.core import formatting
 from energy_callbacks.core.atomic_files import write
 from energy_callbacks.core.units import JOULES_PER_WATT_HOUR
 from energy_callbacks.matrix.attempts import Results
-from energy_callbacks.matrix.plan import Plan
-from energy_callbacks.matrix.rows import Row, Table, table
-from energy_callbacks.matrix.verdict import Verdict, verdict
+from energy_callbacks.matrix.plan import MatrixPlan
+from energy_callbacks.matrix.rows import ConfigurationRow, MatrixTable, table
+from energy_callbacks.matrix.verdict import MatrixVerdict, verdict
 
 PAGE = "matrix.html"
 _FILE_COLUMNS: Final = 200
 
 
-def conclude(plan: Plan, results: Results) -> int:
+def conclude(plan: MatrixPlan, results: Results) -> int:
     """Write ``matrix.html``, ``matrix.json`` and the comparison's files; print the table.
 
     Returns:
@@ -38,12 +38,12 @@ def conclude(plan: Plan, results: Results) -> int:
     return int(any(row.failed for row in found.rows))
 
 
-def _rank(row: Row, answer: Verdict) -> int:
+def _rank(row: ConfigurationRow, answer: MatrixVerdict) -> int:
     names = list(answer.costs_j)
     return names.index(row.name) if row.name in names else len(names)
 
 
-def heads(plan: Plan, found: Table, answer: Verdict) -> list[str]:
+def heads(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict) -> list[str]:
     """Of the table's columns."""
     scope = "GPU energy" if found.scope == "gpu" else "energy"
     to_target = [] if answer.target is None else [f"to {answer.target:.4g}"]
@@ -51,7 +51,7 @@ def heads(plan: Plan, found: Table, answer: Verdict) -> list[str]:
     return [*plan.parameters, *to_target, scope, "per sample", "time", *metric, "runs"]
 
 
-def cells(plan: Plan, row: Row, answer: Verdict) -> list[str]:
+def cells(plan: MatrixPlan, row: ConfigurationRow, answer: MatrixVerdict) -> list[str]:
     """One row as it is shown."""
 
     def known(value: float | None, say: Callable[[float], str]) -> str:
@@ -71,7 +71,7 @@ def cells(plan: Plan, row: Row, answer: Verdict) -> list[str]:
     return [formatting.one_line(text) for text in shown]
 
 
-def _print(plan: Plan, found: Table, answer: Verdict, page: Path) -> None:
+def _print(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict, page: Path) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -90,7 +90,7 @@ def _print(plan: Plan, found: Table, answer: Verdict, page: Path) -> None:
         console.print(line, markup=False, soft_wrap=True)
 
 
-def _page(plan: Plan, found: Table, answer: Verdict, folder: Path) -> str:
+def _page(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict, folder: Path) -> str:
     from energy_callbacks.compare import page
     from energy_callbacks.matrix.chart import energies_figure
     from energy_callbacks.report.render import html
@@ -109,7 +109,7 @@ def _page(plan: Plan, found: Table, answer: Verdict, folder: Path) -> str:
     )
 
 
-def _as_json(plan: Plan, found: Table, answer: Verdict) -> str:
+def _as_json(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict) -> str:
     content = {
         "name": plan.name,
         "answer": answer.sentence,

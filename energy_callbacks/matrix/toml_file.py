@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.matrix.engines import OPTIONS
-from energy_callbacks.matrix.plan import Plan
+from energy_callbacks.matrix.plan import MatrixPlan
 
 _ENERGY: Final = ("country", "region", "pue", "price_per_kwh")
 _TABLES: Final = ("parameters", "env", "baseline", *OPTIONS)
 _OURS: Final = ("energy", "folder")
 
 
-def load(path: Path, engine: str | None = None) -> tuple[Plan, Any]:
+def load(path: Path, engine: str | None = None) -> tuple[MatrixPlan, Any]:
     """The plan in a file, and the options of its engine.
 
     Args:
@@ -34,14 +34,16 @@ def load(path: Path, engine: str | None = None) -> tuple[Plan, Any]:
         raise ValueError(f"{path}: {error}") from error
 
 
-def parsed(found: Mapping[str, Any], folder: Path) -> tuple[Plan, Any]:
+def parsed(found: Mapping[str, Any], folder: Path) -> tuple[MatrixPlan, Any]:
     """The plan in a file's content, and the options of its engine.
 
     Raises:
         ValueError: for a key that is not known, and for a value that cannot be run.
         TypeError: for a value of the wrong type.
     """
-    plain = [one.name for one in dataclasses.fields(Plan) if one.name not in (*_OURS, *_TABLES)]
+    plain = [
+        one.name for one in dataclasses.fields(MatrixPlan) if one.name not in (*_OURS, *_TABLES)
+    ]
     _check_keys(found, (*plain, *_ENERGY, *_TABLES), "")
     for name in _TABLES:
         if not isinstance(found.get(name, {}), dict):
@@ -52,7 +54,7 @@ def parsed(found: Mapping[str, Any], folder: Path) -> tuple[Plan, Any]:
     options = {name: _options(name, found.get(name, {})) for name in OPTIONS}
     given = {name: value for name, value in found.items() if name not in (*OPTIONS, *_ENERGY)}
     energy = {name: found[name] for name in _ENERGY if name in found}
-    plan = Plan(**given, energy=energy, folder=folder)
+    plan = MatrixPlan(**given, energy=energy, folder=folder)
     return plan, options[plan.engine]
 
 

@@ -9,8 +9,8 @@ from energy_callbacks.compare.answers import answers, change, reason
 from energy_callbacks.compare.model import Caveat, Effect
 from energy_callbacks.compare.quantities import ENERGY_TO_TARGET, QUANTITIES
 from energy_callbacks.core import formatting
-from energy_callbacks.matrix.plan import Plan
-from energy_callbacks.matrix.rows import Row, Scope, Table
+from energy_callbacks.matrix.plan import MatrixPlan
+from energy_callbacks.matrix.rows import ConfigurationRow, MatrixTable, Scope
 from energy_callbacks.report import EnergyReport
 
 _NAMED: Final = 3
@@ -18,7 +18,7 @@ _RUN: Final = {"total": "energy_j", "gpu": "gpu_energy_j"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class MatrixVerdict:
     """The answer.
 
     Attributes:
@@ -43,7 +43,7 @@ class Verdict:
         return self.comparison.target if is_to_target and self.comparison else None
 
 
-def verdict(plan: Plan, found: Table) -> Verdict:
+def verdict(plan: MatrixPlan, found: MatrixTable) -> MatrixVerdict:
     """Rank the configurations and ask the comparison about the first two."""
     groups = {row.name: list(_known(row, found.scope)) for row in found.rows}
     known = [name for name, reports in groups.items() if reports]
@@ -68,7 +68,7 @@ def verdict(plan: Plan, found: Table) -> Verdict:
     first = plan.baseline_name if plan.baseline_name in known else best
     effects = [e for name in costs_j if (e := by_best.effect(name, quantity)) is not None]
     unknown = [row.name for row in found.rows if row.name not in costs_j]
-    return Verdict(
+    return MatrixVerdict(
         sentence=_sentence(plan, by_best, quantity, costs_j, effects) + _rest(unknown, found),
         is_real=_is_real(effects) if not unknown else None,
         comparison=by_best if first == best else against(first),
@@ -77,7 +77,7 @@ def verdict(plan: Plan, found: Table) -> Verdict:
     )
 
 
-def _known(row: Row, scope: Scope) -> Iterator[EnergyReport]:
+def _known(row: ConfigurationRow, scope: Scope) -> Iterator[EnergyReport]:
     """Of its runs, those whose energy is known: one that is not must not hide the others."""
     for one in row.done:
         if one.report is None:
@@ -115,7 +115,7 @@ def _is_real(effects: Sequence[Effect]) -> bool | None:
     return all(effect.verdict == "higher" for effect in effects) if effects else None
 
 
-def _rest(unknown: Sequence[str], found: Table) -> str:
+def _rest(unknown: Sequence[str], found: MatrixTable) -> str:
     """What the answer does not know of."""
     if not unknown:
         return ""
@@ -123,16 +123,18 @@ def _rest(unknown: Sequence[str], found: Table) -> str:
     return f" Of {len(unknown)} of {len(found.rows)} configurations nothing is known: {told}."
 
 
-def _alone(found: Table) -> Verdict:
+def _alone(found: MatrixTable) -> MatrixVerdict:
     """Where there are no two to compare."""
     known = {row.name: row.energy_j for row in found.rows if row.energy_j is not None}
     if not known:
-        return Verdict(sentence="Nothing is known yet of any configuration.", costs_j={})
+        return MatrixVerdict(sentence="Nothing is known yet of any configuration.", costs_j={})
     told = ", ".join(f"{name}: {formatting.energy(cost_j)}" for name, cost_j in known.items())
-    return Verdict(sentence=f"There are no two configurations to compare. {told}.", costs_j=known)
+    return MatrixVerdict(
+        sentence=f"There are no two configurations to compare. {told}.", costs_j=known
+    )
 
 
-def _quantity(comparison: Comparison, found: Table, *, is_judged: bool) -> str:
+def _quantity(comparison: Comparison, found: MatrixTable, *, is_judged: bool) -> str:
     """What the cheapest is cheapest in: reaching the metric that was asked for, else a run."""
     is_reached = all(ENERGY_TO_TARGET in group.means for group in comparison.groups)
     if is_judged and is_reached and found.scope == "total":
@@ -141,7 +143,7 @@ def _quantity(comparison: Comparison, found: Table, *, is_judged: bool) -> str:
 
 
 def _sentence(
-    plan: Plan,
+    plan: MatrixPlan,
     comparison: Comparison,
     quantity: str,
     costs_j: Mapping[str, float],
@@ -179,7 +181,7 @@ def _told(effects: Sequence[Effect]) -> str:
     return ", ".join(told + rest)
 
 
-def _against_baseline(plan: Plan, best: str, effects: Sequence[Effect]) -> str:
+def _against_baseline(plan: MatrixPlan, best: str, effects: Sequence[Effect]) -> str:
     """The page compares with the baseline; this compares it with the cheapest."""
     if plan.baseline_name in (None, best):
         return ""

@@ -10,7 +10,7 @@ from energy_callbacks.outputs.protocol import Output
 logger = logging.getLogger("energy_callbacks")
 
 
-class CarefulOutput:
+class FaultTolerantOutput:
     """Hands on to an output until that fails.
 
     Args:

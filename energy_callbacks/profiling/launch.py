@@ -21,7 +21,7 @@ from energy_callbacks.accounting.profilers import Profiler, offer
 from energy_callbacks.core.guard import pass_on_signals
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.profiling.common.imports import when_imported
-from energy_callbacks.profiling.common.registry import MEMBERS, made
+from energy_callbacks.profiling.common.registry import MEMBERS, create
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not words or words == ["-m"]:
         parser.error("no program: write it after --, as in: -- train.py --lr 1e-3")
     chosen = [name for name in MEMBERS if getattr(arguments, name)]
-    meter = _profiled(list(made(chosen)))
+    meter = _profiled(list(create(chosen)))
     ended: BaseException | None = None
     try:
         _run(words)

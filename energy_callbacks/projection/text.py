@@ -23,7 +23,7 @@ _Row = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class ProjectionColumn:
     """A job, or what is saved between two.
 
     Attributes:
@@ -102,7 +102,7 @@ def over(job: JobUse, fleet: Fleet, days: float) -> Projection:
     return project(job, fleet, days=days) if days else one_job(job, fleet)
 
 
-def tables(columns: Sequence[Column], fleet: Fleet) -> Iterator[tuple[_Row, list[_Row]]]:
+def tables(columns: Sequence[ProjectionColumn], fleet: Fleet) -> Iterator[tuple[_Row, list[_Row]]]:
     """Head and rows for each period: a row for each quantity of each column."""
     for period, days in PERIODS:
         found = [(column.title, over(column.job, fleet, days)) for column in columns]

@@ -14,10 +14,10 @@ from typing import Any, Final
 from energy_callbacks.core.errors import EnergyCallbacksError, JournalError
 from energy_callbacks.core.extras import requires
 from energy_callbacks.query import tables
-from energy_callbacks.query.columns import REPORTS, TABLES, Table
+from energy_callbacks.query.columns import REPORTS, TABLES, SqlTable
 from energy_callbacks.query.locations import Skipped, place_of
 
-__all__ = ["TABLES", "Answer", "QueryError", "Skipped", "Table", "query"]
+__all__ = ["TABLES", "QueryAnswer", "QueryError", "Skipped", "SqlTable", "query"]
 
 _ALLOWED: Final = ("SELECT", "EXPLAIN")
 # Kinds of nodes in DuckDB's tree of a statement that speak of columns without their names.
@@ -29,7 +29,7 @@ class QueryError(EnergyCallbacksError, ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class QueryAnswer:
     """What a query found.
 
     Attributes:
@@ -45,7 +45,7 @@ class Answer:
     skipped: tuple[Skipped, ...]
 
 
-def query(sql: str, place: str | Path) -> Answer:
+def query(sql: str, place: str | Path) -> QueryAnswer:
     """Ask all reports below a place.
 
     Args:
@@ -77,7 +77,7 @@ def query(sql: str, place: str | Path) -> Answer:
         tables.note(connection, skipped)
         answer = connection.execute(sql)
         columns = tuple(str(column[0]) for column in answer.description or ())
-        return Answer(
+        return QueryAnswer(
             columns=columns,
             rows=answer.fetchall(),
             reports=len(paths),
@@ -89,7 +89,7 @@ def query(sql: str, place: str | Path) -> Answer:
         connection.close()
 
 
-def _asked(connection: Any, sql: str, table: Table) -> Table:
+def _asked(connection: Any, sql: str, table: SqlTable) -> SqlTable:
     """A table with the columns that are asked for: taking a report apart is most of the work.
 
     Those whose names stand in the SQL, be it in a string; what is not asked for is not checked. All

@@ -33,7 +33,7 @@ _FIELD: Final = re.compile(r"\{(number|whole|text|object|list) ([^}]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SqlColumn:
     """One column of a table.
 
     Attributes:
@@ -50,7 +50,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class JsonField:
     """A place in a JSON object, and what must stand there if anything does."""
 
     path: str
@@ -58,7 +58,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SqlTable:
     """One table, beside whose columns ``path`` names the report.
 
     Attributes:
@@ -68,7 +68,7 @@ class Table:
 
     name: str
     meaning: str
-    columns: tuple[Column, ...]
+    columns: tuple[SqlColumn, ...]
     part: str | None = None
     required: tuple[str, ...] = ()
 
@@ -77,7 +77,7 @@ class Table:
         """Of the columns, that of the report first."""
         return ("path", *(column.name for column in self.columns))
 
-    def only(self, names: frozenset[str]) -> "Table":
+    def only(self, names: frozenset[str]) -> "SqlTable":
         """The same table with the columns of these names, and those that each report must have."""
         kept = tuple(
             column
@@ -88,10 +88,10 @@ class Table:
         return replace(self, columns=kept)
 
     @property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> tuple[JsonField, ...]:
         """All fields of the columns, each once."""
         found = (match for column in self.columns for match in _FIELD.finditer(column.sql))
-        return tuple(dict.fromkeys(Field(match[2], match[1]) for match in found))  # type: ignore[arg-type]
+        return tuple(dict.fromkeys(JsonField(match[2], match[1]) for match in found))  # type: ignore[arg-type]
 
     def selection(self) -> str:
         """The columns as SQL over ``f1``, ``f2``, ..., the values of ``fields`` in their order."""
@@ -102,29 +102,29 @@ class Table:
         )
 
 
-def _text(name: str, path: str, meaning: str) -> Column:
-    return Column(name, f"{{text {path}}}", meaning, "VARCHAR")
+def _text(name: str, path: str, meaning: str) -> SqlColumn:
+    return SqlColumn(name, f"{{text {path}}}", meaning, "VARCHAR")
 
 
-def _number(name: str, path: str, meaning: str) -> Column:
-    return Column(name, f"{{number {path}}}", meaning)
+def _number(name: str, path: str, meaning: str) -> SqlColumn:
+    return SqlColumn(name, f"{{number {path}}}", meaning)
 
 
-def _whole(name: str, path: str, meaning: str) -> Column:
-    return Column(name, f"{{whole {path}}}", meaning, "BIGINT")
+def _whole(name: str, path: str, meaning: str) -> SqlColumn:
+    return SqlColumn(name, f"{{whole {path}}}", meaning, "BIGINT")
 
 
-def _watt_hours(prefix: str, path: str, what: str) -> tuple[Column, ...]:
+def _watt_hours(prefix: str, path: str, what: str) -> tuple[SqlColumn, ...]:
     """A figure: its energy, half of its 95 % interval, and who spoke for it."""
     error_j = f"1.96 * {{number {path}.stderr_j}} + {{number {path}.systematic_j}}"
     return (
-        Column(f"{prefix}_wh", f"{{number {path}.energy_j}} / 3600", f"energy of {what}"),
-        Column(f"{prefix}_error_wh", f"({error_j}) / 3600", "half of its 95 % interval"),
+        SqlColumn(f"{prefix}_wh", f"{{number {path}.energy_j}} / 3600", f"energy of {what}"),
+        SqlColumn(f"{prefix}_error_wh", f"({error_j}) / 3600", "half of its 95 % interval"),
         _text(f"{prefix}_origin", f"{path}.origin", "measured, estimated or mixed"),
     )
 
 
-def _ratio(scope: str, unit: str) -> tuple[Column, ...]:
+def _ratio(scope: str, unit: str) -> tuple[SqlColumn, ...]:
     name, path = f"{scope}_j_per_{unit}", f"efficiency.{scope}.j_per_{unit}"
     return (
         _number(name, f"{path}.value_j", f"joules of the {scope} for each {unit} in training"),
@@ -133,13 +133,13 @@ def _ratio(scope: str, unit: str) -> tuple[Column, ...]:
     )
 
 
-def _grams(name: str, path: str, meaning: str) -> Column:
-    return Column(name, f"1000 * {{number {path}}}", meaning)
+def _grams(name: str, path: str, meaning: str) -> SqlColumn:
+    return SqlColumn(name, f"1000 * {{number {path}}}", meaning)
 
 
 _JOB: Final = ("system", "id", "array_id", "task", "name", "user", "account", "queue", "cluster")
 
-REPORTS: Final = Table(
+REPORTS: Final = SqlTable(
     "reports",
     "a row for each report",
     (
@@ -147,7 +147,7 @@ REPORTS: Final = Table(
         _text("name", "run.name", "that the user gave it"),
         _text("status", "run.status", "finished, failed, interrupted, cut off or running"),
         _text("error", "run.error", "the exception it ended with"),
-        Column(
+        SqlColumn(
             "started",
             "try(make_timestamp(CAST({number run.started_unix_s} * 1e6 AS BIGINT)))",
             "when the first attempt began, UTC",
@@ -159,7 +159,7 @@ REPORTS: Final = Table(
         _text("framework_version", "run.framework_version", "of that"),
         _text("command", "run.command", "that started it"),
         _text("git_commit", "run.git_commit", "of the folder it ran in"),
-        Column("tags", "{object run.tags}", "the user's, as JSON: tags->>'team'", "JSON"),
+        SqlColumn("tags", "{object run.tags}", "the user's, as JSON: tags->>'team'", "JSON"),
         *(
             _text(f"job_{name}", f"run.job.{name}", f"{name.replace('_', ' ')} of its job")
             for name in _JOB
@@ -200,7 +200,7 @@ REPORTS: Final = Table(
     required=("run.run_id", "run.status", "run.started_unix_s", "run.duration_s"),
 )
 
-PHASES: Final = Table(
+PHASES: Final = SqlTable(
     "phases",
     "a row for each phase of each report; they sum to its totals",
     (
@@ -215,7 +215,7 @@ PHASES: Final = Table(
     required=("name",),
 )
 
-DEVICES: Final = Table(
+DEVICES: Final = SqlTable(
     "devices",
     "a row for each physical device of each report",
     (
@@ -238,27 +238,27 @@ DEVICES: Final = Table(
     required=("key",),
 )
 
-METRICS: Final = Table(
+METRICS: Final = SqlTable(
     "metrics",
     "a row for each metric of each report, such as the loss",
     (
         _text("metric", "name", "as the user calls it"),
-        Column("last", "{list value}[-1]", "value that it ended with"),
-        Column("lowest", "list_min({list value})", "of all values"),
-        Column("highest", "list_max({list value})", "of all values"),
-        Column("last_step", "{list step}[-1]", "optimizer steps by then"),
-        Column("last_wh", "{list energy_j}[-1] / 3600", "energy of GPUs and host by then"),
+        SqlColumn("last", "{list value}[-1]", "value that it ended with"),
+        SqlColumn("lowest", "list_min({list value})", "of all values"),
+        SqlColumn("highest", "list_max({list value})", "of all values"),
+        SqlColumn("last_step", "{list step}[-1]", "optimizer steps by then"),
+        SqlColumn("last_wh", "{list energy_j}[-1] / 3600", "energy of GPUs and host by then"),
     ),
     part="metrics",
     required=("name", "value"),
 )
 
-SKIPPED: Final = Table(
+SKIPPED: Final = SqlTable(
     "skipped",
     "a row for each run that is in no other table",
     (
-        Column("why", "", "not read, only page or only journals", "VARCHAR"),
-        Column("message", "", "what is the matter, and what to do", "VARCHAR"),
+        SqlColumn("why", "", "not read, only page or only journals", "VARCHAR"),
+        SqlColumn("message", "", "what is the matter, and what to do", "VARCHAR"),
     ),
 )
 

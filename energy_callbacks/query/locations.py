@@ -42,7 +42,7 @@ Content = bytes | OSError
 _T = TypeVar("_T")
 
 
-class Place(Protocol):
+class ReportLocation(Protocol):
     """A tree of folders with reports."""
 
     def find(self, skipped: list[Skipped]) -> Iterator[str]:
@@ -58,7 +58,7 @@ class Place(Protocol):
         ...
 
 
-def place_of(path: str) -> Place:
+def place_of(path: str) -> ReportLocation:
     """The place of a path or address.
 
     Raises:

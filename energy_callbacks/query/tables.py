@@ -20,10 +20,10 @@ from energy_callbacks.query.columns import (
     JSON_TYPES,
     SQL_TYPES,
     TABLES,
-    Field,
-    Table,
+    JsonField,
+    SqlTable,
 )
-from energy_callbacks.query.locations import Content, Place, Skipped
+from energy_callbacks.query.locations import Content, ReportLocation, Skipped
 from energy_callbacks.report.model import schema
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def connect() -> "DuckDBPyConnection":
 
 
 def fill(
-    connection: "DuckDBPyConnection", table: Table, place: Place, paths: Iterable[str]
+    connection: "DuckDBPyConnection", table: SqlTable, place: ReportLocation, paths: Iterable[str]
 ) -> list[Skipped]:
     """Read reports and put their rows into a table, as their paths come.
 
@@ -87,7 +87,10 @@ def _chunks(paths: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def _fill(
-    cursor: "DuckDBPyConnection", table: Table, place: Place, texts: dict[str, str | None]
+    cursor: "DuckDBPyConnection",
+    table: SqlTable,
+    place: ReportLocation,
+    texts: dict[str, str | None],
 ) -> Iterator[Skipped]:
     doubtful = [path for path, text in texts.items() if text is None]
     doubtful += _insert(cursor, table, {p: t for p, t in texts.items() if t is not None})
@@ -100,7 +103,9 @@ def note(connection: "DuckDBPyConnection", skipped: Sequence[Skipped]) -> None:
     _append(connection, "INSERT INTO skipped SELECT path, why, message FROM given", columns)
 
 
-def _texts(table: Table, place: Place, paths: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+def _texts(
+    table: SqlTable, place: ReportLocation, paths: Sequence[str]
+) -> Iterator[tuple[str, str | None]]:
     """The JSON that a table needs of each report; ``None`` where it is not where we write it."""
     if table.part is None:
         for path, (head, has_end) in zip(paths, place.heads(paths), strict=True):
@@ -131,7 +136,7 @@ def _part(content: Content, name: str) -> str | None:
 
 
 def _again(
-    connection: "DuckDBPyConnection", table: Table, place: Place, paths: Sequence[str]
+    connection: "DuckDBPyConnection", table: SqlTable, place: ReportLocation, paths: Sequence[str]
 ) -> Iterator[Skipped]:
     """Read whole what is not as we write it; yields what cannot be read."""
     for path, content in zip(paths, place.wholes(paths), strict=True):
@@ -151,7 +156,7 @@ def _decoded(content: Content) -> str:
     return content.decode(errors="replace")
 
 
-def _insert(connection: "DuckDBPyConnection", table: Table, texts: dict[str, str]) -> list[str]:
+def _insert(connection: "DuckDBPyConnection", table: SqlTable, texts: dict[str, str]) -> list[str]:
     """Put in what is as it should be; returns the paths of the rest."""
     connection.execute("DROP TABLE IF EXISTS checked")
     given = {"path": list(texts), "text": list(texts.values())}
@@ -172,7 +177,7 @@ def _insert(connection: "DuckDBPyConnection", table: Table, texts: dict[str, str
     return [path for (path,) in connection.execute("FROM bad").fetchall()]
 
 
-def _taken_apart(table: Table) -> str:
+def _taken_apart(table: SqlTable) -> str:
     """SQL that makes rows of ``given``: each field's value, and the JSON types of all as a shape.
 
     A list without elements, or that is none, is one row that does not count, so that every report
@@ -214,7 +219,7 @@ def _taken_apart(table: Table) -> str:
     )
 
 
-def _structure(table: Table) -> dict[str, Any]:
+def _structure(table: SqlTable) -> dict[str, Any]:
     """The fields as ``json_transform`` wants them: what is not of its kind becomes null."""
     found: dict[str, Any] = {}
     for field in table.fields:
@@ -226,14 +231,14 @@ def _structure(table: Table) -> dict[str, Any]:
     return found
 
 
-def _value(field: Field) -> str:
+def _value(field: JsonField) -> str:
     """A field of the struct ``s``; a list all at once, so that one wrong element is noticed."""
     if field.kind == "list":
         return f"TRY_CAST(json_extract_string(item, '$.{field.path}') AS {SQL_TYPES['list']})"
     return "s" + "".join(f"['{name}']" for name in field.path.split("."))
 
 
-def _is_good(shape: str, table: Table) -> bool:
+def _is_good(shape: str, table: SqlTable) -> bool:
     """Whether each field has its kind, and is there where it must be: ``[VARCHAR, NULL, ...]``."""
     pairs = zip(table.fields, re.findall(r"\w+", shape), strict=True)
     return all(

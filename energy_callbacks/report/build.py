@@ -19,7 +19,7 @@ from energy_callbacks.report.collect import command, curves, figures, footprint
 from energy_callbacks.report.collect.devices import device_table, memory
 from energy_callbacks.report.collect.merge import MergedAttempt, merge, newest_run
 from energy_callbacks.report.collect.metric_curves import metrics
-from energy_callbacks.report.collect.process import Process, load, of_records
+from energy_callbacks.report.collect.process import ProcessJournal, load, of_records
 from energy_callbacks.report.collect.progress import progress
 from energy_callbacks.report.collect.ranks import rank_table
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, from_record
@@ -99,9 +99,9 @@ def _journals_at(path: Path) -> list[Path]:
     return found
 
 
-def _load_all(paths: Sequence[Path]) -> tuple[list[Process], list[str]]:
+def _load_all(paths: Sequence[Path]) -> tuple[list[ProcessJournal], list[str]]:
     """All journals that can be read, and why the others cannot."""
-    readable: list[Process] = []
+    readable: list[ProcessJournal] = []
     problems: list[JournalError] = []
     for path in paths:
         try:
@@ -113,12 +113,12 @@ def _load_all(paths: Sequence[Path]) -> tuple[list[Process], list[str]]:
     return readable, [str(problem) for problem in problems]
 
 
-def _load(path: Path) -> Process:
+def _load(path: Path) -> ProcessJournal:
     imported = importers.records(path)
     return load(path) if imported is None else of_records(path, imported)
 
 
-def _add_earlier(processes: list[Process]) -> None:
+def _add_earlier(processes: list[ProcessJournal]) -> None:
     """Add the journals of the folders that a run was in before, back to where it began."""
     known = {process.folder for process in processes}
     for process in processes:  # grows while it is walked
@@ -134,7 +134,7 @@ def _add_earlier(processes: list[Process]) -> None:
                 processes.append(earlier)
 
 
-def _load_of(path: Path, run_id: str) -> Process | None:
+def _load_of(path: Path, run_id: str) -> ProcessJournal | None:
     """A journal, if it is of a run and can be read: the present folder must not suffer by it."""
     try:
         return load(path) if journal.header(path).get("run_id") == run_id else None
@@ -156,7 +156,7 @@ def _assemble(
     ranks, timeline = rank_table(merged), curves.timeline(merged)
     header = merged[-1].lead.header
     config = header.get("config") or {}
-    facts = warnings.Facts(
+    facts = warnings.WarningFacts(
         merged=merged,
         attempts=attempts,
         duration_s=math.fsum(attempt.lead.end_s for attempt in merged),
@@ -224,12 +224,12 @@ def _attempts(merged: Iterable[MergedAttempt], now_unix_s: float) -> Iterator[At
             )
 
 
-def _energy_of(attempt: MergedAttempt, process: Process) -> Figure:
+def _energy_of(attempt: MergedAttempt, process: ProcessJournal) -> Figure:
     mine = tuple(device for device in attempt.owned if device.owner is process)
     return figures.figure(figures.whole_parts(mine))
 
 
-def _status(process: Process, now_unix_s: float) -> Status:
+def _status(process: ProcessJournal, now_unix_s: float) -> Status:
     if process.totals is not None:
         status: Status = process.totals["status"]
         return status

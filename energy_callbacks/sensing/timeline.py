@@ -11,7 +11,7 @@ from typing import Final
 from energy_callbacks.core.records import Channel, Device, Energy, Quantity, Reading
 from energy_callbacks.sensing.estimation.cumulative_energy import Intervals
 from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
-from energy_callbacks.sensing.estimation.series import Series
+from energy_callbacks.sensing.estimation.series import TimeSeries
 
 # How far the energy of one device reaches; ``None`` before it has spoken.
 _EndOf = Callable[[EnergyCurve], float | None]
@@ -55,7 +55,7 @@ class _Track:
     device: Device
     channels: tuple[Channel, ...]
     curve: EnergyCurve | None
-    series: dict[Quantity, Series] = field(default_factory=dict)
+    series: dict[Quantity, TimeSeries] = field(default_factory=dict)
     heard: _Heard = field(default_factory=_Heard)
     power: deque[tuple[float, float]] | None = None
     silent_since_s: float | None = None
@@ -143,7 +143,7 @@ class Timeline:
                 continue  # the curve has them
             series = track.series.get(quantity)
             if series is None:
-                series = track.series[quantity] = Series(self._keep_s)
+                series = track.series[quantity] = TimeSeries(self._keep_s)
             series.append(reading.t_s, reading.value)
 
     def follow_power(self, key: str) -> None:

@@ -24,7 +24,7 @@ _jax_peaks: dict[int, int] = {}  # at the last reset, by number of the device
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class DeviceMemory:
     """Of one device, in bytes.
 
     Attributes:
@@ -84,7 +84,7 @@ def forget_compiled() -> None:
         torch.compiler.reset()
 
 
-def memory() -> Memory | None:
+def memory() -> DeviceMemory | None:
     """The fullest device since ``reset_peak``; ``None`` where nothing is known."""
     found = [*_of_torch(), *_of_tensorflow(), *_of_jax()] or list(_of_host())
     return max(found, key=lambda one: one.share, default=None)
@@ -109,7 +109,7 @@ def _in_use(backend: Any) -> Iterator[tuple[int, ...]]:
             yield (index,)
 
 
-def _of_torch() -> Iterator[Memory]:
+def _of_torch() -> Iterator[DeviceMemory]:
     for backend in awake_backends(torch) if (torch := _torch()) is not None else ():
         if not hasattr(backend, "mem_get_info"):
             continue
@@ -117,10 +117,10 @@ def _of_torch() -> Iterator[Memory]:
             free_bytes, size_bytes = backend.mem_get_info(*which)
             # What the allocator held at most, and what lies beside it: contexts, other processes.
             beside_bytes = size_bytes - free_bytes - backend.memory_reserved(*which)
-            yield Memory(beside_bytes + backend.max_memory_reserved(*which), size_bytes)
+            yield DeviceMemory(beside_bytes + backend.max_memory_reserved(*which), size_bytes)
 
 
-def _of_tensorflow() -> Iterator[Memory]:
+def _of_tensorflow() -> Iterator[DeviceMemory]:
     tensorflow = awake_tensorflow()
     if tensorflow is None:
         return
@@ -128,7 +128,7 @@ def _of_tensorflow() -> Iterator[Memory]:
         peak_bytes = tensorflow.config.experimental.get_memory_info(f"GPU:{index}")["peak"]
         size_bytes = _card_bytes(index)
         if size_bytes:
-            yield Memory(peak_bytes, size_bytes)
+            yield DeviceMemory(peak_bytes, size_bytes)
 
 
 def _card_bytes(ordinal: int) -> int | None:
@@ -145,12 +145,12 @@ def _card_bytes(ordinal: int) -> int | None:
     return None if failed else int(size_bytes.value)
 
 
-def _of_jax() -> Iterator[Memory]:
+def _of_jax() -> Iterator[DeviceMemory]:
     """JAX never resets a peak: one that has not risen is that of an earlier, larger size."""
     for number, stats in _stats_of_jax():
         peak_bytes = stats["peak_bytes_in_use"]
         is_new = peak_bytes > _jax_peaks.get(number, 0)
-        yield Memory(peak_bytes if is_new else None, stats["bytes_limit"])
+        yield DeviceMemory(peak_bytes if is_new else None, stats["bytes_limit"])
 
 
 def _stats_of_jax() -> Iterator[tuple[int, dict[str, int]]]:
@@ -161,7 +161,7 @@ def _stats_of_jax() -> Iterator[tuple[int, dict[str, int]]]:
             yield device.id, stats
 
 
-def _of_host() -> Iterator[Memory]:
+def _of_host() -> Iterator[DeviceMemory]:
     import psutil
 
     size_bytes = psutil.virtual_memory().total
@@ -174,7 +174,7 @@ def _of_host() -> Iterator[Memory]:
     for line in lines:
         name, _, value = line.partition(":")
         if name == "VmHWM":  # proc_pid_status(5): peak resident set size, in kB of 1024 bytes
-            yield Memory(int(value.split()[0]) * 1024, size_bytes)
+            yield DeviceMemory(int(value.split()[0]) * 1024, size_bytes)
 
 
 def _read(path: Path) -> str:

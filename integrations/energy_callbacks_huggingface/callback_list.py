@@ -23,19 +23,19 @@ from transformers.integrations.integration_utils import (
 )
 
 from energy_callbacks.accounting.metrics.scalars import Scalars
-from energy_callbacks.outputs.fault_tolerant import CarefulOutput
+from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.protocol import Board
 from energy_callbacks.outputs.summary_writer import WriterBoard
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
-from energy_callbacks_huggingface.log_filter import Curtain, Rear, Row
-from energy_callbacks_huggingface.tensorboard import BoardOutput
+from energy_callbacks_huggingface.log_filter import LastCallback, LogFilter, LogRow
+from energy_callbacks_huggingface.tensorboard import TensorBoardRunOutput
 
 _READ_ALONG = (PrinterCallback, ProgressCallback)
 _NO_FILE = "the event file of energy_callbacks cannot be written any more"
 _NO_BOARD = "figures of energy no longer reach TensorBoard"
 
 
-class Siblings:
+class OtherCallbacks:
     """What stands beside ours during one call of ``train``, ``evaluate`` or ``predict``.
 
     Args:
@@ -48,12 +48,14 @@ class Siblings:
     def __init__(self, ours: object, callbacks: list[Any], folder: Path | None) -> None:
         self._ours = ours
         self._callbacks = callbacks
-        self._row = Row()
+        self._row = LogRow()
         self._users = [one for one in callbacks if isinstance(one, TensorBoardCallback)]
-        self._boards = [CarefulOutput(BoardOutput(board), _NO_BOARD) for board in self._users]
+        self._boards = [
+            FaultTolerantOutput(TensorBoardRunOutput(board), _NO_BOARD) for board in self._users
+        ]
         self._writes = folder is not None
         self._file = TensorBoardOutput(folder) if folder is not None and not self._users else None
-        self._own = CarefulOutput(self._file, _NO_FILE) if self._file else None
+        self._own = FaultTolerantOutput(self._file, _NO_FILE) if self._file else None
 
     def runs(self) -> Iterator[Board]:
         """The runs of TensorBoard that rows go into, as far as they are open."""
@@ -86,8 +88,12 @@ class Siblings:
             if shown is None:
                 hung.append(one)
             else:
-                hung += [Curtain(self._row, shown), one, Curtain(self._row, self._row.everything)]
-        self._callbacks[:] = [*hung, Rear(self._ours)]
+                hung += [
+                    LogFilter(self._row, shown),
+                    one,
+                    LogFilter(self._row, self._row.everything),
+                ]
+        self._callbacks[:] = [*hung, LastCallback(self._ours)]
 
     def _shown_to(self, sibling: Any) -> Callable[[], Scalars] | None:
         """What a sibling may see of our figures; ``None`` where it may see all."""
@@ -97,7 +103,7 @@ class Siblings:
 
     def _bare(self) -> list[Any]:
         """The trainer's callbacks without what we have put between them."""
-        return [one for one in self._callbacks if not isinstance(one, Curtain | Rear)]
+        return [one for one in self._callbacks if not isinstance(one, LogFilter | LastCallback)]
 
     def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
         """Hand a row around.

@@ -24,10 +24,10 @@ or reads a sensor.
 import math
 from typing import Any
 
-from energy_callbacks.core.active_call import OngoingCall, list_holding
+from energy_callbacks.core.active_call import ActiveCall, find_callback_list
 from energy_callbacks.core.guard import harmless
 from energy_callbacks_huggingface import loop
-from energy_callbacks_huggingface.callback_list import Siblings
+from energy_callbacks_huggingface.callback_list import OtherCallbacks
 from energy_callbacks_huggingface.session import Session
 from energy_callbacks_huggingface.sessions import EnergySessions
 
@@ -38,9 +38,9 @@ class EnergyHooks(EnergySessions):
     @harmless
     def on_init_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """The trainer is made."""
-        callbacks = list_holding(self) or []
+        callbacks = find_callback_list(self) or []
         if not self._elders(callbacks):
-            Siblings(self, callbacks, None).take_first_place()
+            OtherCallbacks(self, callbacks, None).take_first_place()
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
@@ -50,7 +50,7 @@ class EnergyHooks(EnergySessions):
         if session is not None and not session.is_orphan:
             session.tuned()
         else:
-            call = OngoingCall.find("train", package="transformers")
+            call = ActiveCall.find("train", package="transformers")
             session = self._begin("train", call, args, state, model)
         if session is not None:
             self._begin_training(session, args, state, model)

@@ -21,7 +21,7 @@ _CONSOLE = frozenset(
 )
 
 
-class Row:
+class LogRow:
     """Our figures in the row of logs that is being handed around."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Row:
         return {t: float(f"{v:.4g}") for t, v in self._scalars.items() if t in _CONSOLE}
 
 
-class Curtain(TrainerCallback):
+class LogFilter(TrainerCallback):
     """Stands directly before or after a sibling.
 
     Args:
@@ -62,7 +62,7 @@ class Curtain(TrainerCallback):
         shown: what of it those behind the curtain see.
     """
 
-    def __init__(self, row: Row, shown: Callable[[], Scalars]) -> None:
+    def __init__(self, row: LogRow, shown: Callable[[], Scalars]) -> None:
         self._row = row
         self._shown = shown
 
@@ -71,7 +71,7 @@ class Curtain(TrainerCallback):
         self._row.show(logs, self._shown())
 
 
-class Rear(TrainerCallback):
+class LastCallback(TrainerCallback):
     """Stands last: when an event has reached it, nothing but data is waited for any more.
 
     Args:

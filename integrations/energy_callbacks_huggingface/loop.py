@@ -11,7 +11,7 @@ from accelerate.data_loader import BatchSamplerShard
 from torch.utils.data import BatchSampler, DataLoader
 from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.accounting.journal.launch import TrainingProcess
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -23,10 +23,10 @@ def run_folder(args: Any) -> Path:
     return Path(args.output_dir) / "energy"
 
 
-def process(args: Any, version: str) -> Process:
+def process(args: Any, version: str) -> TrainingProcess:
     """Which rank this is."""
     local_world_size = os.environ.get("LOCAL_WORLD_SIZE", "")
-    return Process(
+    return TrainingProcess(
         framework="huggingface",
         framework_version=version,
         rank=args.process_index,

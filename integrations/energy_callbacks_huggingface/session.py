@@ -3,12 +3,12 @@
 from typing import Any
 
 from energy_callbacks.accounting.metrics.scalars import Scalars
-from energy_callbacks.core.active_call import OngoingCall
+from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_huggingface import loop, tensorboard
 from energy_callbacks_huggingface.batches import InputCounter
-from energy_callbacks_huggingface.callback_list import Siblings
+from energy_callbacks_huggingface.callback_list import OtherCallbacks
 
 
 class Session:
@@ -25,9 +25,9 @@ class Session:
     def __init__(
         self,
         meter: EnergyMeter,
-        call: OngoingCall | None,
+        call: ActiveCall | None,
         phase: str,
-        siblings: Siblings,
+        siblings: OtherCallbacks,
         inputs: InputCounter,
     ) -> None:
         self._meter = meter

@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 import transformers
 from transformers import TrainerCallback
 
-from energy_callbacks.core.active_call import OngoingCall, list_holding
+from energy_callbacks.core.active_call import ActiveCall, find_callback_list
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_huggingface import loop
 from energy_callbacks_huggingface.batches import Counter, InputCounter
-from energy_callbacks_huggingface.callback_list import Siblings
+from energy_callbacks_huggingface.callback_list import OtherCallbacks
 from energy_callbacks_huggingface.session import Session
 
 # Not a class name: HF would look for a callback of that name when it resumes.
@@ -69,11 +69,11 @@ class EnergySessions(TrainerCallback):
         return True
 
     def _begin(
-        self, phase: str, call: OngoingCall | None, args: Any, state: Any, model: Any
+        self, phase: str, call: ActiveCall | None, args: Any, state: Any, model: Any
     ) -> Session | None:
         """Start the meter for a call; ``None`` where nothing is to be measured."""
         self._forget_last()
-        callbacks = list_holding(self) or []
+        callbacks = find_callback_list(self) or []
         elders = self._elders(callbacks)
         if self._stands_back(elders):
             return None
@@ -88,7 +88,7 @@ class EnergySessions(TrainerCallback):
         )
         if not self._meter.is_running or self._meter.run_folder is None:
             return None
-        beside = Siblings(
+        beside = OtherCallbacks(
             self, [] if elders else callbacks, None if elders else self._meter.run_folder
         )
         if beside.has_codecarbon:
@@ -123,10 +123,10 @@ class EnergySessions(TrainerCallback):
 
     def _begin_alone(self, args: Any, state: Any, model: Any) -> Session | None:
         """An evaluation or a prediction by itself, unless training goes on unmeasured."""
-        if OngoingCall.find("train", package="transformers") is not None:
+        if ActiveCall.find("train", package="transformers") is not None:
             return None
-        prediction = OngoingCall.find("predict", package="transformers")
-        call = prediction or OngoingCall.find("evaluate", package="transformers")
+        prediction = ActiveCall.find("predict", package="transformers")
+        call = prediction or ActiveCall.find("evaluate", package="transformers")
         return self._begin("predict" if prediction else "validation", call, args, state, model)
 
     def _end(self, session: Session, state: Any) -> None:

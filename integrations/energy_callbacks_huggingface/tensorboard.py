@@ -11,7 +11,7 @@ from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.outputs.protocol import Board
 
 
-class BoardOutput:
+class TensorBoardRunOutput:
     """Exact tags in the run of the user's TensorBoard callback, through its own writer.
 
     Args:

@@ -7,13 +7,13 @@ from typing import Any
 import keras
 
 from energy_callbacks.accounting.journal import journal
-from energy_callbacks.accounting.journal.launch import Process, default_folder
+from energy_callbacks.accounting.journal.launch import TrainingProcess, default_folder
 from energy_callbacks.accounting.metrics.scalars import expected_tags
-from energy_callbacks.core.active_call import OngoingCall
+from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.guard import harmless
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_keras import checkpoints, devices
-from energy_callbacks_keras.callback_list import Siblings
+from energy_callbacks_keras.callback_list import OtherCallbacks
 from energy_callbacks_keras.counts import Data
 from energy_callbacks_keras.loop import StepCounter
 from energy_callbacks_keras.rows import Rows
@@ -43,9 +43,9 @@ class EnergyCalls(keras.callbacks.Callback):
 
     def _forget_call(self) -> None:
         self._owner: str | None = None
-        self._call: OngoingCall | None = None
-        self._siblings: Siblings | None = None
-        self._process = Process()
+        self._call: ActiveCall | None = None
+        self._siblings: OtherCallbacks | None = None
+        self._process = TrainingProcess()
         self._rows: Rows | None = None
         self._first_epoch = 0
         self._steps.begin(Data())
@@ -63,14 +63,14 @@ class EnergyCalls(keras.callbacks.Callback):
     def set_model(self, model: Any) -> None:
         """Keras makes its list of the callbacks of a call."""
         super().set_model(model)
-        Siblings(self).lead()
+        OtherCallbacks(self).lead()
 
     def _begin(self, owner: str) -> None:
         """A call begins that the meter belongs to: ``fit``, ``evaluate`` or ``predict``."""
         self._forget_call()
         self._owner = owner
-        self._call = OngoingCall.find(owner, package="keras")
-        self._siblings = Siblings(self)
+        self._call = ActiveCall.find(owner, package="keras")
+        self._siblings = OtherCallbacks(self)
         self._siblings.lead()
 
     @property

@@ -14,7 +14,7 @@ from typing import Any, Final
 import keras
 
 from energy_callbacks.accounting.metrics.scalars import expected_tags
-from energy_callbacks.core.active_call import list_holding
+from energy_callbacks.core.active_call import find_callback_list
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_keras.checkpoints import ears
 
@@ -24,7 +24,7 @@ _BLIND: Final = (keras.callbacks.TensorBoard, keras.callbacks.ProgbarLogger)
 Logs = dict[str, Any]
 
 
-class Siblings:
+class OtherCallbacks:
     """Keras' own list of the callbacks of one call, found on the stack of one of its hooks.
 
     Attributes:
@@ -36,7 +36,7 @@ class Siblings:
 
     def __init__(self, member: keras.callbacks.Callback) -> None:
         self._member = member
-        self.all: list[Any] = list_holding(member) or []
+        self.all: list[Any] = find_callback_list(member) or []
         self._curtains: list[keras.callbacks.Callback] = []
 
     @property
@@ -81,7 +81,7 @@ class Siblings:
             self.all.remove(rear)
             act()
 
-        rear = _Rear(last)
+        rear = _LastCallback(last)
         self.all.append(rear)
 
     def remove_curtains(self) -> None:
@@ -100,7 +100,7 @@ def _hides_from(sibling: Any) -> Callable[[float], bool] | None:
     return None
 
 
-def _pair(hides: Callable[[float], bool]) -> "tuple[_Curtain, _Curtain]":
+def _pair(hides: Callable[[float], bool]) -> "tuple[_LogFilter, _LogFilter]":
     held: Logs = {}
 
     def hide(logs: Logs) -> None:
@@ -112,10 +112,10 @@ def _pair(hides: Callable[[float], bool]) -> "tuple[_Curtain, _Curtain]":
         logs.update(held)
         held.clear()
 
-    return _Curtain(hide), _Curtain(show)
+    return _LogFilter(hide), _LogFilter(show)
 
 
-class _Curtain(keras.callbacks.Callback):
+class _LogFilter(keras.callbacks.Callback):
     """No hook of batches, which would end Keras' asynchronous dispatch."""
 
     def __init__(self, act: Callable[[Logs], None]) -> None:
@@ -127,7 +127,7 @@ class _Curtain(keras.callbacks.Callback):
             self._act(logs)
 
 
-class _Rear(keras.callbacks.Callback):
+class _LastCallback(keras.callbacks.Callback):
     """Stands last for the rest of one hook."""
 
     def __init__(self, act: Callable[[], None]) -> None:

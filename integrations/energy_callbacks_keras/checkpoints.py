@@ -22,10 +22,10 @@ _FILE: Final = "energy_callbacks.json"
 _SHORTEST_S: Final = 1e-3
 
 
-class _Ear(keras.callbacks.Callback):
+class _SavePatch(keras.callbacks.Callback):
     """Listens where a callback that saves begins, or where it has ended."""
 
-    def __init__(self, meter: EnergyMeter, before: "_Ear | None") -> None:
+    def __init__(self, meter: EnergyMeter, before: "_SavePatch | None") -> None:
         super().__init__()
         self._meter = meter
         self._before = before
@@ -40,7 +40,7 @@ class _Ear(keras.callbacks.Callback):
         self._listen()
 
 
-class _BatchEar(_Ear):
+class _BatchSavePatch(_SavePatch):
     """For those that save in the middle of an epoch: they wait for each batch themselves."""
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -51,7 +51,7 @@ def ears(sibling: Any, meter: EnergyMeter) -> tuple[keras.callbacks.Callback, ..
     """What belongs before and behind a sibling; nothing where it saves nothing."""
     if not isinstance(sibling, _SAVERS):
         return ()
-    kind = _Ear if sibling.save_freq == "epoch" else _BatchEar
+    kind = _SavePatch if sibling.save_freq == "epoch" else _BatchSavePatch
     before = kind(meter, None)
     return before, kind(meter, before)
 

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import keras
 
-from energy_callbacks.core.active_call import OngoingCall
+from energy_callbacks.core.active_call import ActiveCall
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -32,7 +32,7 @@ class Data:
     """
 
     model: Any = None
-    call: OngoingCall | None = None
+    call: ActiveCall | None = None
     steps: int | None = None
     processes: int = 1
     batch_size: float | None = None

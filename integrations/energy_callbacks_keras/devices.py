@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks_keras.counts import asked
 
 
@@ -49,14 +49,14 @@ def _of_torch(value: Any) -> set[int]:
     return {value.device.index or 0} if value.device.type == "cuda" else set()
 
 
-def process(model: Any) -> Process:
+def process(model: Any) -> TrainingProcess:
     """Which process this is: the backend's word, else the launcher's.
 
     Raises:
         ValueError: where a launcher's variable is no number.
     """
     launched = dataclasses.replace(
-        Process.from_environment(), framework="keras", framework_version=keras.__version__
+        TrainingProcess.from_environment(), framework="keras", framework_version=keras.__version__
     )
     rank, world_size = _rank(model)
     if world_size == 1:
@@ -92,7 +92,7 @@ def _rank_of_tensorflow(model: Any) -> tuple[int, int]:
     return (tasks.index(task), len(tasks)) if task in tasks else (0, 1)
 
 
-def check_budget(process: Process) -> None:
+def check_budget(process: TrainingProcess) -> None:
     """Refuse a budget where processes could not agree on the epoch that is the last.
 
     Raises:

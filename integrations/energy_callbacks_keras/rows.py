@@ -7,11 +7,11 @@ from pathlib import Path
 
 from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.outputs.fault_tolerant import CarefulOutput
+from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
-from energy_callbacks_keras.callback_list import Logs, Siblings
+from energy_callbacks_keras.callback_list import Logs, OtherCallbacks
 from energy_callbacks_keras.counts import Data
-from energy_callbacks_keras.tensorboard import SiblingOutput, facts
+from energy_callbacks_keras.tensorboard import TensorBoardRunOutput, facts
 
 _NO_FILE = "no more energy in TensorBoard: writing failed"
 
@@ -31,7 +31,7 @@ class Rows:
 
     def __init__(
         self,
-        siblings: Siblings,
+        siblings: OtherCallbacks,
         folder: Path,
         tags: tuple[str, ...],
         batches_to_a_row: int | None,
@@ -41,8 +41,8 @@ class Rows:
     ) -> None:
         board = siblings.tensorboard
         self._is_our_file = board is None
-        run = TensorBoardOutput(folder) if board is None else SiblingOutput(board)
-        self._output = CarefulOutput(run, _NO_FILE)
+        run = TensorBoardOutput(folder) if board is None else TensorBoardRunOutput(board)
+        self._output = FaultTolerantOutput(run, _NO_FILE)
         self._dashboard = Dashboard(meter, lambda: [run], lambda: facts(data))
         self._tags = tags
         self._batches_to_a_row = batches_to_a_row

@@ -10,7 +10,7 @@ from energy_callbacks.dashboard import Facts
 from energy_callbacks_keras.counts import Data, asked
 
 
-class SiblingOutput:
+class TensorBoardRunOutput:
     """Exact tags in the run of the user's TensorBoard callback, through its own writer.
 
     Args:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import keras
 
-from energy_callbacks.core.active_call import OngoingCall
+from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.meter import EnergyMeter
 
 Batch = TypeVar("Batch")
@@ -34,14 +34,14 @@ class Waits:
     def __init__(self, meter: EnergyMeter) -> None:
         self._meter = meter
         self._thread: int | None = None
-        self._call: OngoingCall | None = None
+        self._call: ActiveCall | None = None
         self.is_asked = False
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy is in no call."""
         return self.__dict__ | {"_thread": None, "_call": None}
 
-    def begin(self, call: OngoingCall | None) -> None:
+    def begin(self, call: ActiveCall | None) -> None:
         """From now on this thread trains, in a call of ``fit`` or a loop of the user's."""
         self._thread, self._call = threading.get_ident(), call
 

@@ -27,7 +27,7 @@ from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning import loop, monitors, tensorboard
 from energy_callbacks_lightning.bases import bases, version
-from energy_callbacks_lightning.method_patch import Ear, Fetched, Saved
+from energy_callbacks_lightning.method_patch import MethodPatch, TimedFetch, TimedSave
 from energy_callbacks_lightning.metrics import LoggedMetrics
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ class EnergyHooks(Base):
         super().__init__()
         self._meter = meter
         self._steps = steps
-        self._saves = Ear("save_checkpoint", Saved, meter)
-        self._fetches = Ear("convert_input", Fetched, meter)
+        self._saves = MethodPatch("save_checkpoint", TimedSave, meter)
+        self._fetches = MethodPatch("convert_input", TimedFetch, meter)
         self._log_every_n_steps = log_every_n_steps
         self._state: dict[str, Any] = {}
         self._dashboard = Dashboard(meter)

@@ -15,7 +15,7 @@ import torch
 from lightning_utilities.core.apply_func import apply_to_collection
 from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 
-from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.accounting.journal.launch import TrainingProcess
 
 Counter = Callable[[Any], int]
 
@@ -120,9 +120,9 @@ def run_folder(trainer: Any) -> Path:
     return Path(log_dir if is_path else trainer.default_root_dir) / "energy"
 
 
-def process(trainer: Any, version: str) -> Process:
+def process(trainer: Any, version: str) -> TrainingProcess:
     """Which rank this is."""
-    return Process(
+    return TrainingProcess(
         framework="lightning",
         framework_version=version,
         rank=trainer.global_rank,

@@ -6,7 +6,7 @@ from typing import Any
 from energy_callbacks.meter import EnergyMeter
 
 
-class Ear:
+class MethodPatch:
     """Hears every call of one method of one object, for the time of a training.
 
     Args:
@@ -15,7 +15,7 @@ class Ear:
         meter: is told.
     """
 
-    def __init__(self, name: str, around: "type[_Around]", meter: EnergyMeter) -> None:
+    def __init__(self, name: str, around: "type[_PatchedMethod]", meter: EnergyMeter) -> None:
         self._name = name
         self._around = around
         self._meter = meter
@@ -40,7 +40,7 @@ class Ear:
         return vars(self) | {"_owner": None, "_before": None}
 
 
-class _Around:
+class _PatchedMethod:
     """In a method's place; in a copy of its object it is the method again."""
 
     def __init__(self, method: Callable[..., Any], meter: EnergyMeter) -> None:
@@ -51,7 +51,7 @@ class _Around:
         return _itself, (self._method,)
 
 
-class Saved(_Around):
+class TimedSave(_PatchedMethod):
     """``trainer.save_checkpoint``: its time has a name."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -64,7 +64,7 @@ class Saved(_Around):
             self._meter.mark("batch_done")  # what comes next waits for data
 
 
-class Fetched(_Around):
+class TimedFetch(_PatchedMethod):
     """``precision_plugin.convert_input``: the first that is done with a batch from the loader.
 
     Its copy to the device comes next, and from memory that is not pinned a copy waits for all

@@ -7,7 +7,7 @@ from typing import Any
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import JournalWriter
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
-from energy_callbacks.accounting.recorder import Recorder
+from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.records import Device
 from energy_callbacks.sensing.sampler import Sampler
 from energy_callbacks.sensing.sources.protocol import Source
@@ -26,7 +26,7 @@ class Books:
         self.clock = clock
         self.path = folder / "journal.jsonl"
         self.timeline = Timeline()
-        self.recorder = Recorder(self.timeline, self._writer(), clock, clock.monotonic_s())
+        self.recorder = JournalRecorder(self.timeline, self._writer(), clock, clock.monotonic_s())
         self.board = ScalarBoard(self.timeline, self.recorder, clock.monotonic_s())
         self.sampler = Sampler(sources, self.timeline, clock, self.recorder.note)
         self.sampler.start()

@@ -7,7 +7,7 @@ import pytest
 from codecarbon.output_methods.emissions_data import EmissionsData
 
 from energy_callbacks.accounting.emissions_csv import write_emissions_csv
-from energy_callbacks.accounting.metrics.carbon import Emissions, place
+from energy_callbacks.accounting.metrics.carbon import EmissionsEstimate, place
 from energy_callbacks.core.records import Energy
 
 KWH_J = 3.6e6
@@ -23,7 +23,7 @@ def written(path, **changes):
         "cpu": Energy(energy_j=1 * KWH_J),
         "ram": Energy(energy_j=None),
         "place": place("CAN", "quebec"),
-        "emissions": Emissions(kg=0.0144, low_kg=0.01, high_kg=0.1),
+        "emissions": EmissionsEstimate(kg=0.0144, low_kg=0.01, high_kg=0.1),
         "pue": 1.2,
         **changes,
     }
@@ -53,7 +53,7 @@ def test_units_are_codecarbons(tmp_path):
 
 def test_unknown_is_empty(tmp_path):
     """Unknown memory, place and emissions are empty cells, not zeros."""
-    nothing = Emissions(kg=None, low_kg=0.1, high_kg=2.0)
+    nothing = EmissionsEstimate(kg=None, low_kg=0.1, high_kg=2.0)
     row = written(tmp_path, place=place(), emissions=nothing).iloc[0]
     assert row[["ram_energy", "ram_power", "emissions", "country_name", "latitude"]].isna().all()
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from energy_callbacks.accounting.attempt import Attempt
+from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.accounting.lifecycle import Lifecycle, State
 from energy_callbacks.accounting.profilers import Profilers
 from energy_callbacks.core import forks
@@ -54,7 +54,7 @@ class Bench:
 
     def begin(self) -> None:
         self.attempt = Remembering()
-        self.life.begin(cast("Attempt", self.attempt), Profilers(()), self.left.append)
+        self.life.begin(cast("ActiveAttempt", self.attempt), Profilers(()), self.left.append)
 
     def in_state(self, state: State) -> None:
         if state != "new":
@@ -83,7 +83,7 @@ def test_an_attempt_begins_in_every_state_but_running(bench: Bench, state: State
     bench.in_state(state)
     bench.begin()
     assert bench.life.state == "running"
-    assert bench.life.running is bench.life.own is cast("Attempt", bench.attempt)
+    assert bench.life.running is bench.life.own is cast("ActiveAttempt", bench.attempt)
 
 
 def test_a_second_attempt_beside_a_running_one_is_refused(bench: Bench) -> None:
@@ -101,7 +101,7 @@ def test_stop_ends_with_the_error_that_it_is_given(bench: Bench) -> None:
     error = ValueError("no")
     bench.life.stop(error)
     assert (bench.life.state, bench.life.running) == ("ended", None)
-    assert bench.life.own is cast("Attempt", bench.attempt)
+    assert bench.life.own is cast("ActiveAttempt", bench.attempt)
     assert bench.attempt.heard == [("end", error)]
     assert bench.left == []
 
@@ -164,7 +164,7 @@ def test_abandoning_fails_in_every_state(bench: Bench, state: State) -> None:
 
 def test_a_report_that_fails_is_a_failure_and_not_an_exception(bench: Bench) -> None:
     """What is raised while an attempt is ended ends measuring."""
-    bench.life.begin(cast("Attempt", bench.attempt), Profilers(()), lambda attempt: 1 / 0)
+    bench.life.begin(cast("ActiveAttempt", bench.attempt), Profilers(()), lambda attempt: 1 / 0)
     bench.life.end_left()
     assert bench.life.state == "failed"
 
@@ -182,4 +182,4 @@ def test_in_a_forked_child_nothing_is_running(
     bench.life.end_left()
     assert parents.heard == []
     bench.begin()
-    assert bench.life.running is cast("Attempt", bench.attempt)
+    assert bench.life.running is cast("ActiveAttempt", bench.attempt)

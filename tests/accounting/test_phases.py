@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energy_callbacks.accounting.phases import Phases, Span, without
+from energy_callbacks.accounting.phases import PhaseSpan, PhaseStack, without
 
 NAMES = st.sampled_from(["train", "validation", "checkpoint", "setup"])
 MOVES = st.lists(st.tuples(st.sampled_from(["enter", "leave"]), NAMES, st.floats(-1.0, 5.0)))
@@ -14,7 +14,7 @@ MOVES = st.lists(st.tuples(st.sampled_from(["enter", "leave"]), NAMES, st.floats
 @given(moves=MOVES)
 def test_spans_are_a_partition_from_start_to_end(moves: list[tuple[str, str, float]]) -> None:
     """Whatever is entered and left, in whatever order, spans touch and never overlap."""
-    phases, t_s, spans = Phases(10.0), 10.0, []
+    phases, t_s, spans = PhaseStack(10.0), 10.0, []
     for move, name, later_s in moves:
         t_s += later_s
         span = phases.enter(name, t_s) if move == "enter" else phases.leave(name, t_s)
@@ -31,7 +31,7 @@ def test_the_phase_is_the_last_one_entered_and_not_left(
     moves: list[tuple[str, str, float]],
 ) -> None:
     """The stack says what an independent list of open phases says."""
-    phases, open_phases = Phases(0.0), ["idle"]
+    phases, open_phases = PhaseStack(0.0), ["idle"]
     for move, name, _ in moves:
         if move == "enter":
             phases.enter(name, 0.0)
@@ -47,7 +47,7 @@ def test_the_phase_is_the_last_one_entered_and_not_left(
 
 def test_a_paused_phase_goes_on_after_the_one_inside_it() -> None:
     """Training, validation, training: three spans, and validation is no part of training."""
-    phases = Phases(0.0)
+    phases = PhaseStack(0.0)
     spans = [
         phases.enter("train", 1.0),
         phases.enter("validation", 5.0),
@@ -66,7 +66,7 @@ def test_a_paused_phase_goes_on_after_the_one_inside_it() -> None:
 
 def test_leaving_what_was_never_entered_is_ignored() -> None:
     """An unknown phase, or the one below all others, cannot be left."""
-    phases = Phases(0.0)
+    phases = PhaseStack(0.0)
     phases.enter("train", 1.0)
     assert phases.leave("validation", 2.0) is None
     assert phases.leave("idle", 2.0) is None
@@ -76,16 +76,16 @@ def test_leaving_what_was_never_entered_is_ignored() -> None:
 
 def test_leaving_takes_along_what_was_left_open_inside() -> None:
     """A validation that an exception cut short ends with the training around it."""
-    phases = Phases(0.0)
+    phases = PhaseStack(0.0)
     phases.enter("train", 1.0)
     phases.enter("validation", 2.0)
-    assert phases.leave("train", 3.0) == Span(name="validation", start_s=2.0, end_s=3.0)
+    assert phases.leave("train", 3.0) == PhaseSpan(name="validation", start_s=2.0, end_s=3.0)
     assert phases.name == "idle"
 
 
 def test_the_same_phase_may_be_entered_inside_itself() -> None:
     """A nested phase of the same name is left once for each time it was entered."""
-    phases = Phases(0.0)
+    phases = PhaseStack(0.0)
     phases.enter("train", 1.0)
     phases.enter("train", 2.0)
     phases.leave("train", 3.0)
@@ -96,7 +96,7 @@ def test_the_same_phase_may_be_entered_inside_itself() -> None:
 
 INTERVALS = st.lists(
     st.tuples(st.integers(0, 50), st.integers(1, 20)).map(
-        lambda at: Span(name="train", start_s=at[0], end_s=at[0] + at[1])
+        lambda at: PhaseSpan(name="train", start_s=at[0], end_s=at[0] + at[1])
     ),
     max_size=5,
 )
@@ -104,7 +104,7 @@ INTERVALS = st.lists(
 
 @given(spans=INTERVALS, holes=INTERVALS)
 def test_what_is_left_of_spans_is_every_second_that_no_hole_covers(
-    spans: list[Span], holes: list[Span]
+    spans: list[PhaseSpan], holes: list[PhaseSpan]
 ) -> None:
     """Counted second by second, spans without holes are what they should be."""
     left = without(spans, holes)
@@ -118,7 +118,7 @@ def test_what_is_left_of_spans_is_every_second_that_no_hole_covers(
 
 def test_leaving_everything_is_idle_from_then_on() -> None:
     """However deep the stack, what follows is the phase below all others."""
-    phases = Phases(0.0)
+    phases = PhaseStack(0.0)
     phases.enter("train", 1.0)
     phases.enter("validation", 2.0)
     span = phases.leave_all(5.0)

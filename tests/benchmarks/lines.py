@@ -38,8 +38,8 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402 - after the number of threads
 
 from energy_callbacks.profiling.lines import LineProfiler  # noqa: E402
-from energy_callbacks.profiling.lines.stack_sampler import Asker  # noqa: E402
-from energy_callbacks.profiling.lines.tally import Tally  # noqa: E402
+from energy_callbacks.profiling.lines.stack_sampler import StackSampler  # noqa: E402
+from energy_callbacks.profiling.lines.tally import LineTally  # noqa: E402
 from tests.benchmarks import bars  # noqa: E402
 from tests.benchmarks.bars import Bar  # noqa: E402
 from tests.benchmarks.common.loops import Loop  # noqa: E402
@@ -61,8 +61,8 @@ class Asking:
     is_busy = False
 
     def __init__(self) -> None:
-        self._asker: Asker | None = None
-        self._tally = Tally(time.monotonic())
+        self._asker: StackSampler | None = None
+        self._tally = LineTally(time.monotonic())
 
     def is_due(self) -> bool:
         """Never: there is nothing to catch up with."""
@@ -72,7 +72,9 @@ class Asking:
         """A thread of its own for each round."""
         if self._asker is not None:
             self._asker.stop()
-        self._asker = Asker(self._tally.take, LineProfiler().rate_hz, 0.01) if is_on else None
+        self._asker = (
+            StackSampler(self._tally.take, LineProfiler().rate_hz, 0.01) if is_on else None
+        )
         if self._asker is not None:
             self._asker.start()
 
@@ -108,7 +110,7 @@ def overhead(pairs: int) -> Change:
 
 def standstill(duration_s: float) -> tuple[float, int]:
     """Median seconds that a loop stands still for a look thirty calls deep, and how many looks."""
-    asker = Asker(Tally(time.monotonic()).take, LineProfiler().rate_hz, 0.01)
+    asker = StackSampler(LineTally(time.monotonic()).take, LineProfiler().rate_hz, 0.01)
     gaps_s: list[float] = []
 
     def deep(calls: int) -> None:

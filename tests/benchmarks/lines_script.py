@@ -54,16 +54,16 @@ def ours(turns):
     """
     from energy_callbacks import EnergyConfig, EnergyMeter
     from energy_callbacks.profiling.lines import LineProfiler
-    from energy_callbacks.profiling.lines.tally import Tally
+    from energy_callbacks.profiling.lines.tally import LineTally
     from energy_callbacks.report import build
 
-    looks_s, take = [], Tally.take
+    looks_s, take = [], LineTally.take
 
     def weighed(tally, frame, look):
         looks_s.append(look.until_s - look.since_s)
         take(tally, frame, look)
 
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(Tally, "take", weighed):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(LineTally, "take", weighed):
         config = EnergyConfig(report_dir=folder)
         with EnergyMeter(config=config, profilers=[LineProfiler()]) as meter, meter.phase("train"):
             time.sleep(2.0)  # sensors have opened

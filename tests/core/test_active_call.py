@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from energy_callbacks.core.active_call import OngoingCall, list_holding
+from energy_callbacks.core.active_call import ActiveCall, find_callback_list
 
 HERE = __name__.partition(".")[0]
 
@@ -31,16 +31,16 @@ class Handler:
         return self.fit()
 
 
-def find() -> OngoingCall | None:
+def find() -> ActiveCall | None:
     """What a hook does."""
-    return OngoingCall.find("fit", package=HERE)
+    return ActiveCall.find("fit", package=HERE)
 
 
 def test_a_call_is_under_way_until_it_returns() -> None:
     """Inside the hook it is, afterwards it is not."""
     seen = []
 
-    def hook() -> OngoingCall:
+    def hook() -> ActiveCall:
         call = find()
         assert call is not None
         seen.append(call.is_under_way())
@@ -68,7 +68,7 @@ def test_another_call_of_the_same_function_is_another_call() -> None:
 def test_another_thread_sees_it_too() -> None:
     """The journal's thread asks while the training's thread is inside, and after."""
     inside, leave = threading.Event(), threading.Event()
-    calls: list[OngoingCall | None] = []
+    calls: list[ActiveCall | None] = []
 
     def hook() -> None:
         calls.append(find())
@@ -87,7 +87,7 @@ def test_another_thread_sees_it_too() -> None:
 
 def test_a_call_is_under_way_whatever_its_stack_does() -> None:
     """Generators, callees and the collector at work do not look like an end, at any moment."""
-    calls: list[OngoingCall | None] = []
+    calls: list[ActiveCall | None] = []
     stop = threading.Event()
 
     def numbers(depth: int) -> Iterator[int]:
@@ -125,7 +125,7 @@ def test_a_call_that_raised_has_ended_though_its_frame_is_kept() -> None:
         calls.append(find())
         raise RuntimeError("boom")
 
-    calls: list[OngoingCall | None] = []
+    calls: list[ActiveCall | None] = []
     with pytest.raises(RuntimeError) as kept:
         Handler(hook).fit()
     assert kept.value.__traceback__ is not None
@@ -144,11 +144,11 @@ def test_an_interpreter_that_cannot_tell_ends_no_call(monkeypatch: pytest.Monkey
 
 def test_the_innermost_of_a_name_and_package_is_found() -> None:
     """Functions of other names and of other packages are passed over."""
-    assert Handler(lambda: OngoingCall.find("fit", package="keras")).fit() == [None]
-    assert Handler(lambda: OngoingCall.find("evaluate", package=HERE)).train() == [None]
-    assert OngoingCall.find("fit", package=HERE) is None
+    assert Handler(lambda: ActiveCall.find("fit", package="keras")).fit() == [None]
+    assert Handler(lambda: ActiveCall.find("evaluate", package=HERE)).train() == [None]
+    assert ActiveCall.find("fit", package=HERE) is None
 
-    def inner() -> OngoingCall | None:
+    def inner() -> ActiveCall | None:
         return find()
 
     def outer() -> tuple[bool, bool]:
@@ -161,15 +161,15 @@ def test_the_innermost_of_a_name_and_package_is_found() -> None:
 def test_the_error_that_ended_it_is_the_shells_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception that the shell keeps is the call's, if it passed through it, and only then."""
 
-    def failing(calls: list[OngoingCall]) -> Callable[[], None]:
+    def failing(calls: list[ActiveCall]) -> Callable[[], None]:
         def hook() -> None:
             calls.append(find())
             raise RuntimeError("boom")
 
         return hook
 
-    mine: list[OngoingCall] = []
-    other: list[OngoingCall] = []
+    mine: list[ActiveCall] = []
+    other: list[ActiveCall] = []
     for calls in (mine, other):
         with pytest.raises(RuntimeError) as caught:
             Handler(failing(calls)).train()
@@ -186,9 +186,9 @@ def test_what_the_call_held_is_let_go() -> None:
     class Model:
         pass
 
-    def fit() -> tuple[OngoingCall | None, weakref.ref[Model]]:
+    def fit() -> tuple[ActiveCall | None, weakref.ref[Model]]:
         model = Model()
-        return OngoingCall.find("fit", package=HERE), weakref.ref(model)
+        return ActiveCall.find("fit", package=HERE), weakref.ref(model)
 
     call, model = fit()
     assert call is not None
@@ -203,7 +203,7 @@ def test_the_list_that_holds_a_callback() -> None:
 
     class Callback:
         def __call__(self) -> None:
-            found.append(list_holding(self))
+            found.append(find_callback_list(self))
 
     handler = Handler(Callback())
     handler.fit()
@@ -226,6 +226,6 @@ def test_no_property_of_the_users_is_run() -> None:
             raise AssertionError("touched")
 
         def run(self) -> object:
-            return list_holding(self)
+            return find_callback_list(self)
 
     assert Touchy().run() is None

@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from energy_callbacks.core.guard import harmless
-from energy_callbacks.outputs.fault_tolerant import CarefulOutput
+from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 
 
 class Owner:
@@ -108,7 +108,7 @@ def test_a_handler_may_raise_while_an_output_writes() -> None:
             """Nothing."""
 
     writer = Writer()
-    output = CarefulOutput(writer)
+    output = FaultTolerantOutput(writer)
     with pytest.raises(Preempted):
         output.write({}, 0, 0.0)
     output.write({}, 1, 0.0)

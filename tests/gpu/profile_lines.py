@@ -20,8 +20,8 @@ import torch
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.profiling.lines import LineProfiler
-from energy_callbacks.profiling.lines.stack_sampler import Asker
-from energy_callbacks.profiling.lines.tally import Tally
+from energy_callbacks.profiling.lines.stack_sampler import StackSampler
+from energy_callbacks.profiling.lines.tally import LineTally
 from energy_callbacks.report import build
 
 STEPS: Final = 120
@@ -128,7 +128,7 @@ def overhead() -> dict[str, float]:
         return (time.perf_counter() - start_s) / steps
 
     def asked_step_s() -> float:
-        asker = Asker(Tally(time.monotonic()).take, LineProfiler().rate_hz, 0.01)
+        asker = StackSampler(LineTally(time.monotonic()).take, LineProfiler().rate_hz, 0.01)
         asker.start()
         try:
             return step_s()

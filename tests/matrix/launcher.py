@@ -7,7 +7,7 @@ import pytest
 
 from energy_callbacks.matrix import attempts, job_process
 from energy_callbacks.matrix.engines import local
-from energy_callbacks.matrix.signals import Stopping
+from energy_callbacks.matrix.signals import SignalHold
 from tests.report.journals import Attempt, Stretch, write
 
 POWER_W = 400.0
@@ -49,7 +49,7 @@ class Launcher:
         patch.setattr(job_process, "launch", self.launch)
         for module in (local, attempts):
             patch.setattr(module, "time", self.clock)
-        patch.setattr(Stopping, "wait", self._wait)
+        patch.setattr(SignalHold, "wait", self._wait)
 
     def _wait(self, timeout_s: float) -> list[int]:
         self.clock.sleep(timeout_s)

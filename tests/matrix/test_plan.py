@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from energy_callbacks.matrix.naming import folder_name
-from energy_callbacks.matrix.plan import Plan
+from energy_callbacks.matrix.plan import MatrixPlan
 
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=3)
 
 
-def plan(**changed: Any) -> Plan:
+def plan(**changed: Any) -> MatrixPlan:
     """Two parameters of two values."""
     usual: dict[str, Any] = {
         "name": "p",
@@ -23,10 +23,10 @@ def plan(**changed: Any) -> Plan:
         "parameters": {"lr": [0.1, 1e-3], "opt": ["adam", "sgd"]},
         "repeats": 2,
     }
-    return Plan(**(usual | changed))
+    return MatrixPlan(**(usual | changed))
 
 
-def of_sizes(sizes: list[int], repeats: int) -> Plan:
+def of_sizes(sizes: list[int], repeats: int) -> MatrixPlan:
     """Parameters with so many values each."""
     parameters = {f"p{i}": list(range(size)) for i, size in enumerate(sizes)}
     return plan(command="x " + " ".join(f"{{{n}}}" for n in parameters), parameters=parameters,

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from energy_callbacks.matrix.attempts import Busy, Results
+from energy_callbacks.matrix.attempts import AlreadyRunning, Results
 from energy_callbacks.report import load
 from tests.fake_nvml import Constant, Scenario, card_uuid, env, h200
 from tests.matrix.lab import Lab, until
@@ -61,7 +61,9 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
     with subprocess.Popen(words, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        with pytest.raises(Busy, match=f"in use by another matrix .process {holder.pid} on"):
+        with pytest.raises(
+            AlreadyRunning, match=f"in use by another matrix .process {holder.pid} on"
+        ):
             results.locked().__enter__()
         holder.kill()
     with results.locked():

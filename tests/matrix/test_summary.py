@@ -11,7 +11,7 @@ import pytest
 from energy_callbacks.compare import page, plots
 from energy_callbacks.matrix import summary
 from energy_callbacks.matrix.attempts import Results, write_json
-from energy_callbacks.matrix.plan import Plan
+from energy_callbacks.matrix.plan import MatrixPlan
 from tests.report.journals import Attempt, Stretch, write
 
 TRAIN_S = 60.0
@@ -26,7 +26,7 @@ def matrix(folder: Path, power_w: Mapping[str, float], **changed: Any) -> dict[s
         "name": "m", "command": "x {opt}", "parameters": {"opt": list(power_w)},
         "repeats": len(NOISE),
     }  # fmt: skip
-    plan = Plan(**(usual | changed))
+    plan = MatrixPlan(**(usual | changed))
     results = Results(folder=folder, working_folder=folder)
     for place, job in enumerate(plan.jobs()):
         own = 2 * list(power_w).index(job.parameters["opt"])  # the same scatter in another order

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from energy_callbacks.outputs.fault_tolerant import CarefulOutput
+from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 
 
 class Failing:
@@ -35,7 +35,7 @@ def test_an_output_that_failed_is_left_out_with_one_warning(
 ) -> None:
     """Rows before the failure are written; after it the output is closed and left alone."""
     failing = Failing(fails_at=2)
-    output = CarefulOutput(failing)
+    output = FaultTolerantOutput(failing)
     for step in (1, 2, 3):
         output.write({"a": 1.0}, step, 0.0)
     output.close()
@@ -46,5 +46,5 @@ def test_an_output_that_failed_is_left_out_with_one_warning(
 
 def test_the_owner_chooses_the_words(caplog: pytest.LogCaptureFixture) -> None:
     """A failure to close is told too, in the owner's words."""
-    CarefulOutput(Failing(fails_at=0), "no more of it").close()
+    FaultTolerantOutput(Failing(fails_at=0), "no more of it").close()
     assert [r.message for r in caplog.records] == ["no more of it"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.report import EnergyReport, build
 from energy_callbacks.sensing.devices import GpuChoice, GpuInfo, resolve
@@ -451,7 +451,7 @@ def test_ranks_on_two_instances_of_a_card(
     for rank, part in enumerate((PART, OTHER_PART)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", part)
         meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), clock=clock)
-        process = Process(rank=rank, local_rank=rank, world_size=2, local_world_size=2)
+        process = TrainingProcess(rank=rank, local_rank=rank, world_size=2, local_world_size=2)
         meters.append(meter.start(process=process, used_gpus=(0,)))
     clock.advance(RUN_S)
     for meter in meters:
@@ -467,7 +467,7 @@ def test_report_names_other_processes(
     fake_nvml: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Page, text and JSON name the processes that a card is shared with."""
-    from tests.fake_nvml.scenario import Process as OnCard
+    from tests.fake_nvml.scenario import TrainingProcess as OnCard
 
     monkeypatch.setattr(
         "energy_callbacks.sensing.sources.nvidia.source._family", lambda _: {os.getpid()}

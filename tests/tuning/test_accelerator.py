@@ -66,7 +66,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
 def test_memory_is_that_of_the_fullest_card_with_what_others_hold(cuda: Cuda) -> None:
     """30 GiB in use, 20 of them ours now and 26 at most: 36 GiB, on the second card."""
     found = accelerator.memory()
-    assert found == accelerator.Memory(36 * GIB, 80 * GIB)
+    assert found == accelerator.DeviceMemory(36 * GIB, 80 * GIB)
     assert found.share == 0.45
     assert ("info", 2) not in cuda.calls
 
@@ -132,11 +132,11 @@ def test_a_peak_that_cannot_be_reset_is_told_once(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.setattr(accelerator, "awake_jax", lambda: jax)
     monkeypatch.setattr(accelerator, "_jax_peaks", {})
-    assert accelerator.memory() == accelerator.Memory(30 * GIB, 60 * GIB)
+    assert accelerator.memory() == accelerator.DeviceMemory(30 * GIB, 60 * GIB)
     accelerator.reset_peak()
-    assert accelerator.memory() == accelerator.Memory(None, 60 * GIB)
+    assert accelerator.memory() == accelerator.DeviceMemory(None, 60 * GIB)
     stats["peak_bytes_in_use"] = 40 * GIB
-    assert accelerator.memory() == accelerator.Memory(40 * GIB, 60 * GIB)
+    assert accelerator.memory() == accelerator.DeviceMemory(40 * GIB, 60 * GIB)
 
 
 def test_cuda_is_not_woken(cuda: Cuda) -> None:

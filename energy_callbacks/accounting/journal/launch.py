@@ -12,7 +12,7 @@ COMMAND: Final = "command"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class TrainingProcess:
     """Which process of which framework this is.
 
     Attributes:
@@ -33,7 +33,7 @@ class Process:
     local_world_size: int = 1
 
     @classmethod
-    def from_environment(cls) -> "Process":
+    def from_environment(cls) -> "TrainingProcess":
         """A plain loop's process, as ``torchrun`` and its kin describe it."""
         return cls(
             rank=_number("RANK", 0),
@@ -58,7 +58,7 @@ def _number(variable: str, otherwise: int) -> int:
     return int(value)
 
 
-def launch_id(process: Process) -> str | None:
+def launch_id(process: TrainingProcess) -> str | None:
     """What all processes of one start share; ``None`` for a process that is alone."""
     if process.world_size == 1:
         return None
@@ -68,7 +68,7 @@ def launch_id(process: Process) -> str | None:
     return f"{process.world_size} {' '.join(values)}"
 
 
-def default_folder(process: Process) -> Path:
+def default_folder(process: TrainingProcess) -> Path:
     """One folder a start; processes of one launch take its port, which they share."""
     folder = Path("energy_runs")
     stamp = time.strftime("%Y%m%d-%H%M%S")

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import Record
-from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.core import json_lines
 from energy_callbacks.core.errors import JournalError
 
@@ -25,7 +25,7 @@ _PREFIX: Final = len(_NEWEST[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Earlier:
+class PreviousAttempts:
     """The part of a run before this attempt, as one process has seen it.
 
     Attributes:
@@ -44,8 +44,8 @@ class Earlier:
 
 
 def look(
-    folder: Path, number: int, run_id: str, process: Process, state: Mapping[str, Any]
-) -> Earlier:
+    folder: Path, number: int, run_id: str, process: TrainingProcess, state: Mapping[str, Any]
+) -> PreviousAttempts:
     """What a run has used before an attempt.
 
     Args:
@@ -56,22 +56,22 @@ def look(
         state: of the meter, from a checkpoint; may be empty.
     """
     if process.local_rank:
-        return Earlier()
+        return PreviousAttempts()
     here = [head for head in _heads(folder, run_id, process) if head.record["attempt"] < number]
     if here:
-        return Earlier(energy_j=_sum([*(_used_j(head) for head in here), _linked_j(here)]))
+        return PreviousAttempts(energy_j=_sum([*(_used_j(head) for head in here), _linked_j(here)]))
     # The first rank has written the checkpoint that all of them read.
     stated = dict(state.get("energy_j") or {}) if process.rank == 0 else {}
     before = str(state.get("folder") or "")
     if not stated and not before:
-        return Earlier()
+        return PreviousAttempts()
     is_elsewhere = bool(before) and Path(before) != folder
     there = _heads(Path(before), run_id, process) if is_elsewhere else []
     found = _sum([*(_used_j(head) for head in there), _linked_j(there)])
     # A journal tells of what came after its checkpoint too; some may have been deleted.
     used_j = {key: max(stated.get(key, 0.0), found.get(key, 0.0)) for key in {*stated, *found}}
     link = os.path.relpath(Path(before).resolve(), folder.resolve()) if there else None
-    return Earlier(energy_j=used_j, folder=link, linked_j=used_j)
+    return PreviousAttempts(energy_j=used_j, folder=link, linked_j=used_j)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class _Head:
     record: Record
 
 
-def _heads(folder: Path, run_id: str, process: Process) -> list[_Head]:
+def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[_Head]:
     """Journals of a run whose devices this process answers for now, oldest first."""
     found = []
     for path in journal.find(folder):

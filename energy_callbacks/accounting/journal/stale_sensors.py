@@ -16,7 +16,7 @@ _SILENT_S: Final = 10.0
 _MOST_TOLD: Final = 3
 
 
-class Silences:
+class StaleSensors:
     """Watches a timeline.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any, Final
 _PATIENCE: Final = timedelta(minutes=5)
 
 
-class Vote:
+class BudgetAllreduce:
     """Adds up a number over the processes of a PyTorch training.
 
     A call hands in a number and returns the sum of those that were handed in at the call before:

@@ -77,7 +77,7 @@ class Intensity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Emissions:
+class EmissionsEstimate:
     """Greenhouse gas of an amount of energy, in kg of CO2 equivalent; ``None`` is unknown."""
 
     kg: float | None
@@ -141,7 +141,7 @@ def intensity(place: Place) -> Intensity:
     )
 
 
-def emissions(energy: Energy, intensity: Intensity, pue: float = 1.0) -> Emissions:
+def emissions(energy: Energy, intensity: Intensity, pue: float = 1.0) -> EmissionsEstimate:
     """What an amount of energy emitted: ``kWh * pue * kg/kWh``.
 
     The interval multiplies the ends: the least energy with the cleanest electricity, the most
@@ -158,11 +158,11 @@ def emissions(energy: Energy, intensity: Intensity, pue: float = 1.0) -> Emissio
     if not pue >= 1.0:
         raise ValueError(f"pue is the building's energy over the machine's: got {pue}; give >= 1")
     if energy.energy_j is None:
-        return Emissions(kg=None, low_kg=None, high_kg=None)
+        return EmissionsEstimate(kg=None, low_kg=None, high_kg=None)
     energy_kwh = kilowatt_hours(energy.energy_j) * pue
     error_kwh = kilowatt_hours(energy.error_j) * pue
     kg_per_kwh = intensity.kg_per_kwh
-    return Emissions(
+    return EmissionsEstimate(
         kg=None if kg_per_kwh is None else energy_kwh * kg_per_kwh,
         low_kg=max(energy_kwh - error_kwh, 0.0) * intensity.low_kg_per_kwh,
         high_kg=(energy_kwh + error_kwh) * intensity.high_kg_per_kwh,
@@ -271,7 +271,7 @@ def _unknown_intensity(place: Place) -> Intensity:
 
 def _codecarbon_kg_per_kwh(place: Place) -> float:
     """What CodeCarbon would multiply a kilowatt-hour with."""
-    from codecarbon.core.emissions import Emissions as CodeCarbonEmissions
+    from codecarbon.core.emissions import EmissionsEstimate as CodeCarbonEmissions
     from codecarbon.core.units import Energy as CodeCarbonEnergy
     from codecarbon.external.geography import GeoMetadata
 

@@ -105,7 +105,7 @@ def _bound_j(
     return np.where(is_part, bound_j, 0.0)
 
 
-class WaitingEnergy:
+class DataWaitEnergy:
     """Adds up, on the journal's thread, what each device took in the waits of an attempt.
 
     Args:

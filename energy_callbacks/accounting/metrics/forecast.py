@@ -16,8 +16,8 @@ from typing import Final
 
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
-from energy_callbacks.accounting.metrics.step_counts import Tally
-from energy_callbacks.accounting.recorder import Recorder
+from energy_callbacks.accounting.metrics.step_counts import StepCounts
+from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.units import watt_hours
 
 # The beginning is cut into so many parts. The first is left out: kernels are chosen and caches
@@ -32,7 +32,7 @@ _MOST_TALLIES: Final = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class RunForecast:
     """Of the whole run, with the half-widths of 95 % intervals.
 
     Attributes:
@@ -79,7 +79,7 @@ class Forecaster:
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorder: JournalRecorder,
         board: ScalarBoard,
         start_s: float,
         *,
@@ -91,14 +91,14 @@ class Forecaster:
         self._start_s = start_s
         self._earlier_j = earlier_j
         self._hosts = hosts
-        self._tallies: list[Tally] = []
+        self._tallies: list[StepCounts] = []
         self._epochs = 0
         self._is_rest = False
         self._epoch_end_s: float | None = None
         self._is_early_made = False
         self._is_over = False
         self.planned_steps: int | None = None
-        self.news: Forecast | None = None
+        self.news: RunForecast | None = None
 
     def resume(self) -> None:
         """Training goes on from a checkpoint, perhaps in the middle of an epoch."""
@@ -131,14 +131,14 @@ class Forecaster:
             self._is_early_made = True
             self._say(self._after_steps(planned))
 
-    def _say(self, forecast: Forecast | None) -> None:
+    def _say(self, forecast: RunForecast | None) -> None:
         if forecast is None:
             return
         self.news = forecast
         end_s = self._tallies[-1].t_s
         self._recorder.event("forecast", end_s, **asdict(forecast), **self._emissions(forecast))
 
-    def _emissions(self, forecast: Forecast) -> Record:
+    def _emissions(self, forecast: RunForecast) -> Record:
         low_j = max(forecast.energy_j - forecast.energy_error_j, 0.0)
         high_j = forecast.energy_j + forecast.energy_error_j
         mass_kg, _, _ = self._board.emissions_of(forecast.energy_j)
@@ -150,12 +150,12 @@ class Forecaster:
             "emissions_high_kg": high_kg,
         }
 
-    def _after_steps(self, planned: int) -> Forecast | None:
+    def _after_steps(self, planned: int) -> RunForecast | None:
         """From steps alone: what belongs to the end of an epoch has not been seen."""
         share = f"{self._tallies[-1].steps / planned:.0%} of the steps"
         return self._forecast(share, planned, self._tallies, (0.0, 0.0), 0.0)
 
-    def _after_epoch(self, planned: int, epoch_end_s: float) -> Forecast | None:
+    def _after_epoch(self, planned: int, epoch_end_s: float) -> RunForecast | None:
         """From an epoch, and all that happened until the next one's first step began."""
         inside = [tally for tally in self._tallies if tally.t_s <= epoch_end_s]
         newest, last = self._tallies[-1], inside[-1]
@@ -174,10 +174,10 @@ class Forecaster:
         self,
         after: str,
         planned: int,
-        tallies: Sequence[Tally],
+        tallies: Sequence[StepCounts],
         beside: tuple[float, float],
         epochs_left: float,
-    ) -> Forecast | None:
+    ) -> RunForecast | None:
         """``beside``: joules and seconds of an epoch that are not training."""
         ends = [tallies[round(i * (len(tallies) - 1) / _PARTS)] for i in range(_PARTS + 1)][1:]
         parts = list(pairwise(ends))
@@ -195,7 +195,7 @@ class Forecaster:
         step_s, share_s = _mean([train_s for _, train_s in found], steps)
         ahead_j = left * step_j + epochs_left * beside[0]
         ahead_s = left * step_s + epochs_left * beside[1]
-        return Forecast(
+        return RunForecast(
             after=after,
             steps=newest.steps,
             planned_steps=planned,

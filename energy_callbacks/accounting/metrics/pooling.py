@@ -12,7 +12,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Final
 
-from energy_callbacks.accounting.metrics.step_counts import Tally
+from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.core.records import Energy
 
 # Random half-width of the 95 % interval, as a share of the energy, that figures per step may have.
@@ -23,18 +23,18 @@ REACH_S: Final = 60.0
 _KEPT: Final = 600
 
 
-class RecentTallies:
+class RecentStepCounts:
     """The tallies of the last minute, where a pooled span may begin."""
 
     def __init__(self) -> None:
-        self._kept: deque[Tally] = deque(maxlen=_KEPT)
+        self._kept: deque[StepCounts] = deque(maxlen=_KEPT)
 
-    def add(self, tally: Tally) -> None:
+    def add(self, tally: StepCounts) -> None:
         """Remember a tally, unless no step has ended since the last one."""
         if tally.steps and (not self._kept or tally.steps > self._kept[-1].steps):
             self._kept.append(tally)
 
-    def between(self, start_s: float, before: Tally) -> list[Tally]:
+    def between(self, start_s: float, before: StepCounts) -> list[StepCounts]:
         """Those from ``start_s`` on and before another, that know what it knows; oldest first."""
         return [
             tally
@@ -46,8 +46,11 @@ class RecentTallies:
 
 
 def widened(
-    before: Tally, now: Tally, earlier: Sequence[Tally], share: Callable[[Tally], float]
-) -> tuple[Tally, float]:
+    before: StepCounts,
+    now: StepCounts,
+    earlier: Sequence[StepCounts],
+    share: Callable[[StepCounts], float],
+) -> tuple[StepCounts, float]:
     """Where a span up to ``now`` has to begin for its random share to be ``TARGET`` at most.
 
     Each try is as much longer as the share is too large, twice as long at least: so one or two
@@ -78,7 +81,7 @@ def random_share(energies: Iterable[Energy]) -> float:
     )
 
 
-def with_ends(energy: Energy, train_s: float, ends: Iterable[Tally]) -> Energy:
+def with_ends(energy: Energy, train_s: float, ends: Iterable[StepCounts]) -> Energy:
     """An energy between two steps whose ends are themselves known to some error only.
 
     Each end adds mean power times ``t_error_s`` in quadrature, as if the bound were a standard

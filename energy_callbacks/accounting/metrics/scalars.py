@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from energy_callbacks.accounting.journal.previous_attempts import Earlier
+from energy_callbacks.accounting.journal.previous_attempts import PreviousAttempts
 from energy_callbacks.accounting.metrics import pooling
 from energy_callbacks.accounting.metrics.budget import EmissionsKg, Used
 from energy_callbacks.accounting.metrics.energy_sums import interval_j, total
-from energy_callbacks.accounting.metrics.step_counts import Tally, difference
-from energy_callbacks.accounting.recorder import Recorder, mean, mean_power_w
+from energy_callbacks.accounting.metrics.step_counts import StepCounts, difference
+from energy_callbacks.accounting.recorder import JournalRecorder, mean, mean_power_w
 from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.core.units import gibibytes, grams, megahertz, watt_hours
 from energy_callbacks.sensing.timeline import Timeline
@@ -76,7 +76,7 @@ class Ready:
             there is none.
     """
 
-    tally: Tally
+    tally: StepCounts
     end_s: float
     values: Scalars
     pooled: tuple[float, float] | None
@@ -106,25 +106,25 @@ class ScalarBoard:
     def __init__(
         self,
         timeline: Timeline,
-        recorder: Recorder,
+        recorder: JournalRecorder,
         start_s: float,
         *,
-        earlier: Earlier | None = None,
+        earlier: PreviousAttempts | None = None,
         samples_scale: float = 1.0,
         emissions_kg: EmissionsKg | None = None,
     ) -> None:
         self._timeline = timeline
         self._recorder = recorder
         self._start_s = start_s
-        self._earlier = earlier or Earlier()
+        self._earlier = earlier or PreviousAttempts()
         self.used_j = dict(self._earlier.energy_j)
         self.used: Used | None = None
-        self._from = (Tally(t_s=start_s), start_s)
+        self._from = (StepCounts(t_s=start_s), start_s)
         self._ready: Ready | None = None
-        self._said: tuple[tuple[Tally, float], Tally, float] | None = None
+        self._said: tuple[tuple[StepCounts, float], StepCounts, float] | None = None
         self._samples_scale = samples_scale
         self._asked: dict[tuple[str, float, float], Energy] = {}
-        self._recent = pooling.RecentTallies()
+        self._recent = pooling.RecentStepCounts()
         self._rows: deque[tuple[float, float]] = deque(maxlen=_ROWS)
         self.emissions_kg = emissions_kg
         self._renewing = threading.Lock()
@@ -197,7 +197,7 @@ class ScalarBoard:
         self._asked = {}
         values = self._power_and_energy(self._start_s, end_s) | self._gauges(self._start_s, end_s)
         if tally.steps:
-            start = Tally(t_s=self._start_s)
+            start = StepCounts(t_s=self._start_s)
             values |= self._throughput(start, tally) | self._efficiency(start, tally)
         return values
 
@@ -205,7 +205,7 @@ class ScalarBoard:
         """Joules of GPUs and host in a window that was seen."""
         return self._scope("total", [(start_s, end_s)]).energy_j
 
-    def trained(self, before: Tally, now: Tally) -> tuple[float | None, float]:
+    def trained(self, before: StepCounts, now: StepCounts) -> tuple[float | None, float]:
         """Joules of GPUs and host in the training between two tallies, and its seconds."""
         spans = self._trained_s(before, now)
         return self._scope("total", spans).energy_j, sum(end - start for start, end in spans)
@@ -274,7 +274,7 @@ class ScalarBoard:
         for suffix, kg in (("", mass_kg), ("_lo", low_kg), ("_hi", high_kg)):
             _put(values, f"emissions/total_g{suffix}", None if kg is None else grams(kg))
 
-    def _pooled(self, before: Tally, now: Tally) -> tuple[Tally, float]:
+    def _pooled(self, before: StepCounts, now: StepCounts) -> tuple[StepCounts, float]:
         """The step since which figures per step are to be taken, and their random share."""
         spells = self._recorder.trained(now.t_s - pooling.REACH_S, before.t_s)
         # Not across another phase: steps in it are no steps of training.
@@ -285,11 +285,11 @@ class ScalarBoard:
             before, now, earlier, lambda t: pooling.random_share(self._trained_energies(t, now))
         )
 
-    def _trained_s(self, before: Tally, now: Tally) -> list[tuple[float, float]]:
+    def _trained_s(self, before: StepCounts, now: StepCounts) -> list[tuple[float, float]]:
         """The parts of a span that were training."""
         return [(s.start_s, s.end_s) for s in self._recorder.trained(before.t_s, now.t_s)]
 
-    def _trained_energies(self, before: Tally, now: Tally) -> tuple[Energy, Energy]:
+    def _trained_energies(self, before: StepCounts, now: StepCounts) -> tuple[Energy, Energy]:
         """Energy of GPUs and of all in the part of a span that was training."""
         spans = self._trained_s(before, now)
         train_s = sum(end - start for start, end in spans)
@@ -299,7 +299,7 @@ class ScalarBoard:
         )
         return gpu, whole
 
-    def _efficiency(self, before: Tally, now: Tally) -> Scalars:
+    def _efficiency(self, before: StepCounts, now: StepCounts) -> Scalars:
         """Energy of training per step, sample and token."""
         gpu, whole = self._trained_energies(before, now)
         samples = self._on_host(difference(now.samples, before.samples))
@@ -311,7 +311,7 @@ class ScalarBoard:
         _put_efficiency(values, "efficiency/total_j_per_sample", whole, samples)
         return values
 
-    def _throughput(self, before: Tally, now: Tally) -> Scalars:
+    def _throughput(self, before: StepCounts, now: StepCounts) -> Scalars:
         """Work over the part of the span that was training."""
         train_s = sum(end - start for start, end in self._trained_s(before, now))
         if train_s <= 0.0:

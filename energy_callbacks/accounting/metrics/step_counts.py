@@ -17,7 +17,7 @@ _KEPT_WAITS: Final = 40_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class StepCounts:
     """Everything up to and with one optimizer step. Counts are since the start of the attempt.
 
     Attributes:
@@ -77,7 +77,7 @@ class StepLog:
         self._sees_waits = False
         self._waits: deque[tuple[float, float]] = deque(maxlen=_KEPT_WAITS)
         self.marked_s = start_s
-        self._tally = Tally(t_s=start_s)
+        self._tally = StepCounts(t_s=start_s)
 
     @property
     def sees_waits(self) -> bool:
@@ -85,7 +85,7 @@ class StepLog:
         return self._sees_waits
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> StepCounts:
         """Everything that ``advance`` has counted so far."""
         return self._tally
 
@@ -131,7 +131,7 @@ class StepLog:
         """
         self._new.append((t_s, samples, tokens, 0.0, 0, None))
 
-    def advance(self, until_s: float) -> Tally:
+    def advance(self, until_s: float) -> StepCounts:
         """Count the steps that ended by ``until_s``; returns the tally at the newest of them."""
         if self._ends:
             self._ends.settle()
@@ -161,7 +161,7 @@ class StepLog:
                 t_s, t_error_s = max(ended_s, t_s), end.error_s if end else None
                 count += steps
                 wait_s += waited_s
-        self._tally = Tally(
+        self._tally = StepCounts(
             t_s=t_s,
             t_error_s=t_error_s,
             steps=count,

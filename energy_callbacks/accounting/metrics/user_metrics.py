@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any, Final
 
 from energy_callbacks.accounting.metrics.scalars import expected_tags
-from energy_callbacks.accounting.recorder import Recorder
+from energy_callbacks.accounting.recorder import JournalRecorder
 
 MAX_NAMES: Final = 20
 # Characters: a journal is read whole.
@@ -41,7 +41,7 @@ class MetricLog:
         recorder: of the attempt.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: JournalRecorder) -> None:
         self._recorder = recorder
         self._seen: Counter[frozenset[str]] = Counter()
 

@@ -9,11 +9,11 @@ from typing import Final, Literal
 
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.matrix.attempts import Results
-from energy_callbacks.matrix.engines.protocol import Told
-from energy_callbacks.matrix.job_process import Measured
+from energy_callbacks.matrix.engines.protocol import JobListener
+from energy_callbacks.matrix.job_process import JobProcess
 from energy_callbacks.matrix.naming import counted
-from energy_callbacks.matrix.plan import Job
-from energy_callbacks.matrix.signals import Stopping
+from energy_callbacks.matrix.plan import MatrixJob
+from energy_callbacks.matrix.signals import SignalHold
 from energy_callbacks.sensing.devices import MASK_VARIABLE, GpuInfo, resolve
 from energy_callbacks.sensing.sources.nvidia.source import inventory
 
@@ -58,7 +58,7 @@ class _Place:
     name: str
     environment: Mapping[str, str] = field(default_factory=dict)
     free_from_s: float = 0.0
-    running: Measured | None = None
+    running: JobProcess | None = None
 
 
 class LocalEngine:
@@ -73,19 +73,19 @@ class LocalEngine:
         self._results = results
         self._options = options
 
-    def preview(self, jobs: Sequence[Job]) -> str:
+    def preview(self, jobs: Sequence[MatrixJob]) -> str:
         """The places that jobs run in."""
         places = [place.name for place in self._places()]
         return f"{counted(len(jobs))} here, {len(places)} at a time: {', '.join(places)}\n"
 
-    def queued(self, jobs: Sequence[Job]) -> list[Job]:
+    def queued(self, jobs: Sequence[MatrixJob]) -> list[MatrixJob]:
         """None: jobs live no longer than the call."""
         del jobs
         return []
 
-    def run(self, jobs: Sequence[Job], told: Told) -> int | None:
+    def run(self, jobs: Sequence[MatrixJob], told: JobListener) -> int | None:
         """Run them all, or until a signal comes; then those that run are ended by it."""
-        queue, places, stopping = deque(jobs), self._places(), Stopping()
+        queue, places, stopping = deque(jobs), self._places(), SignalHold()
         with stopping.held():
             while queue or any(place.running for place in places):
                 for place in places:
@@ -101,7 +101,9 @@ class LocalEngine:
                 told.waiting()
         return stopping.first
 
-    def _look_at(self, place: _Place, queue: deque[Job], stopping: Stopping, told: Told) -> None:
+    def _look_at(
+        self, place: _Place, queue: deque[MatrixJob], stopping: SignalHold, told: JobListener
+    ) -> None:
         """See to one place: a job that has ended, and the next."""
         if place.running is not None and place.running.ended():
             told.ended(place.running.job, place.running.outcome)
@@ -110,7 +112,7 @@ class LocalEngine:
         if place.running is None and queue and time.monotonic() >= place.free_from_s:
             job = queue.popleft()
             with stopping.as_before():
-                place.running = Measured(job, self._results, place.environment)
+                place.running = JobProcess(job, self._results, place.environment)
             told.started(job, place.name)
 
     def _places(self) -> list[_Place]:

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from energy_callbacks.matrix.attempts import Outcome
-from energy_callbacks.matrix.plan import Job
+from energy_callbacks.matrix.plan import MatrixJob
 
 
-class Told(Protocol):
+class JobListener(Protocol):
     """Who hears how jobs go; called on the thread that called ``Engine.run``."""
 
-    def started(self, job: Job, place: str) -> None:
+    def started(self, job: MatrixJob, place: str) -> None:
         """A job has begun, on a device or machine."""
         ...
 
-    def ended(self, job: Job, outcome: Outcome) -> None:
+    def ended(self, job: MatrixJob, outcome: Outcome) -> None:
         """A job has ended, well or not."""
         ...
 
@@ -30,15 +30,15 @@ class Told(Protocol):
 class Engine(Protocol):
     """Runs jobs, each as ``energy-callbacks run``, in the order given as far as it can."""
 
-    def preview(self, jobs: Sequence[Job]) -> str:
+    def preview(self, jobs: Sequence[MatrixJob]) -> str:
         """What ``run`` would do, in words; does nothing."""
         ...
 
-    def queued(self, jobs: Sequence[Job]) -> list[Job]:
+    def queued(self, jobs: Sequence[MatrixJob]) -> list[MatrixJob]:
         """Jobs that an earlier call has handed on and that are still to come."""
         ...
 
-    def run(self, jobs: Sequence[Job], told: Told) -> int | None:
+    def run(self, jobs: Sequence[MatrixJob], told: JobListener) -> int | None:
         """Run them, or hand them on to what will.
 
         A job that fails does not stop the others.

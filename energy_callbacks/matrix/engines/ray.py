@@ -14,9 +14,9 @@ from typing import Any, Final
 from energy_callbacks.core.extras import requires
 from energy_callbacks.matrix import job_manifest
 from energy_callbacks.matrix.attempts import Results
-from energy_callbacks.matrix.engines.protocol import Told
+from energy_callbacks.matrix.engines.protocol import JobListener
 from energy_callbacks.matrix.naming import counted
-from energy_callbacks.matrix.plan import Job
+from energy_callbacks.matrix.plan import MatrixJob
 from energy_callbacks.matrix.signals import ENDING
 
 _LOOK_S: Final = 0.5
@@ -67,17 +67,17 @@ class RayEngine:
         self._options = options
         self._results = results
 
-    def preview(self, jobs: Sequence[Job]) -> str:
+    def preview(self, jobs: Sequence[MatrixJob]) -> str:
         """Where the jobs would go; asks no cluster."""
         address = self._options.address or os.environ.get("RAY_ADDRESS") or "this machine"
         return f"{counted(len(jobs))} as tasks of Ray at {address}\n"
 
-    def queued(self, jobs: Sequence[Job]) -> list[Job]:
+    def queued(self, jobs: Sequence[MatrixJob]) -> list[MatrixJob]:
         """None: tasks end with the call."""
         del jobs
         return []
 
-    def run(self, jobs: Sequence[Job], told: Told) -> int | None:
+    def run(self, jobs: Sequence[MatrixJob], told: JobListener) -> int | None:
         """Run them all, or until a signal comes; then those that run are ended.
 
         Raises:
@@ -120,7 +120,9 @@ class RayEngine:
             ray.shutdown()
         return heard[0] if heard else None
 
-    def _wait(self, ray: Any, tasks: dict[Any, Job], told: Told, heard: Sequence[int]) -> None:
+    def _wait(
+        self, ray: Any, tasks: dict[Any, MatrixJob], told: JobListener, heard: Sequence[int]
+    ) -> None:
         """Until each has ended, or a signal is heard."""
         begun: set[Path] = set()
         while tasks and not heard:
@@ -137,7 +139,7 @@ class RayEngine:
                     told.said(f"{job}: not run to its end; see {self._results.folder}/ray_*.txt")
             told.waiting()
 
-    def _tell_begun(self, job: Job, begun: set[Path], told: Told) -> None:
+    def _tell_begun(self, job: MatrixJob, begun: set[Path], told: JobListener) -> None:
         """A job begins on its machine when its newest try appears."""
         outcomes = [] if job.folder in begun else self._results.outcomes(job)
         if outcomes and outcomes[-1].is_running:
@@ -193,7 +195,7 @@ def fits(asked: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> bool:
     )
 
 
-def _say_error(ray: Any, task: Any, told: Told) -> None:
+def _say_error(ray: Any, task: Any, told: JobListener) -> None:
     """An exit code is in the job's folder as well; what Ray itself met is not."""
     try:
         ray.get(task)
@@ -201,7 +203,7 @@ def _say_error(ray: Any, task: Any, told: Told) -> None:
         told.said(f"Ray: {str(error).strip().splitlines()[-1]}")
 
 
-def _cancel(ray: Any, tasks: Mapping[Any, Job]) -> None:
+def _cancel(ray: Any, tasks: Mapping[Any, MatrixJob]) -> None:
     for task in tasks:
         ray.cancel(task)
     ray.wait(list(tasks), num_returns=len(tasks), timeout=_PATIENCE_S)

@@ -15,9 +15,9 @@ from typing import Any, Final
 from energy_callbacks.core.errors import EnergyCallbacksError
 from energy_callbacks.matrix import job_manifest
 from energy_callbacks.matrix.attempts import Results, write_json
-from energy_callbacks.matrix.engines.protocol import Told
+from energy_callbacks.matrix.engines.protocol import JobListener
 from energy_callbacks.matrix.naming import counted
-from energy_callbacks.matrix.plan import Job
+from energy_callbacks.matrix.plan import MatrixJob
 
 # Slurm's default of MaxArraySize; numbers go up to one below (slurm.conf(5)).
 _USUAL_SIZE: Final = 1001
@@ -84,7 +84,7 @@ class SlurmEngine:
         self._options = options
         self._results = results
 
-    def preview(self, jobs: Sequence[Job]) -> str:
+    def preview(self, jobs: Sequence[MatrixJob]) -> str:
         """The scripts that would be submitted."""
         scripts = [
             f"# {folder}/array.sh\n{self._script(folder, len(chunk))}"
@@ -92,7 +92,7 @@ class SlurmEngine:
         ]
         return "\n".join(scripts)
 
-    def queued(self, jobs: Sequence[Job]) -> list[Job]:
+    def queued(self, jobs: Sequence[MatrixJob]) -> list[MatrixJob]:
         """Those that Slurm has taken and not yet ended.
 
         Raises:
@@ -103,7 +103,7 @@ class SlurmEngine:
         }
         return [job for job in jobs if str(job.folder) in folders]
 
-    def run(self, jobs: Sequence[Job], told: Told) -> None:
+    def run(self, jobs: Sequence[MatrixJob], told: JobListener) -> None:
         """Submit them; they run when there is room.
 
         Raises:
@@ -125,7 +125,7 @@ class SlurmEngine:
     def _place(self) -> Path:
         return self._results.folder / "slurm"
 
-    def _chunks(self, jobs: Sequence[Job]) -> Iterator[tuple[Path, Sequence[Job]]]:
+    def _chunks(self, jobs: Sequence[MatrixJob]) -> Iterator[tuple[Path, Sequence[MatrixJob]]]:
         """As many at once as Slurm takes, each in a folder that is not there yet."""
         size = _max_array_size()
         numbers = (n for n in itertools.count(1) if not (self._place / str(n)).exists())

@@ -10,7 +10,7 @@ from energy_callbacks.accounting.profilers import Profiler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class ProfilerEntry:
     """A profiler: ``energy_callbacks.profiling.<folder>.<kind>(**settings)``.
 
     Attributes:
@@ -25,26 +25,26 @@ class Member:
     is_default: bool = False
 
 
-MEMBERS: Final[Mapping[str, Member]] = MappingProxyType(
+MEMBERS: Final[Mapping[str, ProfilerEntry]] = MappingProxyType(
     {
-        "kernels": Member(
+        "kernels": ProfilerEntry(
             folder="kernels", kind="KernelProfiler", shows="kernels of the GPU", is_default=True
         ),
-        "lines": Member(
+        "lines": ProfilerEntry(
             folder="lines", kind="LineProfiler", shows="lines of the program", is_default=True
         ),
-        "host": Member(
+        "host": ProfilerEntry(
             folder="host",
             kind="HostProfiler",
             shows="Python calls, by cProfile",
             settings={"whole": True},
         ),
-        "phases": Member(folder="phases", kind="StepPhases", shows="phases of the step"),
+        "phases": ProfilerEntry(folder="phases", kind="StepPhases", shows="phases of the step"),
     }
 )
 
 
-def made(names: Sequence[str]) -> Iterator[Profiler]:
+def create(names: Sequence[str]) -> Iterator[Profiler]:
     """The profilers with these names."""
     for name in names:
         member = MEMBERS[name]

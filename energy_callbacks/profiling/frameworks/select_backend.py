@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from energy_callbacks.profiling.frameworks import jax_profiler, tensorflow_profiler
 from energy_callbacks.profiling.frameworks.torch_profiler import TorchRecorder
-from energy_callbacks.profiling.kernels.protocol import Recorder
+from energy_callbacks.profiling.kernels.protocol import TraceRecorder
 from energy_callbacks.profiling.kernels.traces.xplane import XplaneRecorder
 
 Framework = Literal["torch", "tensorflow", "jax"]
@@ -40,7 +40,7 @@ def recorder(
     active_steps: int,
     max_events: int,
     max_bytes: int,
-) -> Recorder:
+) -> TraceRecorder:
     """The recorder of a framework; see there."""
     if chosen == "torch":
         return TorchRecorder(

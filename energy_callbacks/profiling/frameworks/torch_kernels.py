@@ -11,7 +11,7 @@ from typing import Any, Final
 from energy_callbacks.profiling.common.main_thread import on_thread
 from energy_callbacks.profiling.frameworks import torch_window
 from energy_callbacks.profiling.lines.kernel_times import kernel_times
-from energy_callbacks.profiling.lines.line_tracker import Followed, Follower
+from energy_callbacks.profiling.lines.line_tracker import LineTracker, TrackedLines
 from energy_callbacks.profiling.lines.source_location import Line
 
 MOST_BYTES: Final = 100 * 2**20
@@ -42,7 +42,7 @@ class Window:
         self._left = steps + 1
         self._profile: Any = None
         self._trace: str | None = None
-        self._follower = Follower()
+        self._follower = LineTracker()
         self._thread = threading.get_ident()
 
     def open(self) -> bool:
@@ -114,7 +114,7 @@ class Window:
         return {line: s / self.steps for line, s in by_line.items()}, busy_s / self.steps
 
     @property
-    def followed(self) -> Followed:
+    def followed(self) -> TrackedLines:
         """The lines of the window."""
         return self._follower.followed
 

@@ -47,7 +47,7 @@ class TorchRecorder:
         self._thread = threading.get_ident()
 
     def open(self) -> None:
-        """See ``Recorder``."""
+        """See ``TraceRecorder``."""
         from torch.profiler import ProfilerActivity, schedule
 
         if torch_window.is_foreign():
@@ -81,12 +81,12 @@ class TorchRecorder:
         self._ready = True
 
     def step(self) -> None:
-        """See ``Recorder``."""
+        """See ``TraceRecorder``."""
         self._check_ours()
         self._profile.step()
 
     def close(self) -> Path:
-        """See ``Recorder``."""
+        """See ``TraceRecorder``."""
         self._check_ours()
         profile, self._profile = self._profile, None
         try:
@@ -117,7 +117,7 @@ class TorchRecorder:
             )
 
     def abort(self) -> None:
-        """See ``Recorder``; from another thread than that of ``open``, soon."""
+        """See ``TraceRecorder``; from another thread than that of ``open``, soon."""
         if not on_thread(self._thread, self._end):
             self._end()
 

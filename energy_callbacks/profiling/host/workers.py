@@ -1,7 +1,8 @@
 """The worker processes of PyTorch's ``DataLoader``: each follows itself into files of its own.
 
-While a profiler runs, ``DataLoader`` gives its new workers a ``Follower``: as ``worker_init_fn`` it
-begins, as ``collate_fn`` it counts the worker's batches, and in both it calls what the user gave.
+While a profiler runs, ``DataLoader`` gives its new workers a ``WorkerTracker``. As
+``worker_init_fn`` it begins, as ``collate_fn`` it counts the worker's batches, and in both it calls
+what the user gave.
 """
 
 import functools
@@ -28,7 +29,7 @@ _SAVED_EVERY_S: Final = 1.0
 _LINES: Final = 40
 
 
-class Follower:
+class WorkerTracker:
     """What one worker has of the profiler; pickled where workers are spawned.
 
     Args:
@@ -126,12 +127,12 @@ class Workers:
 
     Args:
         folder: of the profile's files.
-        settings: those of a ``Follower`` but for what is the user's.
+        settings: those of a ``WorkerTracker`` but for what is the user's.
     """
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self._folder = folder
-        self._follower = functools.partial(Follower, folder, **settings)
+        self._follower = functools.partial(WorkerTracker, folder, **settings)
         self._undo = ExitStack()
 
     def start(self) -> None:
@@ -174,7 +175,7 @@ def _table(path: Path) -> Iterator[str]:
     yield from path.read_text(encoding="utf-8").splitlines()
 
 
-def _patch(loader_class: Any, follower: Callable[..., Follower]) -> Callable[[], None]:
+def _patch(loader_class: Any, follower: Callable[..., WorkerTracker]) -> Callable[[], None]:
     """Let a class of loaders hand followers to the workers that an iteration starts."""
     original = loader_class.__iter__
 
@@ -190,7 +191,7 @@ def _patch(loader_class: Any, follower: Callable[..., Follower]) -> Callable[[],
 
 
 @contextmanager
-def _lent(loader: Any, follower: Follower) -> Iterator[None]:
+def _lent(loader: Any, follower: WorkerTracker) -> Iterator[None]:
     """The workers of one iteration take their functions from the loader while they start."""
     kept = loader.worker_init_fn, loader.collate_fn
     loader.worker_init_fn, loader.collate_fn = follower.begin, follower.collate

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from energy_callbacks.profiling.kernels.classes import DENSE, IDLE, STREAMING
-from energy_callbacks.profiling.kernels.joules import Split
+from energy_callbacks.profiling.kernels.joules import KernelEnergySplit
 from energy_callbacks.profiling.kernels.peaks import Peak
 from energy_callbacks.report.model.profile_kernels import KernelRoofline
 
@@ -28,7 +28,7 @@ _MOST_KERNELS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class BoundVerdict:
     """What holds the training back, and by what it is known."""
 
     bound: Bound
@@ -58,12 +58,12 @@ def roofline(
 
 
 def verdict(
-    found: Split,
+    found: KernelEnergySplit,
     *,
     has_device: bool,
     activity: Mapping[str, float],
     roof: KernelRoofline | None,
-) -> Verdict:
+) -> BoundVerdict:
     """What holds the training back.
 
     Args:
@@ -81,12 +81,12 @@ def verdict(
     evidence += [f"{_COUNTERS[name]}, while it worked: {_percent(s)}" for name, s in used.items()]
     waiting = _by_idleness(idle, has_device=has_device)
     if waiting is not None:
-        return Verdict(bound=waiting[0], sentence=waiting[1], evidence=tuple(evidence))
+        return BoundVerdict(bound=waiting[0], sentence=waiting[1], evidence=tuple(evidence))
     if not has_device:
         sentence = "No accelerator was seen: nothing is known of the limits of this processor."
-        return Verdict(bound="unknown", sentence=sentence, evidence=tuple(evidence))
+        return BoundVerdict(bound="unknown", sentence=sentence, evidence=tuple(evidence))
     bound, sentence, why = _by_work(found, used, roof)
-    return Verdict(bound=bound, sentence=sentence, evidence=(*evidence, *why))
+    return BoundVerdict(bound=bound, sentence=sentence, evidence=(*evidence, *why))
 
 
 _CAUSES: Final = {
@@ -97,7 +97,7 @@ _CAUSES: Final = {
 }
 
 
-def _idle_shares(found: Split) -> dict[str, float]:
+def _idle_shares(found: KernelEnergySplit) -> dict[str, float]:
     if found.idle_s is None or not found.device_s:
         return {}
     return {cause: time_s / found.device_s for cause, time_s in found.idle_s.items()}
@@ -128,7 +128,7 @@ def _used(activity: Mapping[str, float], busy: float) -> dict[str, float]:
 
 
 def _by_work(
-    found: Split, used: Mapping[str, float], roof: KernelRoofline | None
+    found: KernelEnergySplit, used: Mapping[str, float], roof: KernelRoofline | None
 ) -> tuple[Bound, str, tuple[str, ...]]:
     if roof is not None:
         told = f"{roof.flops_per_byte:.3g} FLOPs a byte, the ridge is at {roof.ridge:.3g}"
@@ -158,7 +158,9 @@ _COUNTERS: Final = {
 }
 
 
-def _by_classes(found: Split, used: Mapping[str, float]) -> tuple[Bound, str, tuple[str, ...]]:
+def _by_classes(
+    found: KernelEnergySplit, used: Mapping[str, float]
+) -> tuple[Bound, str, tuple[str, ...]]:
     times = {DENSE: 0.0, STREAMING: 0.0}
     for row in found.rows:
         for kinds in times:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.accounting.profilers import Measuring
-from energy_callbacks.profiling.kernels.tally import Tally, tally
+from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.traces import xplane
 from energy_callbacks.profiling.kernels.traces.kineto import Trace, parse
 from energy_callbacks.profiling.kernels.traces.spans import spans
@@ -70,7 +70,7 @@ def captured(
     )
 
 
-def told(capture: Capture) -> tuple[Tally | None, Path]:
+def told(capture: Capture) -> tuple[KernelTally | None, Path]:
     """What a window adds up to, and the file in which it is kept.
 
     A trace of PyTorch gets the tracks of the sensors and is compressed; its first form is removed.

@@ -12,10 +12,10 @@ from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.profiling.kernels.bound import roofline, verdict
 from energy_callbacks.profiling.kernels.capture import Capture, told
 from energy_callbacks.profiling.kernels.classes import IDLE
-from energy_callbacks.profiling.kernels.joules import Split, split
+from energy_callbacks.profiling.kernels.joules import KernelEnergySplit, split
 from energy_callbacks.profiling.kernels.peaks import Peak, peak_of
 from energy_callbacks.profiling.kernels.schedule import Schedule, Stretch
-from energy_callbacks.profiling.kernels.tally import PARTS, Tally
+from energy_callbacks.profiling.kernels.tally import PARTS, KernelTally
 from energy_callbacks.profiling.kernels.traces import stacks
 from energy_callbacks.report.model.profile_kernels import KernelRow
 
@@ -72,7 +72,7 @@ def record(found: Findings, meter: Measuring, folder: Path) -> dict[str, Any]:
         meter: while it still measures.
         folder: of the files.
     """
-    whole, files, notes = Tally(), [], list(found.notes)
+    whole, files, notes = KernelTally(), [], list(found.notes)
     for capture in found.captures:
         window, path = told(capture)
         files.append(str(path.relative_to(folder.parent)))
@@ -106,7 +106,7 @@ def record(found: Findings, meter: Measuring, folder: Path) -> dict[str, Any]:
     }
 
 
-def _of_tally(whole: Tally, parts: Split) -> dict[str, Any]:
+def _of_tally(whole: KernelTally, parts: KernelEnergySplit) -> dict[str, Any]:
     busy_s = whole.busy_s
     return {
         "has_device": whole.has_device,
@@ -126,7 +126,11 @@ def _of_tally(whole: Tally, parts: Split) -> dict[str, Any]:
 
 
 def _of_limits(
-    found: Findings, meter: Measuring, whole: Tally, parts: Split, step_s: float | None
+    found: Findings,
+    meter: Measuring,
+    whole: KernelTally,
+    parts: KernelEnergySplit,
+    step_s: float | None,
 ) -> dict[str, Any]:
     """What holds the training back, by which figures."""
     gpus = [device for device in meter.devices if device.kind == "gpu"]

@@ -8,12 +8,12 @@ was measured. In truth idle time draws less, and dense kernels draw more.
 from dataclasses import dataclass
 
 from energy_callbacks.profiling.kernels.classes import IDLE
-from energy_callbacks.profiling.kernels.tally import CAUSES, Tally
+from energy_callbacks.profiling.kernels.tally import CAUSES, KernelTally
 from energy_callbacks.report.model.profile_kernels import KernelRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class KernelEnergySplit:
     """A step of the devices.
 
     Attributes:
@@ -32,7 +32,7 @@ class Split:
         return sum(row.share for row in self.rows if row.class_name != IDLE)
 
 
-def split(found: Tally, step_s: float | None, j_per_step: float | None) -> Split:
+def split(found: KernelTally, step_s: float | None, j_per_step: float | None) -> KernelEnergySplit:
     """Who had the time of a step, and with it the energy.
 
     Args:
@@ -50,7 +50,7 @@ def split(found: Tally, step_s: float | None, j_per_step: float | None) -> Split
         for name, time_s in sorted(found.time_s.items(), key=lambda pair: -pair[1])
     ]
     rows.append((IDLE, IDLE, 0.0, idle_s))
-    return Split(
+    return KernelEnergySplit(
         rows=tuple(_row(row, device_s, j_per_step) for row in rows),
         device_s=device_s,
         idle_s=_causes(found, idle_s),
@@ -72,7 +72,7 @@ def _row(
     )
 
 
-def _causes(found: Tally, idle_s: float) -> dict[str, float] | None:
+def _causes(found: KernelTally, idle_s: float) -> dict[str, float] | None:
     """The idle time of a step by cause, in the proportions of the windows."""
     seen_s = sum(found.idle_s.values())
     if not found.frame_s or not seen_s:

@@ -14,8 +14,8 @@ from energy_callbacks.profiling.kernels.findings import Findings, record
 from energy_callbacks.profiling.kernels.protocol import (
     NotNowError,
     OccupiedError,
-    Recorder,
     TooLargeError,
+    TraceRecorder,
 )
 from energy_callbacks.profiling.kernels.schedule import Schedule
 
@@ -108,7 +108,7 @@ class KernelProfiler:
         if run is not None:
             run.stop()
 
-    def recorder(self, path: Path, left_bytes: int) -> Recorder:
+    def recorder(self, path: Path, left_bytes: int) -> TraceRecorder:
         """What records one window."""
         return select_backend.recorder(
             self._framework or select_backend.framework(),
@@ -149,7 +149,7 @@ class _Run:
         self._meter = meter
         self._schedule = schedule
         self._folder = folder
-        self._recorder: Recorder | None = None
+        self._recorder: TraceRecorder | None = None
         self._framework: str | None = None
         self._captures: list[Capture] = []
         self._used_bytes = 0

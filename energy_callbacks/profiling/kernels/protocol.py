@@ -18,7 +18,7 @@ class NotNowError(OccupiedError):
     """A window of another profiler of ours is open; soon it will not be."""
 
 
-class Recorder(Protocol):
+class TraceRecorder(Protocol):
     """Records one window; the framework's profiler runs from ``open`` to ``close`` or ``abort``."""
 
     framework: str

@@ -39,7 +39,7 @@ _BETWEEN_OPERATORS_US: Final = 100.0
 
 
 @dataclass(slots=True)
-class Tally:
+class KernelTally:
     """Sums over windows; times in seconds, of all devices together.
 
     Attributes:
@@ -75,7 +75,7 @@ class Tally:
         """Time in which anything ran."""
         return sum(self.time_s.values())
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: "KernelTally") -> None:
         """Another window."""
         self.has_device |= other.has_device
         self.devices = max(self.devices, other.devices)
@@ -102,7 +102,7 @@ class _Work:
     launched_us: float | None = None
 
 
-def tally(trace: Trace, waits: Spans = EMPTY) -> Tally:
+def tally(trace: Trace, waits: Spans = EMPTY) -> KernelTally:
     """The sums of one window.
 
     Args:
@@ -110,7 +110,7 @@ def tally(trace: Trace, waits: Spans = EMPTY) -> Tally:
         waits: for data, as the training loop told them, on the trace's axis in us.
     """
     data = union(np.concatenate([trace.data, waits]))
-    found = Tally(has_device=trace.has_device)
+    found = KernelTally(has_device=trace.has_device)
     if len(trace.steps) == 0:
         return found
     by_device = _on_devices(trace) if trace.has_device else {0: list(_on_host(trace, data))}
@@ -185,7 +185,7 @@ def _frame(trace: Trace, work: Sequence[_Work]) -> tuple[float, float, int]:
     return begins[0], begins[-1], len(begins) - 1
 
 
-def _count(found: Tally, work: Sequence[_Work], start_us: float, end_us: float) -> Spans:
+def _count(found: KernelTally, work: Sequence[_Work], start_us: float, end_us: float) -> Spans:
     """Add what a device did; returns when it did anything."""
     inside = [one for one in work if one.end_us > start_us and one.start_us < end_us]
     all_spans = np.clip(spans((w.start_us, w.end_us) for w in inside), start_us, end_us)
@@ -220,7 +220,9 @@ def _idle(
     yield "host", length(late) - waited_us - launching_us
 
 
-def _count_copies(found: Tally, work: Sequence[_Work], start_us: float, end_us: float) -> None:
+def _count_copies(
+    found: KernelTally, work: Sequence[_Work], start_us: float, end_us: float
+) -> None:
     """Copies between host and device, and how much of them kernels hide."""
     names = ("HtoD", "DtoH", "Host", "H2D", "D2H")
     copies = spans(

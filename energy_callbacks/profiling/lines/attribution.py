@@ -7,15 +7,15 @@ import numpy as np
 
 from energy_callbacks.accounting.profilers import Measuring
 from energy_callbacks.profiling.lines import joules
-from energy_callbacks.profiling.lines.joules import Shares, Total
+from energy_callbacks.profiling.lines.joules import ScopeTotal, Shares
 from energy_callbacks.profiling.lines.source_location import Line
-from energy_callbacks.profiling.lines.tally import Tally
+from energy_callbacks.profiling.lines.tally import LineTally
 
 _NO_KERNELS = "no kernels were recorded, and a line that waits for the GPU did not use it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class TrackedRun:
     """The time in which lines were followed.
 
     Attributes:
@@ -33,7 +33,7 @@ class Run:
     train: tuple[tuple[float, float], ...]
 
 
-def host(run: Run, tally: Tally, shares: Shares) -> Total | None:
+def host(run: TrackedRun, tally: LineTally, shares: Shares) -> ScopeTotal | None:
     """Fill in the host's energy; ``None`` where it is not known."""
     spans = [
         (one, run.meter.energy(start_s, min(end_s, run.end_s), "host").energy_j)
@@ -42,12 +42,12 @@ def host(run: Run, tally: Tally, shares: Shares) -> Total | None:
     ]
     given_j = joules.host(spans, tally.line, run.process_s, shares)
     energy_j = run.meter.energy(run.start_s, run.end_s, "host").energy_j
-    return None if energy_j is None else Total(energy_j=energy_j, attributed_j=given_j)
+    return None if energy_j is None else ScopeTotal(energy_j=energy_j, attributed_j=given_j)
 
 
 def gpu(
-    run: Run, kernel_s: Mapping[Line | None, float], busy_s: float, shares: Shares
-) -> Total | None:
+    run: TrackedRun, kernel_s: Mapping[Line | None, float], busy_s: float, shares: Shares
+) -> ScopeTotal | None:
     """Fill in the GPUs' energy; ``None`` where it is not known.
 
     Args:
@@ -61,7 +61,7 @@ def gpu(
         return None
     train = [span for span in run.train or ((run.start_s, run.end_s),) if span[1] > span[0]]
     if not kernel_s or not train:
-        return Total(energy_j=energy_j, attributed_j=None, reason=_NO_KERNELS)
+        return ScopeTotal(energy_j=energy_j, attributed_j=None, reason=_NO_KERNELS)
     keys = run.meter.timeline.keys("gpu")
     train_s = sum(end_s - start_s for start_s, end_s in train)
     given_j = joules.gpu(
@@ -72,10 +72,10 @@ def gpu(
         kernel_s=kernel_s,
         shares=shares,
     )
-    return Total(energy_j=energy_j, attributed_j=given_j)
+    return ScopeTotal(energy_j=energy_j, attributed_j=given_j)
 
 
-def _lowest_w(run: Run, key: str) -> float:
+def _lowest_w(run: TrackedRun, key: str) -> float:
     """The lowest power of a device, but for a hundredth of its readings."""
     found = run.meter.timeline.intervals(key, run.start_s, run.end_s)
     if found is None or not (found.seen_s > 0.0).any():

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from energy_callbacks.profiling.lines.source_location import Line
-from energy_callbacks.profiling.lines.tally import Bin, Site, Spent
+from energy_callbacks.profiling.lines.tally import Bin, LineTime, Site
 
 
 @dataclass(slots=True, kw_only=True)
-class Share:
+class LineShare:
     """What one line took, and what was attributed to it.
 
     Attributes:
@@ -24,7 +24,7 @@ class Share:
         gpu_j: of the GPUs; ``None`` where not known.
     """
 
-    spent: Spent = field(default_factory=Spent)
+    spent: LineTime = field(default_factory=LineTime)
     work_j: float | None = None
     waiting_j: float | None = None
     gpu_s: float | None = None
@@ -38,7 +38,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Total:
+class ScopeTotal:
     """Energy of a scope over the whole time, and how much of it lines got.
 
     Attributes:
@@ -52,7 +52,7 @@ class Total:
     reason: str | None = None
 
 
-Shares = dict[Line, Share]
+Shares = dict[Line, LineShare]
 
 
 def host(
@@ -87,7 +87,7 @@ def host(
         for place, one in bin_.items():
             if place is None:
                 continue
-            share = shares.setdefault(line(place), Share())
+            share = shares.setdefault(line(place), LineShare())
             share.spent.merge(one)
             if energy_j is None or seen_s <= 0.0:
                 continue
@@ -130,7 +130,7 @@ def gpu(
     for line, seconds in kernel_s.items():
         if line is None or all_s <= 0.0:
             continue
-        share = shares.setdefault(line, Share())
+        share = shares.setdefault(line, LineShare())
         share.gpu_s = seconds
         share.gpu_j = (energy_j - idle_j) * seconds / all_s
         given_j += share.gpu_j

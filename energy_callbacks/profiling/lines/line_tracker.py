@@ -21,7 +21,7 @@ MOST_IN_A_CALL: Final = 20_000
 """Lines of one call that are followed, about 20 ms: a loop over numbers launches no kernels."""
 
 
-class Followed:
+class TrackedLines:
     """Lines and the moments, Unix time in nanoseconds, at which each was begun."""
 
     def __init__(self) -> None:
@@ -42,14 +42,14 @@ class Followed:
         return self._lines[number] if number >= 0 else None
 
 
-class Follower:
+class LineTracker:
     """Follows the thread that starts it until ``stop``; ends itself after many lines.
 
     A call with very many lines is followed no further: what it launches then is nobody's.
     """
 
     def __init__(self) -> None:
-        self.followed = Followed()
+        self.followed = TrackedLines()
         self._thread = threading.get_ident()
         self._generation = forks.generation
         self._is_on = False

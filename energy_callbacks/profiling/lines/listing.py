@@ -28,7 +28,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ListingRow:
     """One line of a file; ``spent`` is ``None`` where nothing was seen of it.
 
     Attributes:
@@ -51,16 +51,16 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class File:
+class ListedFile:
     """Rows of one file, in the order of its lines; a gap is a row with number 0."""
 
     path: str
     energy_j: float
     wall_s: float
-    rows: tuple[Row, ...]
+    rows: tuple[ListingRow, ...]
 
 
-def files(listing: Listing) -> list[File]:
+def files(listing: Listing) -> list[ListedFile]:
     """Files with lines that were seen, what took most first, with the lines around them."""
     hottest = max((_heat(one) for one in listing.lines), default=0.0) or 1.0
     found, left = [], _MOST_ROWS
@@ -71,7 +71,7 @@ def files(listing: Listing) -> list[File]:
         left -= len(rows)
         energy_j = sum(one.energy_j or 0.0 for one in seen.values())
         wall_s = sum(one.wall_s for one in seen.values())
-        found.append(File(path=path, energy_j=energy_j, wall_s=wall_s, rows=rows))
+        found.append(ListedFile(path=path, energy_j=energy_j, wall_s=wall_s, rows=rows))
     return sorted(found, key=lambda file: (file.energy_j, file.wall_s), reverse=True)
 
 
@@ -84,16 +84,16 @@ def _heat(one: SourceLine) -> float:
     return one.wall_s if one.energy_j is None else one.energy_j
 
 
-def _rows(path: str, seen: dict[int, SourceLine], hottest: float) -> Iterator[Row]:
+def _rows(path: str, seen: dict[int, SourceLine], hottest: float) -> Iterator[ListingRow]:
     source = linecache.getlines(path)
     near = {n + i for n in seen for i in range(-_AROUND, _AROUND + 1)}
     last = 0
     for number in sorted(n for n in near if n in seen or 1 <= n <= len(source)):
         if last and number > last + 1:
-            yield Row(number=0, source="", spent=None, heat=0.0)
+            yield ListingRow(number=0, source="", spent=None, heat=0.0)
         one = seen.get(number)
         text = source[number - 1].rstrip("\n") if 1 <= number <= len(source) else ""
-        yield Row(
+        yield ListingRow(
             number=number,
             source=text,
             spent=one,

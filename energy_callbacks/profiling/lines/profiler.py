@@ -8,8 +8,8 @@ from energy_callbacks.accounting.profilers import Measuring
 from energy_callbacks.core.guard import pass_on_signals
 from energy_callbacks.profiling.lines import attribution, record
 from energy_callbacks.profiling.lines.joules import Shares
-from energy_callbacks.profiling.lines.stack_sampler import Asker
-from energy_callbacks.profiling.lines.tally import Tally
+from energy_callbacks.profiling.lines.stack_sampler import StackSampler
+from energy_callbacks.profiling.lines.tally import LineTally
 from energy_callbacks.profiling.lines.windows import Windows
 
 logger = logging.getLogger("energy_callbacks")
@@ -65,8 +65,8 @@ class LineProfiler:
 
     def _forget(self) -> None:
         self._meter: Measuring | None = None
-        self._asker: Asker | None = None
-        self._tally: Tally | None = None
+        self._asker: StackSampler | None = None
+        self._tally: LineTally | None = None
         self._windows: Windows | None = None
         self._start_s = self._process_s = 0.0
         self._phase: str | None = None
@@ -80,9 +80,9 @@ class LineProfiler:
             return
         rate_hz, most, steps, max_overhead = self._settings
         start_s = meter.now_s()
-        tally = Tally(start_s)
+        tally = LineTally(start_s)
         try:
-            asker = Asker(tally.take, rate_hz, max_overhead)
+            asker = StackSampler(tally.take, rate_hz, max_overhead)
         except RuntimeError as error:
             logger.warning("no energy by lines of source: %s", error)
             return
@@ -123,7 +123,7 @@ class LineProfiler:
             self._train.append((self._train_s, end_s))
         if end_s > self._start_s:
             meter.wait_until_seen(end_s, _PATIENCE_S)
-            run = attribution.Run(
+            run = attribution.TrackedRun(
                 meter=meter,
                 start_s=self._start_s,
                 end_s=end_s,
@@ -142,12 +142,14 @@ class LineProfiler:
         self._forget()
 
 
-def _recorded(run: attribution.Run, asker: Asker, tally: Tally, windows: Windows) -> dict[str, Any]:
+def _recorded(
+    run: attribution.TrackedRun, asker: StackSampler, tally: LineTally, windows: Windows
+) -> dict[str, Any]:
     count, kernel_s, busy_s = windows.result()
     shares: Shares = {}
     totals = {"host": attribution.host(run, tally, shares)}
     totals["gpu"] = attribution.gpu(run, kernel_s, busy_s * windows.seen_steps, shares)
-    found = record.Found(
+    found = record.LineFindings(
         duration_s=run.end_s - run.start_s,
         looks=asker.looks,
         cost_s=asker.cost_s,

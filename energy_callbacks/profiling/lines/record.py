@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.profiling.lines import listing, scalene, stacks
-from energy_callbacks.profiling.lines.joules import Share, Shares, Total
+from energy_callbacks.profiling.lines.joules import LineShare, ScopeTotal, Shares
 from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.profiling.lines.stacks import Stack
-from energy_callbacks.profiling.lines.tally import Tally
+from energy_callbacks.profiling.lines.tally import LineTally
 from energy_callbacks.report.model.profile_lines import LineProfile, ScopeShare, SourceLine
 
 _MOST_LINES: Final = 100
@@ -20,7 +20,7 @@ _LONGEST: Final = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class LineFindings:
     """All that a run of the profiler has found.
 
     Attributes:
@@ -32,12 +32,12 @@ class Found:
     looks: int
     cost_s: float
     windows: int
-    totals: Mapping[str, Total]
+    totals: Mapping[str, ScopeTotal]
     shares: Shares
     stacks: Sequence[Stack]
 
 
-def write(found: Found, run_folder: Path | None) -> dict[str, Any]:
+def write(found: LineFindings, run_folder: Path | None) -> dict[str, Any]:
     """Write the files, and give the record for the journal.
 
     Args:
@@ -62,7 +62,7 @@ def write(found: Found, run_folder: Path | None) -> dict[str, Any]:
     return json.loads(json.dumps(asdict(_profile(found, names))))  # type: ignore[no-any-return]
 
 
-def stacks_of(tally: Tally, shares: Shares) -> list[Stack]:
+def stacks_of(tally: LineTally, shares: Shares) -> list[Stack]:
     """Each stack with its part of the joules of its line, by time."""
     found: dict[tuple[Line, ...], tuple[float, float]] = {}
     for (site, frames), wall_s in tally.stacks.items():
@@ -75,7 +75,7 @@ def stacks_of(tally: Tally, shares: Shares) -> list[Stack]:
     return [Stack(frames=lines, wall_s=s, energy_j=j) for lines, (s, j) in found.items()]
 
 
-def _profile(found: Found, files: Iterable[str]) -> LineProfile:
+def _profile(found: LineFindings, files: Iterable[str]) -> LineProfile:
     lines = _lines(found.shares)
     return LineProfile(
         duration_s=found.duration_s,
@@ -110,10 +110,10 @@ def _lines(shares: Shares) -> list[SourceLine]:
 def _functions(shares: Shares) -> list[SourceLine]:
     """Lines of a function together; joules of functions that it calls are theirs."""
     all_s = sum(share.gpu_s or 0.0 for share in shares.values())
-    by_function: dict[tuple[str, str], tuple[int, Share]] = {}
+    by_function: dict[tuple[str, str], tuple[int, LineShare]] = {}
     for line, share in shares.items():
         key = (line.file, line.function)
-        first, whole = by_function.setdefault(key, (line.line, Share()))
+        first, whole = by_function.setdefault(key, (line.line, LineShare()))
         whole.spent.merge(share.spent)
         for name in ("work_j", "waiting_j", "gpu_s", "gpu_j"):
             parts = [
@@ -128,7 +128,7 @@ def _functions(shares: Shares) -> list[SourceLine]:
     return sorted(found, key=_size, reverse=True)
 
 
-def _line(line: Line, share: Share, source: str, all_s: float) -> SourceLine:
+def _line(line: Line, share: LineShare, source: str, all_s: float) -> SourceLine:
     host = [value for value in (share.work_j, share.waiting_j) if value is not None]
     return SourceLine(
         file=line.file,

@@ -31,7 +31,7 @@ _MEMORY: Final = 0.1
 """How much the newest moment counts in the mean of what moments cost."""
 
 
-class Look(NamedTuple):
+class StackSample(NamedTuple):
     """One look at the stack, and the time that it stands for.
 
     The moments at which is asked do not depend on what the program does, so each stands for the
@@ -56,7 +56,7 @@ class Look(NamedTuple):
     is_before: bool
 
 
-class Request(NamedTuple):
+class SampleRequest(NamedTuple):
     """The main thread was asked to look, and has not yet.
 
     Attributes:
@@ -79,7 +79,7 @@ class Request(NamedTuple):
         span_s: tuple[float, float],
         cpu_s: Callable[[], float],
         process_s: Callable[[], float],
-    ) -> Look:
+    ) -> StackSample:
         """The look that comes of it.
 
         Args:
@@ -95,7 +95,7 @@ class Request(NamedTuple):
             cpu = min((cpu_s() - self.cpu_s) / waited_s, 1.0)
             others = max((process_s() - self.process_s) / waited_s - cpu, 0.0)
         is_forced = self.held_up_s > 0.9 * sys.getswitchinterval() and is_short
-        return Look(
+        return StackSample(
             since_s=span_s[0],
             asked_s=self.moment_s,
             until_s=span_s[1],
@@ -105,7 +105,7 @@ class Request(NamedTuple):
         )
 
 
-class Moments:
+class SamplingSchedule:
     """When to look: moments that scatter, and become rare where looks cost much.
 
     Args:
@@ -146,7 +146,7 @@ class Moments:
         return moment_s, late_s if is_held_up else 0.0
 
 
-class Asker:
+class StackSampler:
     """A thread that asks the main thread to look, one request at a time.
 
     Args:
@@ -162,7 +162,7 @@ class Asker:
     """
 
     def __init__(
-        self, look: Callable[[FrameType, Look], None], rate_hz: float, max_share: float = 1.0
+        self, look: Callable[[FrameType, StackSample], None], rate_hz: float, max_share: float = 1.0
     ) -> None:
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
@@ -171,15 +171,15 @@ class Asker:
             )
         self.looks = 0
         self.cost_s = 0.0
-        self._look: Callable[[FrameType, Look], None] = look
+        self._look: Callable[[FrameType, StackSample], None] = look
         self._look_s = 0.0
         self._generation = forks.generation
         self._answer = Pending(self._hear)
         self._clock = time.pthread_getcpuclockid(threading.get_ident())
         self._is_asked = False
         now_s = self._until_s = self._since_s = time.monotonic()
-        self._moments = Moments(now_s, rate_hz, max_share)
-        self._request = Request(now_s, now_s, 0.0, 0.0, 0.0)
+        self._moments = SamplingSchedule(now_s, rate_hz, max_share)
+        self._request = SampleRequest(now_s, now_s, 0.0, 0.0, 0.0)
         self._running = threading.Lock()  # held until it is over; cheaper than an event
         self._running.acquire()
         self._thread = threading.Thread(
@@ -202,7 +202,7 @@ class Asker:
             self._running.release()
 
     def _run(self) -> None:
-        queue, rests, moments = _RunQueue(), _Rests(), self._moments
+        queue, rests, moments = _RunQueue(), ContextSwitches(), self._moments
         while True:
             if self._running.acquire(timeout=max(moments.due_s - time.monotonic(), 0.0)):
                 self.cost_s += time.thread_time()
@@ -219,7 +219,7 @@ class Asker:
 
     def _ask(self, now_s: float, held_up_s: float) -> None:
         cpu_s = time.clock_gettime(self._clock)
-        self._request = Request(self._until_s, now_s, held_up_s, cpu_s, time.process_time())
+        self._request = SampleRequest(self._until_s, now_s, held_up_s, cpu_s, time.process_time())
         self._is_asked = True  # before the main thread may hear it
         if not self._answer.ask():
             self._is_asked = False
@@ -285,7 +285,7 @@ class _RunQueue:
             self._file = None
 
 
-class _Rests:
+class ContextSwitches:
     """How many times the calling thread lay down to wait, as the kernel counts.
 
     Once between two moments: for its timer. More often: it found the interpreter held.

@@ -6,7 +6,7 @@ from types import CodeType, FrameType
 from typing import Final
 
 from energy_callbacks.profiling.lines.source_location import How, Line, entry, is_users, line_of
-from energy_callbacks.profiling.lines.stack_sampler import Look
+from energy_callbacks.profiling.lines.stack_sampler import StackSample
 
 MOST_BINS: Final = 600
 MOST_SITES: Final = 2000
@@ -21,7 +21,7 @@ Frames = tuple[tuple[int, int], ...]
 
 
 @dataclass(slots=True)
-class Spent:
+class LineTime:
     """Time of one place.
 
     Attributes:
@@ -43,7 +43,7 @@ class Spent:
         self.others_s += wall_s * others
         self.wait_s += wall_s * max(1.0 - cpu - others, 0.0)
 
-    def merge(self, other: "Spent") -> None:
+    def merge(self, other: "LineTime") -> None:
         """Add another's."""
         self.wall_s += other.wall_s
         self.cpu_s += other.cpu_s
@@ -51,12 +51,12 @@ class Spent:
         self.wait_s += other.wait_s
 
 
-Bin = dict[Site | None, Spent]
+Bin = dict[Site | None, LineTime]
 """What was spent in a span, by place; ``None`` is time in no line of the user's."""
 
 
 @dataclass(slots=True)
-class Tally:
+class LineTally:
     """Sums, in bounded memory: spans double their width where there are too many of them.
 
     Attributes:
@@ -74,7 +74,7 @@ class Tally:
     _numbers: dict[int, tuple[int, bool]] = field(default_factory=dict)
     _sites: set[Site] = field(default_factory=set)
 
-    def take(self, frame: FrameType, look: Look) -> None:
+    def take(self, frame: FrameType, look: StackSample) -> None:
         """Sum up one look; on the thread whose stack it is."""
         site, frames = self._walk(frame)
         first = site
@@ -154,7 +154,7 @@ class Tally:
             edge_s = min(self.start_s + (number + 1) * self.width_s, end_s)
             while len(self.bins) <= number:
                 self.bins.append({})
-            self.bins[number].setdefault(site, Spent()).add(edge_s - start_s, *cores)
+            self.bins[number].setdefault(site, LineTime()).add(edge_s - start_s, *cores)
             start_s = edge_s if edge_s > start_s else end_s
 
     def _widen(self) -> None:
@@ -163,4 +163,4 @@ class Tally:
         self.bins = pairs[::2]
         for one, more in zip(self.bins, pairs[1::2], strict=False):
             for site, spent in more.items():
-                one.setdefault(site, Spent()).merge(spent)
+                one.setdefault(site, LineTime()).merge(spent)

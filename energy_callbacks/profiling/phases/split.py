@@ -54,7 +54,7 @@ _OUTSIDE: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class PhaseSplit:
     """Power of each phase.
 
     Attributes:
@@ -91,7 +91,9 @@ class Refusal:
     phase: int | None = None
 
 
-def split(spans: Spans, readings: Readings, names: tuple[str, ...], steps: int) -> Split | Refusal:
+def split(
+    spans: Spans, readings: Readings, names: tuple[str, ...], steps: int
+) -> PhaseSplit | Refusal:
     """Split the readings over the phases.
 
     Args:
@@ -149,7 +151,7 @@ def _inside(spans: Spans, readings: Readings) -> Readings | None:
 
 def _with_errors(
     pieces: Spans, of: Numbers, readings: Readings, fit: Fit, *, is_sensor_fitted: bool = True
-) -> Split:
+) -> PhaseSplit:
     """Powers of phases from those of their pieces, with errors by lag and response included."""
     jacobian, rest_w = jacobian_of(pieces, readings, fit)
     noise_w2 = float(rest_w @ rest_w) / len(rest_w)
@@ -172,7 +174,7 @@ def _with_errors(
     freedom = max(len(rest_w) - jacobian.shape[1], 1)
     widths = np.sqrt(spread * len(rest_w) / freedom)
     fitted_w = readings.power_w - rest_w
-    return Split(
+    return PhaseSplit(
         power_w=shares @ fit.power_w,
         error_w=student(_CONFIDENCE, freedom) * widths,
         lag_s=fit.lag_s,
@@ -199,13 +201,13 @@ def _shares(pieces: Spans, of: Numbers) -> Array:
     return whole
 
 
-def _widened(found: Split, others: Sequence[Fit]) -> Split:
+def _widened(found: PhaseSplit, others: Sequence[Fit]) -> PhaseSplit:
     """Another lag and response that explain as much may be the right ones: errors reach to them."""
     apart = [np.abs(fit.power_w - found.power_w) for fit in others]
     return replace(found, error_w=np.maximum.reduce([found.error_w, *apart]))
 
 
-def _judged(spans: Spans, names: tuple[str, ...], found: Split) -> Refusal | None:
+def _judged(spans: Spans, names: tuple[str, ...], found: PhaseSplit) -> Refusal | None:
     times_s = spans.times_s()
     energy_j, error_j = found.power_w * times_s, found.error_w * times_s
     floor_j = _SMALL * found.mean_w * times_s.sum()

@@ -12,7 +12,7 @@ from energy_callbacks.profiling.phases.exposure import Spans
 from energy_callbacks.profiling.phases.fit import Readings
 from energy_callbacks.profiling.phases.marks import OUTSIDE, PhaseMarks, joined
 from energy_callbacks.profiling.phases.readings import device_of, measured, readings
-from energy_callbacks.profiling.phases.split import Refusal, Split, split
+from energy_callbacks.profiling.phases.split import PhaseSplit, Refusal, split
 from energy_callbacks.profiling.phases.torch_hooks import TorchHooks
 from energy_callbacks.report.model.profile_phases import StepPhase
 from energy_callbacks.report.model.profile_phases import StepPhases as Found
@@ -215,7 +215,7 @@ class StepPhases:
 
     def _found(self, told: "_Said") -> Found:
         spans, names, answer = _answer(told, self._device, self._steps)
-        fitted = answer if isinstance(answer, Split) else None
+        fitted = answer if isinstance(answer, PhaseSplit) else None
         refusal = answer if isinstance(answer, Refusal) else None
         each_s = spans.times_s() / max(self._steps, 1)
         return Found(
@@ -254,7 +254,7 @@ class _Said:
 
 def _answer(
     told: _Said, device: str | None, steps: int
-) -> tuple[Spans, tuple[str, ...], Split | Refusal]:
+) -> tuple[Spans, tuple[str, ...], PhaseSplit | Refusal]:
     """The split, and the phases that it is of: a short one that is not known joins the next."""
     spans, names, said = told.spans, told.names, told.readings
     if device is None:
@@ -277,4 +277,4 @@ def _answer(
             return spans, names, answer
         phases = joined(*phases, answer.phase)
         answer = split(phases[0], said, phases[1], steps)
-    return *(phases if isinstance(answer, Split) else (spans, names)), answer
+    return *(phases if isinstance(answer, PhaseSplit) else (spans, names)), answer

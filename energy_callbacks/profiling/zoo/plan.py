@@ -10,7 +10,7 @@ DATA: Final = ("digits", "synthetic", "cifar10")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrainingPlan:
     """Settings of one training.
 
     Attributes:

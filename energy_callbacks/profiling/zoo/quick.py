@@ -9,11 +9,11 @@ from energy_callbacks.accounting.profilers import Profiler
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.extras import requires
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.profiling.common.registry import made
-from energy_callbacks.profiling.zoo.plan import Plan, chosen
+from energy_callbacks.profiling.common.registry import create
+from energy_callbacks.profiling.zoo.plan import TrainingPlan, chosen
 
 if TYPE_CHECKING:
-    from energy_callbacks.profiling.zoo.table import Row
+    from energy_callbacks.profiling.zoo.table import ModelRow
     from energy_callbacks.report.model.schema import EnergyReport
 
 
@@ -28,7 +28,7 @@ class QuickProfile:
     """
 
     folder: Path
-    rows: "tuple[Row, ...]"
+    rows: "tuple[ModelRow, ...]"
     reports: "Mapping[str, EnergyReport]"
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ def run_quick_profile(
         ValueError: for a name that is not known, or a number below one.
     """
     names = chosen(model_name)
-    plan = Plan(
+    plan = TrainingPlan(
         dataset=dataset,
         epochs=epochs,
         batch_size=batch_size,
@@ -93,7 +93,7 @@ def run_quick_profile(
     reports, rows = {}, []
     for name in names:
         folder = _new(Path(out) / f"{name}-{dataset}")
-        members = list(made(("kernels",))) if profilers is None else profilers()
+        members = list(create(("kernels",))) if profilers is None else profilers()
         settings = replace(config or EnergyConfig(), report_dir=folder, run_name=folder.name)
         with EnergyMeter(config=settings, profilers=members) as meter:
             torch_train.train(plan, name, data, meter)

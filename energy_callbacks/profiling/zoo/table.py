@@ -17,7 +17,7 @@ _IDLE = "idle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ModelRow:
     """One model.
 
     Attributes:
@@ -43,14 +43,14 @@ class Row:
     kernel_shares: dict[str, float]
 
 
-def row(model: str, dataset: str, parameters: int, report: EnergyReport) -> Row:
+def row(model: str, dataset: str, parameters: int, report: EnergyReport) -> ModelRow:
     """What a report says of a model."""
     has_gpu = report.efficiency.gpu.j_per_sample is not None
     found = (report.efficiency.gpu if has_gpu else report.efficiency.total).j_per_sample
     known = found if found is not None and found.is_resolved else None
     kernels = None if report.profile is None else report.profile.kernels
     allocated = report.memory.peak_allocated_bytes
-    return Row(
+    return ModelRow(
         model=model,
         dataset=dataset,
         parameters=parameters,
@@ -66,7 +66,7 @@ def row(model: str, dataset: str, parameters: int, report: EnergyReport) -> Row:
     )
 
 
-def cells(one: Row) -> tuple[str, ...]:
+def cells(one: ModelRow) -> tuple[str, ...]:
     """A row for people, as ``HEAD`` names its columns; ``-`` is not known."""
     busy = [pair for pair in one.kernel_shares.items() if pair[0] != _IDLE]
     largest = sorted(busy, key=lambda pair: pair[1], reverse=True)
@@ -83,26 +83,26 @@ def cells(one: Row) -> tuple[str, ...]:
     )
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[ModelRow]) -> str:
     """The table for people."""
     lines = [HEAD, ("---", *["---:"] * 5, "---"), *map(cells, rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def text(rows: Sequence[Row]) -> str:
+def text(rows: Sequence[ModelRow]) -> str:
     """The table for a terminal."""
     lines = [HEAD, *map(cells, rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
-def save(rows: Sequence[Row], folder: Path) -> None:
+def save(rows: Sequence[ModelRow], folder: Path) -> None:
     """Write ``table.csv``, ``table.json`` and ``table.md``; ``""`` and ``null`` are not known."""
     (folder / "table.md").write_text(markdown(rows), encoding="utf-8")
     lines = [asdict(one) for one in rows]
     (folder / "table.json").write_text(json.dumps(lines, indent=2) + "\n", encoding="utf-8")
     stream = io.StringIO()
-    writer = csv.DictWriter(stream, [field.name for field in fields(Row)], lineterminator="\n")
+    writer = csv.DictWriter(stream, [field.name for field in fields(ModelRow)], lineterminator="\n")
     writer.writeheader()
     writer.writerows(line | {"kernel_shares": json.dumps(line["kernel_shares"])} for line in lines)
     (folder / "table.csv").write_text(stream.getvalue(), encoding="utf-8")

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.profiling.zoo import torch_data, torch_models
-from energy_callbacks.profiling.zoo.plan import Plan
+from energy_callbacks.profiling.zoo.plan import TrainingPlan
 
 Data: TypeAlias = tuple[Tensor, Tensor]
 
@@ -15,7 +15,7 @@ Data: TypeAlias = tuple[Tensor, Tensor]
 _WARM_UP_STEPS = 3
 
 
-def load(plan: Plan) -> Data:
+def load(plan: TrainingPlan) -> Data:
     """Images and labels.
 
     Raises:
@@ -34,7 +34,7 @@ def device_name(wanted: str | None) -> str:
     return wanted or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def train(plan: Plan, model_name: str, data: Data, meter: EnergyMeter) -> None:
+def train(plan: TrainingPlan, model_name: str, data: Data, meter: EnergyMeter) -> None:
     """Train a model from the beginning, in the phase ``train``.
 
     Args:
@@ -64,7 +64,7 @@ def train(plan: Plan, model_name: str, data: Data, meter: EnergyMeter) -> None:
             torch.cuda.synchronize(device)  # its last steps are training, too
 
 
-def _batches(plan: Plan, samples: int) -> list[Tensor]:
+def _batches(plan: TrainingPlan, samples: int) -> list[Tensor]:
     """Places of the samples of each step; what does not fill a batch is left out."""
     size = min(plan.batch_size, samples)
     chance = torch.Generator().manual_seed(0)

@@ -16,7 +16,7 @@ import numpy as np
 from energy_callbacks.core import formatting
 from energy_callbacks.core.stats import student
 from energy_callbacks.report.collect.merge import MergedAttempt
-from energy_callbacks.report.collect.process import Process
+from energy_callbacks.report.collect.process import ProcessJournal
 from energy_callbacks.report.collect.rows import Array
 from energy_callbacks.report.model.models import Imbalance, RankUse
 
@@ -111,7 +111,7 @@ def _imbalance(quantity: Quantity, gap: _Gap, rows: Sequence[RankUse], says: str
     )
 
 
-def data_wait(processes: Sequence[Process]) -> _Gap | None:
+def data_wait(processes: Sequence[ProcessJournal]) -> _Gap | None:
     """The rank that waited longest for data, where it is no chance that it did.
 
     All ranks are compared over the same steps. Differences from the median of the others in
@@ -134,7 +134,7 @@ def data_wait(processes: Sequence[Process]) -> _Gap | None:
     return _Gap(place=place, value=value_s, median=value_s - gap_s, error=error_s)
 
 
-def _waits_s(processes: Sequence[Process]) -> Array | None:
+def _waits_s(processes: Sequence[ProcessJournal]) -> Array | None:
     """Waits of each rank in equal stretches of the steps that all have done, (ranks, stretches)."""
     told = [[line for line in process.steps if line["steps"]] for process in processes]
     count = min(*map(len, told), _MOST_STRETCHES)

@@ -26,7 +26,7 @@ EMISSIONS_NOTE, PRICE_NOTE = "Emissions", "The price"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class WarningFacts:
     """Everything that warnings and notes are drawn from."""
 
     merged: Sequence[MergedAttempt]
@@ -42,7 +42,7 @@ class Facts:
     unreadable: Sequence[str]
 
 
-def warnings(facts: Facts) -> tuple[ReportWarning, ...]:
+def warnings(facts: WarningFacts) -> tuple[ReportWarning, ...]:
     """Warnings, gravest first, each one once."""
     found = [
         *_of_files(facts),
@@ -57,7 +57,7 @@ def warnings(facts: Facts) -> tuple[ReportWarning, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _of_files(facts: Facts) -> Iterator[ReportWarning]:
+def _of_files(facts: WarningFacts) -> Iterator[ReportWarning]:
     for problem in facts.unreadable:
         yield ReportWarning(
             code="journal_unreadable", message=f"A journal was left out: {problem}."
@@ -73,7 +73,7 @@ def _of_files(facts: Facts) -> Iterator[ReportWarning]:
     yield from _of_lost_attempts(facts)
 
 
-def _of_lost_attempts(facts: Facts) -> Iterator[ReportWarning]:
+def _of_lost_attempts(facts: WarningFacts) -> Iterator[ReportWarning]:
     """A run that went on from a checkpoint, without the journals of what came before it."""
     first = facts.merged[0].processes
     lost_j = sum(sum(process.before.get("energy_j", {}).values()) for process in first)
@@ -87,7 +87,7 @@ def _of_lost_attempts(facts: Facts) -> Iterator[ReportWarning]:
         )
 
 
-def _of_attempts(facts: Facts) -> Iterator[ReportWarning]:
+def _of_attempts(facts: WarningFacts) -> Iterator[ReportWarning]:
     ranks = {attempt.number: _rank_count(attempt) for attempt in facts.merged}
     for attempt in facts.attempts:
         who = f"Attempt {attempt.attempt} (host {attempt.host}, rank {attempt.rank})"
@@ -143,7 +143,7 @@ def _of_missing_ranks(attempt: MergedAttempt) -> Iterator[ReportWarning]:
         )
 
 
-def _of_devices(facts: Facts) -> Iterator[ReportWarning]:
+def _of_devices(facts: WarningFacts) -> Iterator[ReportWarning]:
     with_energy = [device for device in facts.devices if device.scope is not None]
     if not with_energy:
         yield ReportWarning(
@@ -168,12 +168,12 @@ def _of_devices(facts: Facts) -> Iterator[ReportWarning]:
             )
 
 
-def _is_imported(facts: Facts) -> bool:
+def _is_imported(facts: WarningFacts) -> bool:
     """Whether another program has measured, so that nothing of ours could have done better."""
     return any("imported" in one.header for merged in facts.merged for one in merged.processes)
 
 
-def _of_origin(facts: Facts) -> Iterator[ReportWarning]:
+def _of_origin(facts: WarningFacts) -> Iterator[ReportWarning]:
     estimated = {
         device.scope: device.name
         for device in facts.devices
@@ -192,7 +192,7 @@ def _of_origin(facts: Facts) -> Iterator[ReportWarning]:
         )
 
 
-def _of_place(facts: Facts) -> Iterator[ReportWarning]:
+def _of_place(facts: WarningFacts) -> Iterator[ReportWarning]:
     if facts.emissions is not None and facts.emissions.kg is None:
         yield ReportWarning(
             code="place_unknown",
@@ -208,7 +208,7 @@ def _of_place(facts: Facts) -> Iterator[ReportWarning]:
         )
 
 
-def _of_length(facts: Facts) -> Iterator[ReportWarning]:
+def _of_length(facts: WarningFacts) -> Iterator[ReportWarning]:
     is_measured = any(device.origin == "measured" and device.scope for device in facts.devices)
     if facts.duration_s < _SHORT_RUN_S and is_measured:
         yield ReportWarning(
@@ -219,7 +219,7 @@ def _of_length(facts: Facts) -> Iterator[ReportWarning]:
         )
 
 
-def _of_sensors(facts: Facts) -> Iterator[ReportWarning]:
+def _of_sensors(facts: WarningFacts) -> Iterator[ReportWarning]:
     for sensor in facts.unavailable:
         if sensor.fix:
             yield ReportWarning(
@@ -239,7 +239,7 @@ def _of_sensors(facts: Facts) -> Iterator[ReportWarning]:
             )
 
 
-def _of_journals(facts: Facts) -> Iterator[ReportWarning]:
+def _of_journals(facts: WarningFacts) -> Iterator[ReportWarning]:
     for attempt in facts.merged:
         for process in attempt.processes:
             for line in process.warnings:
@@ -248,7 +248,7 @@ def _of_journals(facts: Facts) -> Iterator[ReportWarning]:
                 )
 
 
-def method_notes(facts: Facts) -> tuple[str, ...]:
+def method_notes(facts: WarningFacts) -> tuple[str, ...]:
     """Each assumption behind the numbers of this report, one sentence each."""
     return (
         *_notes_of_errors(),
@@ -275,7 +275,7 @@ def _notes_of_errors() -> Iterator[str]:
     )
 
 
-def _notes_of_scopes(facts: Facts) -> Iterator[str]:
+def _notes_of_scopes(facts: WarningFacts) -> Iterator[str]:
     scopes = {device.scope for device in facts.devices}
     if "gpu" in scopes:
         yield (
@@ -298,7 +298,7 @@ def _notes_of_scopes(facts: Facts) -> Iterator[str]:
         )
 
 
-def _notes_of_time(facts: Facts) -> Iterator[str]:
+def _notes_of_time(facts: WarningFacts) -> Iterator[str]:
     if len(facts.merged) > 1:
         yield (
             f"{len(facts.merged)} attempts follow each other in every sum and on every time axis; "
@@ -316,7 +316,7 @@ def _notes_of_time(facts: Facts) -> Iterator[str]:
     yield "A peak of power is the highest mean over one row of the journal, about a second."
 
 
-def _notes_of_work(facts: Facts) -> Iterator[str]:
+def _notes_of_work(facts: WarningFacts) -> Iterator[str]:
     if facts.throughput.steps:
         yield (
             "Joules for a step, a sample or a token are the energy of the phase train, waiting "
@@ -360,7 +360,7 @@ def notes_of_views(found: Emissions | None, cost: Cost | None) -> Iterator[str]:
         )
 
 
-def _notes_of_sensors(facts: Facts) -> Iterator[str]:
+def _notes_of_sensors(facts: WarningFacts) -> Iterator[str]:
     for attempt in facts.merged:
         for process in attempt.processes:
             for remark in process.remarks:

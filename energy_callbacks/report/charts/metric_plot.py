@@ -22,7 +22,7 @@ _DECADES = 50.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class MetricPair:
     """One quantity as it was in training and in validation; one of both may be missing."""
 
     training: Metric | None
@@ -46,13 +46,13 @@ def _points(metric: Metric, over: Over) -> tuple[list[float], list[float]]:
     return [x for x, _ in known], [y for _, y in known]
 
 
-def families(report: EnergyReport, over: Over) -> list[Family]:
+def families(report: EnergyReport, over: Over) -> list[MetricPair]:
     """What can be drawn, what tells most first: with a validation, and better one way."""
     by_stem: dict[str, list[Metric]] = {}
     for metric in report.metrics:
         by_stem.setdefault(metric.stem or metric.name, []).append(metric)
     found = [
-        Family(
+        MetricPair(
             training=_fullest([one for one in several if not one.is_validation]),
             validation=_fullest([one for one in several if one.is_validation]),
         )
@@ -68,7 +68,7 @@ def _fullest(metrics: Sequence[Metric]) -> Metric | None:
     return max(metrics, key=lambda one: (len(one.t_s), "epoch" in one.name), default=None)
 
 
-def _rank(family: Family) -> tuple[bool, int]:
+def _rank(family: MetricPair) -> tuple[bool, int]:
     one = family.validation or family.training
     way = {"lower": 2, "higher": 1, None: 0}[one.direction if one else None]
     return family.validation is not None, way
@@ -103,7 +103,7 @@ def metric_over_energy(report: EnergyReport, *, width_in: float = 9.4) -> "Canva
     return canvas
 
 
-def draw(axes: "Axes", family: Family, over: Over) -> None:
+def draw(axes: "Axes", family: MetricPair, over: Over) -> None:
     """Training and validation, and a ring around the best validation."""
     colours = phase_colours(("train", "validation"))
     marks = {"train": "o", "validation": "s"}
@@ -137,7 +137,7 @@ def draw(axes: "Axes", family: Family, over: Over) -> None:
     )
 
 
-def _best(family: Family, values: Sequence[float]) -> int | None:
+def _best(family: MetricPair, values: Sequence[float]) -> int | None:
     way = family.validation.direction if family.validation else None
     if way is None:
         return None

@@ -14,8 +14,8 @@ import numpy as np
 
 from energy_callbacks.report.collect import phases
 from energy_callbacks.report.collect.merge import MergedAttempt
-from energy_callbacks.report.collect.process import Process, TimedEnergy
-from energy_callbacks.report.collect.rows import Columns
+from energy_callbacks.report.collect.process import ProcessJournal, TimedEnergy
+from energy_callbacks.report.collect.rows import DeviceColumns
 from energy_callbacks.report.model.models import Activity
 
 ACTIVITIES = ("sm_active", "sm_occupancy", "tensor_active", "dram_active")
@@ -34,7 +34,7 @@ def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
     """Means of each phase over all its time, all GPUs and all attempts, where any is known."""
     found: dict[str, list[_Spell]] = {}
     for device in (device for attempt in attempts for device in attempt.owned):
-        columns = device.owner.columns.get(device.key, Columns())
+        columns = device.owner.columns.get(device.key, DeviceColumns())
         windows = phases.named(device.owner)
         for spell in _spells(columns):
             name = _phase(device.owner, windows, spell)
@@ -44,12 +44,12 @@ def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
     return {name: mean for name, mean in means.items() if mean is not None}
 
 
-def whole(parts: Iterable[Columns]) -> Activity | None:
+def whole(parts: Iterable[DeviceColumns]) -> Activity | None:
     """Means of one device over the run; ``None`` where it does not tell."""
     return _mean([spell for columns in parts for spell in _spells(columns)])
 
 
-def _spells(columns: Columns) -> Iterator[_Spell]:
+def _spells(columns: DeviceColumns) -> Iterator[_Spell]:
     t_s = columns["t_s"]
     table = np.column_stack([columns[name] for name in ACTIVITIES])
     told = np.flatnonzero(~np.isnan(table).all(axis=1))
@@ -61,7 +61,7 @@ def _spells(columns: Columns) -> Iterator[_Spell]:
         yield _Spell(start_s, float(t_s[row]), seen_s, tuple(table[row]))
 
 
-def _phase(process: Process, windows: Sequence[TimedEnergy], spell: _Spell) -> str | None:
+def _phase(process: ProcessJournal, windows: Sequence[TimedEnergy], spell: _Spell) -> str | None:
     """The phase that all of a spell lies in; windows that were named afterwards come first."""
     window = _newest(windows, spell.end_s)
     if window is not None and window.end_s > spell.start_s:

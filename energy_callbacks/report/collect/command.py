@@ -17,8 +17,8 @@ from energy_callbacks.accounting.metrics.carbon import SET_BY_USER
 from energy_callbacks.accounting.metrics.energy_sums import total
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.report.collect.merge import energy_of
-from energy_callbacks.report.collect.process import Process, Training, energies
-from energy_callbacks.report.collect.rows import Columns
+from energy_callbacks.report.collect.process import ProcessJournal, Training, energies
+from energy_callbacks.report.collect.rows import DeviceColumns
 
 # What a training says of itself, in its header.
 _TRAININGS_OWN = ("run_id", "framework", "framework_version", "world_size", "launch", "before")
@@ -28,7 +28,7 @@ _TIMES = ("t_s", "start_s", "end_s")
 _SLACK_S = 0.5
 
 
-def joined(processes: Sequence[Process]) -> list[Process]:
+def joined(processes: Sequence[ProcessJournal]) -> list[ProcessJournal]:
     """Each command with what its trainings know; other processes as they are."""
     commands = [one for one in processes if is_command(one)]
     found = [one for one in processes if not any(one.folder == c.folder for c in commands)]
@@ -38,12 +38,12 @@ def joined(processes: Sequence[Process]) -> list[Process]:
     return found
 
 
-def is_command(process: Process) -> bool:
+def is_command(process: ProcessJournal) -> bool:
     """Whether it has measured another program."""
     return process.header.get("framework") == COMMAND
 
 
-def _joined(command: Process, inside: Sequence[Process]) -> Iterator[Process]:
+def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterator[ProcessJournal]:
     command = _of_used_cards(command, inside)
     # Nobody tells the phases of a program that is not ours.
     command.spans = [replace(span, name=COMMAND) for span in command.spans]
@@ -87,7 +87,7 @@ def _joined(command: Process, inside: Sequence[Process]) -> Iterator[Process]:
             yield replace(one, header=header)
 
 
-def _of_used_cards(command: Process, inside: Sequence[Process]) -> Process:
+def _of_used_cards(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> ProcessJournal:
     """Without the cards on which nothing of the command was seen, if it was seen on any."""
     named = {key for one in inside for key, line in one.devices.items() if _is_gpu(line)}
     used = command.used | named
@@ -107,11 +107,11 @@ def _is_gpu(line: Record) -> bool:
 
 
 def _one_after_the_other(
-    command: Process, leads: Sequence[Process]
-) -> tuple[list[Training], list[Process]]:
+    command: ProcessJournal, leads: Sequence[ProcessJournal]
+) -> tuple[list[Training], list[ProcessJournal]]:
     """Trainings that follow each other, and those that ran beside one of them."""
     found: list[Training] = []
-    aside: list[Process] = []
+    aside: list[ProcessJournal] = []
     for lead in leads:
         start_s = max(lead.unix_s - command.unix_s, 0.0)
         if found and start_s < found[-1].start_s + found[-1].process.end_s - _SLACK_S:
@@ -121,7 +121,7 @@ def _one_after_the_other(
     return found, aside
 
 
-def _beside(aside: Sequence[Process]) -> Iterator[Record]:
+def _beside(aside: Sequence[ProcessJournal]) -> Iterator[Record]:
     if aside:
         trainings = "training" if len(aside) == 1 else "trainings"
         yield {
@@ -133,7 +133,7 @@ def _beside(aside: Sequence[Process]) -> Iterator[Record]:
         }
 
 
-def _settings(command: Process, lead: Process) -> Mapping[str, Any]:
+def _settings(command: ProcessJournal, lead: ProcessJournal) -> Mapping[str, Any]:
     """Place, price and name as the command line says them, else as the training does."""
     asked, own = command.header.get("config") or {}, lead.header.get("config") or {}
     # A setting that the command line leaves out has its default there.
@@ -152,19 +152,19 @@ def _all(trainings: Sequence[Training], name: str) -> dict[str, Any]:
     return {k: value for one in trainings for k, value in getattr(one.process, name).items()}
 
 
-def _columns(trainings: Sequence[Training]) -> dict[str, Columns]:
+def _columns(trainings: Sequence[Training]) -> dict[str, DeviceColumns]:
     """What only the trainings know, such as their allocator's memory, on the command's time."""
-    found: dict[str, list[Columns]] = {}
+    found: dict[str, list[DeviceColumns]] = {}
     before_j: dict[str, float] = {}
     for training in trainings:
         for key, columns in training.process.columns.items():
             moved = columns.moved(training.start_s, before_j.get(key, 0.0))
             found.setdefault(key, []).append(moved)
             before_j[key] = before_j.get(key, 0.0) + (training.process.last_energy_j(key) or 0.0)
-    return {key: Columns.chained(parts) for key, parts in found.items()}
+    return {key: DeviceColumns.chained(parts) for key, parts in found.items()}
 
 
-def _energies_of_others(command: Process, trainings: Sequence[Training]) -> Record:
+def _energies_of_others(command: ProcessJournal, trainings: Sequence[Training]) -> Record:
     """Energy of the devices that only the trainings have read, of their time alone."""
     lines = _all(trainings, "devices")
     found = {}
@@ -207,7 +207,7 @@ def _data_wait(trainings: Sequence[Training]) -> Record:
     }
 
 
-def _each_once(processes: Sequence[Process]) -> list[Record]:
+def _each_once(processes: Sequence[ProcessJournal]) -> list[Record]:
     """Sensors tell the command and its trainings the same."""
     found = {(line["source"], line["message"]): line for one in processes for line in one.remarks}
     return list(found.values())

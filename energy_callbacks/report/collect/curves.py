@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from energy_callbacks.report.collect import phases
-from energy_callbacks.report.collect.merge import Identity, MergedAttempt, Owned
-from energy_callbacks.report.collect.rows import Array, Columns
+from energy_callbacks.report.collect.merge import Identity, MergedAttempt, OwnedDevice
+from energy_callbacks.report.collect.rows import Array, DeviceColumns
 from energy_callbacks.report.model.models import (
     Series,
     Span,
@@ -51,7 +51,7 @@ class _Bins:
 
 def series(attempts: Sequence[MergedAttempt]) -> tuple[Series, ...]:
     """One curve for each device with energy or memory, over all attempts."""
-    chosen: dict[Identity, list[tuple[MergedAttempt, Owned]]] = {}
+    chosen: dict[Identity, list[tuple[MergedAttempt, OwnedDevice]]] = {}
     for attempt in attempts:
         for device in attempt.owned:
             if device.key in device.owner.columns:
@@ -61,7 +61,7 @@ def series(attempts: Sequence[MergedAttempt]) -> tuple[Series, ...]:
     return tuple(curve for curve in curves if curve.t_s)
 
 
-def _curve(parts: Sequence[tuple[MergedAttempt, Owned]], limit: int) -> Series:
+def _curve(parts: Sequence[tuple[MergedAttempt, OwnedDevice]], limit: int) -> Series:
     found = [
         _bins(device.owner.columns[device.key], attempt.start_of(device.owner))
         for attempt, device in parts
@@ -92,7 +92,7 @@ def _with_none(values: Array) -> tuple[float | None, ...]:
     return tuple(None if math.isnan(value) else value for value in values.tolist())
 
 
-def _bins(columns: Columns, start_s: float) -> _Bins:
+def _bins(columns: DeviceColumns, start_s: float) -> _Bins:
     """One bin for each row that brings news, and one for each gap.
 
     The cumulative energy of the rows, not their mean power, gives the joules of a bin: so the
@@ -172,7 +172,7 @@ def _chained(parts: Sequence[_Bins]) -> _Bins:
     return _Bins(*(np.concatenate([getattr(one, f.name) for one in parts]) for f in fields(_Bins)))
 
 
-def seen_s(columns: Columns) -> float:
+def seen_s(columns: DeviceColumns) -> float:
     """Seconds in which the rows of a device saw its power."""
     return float(_bins(columns, 0.0).seen_s.sum())
 

@@ -9,8 +9,8 @@ from energy_callbacks.accounting.metrics.energy_sums import total
 from energy_callbacks.report.collect import activity
 from energy_callbacks.report.collect.curves import seen_s
 from energy_callbacks.report.collect.figures import as_figure
-from energy_callbacks.report.collect.merge import Identity, MergedAttempt, Owned
-from energy_callbacks.report.collect.rows import Array, Columns
+from energy_callbacks.report.collect.merge import Identity, MergedAttempt, OwnedDevice
+from energy_callbacks.report.collect.rows import Array, DeviceColumns
 from energy_callbacks.report.model.models import (
     DeviceUse,
     Memory,
@@ -20,7 +20,7 @@ from energy_callbacks.report.model.models import (
 
 def device_table(attempts: Iterable[MergedAttempt]) -> tuple[DeviceUse, ...]:
     """One row for each device; those with energy first, GPUs before hosts."""
-    by_identity: dict[Identity, list[Owned]] = {}
+    by_identity: dict[Identity, list[OwnedDevice]] = {}
     for attempt in attempts:
         for device in attempt.owned:
             by_identity.setdefault(device.identity, []).append(device)
@@ -29,10 +29,10 @@ def device_table(attempts: Iterable[MergedAttempt]) -> tuple[DeviceUse, ...]:
     return tuple(sorted(rows, key=lambda row: (order[row.scope], row.host, row.key)))
 
 
-def _row(parts: Sequence[Owned]) -> DeviceUse:
+def _row(parts: Sequence[OwnedDevice]) -> DeviceUse:
     newest = parts[-1]
     device = newest.record["device"]
-    columns = [part.owner.columns.get(part.key, Columns()) for part in parts]
+    columns = [part.owner.columns.get(part.key, DeviceColumns()) for part in parts]
     energy = total([part.energy for part in parts], [part.owner.end_s for part in parts])
     return DeviceUse(
         key=newest.key,
@@ -56,7 +56,7 @@ def _row(parts: Sequence[Owned]) -> DeviceUse:
     )
 
 
-def _sensors(device: Owned) -> tuple[SensorUse, ...]:
+def _sensors(device: OwnedDevice) -> tuple[SensorUse, ...]:
     return tuple(
         SensorUse(
             quantity=quantity,
@@ -68,7 +68,7 @@ def _sensors(device: Owned) -> tuple[SensorUse, ...]:
     )
 
 
-def _mean_power_w(energy_j: float | None, columns: Sequence[Columns]) -> float | None:
+def _mean_power_w(energy_j: float | None, columns: Sequence[DeviceColumns]) -> float | None:
     """Energy over the time in which the rows saw power."""
     duration_s = math.fsum(seen_s(one) for one in columns)
     return energy_j / duration_s if energy_j is not None and duration_s > 0.0 else None
@@ -89,7 +89,7 @@ def _known(columns: Iterable[Array]) -> Array:
     return values[~np.isnan(values)]
 
 
-def _grown(columns: Iterable[Columns]) -> float | None:
+def _grown(columns: Iterable[DeviceColumns]) -> float | None:
     """Growth of the throttling counter within each attempt; a step back is a driver's restart."""
     known = [_known([one["throttled_s"]]) for one in columns]
     if not any(map(len, known)):
@@ -111,14 +111,14 @@ def memory(attempts: Iterable[MergedAttempt]) -> Memory:
     )
 
 
-def _fullest(found: Iterable[Columns]) -> tuple[float | None, float | None]:
+def _fullest(found: Iterable[DeviceColumns]) -> tuple[float | None, float | None]:
     """Peak and mean of the memory that was highest."""
     known = [values for one in found if len(values := _known([one.memory_bytes]))]
     peaks = ((float(values.max()), float(values.mean())) for values in known)
     return max(peaks, default=(None, None))
 
 
-def _columns_by_kind(attempts: Iterable[MergedAttempt]) -> Iterator[tuple[str, Columns]]:
+def _columns_by_kind(attempts: Iterable[MergedAttempt]) -> Iterator[tuple[str, DeviceColumns]]:
     for attempt in attempts:
         for process in attempt.processes:
             for key, columns in process.columns.items():

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, interval_j, total
 from energy_callbacks.core.records import Energy, Origin, Scope
 from energy_callbacks.report.collect import activity, phases
-from energy_callbacks.report.collect.merge import MergedAttempt, Owned
-from energy_callbacks.report.collect.process import Process, energies
+from energy_callbacks.report.collect.merge import MergedAttempt, OwnedDevice
+from energy_callbacks.report.collect.process import ProcessJournal, energies
 from energy_callbacks.report.model.models import (
     Activity,
     DataWait,
@@ -25,7 +25,7 @@ from energy_callbacks.report.model.models import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class DeviceEnergy:
     """Energy of one device in one attempt: what every figure is a sum of.
 
     Attributes:
@@ -55,7 +55,7 @@ class Work:
     data_wait_s: float | None
 
 
-def whole_parts(devices: Iterable[Owned]) -> list[Part]:
+def whole_parts(devices: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
     """The energy of every counted device over its attempt, as the journal's totals state it."""
     return [
         _part(device, None, device.owner.end_s, device.energy)
@@ -64,7 +64,7 @@ def whole_parts(devices: Iterable[Owned]) -> list[Part]:
     ]
 
 
-def phase_parts(devices: Iterable[Owned]) -> list[Part]:
+def phase_parts(devices: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
     """The same energy cut into phases."""
     return [
         _part(device, name, phases.durations_s(device.owner).get(name, 0.0), energy)
@@ -74,7 +74,7 @@ def phase_parts(devices: Iterable[Owned]) -> list[Part]:
     ]
 
 
-def wait_parts(devices: Iterable[Owned]) -> list[Part]:
+def wait_parts(devices: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
     """Energy of every counted device while the process that owns it waited for data."""
     return [
         _part(device, None, *_waited(device.owner, device.key))
@@ -83,7 +83,7 @@ def wait_parts(devices: Iterable[Owned]) -> list[Part]:
     ]
 
 
-def _waited(process: Process, key: str) -> tuple[float, Energy]:
+def _waited(process: ProcessJournal, key: str) -> tuple[float, Energy]:
     """Seconds of waiting, and the energy of one device in them.
 
     Where a process was cut off, the energy of its last seconds of waiting is not known.
@@ -96,8 +96,10 @@ def _waited(process: Process, key: str) -> tuple[float, Energy]:
     )
 
 
-def _part(device: Owned, phase: str | None, duration_s: float, energy: Energy) -> Part:
-    return Part(
+def _part(
+    device: OwnedDevice, phase: str | None, duration_s: float, energy: Energy
+) -> DeviceEnergy:
+    return DeviceEnergy(
         scope=device.record["device"]["scope"],
         origin=device.record["device"]["origin"],
         phase=phase,
@@ -106,7 +108,7 @@ def _part(device: Owned, phase: str | None, duration_s: float, energy: Energy) -
     )
 
 
-def figure(chosen: Sequence[Part]) -> Figure:
+def figure(chosen: Sequence[DeviceEnergy]) -> Figure:
     """The sum of some parts; unknown where no part is known."""
     energy = total([part.energy for part in chosen], [part.duration_s for part in chosen])
     origins: set[Origin] = {part.origin for part in chosen if part.energy.energy_j is not None}
@@ -138,7 +140,7 @@ def as_energy(figure: Figure) -> Energy:
     )
 
 
-def scopes(chosen: Sequence[Part]) -> Scopes:
+def scopes(chosen: Sequence[DeviceEnergy]) -> Scopes:
     """Figures of the GPUs, of the hosts, and of both."""
     return Scopes(
         gpu=figure([part for part in chosen if part.scope == "gpu"]),
@@ -147,7 +149,7 @@ def scopes(chosen: Sequence[Part]) -> Scopes:
     )
 
 
-def measured_fraction(chosen: Iterable[Part]) -> float | None:
+def measured_fraction(chosen: Iterable[DeviceEnergy]) -> float | None:
     """Share of the known energy that sensors measured; ``None`` where there is none."""
     known = [(part.origin, part.energy.energy_j or 0.0) for part in chosen]
     whole_j = math.fsum(energy_j for _, energy_j in known)
@@ -156,7 +158,9 @@ def measured_fraction(chosen: Iterable[Part]) -> float | None:
     return math.fsum(energy_j for origin, energy_j in known if origin == "measured") / whole_j
 
 
-def phase_table(attempts: Sequence[MergedAttempt], chosen: Sequence[Part]) -> tuple[Phase, ...]:
+def phase_table(
+    attempts: Sequence[MergedAttempt], chosen: Sequence[DeviceEnergy]
+) -> tuple[Phase, ...]:
     """Every phase with its time (of the lead process) and its energy, in order of appearance.
 
     Args:
@@ -178,7 +182,7 @@ def phase_table(attempts: Sequence[MergedAttempt], chosen: Sequence[Part]) -> tu
 def _phase(
     name: str,
     duration_s: float,
-    chosen: Sequence[Part],
+    chosen: Sequence[DeviceEnergy],
     whole_j: float | None,
     busy: Activity | None,
 ) -> Phase:
@@ -228,7 +232,7 @@ def _replayed_steps(attempts: Sequence[MergedAttempt]) -> int:
     return replayed
 
 
-def efficiencies(chosen: Sequence[Part], done: Work) -> Efficiencies:
+def efficiencies(chosen: Sequence[DeviceEnergy], done: Work) -> Efficiencies:
     """Energy of the phase ``train`` for each step, sample and token that was executed."""
     train = scopes([part for part in chosen if part.phase == "train"])
     return Efficiencies(gpu=_efficiency(train.gpu, done), total=_efficiency(train.total, done))
@@ -258,7 +262,7 @@ def _ratio(train: Figure, count: float | None, done: Work) -> Ratio | None:
     )
 
 
-def data_wait(waited: Sequence[Part]) -> DataWait | None:
+def data_wait(waited: Sequence[DeviceEnergy]) -> DataWait | None:
     """Energy of waiting for data by scope; ``None`` where nobody told of waits."""
     if not waited:
         return None
@@ -282,7 +286,7 @@ def _wait_energy(waited: Figure) -> WaitEnergy | None:
     )
 
 
-def throughput(done: Work, train_s: float, waited: Sequence[Part] = ()) -> Throughput:
+def throughput(done: Work, train_s: float, waited: Sequence[DeviceEnergy] = ()) -> Throughput:
     """Work and speed over the time of the training phase.
 
     Args:

@@ -16,8 +16,8 @@ from typing import Any, Final
 from energy_callbacks.core import formatting
 from energy_callbacks.core.units import mebibytes, megahertz
 from energy_callbacks.report.collect import phases
-from energy_callbacks.report.collect.merge import MergedAttempt, Owned
-from energy_callbacks.report.collect.process import Process
+from energy_callbacks.report.collect.merge import MergedAttempt, OwnedDevice
+from energy_callbacks.report.collect.process import ProcessJournal
 
 Sample = Mapping[str, Any]
 # Columns of the summary: name, field, unit.
@@ -62,7 +62,7 @@ def summary(found: Sequence[Sample]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _samples(attempt: MergedAttempt, device: Owned) -> Iterator[Sample]:
+def _samples(attempt: MergedAttempt, device: OwnedDevice) -> Iterator[Sample]:
     line, process = device.record["device"], device.owner
     columns, doing = process.columns[device.key], _Doing(attempt.lead)
     zero_s, first_s = process.unix_s, attempt.start_of(process)
@@ -94,7 +94,7 @@ def _samples(attempt: MergedAttempt, device: Owned) -> Iterator[Sample]:
 class _Doing:
     """What a process was doing at any moment of its own time."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: ProcessJournal) -> None:
         header = process.header
         self._always = {
             "model": header.get("run_name"),

@@ -18,7 +18,7 @@ import numpy as np
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
 from energy_callbacks.core.records import Energy
-from energy_callbacks.report.collect.process import Process, energies
+from energy_callbacks.report.collect.process import ProcessJournal, energies
 
 # Hosts of one launch begin when the slowest is ready, minutes later at most; the address and port
 # that name a launch may serve again for the next one.
@@ -36,7 +36,7 @@ class Identity(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owned:
+class OwnedDevice:
     """One physical device in one attempt, as its owner saw it.
 
     Attributes:
@@ -48,7 +48,7 @@ class Owned:
 
     identity: Identity
     key: str
-    owner: Process
+    owner: ProcessJournal
     record: Record
     energy: Energy
     counted_in: str | None
@@ -71,21 +71,21 @@ class MergedAttempt:
 
     number: int
     offset_s: float
-    processes: tuple[Process, ...]
-    owned: tuple[Owned, ...]
+    processes: tuple[ProcessJournal, ...]
+    owned: tuple[OwnedDevice, ...]
 
     @property
-    def lead(self) -> Process:
+    def lead(self) -> ProcessJournal:
         """The process of the lowest rank that did not die long before the others."""
         return max(self.processes, key=lambda one: _outlives(one, self.processes[0]))
 
-    def start_of(self, process: Process) -> float:
+    def start_of(self, process: ProcessJournal) -> float:
         """Where the zero of a process lies on the time axis of the run."""
         first_unix_s = min(one.unix_s for one in self.processes)
         return self.offset_s + process.unix_s - first_unix_s
 
 
-def newest_run(processes: Sequence[Process]) -> tuple[list[Process], int]:
+def newest_run(processes: Sequence[ProcessJournal]) -> tuple[list[ProcessJournal], int]:
     """The journals of the run that began last, and how many other runs there are."""
     newest = max(processes, key=lambda process: process.unix_s)
     launched = [newest, *(one for one in processes if _is_one_launch(one, newest))]
@@ -101,16 +101,16 @@ def newest_run(processes: Sequence[Process]) -> tuple[list[Process], int]:
     return run + beside, len({process.run_id for process in others} - known)
 
 
-def _is_one_launch(one: Process, other: Process) -> bool:
+def _is_one_launch(one: ProcessJournal, other: ProcessJournal) -> bool:
     """Whether two hosts that share no folder have begun the same thing: each named its own run."""
     launch = one.header.get("launch")
     is_same = launch is not None and launch == other.header.get("launch")
     return is_same and one.host != other.host and abs(one.unix_s - other.unix_s) < _LAUNCH_S
 
 
-def merge(processes: Iterable[Process]) -> list[MergedAttempt]:
+def merge(processes: Iterable[ProcessJournal]) -> list[MergedAttempt]:
     """The attempts of one run, oldest first, each device owned once."""
-    groups: dict[tuple[int, int], list[Process]] = {}
+    groups: dict[tuple[int, int], list[ProcessJournal]] = {}
     for process in processes:
         groups.setdefault((-process.folders_back, process.attempt), []).append(process)
     attempts: list[MergedAttempt] = []
@@ -127,8 +127,8 @@ def merge(processes: Iterable[Process]) -> list[MergedAttempt]:
     return attempts
 
 
-def _owned(processes: Sequence[Process]) -> list[Owned]:
-    chosen: dict[Identity, Owned] = {}
+def _owned(processes: Sequence[ProcessJournal]) -> list[OwnedDevice]:
+    chosen: dict[Identity, OwnedDevice] = {}
     lines: dict[Identity, list[Record]] = {}
     for process in processes:
         for key, record in process.devices.items():
@@ -141,8 +141,8 @@ def _owned(processes: Sequence[Process]) -> list[Owned]:
     return [_without_parent(device, chosen.values()) for device in noted]
 
 
-def _claim(process: Process, key: str, record: Record) -> Owned:
-    return Owned(
+def _claim(process: ProcessJournal, key: str, record: Record) -> OwnedDevice:
+    return OwnedDevice(
         identity=Identity(process.host, record["device"]["uuid"] or key),
         key=key,
         owner=process,
@@ -164,19 +164,19 @@ def _notes(lines: Sequence[Record]) -> tuple[str, ...]:
     return (f"whole card: {share if used else f'shared by its {count} MIG instances'}", *notes)
 
 
-def _knows_more(candidate: Owned, present: Owned) -> bool:
+def _knows_more(candidate: OwnedDevice, present: OwnedDevice) -> bool:
     if candidate.energy.energy_j is None:
         return False
     return present.energy.energy_j is None or _outlives(candidate.owner, present.owner)
 
 
-def _outlives(one: Process, other: Process) -> bool:
+def _outlives(one: ProcessJournal, other: ProcessJournal) -> bool:
     """Whether a process went on, for longer than any last line takes, after another had died."""
     after_s = one.unix_s + one.end_s - other.unix_s - other.end_s
     return other.totals is None and after_s > _LAST_LINES_S
 
 
-def _without_parent(device: Owned, others: Iterable[Owned]) -> Owned:
+def _without_parent(device: OwnedDevice, others: Iterable[OwnedDevice]) -> OwnedDevice:
     """The device itself, free of its parent where that is not there or knows no energy."""
     has_parent = any(
         other.key == device.counted_in
@@ -187,7 +187,7 @@ def _without_parent(device: Owned, others: Iterable[Owned]) -> Owned:
     return device if has_parent else replace(device, counted_in=None)
 
 
-def energy_of(process: Process, key: str) -> Energy:
+def energy_of(process: ProcessJournal, key: str) -> Energy:
     """Energy of a device over an attempt: its totals, else as far as its lines go."""
     stated = energies(process.totals["energy"]).get(key) if process.totals else None
     if stated is not None and stated.energy_j is not None:
@@ -195,7 +195,7 @@ def energy_of(process: Process, key: str) -> Energy:
     return _energy_so_far(process, key)
 
 
-def _energy_so_far(process: Process, key: str) -> Energy:
+def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
     """The newest cumulative energy of an attempt without totals, with the quality last written."""
     spans = [span for span in process.spans if key in span.energy]
     closed = total(
@@ -219,7 +219,7 @@ def _energy_so_far(process: Process, key: str) -> Energy:
     )
 
 
-def _unqualified(process: Process, key: str, energy_j: float) -> Energy:
+def _unqualified(process: ProcessJournal, key: str, energy_j: float) -> Energy:
     """An energy of which only the sensor's own figures are known."""
     sensors = process.devices[key]["sensors"].values()
     relative = max((sensor["relative_error"] for sensor in sensors), default=0.0)
@@ -231,7 +231,7 @@ def _unqualified(process: Process, key: str, energy_j: float) -> Energy:
     )
 
 
-def _reached(process: Process, key: str) -> float:
+def _reached(process: ProcessJournal, key: str) -> float:
     """Share of the attempt that the newest energy of a device speaks of: sensors lag behind."""
     seen_s = process.columns[key].seen_s
     return min(float(np.nanmax(seen_s)) / process.end_s, 1.0) if process.end_s else 0.0

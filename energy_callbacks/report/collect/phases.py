@@ -16,7 +16,7 @@ from energy_callbacks.accounting.journal.launch import COMMAND
 from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
 from energy_callbacks.core.records import Energy
 from energy_callbacks.report.collect.merge import energy_of
-from energy_callbacks.report.collect.process import Process, TimedEnergy
+from energy_callbacks.report.collect.process import ProcessJournal, TimedEnergy
 
 # Below this share of the total, a remainder is rounding of the numbers in the journal.
 _ROUNDING = 1e-9
@@ -33,7 +33,7 @@ class _Piece:
     energy: Energy
 
 
-def durations_s(process: Process) -> dict[str, float]:
+def durations_s(process: ProcessJournal) -> dict[str, float]:
     """Seconds of each phase, in order of appearance; they sum to the attempt's duration."""
     found: dict[str, float] = {}
     for piece in _cut(process, None, UNKNOWN):
@@ -45,7 +45,7 @@ def durations_s(process: Process) -> dict[str, float]:
     return found
 
 
-def energies(process: Process, key: str, whole: Energy) -> dict[str, Energy]:
+def energies(process: ProcessJournal, key: str, whole: Energy) -> dict[str, Energy]:
     """Energy of one device in each phase.
 
     Args:
@@ -66,7 +66,9 @@ def energies(process: Process, key: str, whole: Energy) -> dict[str, Energy]:
     return _with_trainings(process, key, found) if process.trainings else found
 
 
-def _with_trainings(process: Process, key: str, found: dict[str, Energy]) -> dict[str, Energy]:
+def _with_trainings(
+    process: ProcessJournal, key: str, found: dict[str, Energy]
+) -> dict[str, Energy]:
     """What the trainings inside a command have measured themselves is taken out of it."""
     trainings = [one.process for one in process.trainings if key in one.process.devices]
     inside = [energies(one, key, energy_of(one, key)) for one in trainings]
@@ -105,7 +107,7 @@ def _times(energy: Energy, factor: float) -> Energy:
     return replace(energy, energy_j=energy.energy_j * factor)
 
 
-def named(process: Process) -> list[TimedEnergy]:
+def named(process: ProcessJournal) -> list[TimedEnergy]:
     """Windows and, of a command, the spans and windows of its trainings, by their start."""
     inside = (
         replace(one, start_s=training.start_s + one.start_s, end_s=training.start_s + one.end_s)
@@ -115,7 +117,7 @@ def named(process: Process) -> list[TimedEnergy]:
     return sorted((*process.windows, *inside), key=attrgetter("start_s"))
 
 
-def stretches(process: Process) -> list[tuple[str, float, float]]:
+def stretches(process: ProcessJournal) -> list[tuple[str, float, float]]:
     """Name, start and end of each span, of the open phase and of each window, for a time axis."""
     if process.trainings:
         return list(_around_trainings(process))
@@ -126,7 +128,7 @@ def stretches(process: Process) -> list[tuple[str, float, float]]:
     return timed + [(window.name, window.start_s, window.end_s) for window in process.windows]
 
 
-def _around_trainings(process: Process) -> Iterator[tuple[str, float, float]]:
+def _around_trainings(process: ProcessJournal) -> Iterator[tuple[str, float, float]]:
     before_s = 0.0
     for training in process.trainings:
         yield COMMAND, before_s, training.start_s
@@ -136,7 +138,7 @@ def _around_trainings(process: Process) -> Iterator[tuple[str, float, float]]:
     yield COMMAND, before_s, process.end_s
 
 
-def _cut(process: Process, key: str | None, whole: Energy) -> list[_Piece]:
+def _cut(process: ProcessJournal, key: str | None, whole: Energy) -> list[_Piece]:
     pieces = [_piece(span, key) for span in process.spans]
     _balance(pieces, process, whole)
     starts_s = [piece.start_s for piece in pieces]
@@ -157,7 +159,7 @@ def _piece(timed: TimedEnergy, key: str | None) -> _Piece:
     )
 
 
-def _balance(pieces: list[_Piece], process: Process, whole: Energy) -> None:
+def _balance(pieces: list[_Piece], process: ProcessJournal, whole: Energy) -> None:
     """Give the open phase what the spans leave, or take back what they have too much."""
     closed_s = pieces[-1].end_s if pieces else 0.0
     known_j = math.fsum(piece.energy.energy_j or 0.0 for piece in pieces)
@@ -178,7 +180,7 @@ def _scale(pieces: list[_Piece], factor: float) -> None:
 
 
 def _open_piece(
-    pieces: list[_Piece], process: Process, whole: Energy, closed_s: float, rest_j: float
+    pieces: list[_Piece], process: ProcessJournal, whole: Energy, closed_s: float, rest_j: float
 ) -> _Piece:
     known_systematic_j = math.fsum(piece.energy.systematic_j for piece in pieces)
     end_s = max(process.end_s, closed_s)

@@ -10,7 +10,7 @@ import numpy as np
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.core.records import Energy
-from energy_callbacks.report.collect.rows import Columns, RowLog
+from energy_callbacks.report.collect.rows import DeviceColumns, RowLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +31,12 @@ class Training:
         start_s: on the time axis of the command.
     """
 
-    process: "Process"
+    process: "ProcessJournal"
     start_s: float
 
 
 @dataclass(slots=True, kw_only=True)
-class Process:
+class ProcessJournal:
     """One journal.
 
     Attributes:
@@ -67,7 +67,7 @@ class Process:
     warnings: list[Record] = field(default_factory=list)
     remarks: list[Record] = field(default_factory=list)
     rows: RowLog = field(default_factory=RowLog)
-    columns: dict[str, Columns] = field(default_factory=dict)
+    columns: dict[str, DeviceColumns] = field(default_factory=dict)
     spans: list[TimedEnergy] = field(default_factory=list)
     windows: list[TimedEnergy] = field(default_factory=list)
     steps: list[Record] = field(default_factory=list)
@@ -126,7 +126,7 @@ class Process:
         return float(known[-1]) if len(known) else None
 
 
-def load(path: Path) -> Process:
+def load(path: Path) -> ProcessJournal:
     """Read one journal.
 
     Raises:
@@ -135,14 +135,14 @@ def load(path: Path) -> Process:
     return of_records(path, journal.read(path))
 
 
-def of_records(path: Path, records: Iterator[Record]) -> Process:
+def of_records(path: Path, records: Iterator[Record]) -> ProcessJournal:
     """The same from its lines, header first.
 
     Args:
         path: of the file that they come from.
         records: of one journal.
     """
-    process = Process(path=path, header=_encodable(next(records)))
+    process = ProcessJournal(path=path, header=_encodable(next(records)))
     damaged = 0
     for record in records:
         take = _TAKERS.get(record["type"])
@@ -176,17 +176,17 @@ def _encodable(value: Any) -> Any:
     return value
 
 
-def _take_device(process: Process, record: Record) -> None:
+def _take_device(process: ProcessJournal, record: Record) -> None:
     process.devices[record["device"]["key"]] = record
 
 
-def _take_series(process: Process, record: Record) -> None:
+def _take_series(process: ProcessJournal, record: Record) -> None:
     t_s = record["t_s"]
     process.end_s = max(process.end_s, t_s)
     process.rows.add(t_s, record["rows"] if "rows" in record else _unnamed(record["devices"]))
 
 
-def _names(process: Process) -> tuple[str, ...]:
+def _names(process: ProcessJournal) -> tuple[str, ...]:
     return tuple(process.header.get("columns") or journal.COLUMNS)
 
 
@@ -195,31 +195,31 @@ def _unnamed(devices: dict[str, Record]) -> dict[str, list[float | None]]:
     return {key: [row.get(name) for name in journal.COLUMNS] for key, row in devices.items()}
 
 
-def _take_event(process: Process, record: Record) -> None:
+def _take_event(process: ProcessJournal, record: Record) -> None:
     process.end_s = max(process.end_s, record.get("t_s", 0.0), record.get("end_s", 0.0))
     if (take := _EVENT_TAKERS.get(record["kind"])) is not None:
         take(process, record)
 
 
-def _take_steps(process: Process, record: Record) -> None:
+def _take_steps(process: ProcessJournal, record: Record) -> None:
     _settle(process.steps, record)
     record.pop("energy", None)  # version 1 told here what rows and spans tell
     process.steps.append(record)
 
 
-def _take_phase(process: Process, record: Record) -> None:
+def _take_phase(process: ProcessJournal, record: Record) -> None:
     process.open_phase = record["phase"]
 
 
-def _take_resume(process: Process, record: Record) -> None:
+def _take_resume(process: ProcessJournal, record: Record) -> None:
     process.resumed_at_step = record["step"]
 
 
-def _take_forecast(process: Process, record: Record) -> None:
+def _take_forecast(process: ProcessJournal, record: Record) -> None:
     process.forecast = record
 
 
-def _take_metrics(process: Process, record: Record) -> None:
+def _take_metrics(process: ProcessJournal, record: Record) -> None:
     values = {name: float(value) for name, value in record["values"].items()}
     process.metrics.append(record | {"values": values})
 
@@ -235,22 +235,22 @@ def _settle(earlier: list[Record], line: Record) -> None:
             record[name] = 0.0
 
 
-def _take_so_far(process: Process, record: Record) -> None:
+def _take_so_far(process: ProcessJournal, record: Record) -> None:
     process.so_far = record["energy"]
     process.data_wait = record.get("data_wait", {})
 
 
-def _take_profile(process: Process, record: Record) -> None:
+def _take_profile(process: ProcessJournal, record: Record) -> None:
     process.profiles[record["of"]] = record["record"]
 
 
-def _take_totals(process: Process, record: Record) -> None:
+def _take_totals(process: ProcessJournal, record: Record) -> None:
     process.totals = record
     process.data_wait = record.get("data_wait", {})
     process.end_s = record["t_s"]
 
 
-_EVENT_TAKERS: dict[str, Callable[[Process, Record], None]] = {
+_EVENT_TAKERS: dict[str, Callable[[ProcessJournal, Record], None]] = {
     "span": lambda process, record: process.spans.append(_timed(record, "phase")),
     "window": lambda process, record: process.windows.append(_timed(record, "name")),
     "steps": _take_steps,
@@ -263,7 +263,7 @@ _EVENT_TAKERS: dict[str, Callable[[Process, Record], None]] = {
     "epoch": lambda process, record: process.epochs.append(record),
     "used": lambda process, record: process.used.update(record["devices"]),
 }
-_TAKERS: dict[str, Callable[[Process, Record], None]] = {
+_TAKERS: dict[str, Callable[[ProcessJournal, Record], None]] = {
     "device": _take_device,
     "series": _take_series,
     "event": _take_event,

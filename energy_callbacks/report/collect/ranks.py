@@ -6,7 +6,7 @@ from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
 from energy_callbacks.report.collect import phases
 from energy_callbacks.report.collect.figures import as_figure, sum_if_known
 from energy_callbacks.report.collect.merge import MergedAttempt, energy_of
-from energy_callbacks.report.collect.process import Process
+from energy_callbacks.report.collect.process import ProcessJournal
 from energy_callbacks.report.model.models import Figure, RankUse
 
 # Keys of cards in the journal of a rank, by what names them on their host.
@@ -29,7 +29,7 @@ def _rows(attempt: MergedAttempt) -> Iterator[RankUse]:
         yield _row(attempt.number, process, tuple(mine.values()), is_shared=is_shared)
 
 
-def _own(process: Process, hosts: Iterable[Process]) -> _Cards:
+def _own(process: ProcessJournal, hosts: Iterable[ProcessJournal]) -> _Cards:
     """The cards that a rank itself trains on.
 
     The first rank of a host reads the cards of all its ranks: one that another rank reads too is
@@ -40,12 +40,14 @@ def _own(process: Process, hosts: Iterable[Process]) -> _Cards:
     return {card: key for card, key in mine.items() if card not in others} or mine
 
 
-def _read(process: Process) -> _Cards:
+def _read(process: ProcessJournal) -> _Cards:
     lines = {key: line["device"] for key, line in process.devices.items()}
     return {line["uuid"] or key: key for key, line in lines.items() if line["kind"] == "gpu"}
 
 
-def _row(attempt: int, process: Process, gpus: tuple[str, ...], *, is_shared: bool) -> RankUse:
+def _row(
+    attempt: int, process: ProcessJournal, gpus: tuple[str, ...], *, is_shared: bool
+) -> RankUse:
     samples = sum_if_known(line["samples"] for line in process.steps)
     train_s = phases.durations_s(process).get("train", 0.0)
     gpu = _while_training(process, gpus)
@@ -64,7 +66,7 @@ def _row(attempt: int, process: Process, gpus: tuple[str, ...], *, is_shared: bo
     )
 
 
-def _while_training(process: Process, gpus: Iterable[str]) -> Figure:
+def _while_training(process: ProcessJournal, gpus: Iterable[str]) -> Figure:
     """Energy of some cards in the phase ``train`` of a rank, as that rank read it."""
     known = [
         phases.energies(process, key, energy_of(process, key)).get("train", UNKNOWN) for key in gpus

@@ -16,7 +16,7 @@ Row = Sequence[float | None]
 _MEMORY_NAMES = ("memory_used_bytes", "rss_bytes", "allocated_bytes")
 
 
-class Columns:
+class DeviceColumns:
     """The rows of one device; NaN where a row does not say.
 
     Args:
@@ -43,16 +43,16 @@ class Columns:
         seen_s = self["seen_s"]
         return np.where(np.isnan(seen_s), self["t_s"], seen_s)
 
-    def moved(self, by_s: float, by_j: float) -> "Columns":
+    def moved(self, by_s: float, by_j: float) -> "DeviceColumns":
         """The same on a time axis that began so much earlier, after so much energy."""
         table = self._table.copy()
         for name, by in (("t_s", by_s), ("seen_s", by_s), ("energy_j", by_j)):
             if name in self._names:
                 table[:, self._names.index(name)] += by
-        return Columns(self._names, table)
+        return DeviceColumns(self._names, table)
 
     @classmethod
-    def chained(cls, parts: Sequence["Columns"]) -> "Columns":
+    def chained(cls, parts: Sequence["DeviceColumns"]) -> "DeviceColumns":
         """Rows that follow each other, with the names of the last."""
         if len(parts) == 1:
             return parts[0]
@@ -93,7 +93,7 @@ class RowLog:
             lines = self._lines[keys] = _Lines()
         lines.add(float(t_s), rows)
 
-    def columns(self, names: Sequence[str]) -> dict[str, Columns]:
+    def columns(self, names: Sequence[str]) -> dict[str, DeviceColumns]:
         """All rows by device key.
 
         Args:
@@ -103,7 +103,9 @@ class RowLog:
         for keys, lines in self._lines.items():
             for key, table in zip(keys, lines.tables(len(keys), len(names)), strict=True):
                 found.setdefault(key, []).append(table)
-        return {key: Columns(("t_s", *names), _in_time(tables)) for key, tables in found.items()}
+        return {
+            key: DeviceColumns(("t_s", *names), _in_time(tables)) for key, tables in found.items()
+        }
 
 
 class _Lines:

@@ -26,7 +26,7 @@ def write(report: EnergyReport, path: Path) -> None:
         cpu=_of_kind(report.devices, "cpu"),
         ram=_of_kind(report.devices, "dram"),
         place=_place(report),
-        emissions=carbon.Emissions(
+        emissions=carbon.EmissionsEstimate(
             kg=emissions.kg if emissions else None,
             low_kg=emissions.low_kg if emissions else None,
             high_kg=emissions.high_kg if emissions else None,

@@ -14,7 +14,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class HeadlineCard:
     """One number with its name.
 
     Attributes:
@@ -29,7 +29,7 @@ class Card:
     origin: FigureOrigin | None = None
 
 
-def cards(report: EnergyReport) -> tuple[Card, ...]:
+def cards(report: EnergyReport) -> tuple[HeadlineCard, ...]:
     """The headline of a report, in the order in which people look."""
     return (
         *_energies(report),
@@ -42,7 +42,7 @@ def cards(report: EnergyReport) -> tuple[Card, ...]:
     )
 
 
-def _energies(report: EnergyReport) -> Iterator[Card]:
+def _energies(report: EnergyReport) -> Iterator[HeadlineCard]:
     yield _energy("Energy in total", report.energy.total, _measured_share(report))
     for label, scope, figure in (
         ("GPU", "gpu", report.energy.gpu),
@@ -51,11 +51,13 @@ def _energies(report: EnergyReport) -> Iterator[Card]:
         if any(device.scope == scope for device in report.devices):
             yield _energy(label, figure, _mean_power(report, figure))
         else:
-            yield Card(label=label, value="none", detail="no such device was seen in this run")
+            yield HeadlineCard(
+                label=label, value="none", detail="no such device was seen in this run"
+            )
 
 
-def _energy(label: str, figure: Figure, detail: str) -> Card:
-    return Card(
+def _energy(label: str, figure: Figure, detail: str) -> HeadlineCard:
+    return HeadlineCard(
         label=label,
         value=figure_format.energy_with_error(figure),
         detail=detail,
@@ -75,17 +77,19 @@ def _mean_power(report: EnergyReport, figure: Figure) -> str:
     return f"{formatting.power(figure.energy_j / report.run.duration_s)} on average"
 
 
-def _emissions(report: EnergyReport) -> Card:
+def _emissions(report: EnergyReport) -> HeadlineCard:
     found = report.emissions
     if found is None:
-        return Card(label="Emissions", value=formatting.UNKNOWN, detail="because the energy is not")
+        return HeadlineCard(
+            label="Emissions", value=formatting.UNKNOWN, detail="because the energy is not"
+        )
     if found.kg is None or found.kg_per_kwh is None:
-        return Card(
+        return HeadlineCard(
             label="Emissions",
             value=figure_format.emissions(found),
             detail="place not known: the grids of nine in ten countries",
         )
-    return Card(
+    return HeadlineCard(
         label="Emissions",
         value=figure_format.emissions(found),
         detail=f"{found.place}, {formatting.significant(1e3 * found.kg_per_kwh)} g/kWh; "
@@ -93,28 +97,28 @@ def _emissions(report: EnergyReport) -> Card:
     )
 
 
-def _cost(report: EnergyReport) -> Iterator[Card]:
+def _cost(report: EnergyReport) -> Iterator[HeadlineCard]:
     if report.cost is not None:
-        yield Card(
+        yield HeadlineCard(
             label="Cost of electricity",
             value=figure_format.money(report.cost),
             detail=f"at {report.cost.price_per_kwh:g} per kWh",
         )
 
 
-def _forecast(report: EnergyReport) -> Iterator[Card]:
+def _forecast(report: EnergyReport) -> Iterator[HeadlineCard]:
     """What the run was to use, beside what it has used."""
     found = report.forecast
     if found is not None:
         foreseen = Figure(energy_j=found.energy_j, systematic_j=found.energy_error_j)
-        yield Card(
+        yield HeadlineCard(
             label=f"Forecast after {found.after}",
             value=figure_format.energy_with_error(foreseen),
             detail=f"in {formatting.duration(found.duration_s)}, for {found.planned_steps} steps",
         )
 
 
-def _efficiency(report: EnergyReport) -> Iterator[Card]:
+def _efficiency(report: EnergyReport) -> Iterator[HeadlineCard]:
     """Joules for the finest unit of work that was counted, on the GPUs where there are any."""
     has_gpu = report.energy.gpu.energy_j is not None
     found = report.efficiency.gpu if has_gpu else report.efficiency.total
@@ -126,25 +130,25 @@ def _efficiency(report: EnergyReport) -> Iterator[Card]:
     )
     known = [(unit, ratio) for unit, ratio in units if ratio is not None]
     for unit, ratio in known[:2] if found.j_per_token else known[:1]:
-        yield Card(
+        yield HeadlineCard(
             label=f"Energy per {unit} ({scope})",
             value=figure_format.ratio(ratio),
             detail=figure_format.ratio_interval(ratio),
         )
 
 
-def _speed(report: EnergyReport) -> Iterator[Card]:
+def _speed(report: EnergyReport) -> Iterator[HeadlineCard]:
     done = report.throughput
     detail = _waiting(report)
     if done.samples_per_s is not None:
-        yield Card(
+        yield HeadlineCard(
             label="Samples per second", value=formatting.grouped(done.samples_per_s), detail=detail
         )
     elif done.steps and done.train_s > 0.0:
         rate = (done.steps + done.replayed_steps) / done.train_s
-        yield Card(label="Steps per second", value=formatting.grouped(rate), detail=detail)
+        yield HeadlineCard(label="Steps per second", value=formatting.grouped(rate), detail=detail)
     if done.tokens_per_s is not None:
-        yield Card(label="Tokens per second", value=formatting.grouped(done.tokens_per_s))
+        yield HeadlineCard(label="Tokens per second", value=formatting.grouped(done.tokens_per_s))
 
 
 def _waiting(report: EnergyReport) -> str:
@@ -162,14 +166,14 @@ def _waiting(report: EnergyReport) -> str:
     )
 
 
-def _memory(report: EnergyReport) -> Iterator[Card]:
+def _memory(report: EnergyReport) -> Iterator[HeadlineCard]:
     found = report.memory
     if found.device_used_peak_bytes is not None:
         details = (
             (found.device_used_mean_bytes, "on average"),
             (found.peak_allocated_bytes, "at most by the framework"),
         )
-        yield Card(
+        yield HeadlineCard(
             label="Peak memory of a GPU",
             value=formatting.size(found.device_used_peak_bytes),
             detail=", ".join(
@@ -179,7 +183,7 @@ def _memory(report: EnergyReport) -> Iterator[Card]:
             ),
         )
     if found.host_rss_peak_bytes is not None:
-        yield Card(
+        yield HeadlineCard(
             label="Peak memory of the host",
             value=formatting.size(found.host_rss_peak_bytes),
             detail=f"{formatting.size(found.host_rss_mean_bytes)} on average",

@@ -8,7 +8,7 @@ from energy_callbacks.report.charts.profile_sections import sections
 from energy_callbacks.report.model import batch_sizes
 from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render import text
-from energy_callbacks.report.render.headline import Card, cards
+from energy_callbacks.report.render.headline import HeadlineCard, cards
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -109,7 +109,7 @@ def _tables(
         yield one.title, one.head or ("",), one.rows, (*one.remarks, *one.lines)
 
 
-def _headline(shown: Sequence[Card]) -> "Table":
+def _headline(shown: Sequence[HeadlineCard]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 

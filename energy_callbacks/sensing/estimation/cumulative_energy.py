@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from energy_callbacks.core.records import Energy, Method
 from energy_callbacks.sensing.estimation import power_intervals
-from energy_callbacks.sensing.estimation.series import Array, Columns
+from energy_callbacks.sensing.estimation.series import Array, BoundedColumns
 
 T, ENERGY, WALK, LOOSE, UNSEEN, POINT, METHOD, BEND, EDGE, INSIDE = range(10)
 WIDTH: Final = 10
@@ -70,7 +70,7 @@ class Intervals:
     relative_error: float
 
 
-class Knots:
+class CumulativeEnergy:
     """Knots of C(t), full resolution for the last ``keep_s`` seconds, then one a second.
 
     Columns of a row; those that end in * describe the interval that ends at the knot:
@@ -90,7 +90,7 @@ class Knots:
     """
 
     def __init__(self, keep_s: float) -> None:
-        self._columns = Columns(WIDTH, _TYPES)
+        self._columns = BoundedColumns(WIDTH, _TYPES)
         self._keep_s = keep_s
         self._pins: list[float] = []
         self._compacted_s = -np.inf

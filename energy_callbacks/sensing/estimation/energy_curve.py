@@ -21,10 +21,10 @@ import numpy as np
 
 from energy_callbacks.core.records import Channel, Energy, Method, Reading
 from energy_callbacks.sensing.estimation import power_intervals
-from energy_callbacks.sensing.estimation.cumulative_energy import Intervals, Knots
-from energy_callbacks.sensing.estimation.power_intervals import Shape
+from energy_callbacks.sensing.estimation.cumulative_energy import CumulativeEnergy, Intervals
+from energy_callbacks.sensing.estimation.power_intervals import PowerIntervals
 from energy_callbacks.sensing.estimation.series import Array
-from energy_callbacks.sensing.estimation.signal_variability import Roughness
+from energy_callbacks.sensing.estimation.signal_variability import SignalVariability
 
 # An anchor whose own time is uncertain by more than this share of its segment would add more
 # error than it takes away: on an H200 samples and counter agree within 0.7 %
@@ -59,7 +59,7 @@ _LEAST_DOUBT: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class _Anchor:
+class _CounterReading:
     t_s: float
     energy_j: float
     t_error_s: float
@@ -78,18 +78,18 @@ class EnergyCurve:
     def __init__(self, channels: Sequence[Channel], keep_s: float = 600.0) -> None:
         power = next((channel for channel in channels if channel.quantity == "power"), None)
         counter = next((channel for channel in channels if channel.quantity == "energy"), None)
-        self._shape = Shape(power) if power else None
+        self._shape = PowerIntervals(power) if power else None
         self._has_counter = counter is not None
         self._shape_method: Method = _method_of(power)
         self._anchored_method: Method = _anchored_method_of(power)
         self._relative_error = _relative_error(counter or power)
-        self._knots = Knots(keep_s)
+        self._knots = CumulativeEnergy(keep_s)
         self._committed = 0
-        self._anchor: _Anchor | None = None
-        self._waiting: list[_Anchor] = []
+        self._anchor: _CounterReading | None = None
+        self._waiting: list[_CounterReading] = []
         self._factor: float | None = None
         self._known_j = np.zeros(2)
-        self._counted = Roughness()
+        self._counted = SignalVariability()
         self._surprise = np.zeros(2)
         self._doubt = 1.0
         self._segment_s = 1.0
@@ -168,7 +168,7 @@ class EnergyCurve:
                 self._shape.add(reading.t_s, reading.value)
                 self._unread += 1
             elif reading.channel.quantity == "energy":
-                self._waiting.append(_Anchor(reading.t_s, reading.value, reading.t_error_s))
+                self._waiting.append(_CounterReading(reading.t_s, reading.value, reading.t_error_s))
                 self._unread += 1
         if self._unread > _MOST_UNREAD:
             self._read_up()
@@ -206,14 +206,14 @@ class EnergyCurve:
             self._commit_shape(self._shape.take(), "power")
             self._anchor = None
 
-    def _is_ready(self, anchor: _Anchor) -> bool:
+    def _is_ready(self, anchor: _CounterReading) -> bool:
         """Whether power readings have come as far as the anchor, or will not come at all."""
         if self._shape is None:
             return True
         end_s = self._shape.end_s if self._shape.end_s is not None else -np.inf
         return end_s >= anchor.t_s or self._waiting[-1].t_s - end_s > _POWER_SILENT_S
 
-    def _take_anchor(self, anchor: _Anchor) -> None:
+    def _take_anchor(self, anchor: _CounterReading) -> None:
         before = self._anchor
         if self._settled_s is not None and anchor.t_s < self._settled_s:
             return
@@ -229,7 +229,7 @@ class EnergyCurve:
         self._anchor = anchor
         self._commit_segment(before, anchor)
 
-    def _commit_segment(self, before: _Anchor, anchor: _Anchor) -> None:
+    def _commit_segment(self, before: _CounterReading, anchor: _CounterReading) -> None:
         lead, segment = self._taken(before.t_s, anchor.t_s)
         rise_j, width_s = anchor.energy_j - before.energy_j, anchor.t_s - before.t_s
         is_covered = bool(segment[:, power_intervals.SEEN].sum() >= 0.5 * width_s)
@@ -399,7 +399,7 @@ def _unseen_is_nothing(intervals: Array) -> Array:
     return known
 
 
-def _anchor_variance(before: _Anchor, anchor: _Anchor) -> float:
+def _anchor_variance(before: _CounterReading, anchor: _CounterReading) -> float:
     """Variance of C at an anchor, J^2: mean power times its uniform error in time.
 
     Half of it: neighbouring anchors come from one clock of ticks and are off by nearly the same.

@@ -9,7 +9,7 @@ import numpy as np
 
 from energy_callbacks.core.records import Channel, Sensor
 from energy_callbacks.sensing.estimation.series import Array
-from energy_callbacks.sensing.estimation.signal_variability import Roughness
+from energy_callbacks.sensing.estimation.signal_variability import SignalVariability
 
 START, END, AREA, NOISE, SEEN, BEND, EDGE, INSIDE = range(8)
 WIDTH: Final = 8
@@ -26,7 +26,7 @@ class _Hidden:
     Attributes:
         noise: variance that an interval adds to the energy for good, in (rise x width)^2.
         edge: variance at a moment inside that the next readings make good, in the same.
-        smooth_ratio: see ``Roughness``.
+        smooth_ratio: see ``SignalVariability``.
     """
 
     noise: tuple[float, float]
@@ -56,7 +56,7 @@ _MISSING: Final = 4.0
 _READING: Final = 0.001
 
 
-class Shape:
+class PowerIntervals:
     """Intervals that are not yet accounted for, (n, 8), without holes between them.
 
     ======  =======================================================================
@@ -79,7 +79,7 @@ class Shape:
         self._max_gap_s = _max_gap_s(channel, sensor)
         self._longest_s = _MISSING * (sensor.period_s or np.inf)
         self._hidden = _FILTERED if sensor.response_s else _PLAIN
-        self._roughness = Roughness(self._hidden.smooth_ratio)
+        self._roughness = SignalVariability(self._hidden.smooth_ratio)
         self._rows: list[Row] = []
         self._last: tuple[float, float] | None = None
         self._window: deque[tuple[float, float]] = deque()
@@ -201,7 +201,7 @@ class Shape:
 
 
 def errors_of_mean(
-    roughness: Roughness, power_w: float, width_s: float, instant: float | None = None
+    roughness: SignalVariability, power_w: float, width_s: float, instant: float | None = None
 ) -> tuple[float, float]:
     """EDGE and INSIDE of an interval of which only the mean is known.
 

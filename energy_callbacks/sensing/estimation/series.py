@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
-class Columns:
+class BoundedColumns:
     """Rows of floats in time order, appended at the end and dropped at the front.
 
     The first column is time. Storage grows by little and is used again, so that appending costs
@@ -85,7 +85,7 @@ class Columns:
         self._length = moved + tail
 
 
-class Series:
+class TimeSeries:
     """Readings of one channel, the last ``keep_s`` seconds of them.
 
     Readings that do not lie after the one before are dropped and counted in ``out_of_order``.

@@ -14,7 +14,7 @@ _MEMORY: Final = 50.0
 _FEWEST: Final = 3.0
 
 
-class Roughness:
+class SignalVariability:
     """Running judgement of a series.
 
     Attributes:

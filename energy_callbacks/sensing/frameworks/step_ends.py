@@ -63,7 +63,7 @@ class StepEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class _Anchor:
+class _EventAnchor:
     event: Event
     low_s: float
     high_s: float
@@ -97,7 +97,7 @@ class StepEnds:
         self._left_to_create = pool_size
         self._free: deque[Event] = deque()
         self._pending: deque[tuple[StepEnd, Event]] = deque()
-        self._anchors: deque[_Anchor] = deque()
+        self._anchors: deque[_EventAnchor] = deque()
         self.steps = 0
         self.host_marks = 0
 
@@ -167,7 +167,7 @@ class StepEnds:
                 return
             self._free.append(event)
 
-    def _bound(self, end: StepEnd, anchor: _Anchor, elapsed_s: float) -> None:
+    def _bound(self, end: StepEnd, anchor: _EventAnchor, elapsed_s: float) -> None:
         seen_s = self._clock.monotonic_s()
         slack_s = _DRIFT * abs(elapsed_s) + _RESOLUTION_S
         low_s = max(anchor.low_s + elapsed_s - slack_s, end.queued_s)
@@ -190,7 +190,7 @@ class StepEnds:
             if anchor.error_s < _GOOD_S:
                 return
 
-    def _anchor(self, events: Events, event: Event) -> _Anchor | None:
+    def _anchor(self, events: Events, event: Event) -> _EventAnchor | None:
         clock = self._clock
         low_s = clock.monotonic_s()
         if not events.record_idle(event):
@@ -201,7 +201,7 @@ class StepEnds:
                 return None
             if waited_s > _SPIN_S:
                 clock.sleep(_SPIN_S)
-        return _Anchor(event, low_s, clock.monotonic_s())
+        return _EventAnchor(event, low_s, clock.monotonic_s())
 
     def close(self) -> None:
         """Date what can be dated; the other steps keep their host marks, and events are freed."""

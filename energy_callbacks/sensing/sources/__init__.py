@@ -30,7 +30,7 @@ _NO_CARD = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class DiscoveredSources:
     """What there is to read, and what is not there: (source, reason, what to do)."""
 
     sources: tuple[Source, ...] = ()
@@ -44,7 +44,7 @@ def discover(
     *,
     host: bool = True,
     other_program: bool = False,
-) -> Found:
+) -> DiscoveredSources:
     """The sensors that speak for this run.
 
     Args:
@@ -67,10 +67,10 @@ def discover(
     memory = HostMemorySource(clock, only_descendants=other_program)
     parts = (
         _nvidia(clock, devices, used_ordinals, other_program=other_program),
-        _host_energy(clock) if host else Found(),
-        Found(sources=(memory,) if other_program else (memory, AllocatorSource(clock))),
+        _host_energy(clock) if host else DiscoveredSources(),
+        DiscoveredSources(sources=(memory,) if other_program else (memory, AllocatorSource(clock))),
     )
-    return Found(
+    return DiscoveredSources(
         sources=tuple(source for part in parts for source in part.sources),
         unavailable=tuple(entry for part in parts for entry in part.unavailable),
     )
@@ -78,7 +78,7 @@ def discover(
 
 def _nvidia(
     clock: Clock, devices: Devices, used_ordinals: Sequence[int] | None, *, other_program: bool
-) -> Found:
+) -> DiscoveredSources:
     """A source for each chosen card; a refusal only where the user named one."""
     from energy_callbacks.sensing.devices import check_devices_argument
     from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
@@ -86,7 +86,7 @@ def _nvidia(
     check_devices_argument(devices)
     amd = _amd(used_ordinals)
     if amd and devices == "auto":
-        return Found(unavailable=amd)
+        return DiscoveredSources(unavailable=amd)
     try:
         is_all_visible = other_program and devices == "auto"
         chosen, missing = (_visible(), ()) if is_all_visible else _chosen(devices, used_ordinals)
@@ -94,9 +94,9 @@ def _nvidia(
         if devices not in ("auto", "all"):
             asked = f"devices={devices!r} was asked for, but {error.reason}"
             raise SourceUnavailable(asked, error.fix) from error
-        return Found(unavailable=(*amd, ("NVIDIA GPU", error.reason, error.fix)))
+        return DiscoveredSources(unavailable=(*amd, ("NVIDIA GPU", error.reason, error.fix)))
     sources = tuple(NvmlSource(clock, *uuids) for uuids in chosen)
-    return Found(sources=sources, unavailable=(*amd, *missing))
+    return DiscoveredSources(sources=sources, unavailable=(*amd, *missing))
 
 
 def _visible() -> tuple[tuple[str, ...], ...]:
@@ -181,7 +181,7 @@ def _unclaimed(count: int) -> tuple[tuple[str, str, str], ...]:
     return (("NVIDIA GPU", reason, "pass devices='all' or devices=[0, 1] to measure them"),)
 
 
-def _host_energy(clock: Clock) -> Found:
+def _host_energy(clock: Clock) -> DiscoveredSources:
     """RAPL where it can be read, and an estimate of what it does not give."""
     from energy_callbacks.sensing.sources.estimate import HostEstimateSource
     from energy_callbacks.sensing.sources.rapl import POWERCAP, RaplSource
@@ -191,10 +191,12 @@ def _host_energy(clock: Clock) -> Found:
         measured = {channel.device.kind for channel in rapl.open()}
     except SourceUnavailable as error:
         estimate = HostEstimateSource(clock, cpu=True, ram=True)
-        return Found(sources=(estimate,), unavailable=((rapl.name, error.reason, error.fix),))
+        return DiscoveredSources(
+            sources=(estimate,), unavailable=((rapl.name, error.reason, error.fix),)
+        )
     finally:
         rapl.close()
     no_cpu, no_ram = "cpu" not in measured, "dram" not in measured
     if not (no_cpu or no_ram):
-        return Found(sources=(rapl,))
-    return Found(sources=(rapl, HostEstimateSource(clock, cpu=no_cpu, ram=no_ram)))
+        return DiscoveredSources(sources=(rapl,))
+    return DiscoveredSources(sources=(rapl, HostEstimateSource(clock, cpu=no_cpu, ram=no_ram)))

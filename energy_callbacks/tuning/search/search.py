@@ -123,7 +123,7 @@ class SearchSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SearchAnswer:
     """A size that ran with the margin free.
 
     Attributes:
@@ -192,7 +192,7 @@ class Search:
             place = self._closer(known) if self._is_largest else self._refined(known)
         return None if place is None else self._sizes[place]
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> SearchAnswer | None:
         """The best size by what was told so far; ``None``, and ``reason`` says why, where none."""
         known = self._limits
         if known.low < 0:
@@ -205,7 +205,7 @@ class Search:
                 return None
             size, why = self._knee(choice) if self._is_knee else self._best(choice)
         trials = tuple(t for t in self._trials if t.size == size and t.status == "ok")
-        return Answer(size=size, why=why, trials=trials)
+        return SearchAnswer(size=size, why=why, trials=trials)
 
     @property
     def reason(self) -> str:

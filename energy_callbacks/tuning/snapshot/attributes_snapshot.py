@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from energy_callbacks.tuning.snapshot.host_copy import HostTensor
 
-# Of KeptModule, and of the structure of the module itself.
+# Of ModuleSnapshot, and of the structure of the module itself.
 _NOT_OURS: Final = frozenset(
     {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "training"}
 )
 
 
-class KeptAttributes:
+class AttributesSnapshot:
     """Attributes of a module and its submodules.
 
     Lists, dictionaries, sets and queues get their contents back, tensors their values; every other

@@ -5,7 +5,7 @@ from typing import Any
 from energy_callbacks.tuning.snapshot.host_copy import is_strided, keep, to_host, write
 
 
-class KeptTensor:
+class TensorSnapshot:
     """A parameter or buffer: values, place in memory, gradient, and whether it wants one.
 
     Args:
@@ -46,7 +46,7 @@ def _is_at(tensor: Any, view: Any) -> bool:
     return bool(tensor.is_set_to(view)) if is_strided(view) else True
 
 
-class KeptModule:
+class ModuleSnapshot:
     """What one module says of itself: its mode, and which tensors it holds under which name.
 
     Args:

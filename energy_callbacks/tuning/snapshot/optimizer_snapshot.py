@@ -5,7 +5,7 @@ from typing import Any
 from energy_callbacks.tuning.snapshot.host_copy import keep
 
 
-class KeptOptimizer:
+class OptimizerSnapshot:
     """An optimizer's state and groups of parameters, the parameters themselves aside.
 
     Args:

@@ -5,7 +5,7 @@ from typing import Any
 from energy_callbacks.tuning.snapshot.host_copy import keep_copy
 
 
-class KeptState:
+class StateSnapshot:
     """What an object's ``state_dict`` told.
 
     Args:
@@ -21,7 +21,7 @@ class KeptState:
         self._one.load_state_dict(self._state())
 
 
-class KeptStages:
+class StagesSnapshot:
     """What ``torch.amp.GradScaler`` leaves out of its state: whose gradients it has unscaled.
 
     A step that fails between ``unscale_`` and ``update`` leaves that behind, and the next one

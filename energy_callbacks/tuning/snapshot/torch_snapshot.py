@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
-from energy_callbacks.tuning.snapshot.module_snapshot import KeptModule, KeptTensor
-from energy_callbacks.tuning.snapshot.optimizer_snapshot import KeptOptimizer
+from energy_callbacks.tuning.snapshot.module_snapshot import ModuleSnapshot, TensorSnapshot
+from energy_callbacks.tuning.snapshot.optimizer_snapshot import OptimizerSnapshot
 from energy_callbacks.tuning.snapshot.random_state import RandomState
-from energy_callbacks.tuning.snapshot.state_snapshot import KeptStages, KeptState
+from energy_callbacks.tuning.snapshot.state_snapshot import StagesSnapshot, StateSnapshot
 
 
 class TorchSnapshot:
@@ -68,11 +68,11 @@ class TorchSnapshot:
         tensors = _tensors(modules, optimizers, torch)
         self._torch = torch
         parts = {id(part): part for module in modules for part in module.modules()}
-        self._stateful = [KeptState(one) for one in stateful]
-        self._stages = [KeptStages(one) for one in scalers]
-        self._modules = [KeptModule(part) for part in parts.values()]
-        self._optimizers = [KeptOptimizer(optimizer) for optimizer in optimizers]
-        self._tensors = [KeptTensor(tensor) for tensor in tensors]
+        self._stateful = [StateSnapshot(one) for one in stateful]
+        self._stages = [StagesSnapshot(one) for one in scalers]
+        self._modules = [ModuleSnapshot(part) for part in parts.values()]
+        self._optimizers = [OptimizerSnapshot(optimizer) for optimizer in optimizers]
+        self._tensors = [TensorSnapshot(tensor) for tensor in tensors]
         self._random = RandomState(torch)
 
     def restore(self) -> None:

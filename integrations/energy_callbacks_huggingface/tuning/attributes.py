@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 
-class KeptAttributes:
+class TrainerAttributes:
     """Attributes of objects, and the items of dictionaries and lists among them.
 
     To prepare a model for training, the Trainer and Accelerate hang hooks on modules, wrap their

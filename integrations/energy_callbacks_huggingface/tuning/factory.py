@@ -15,7 +15,7 @@ class TrainerFactory(Protocol):
         """One that has not trained yet."""
 
 
-def made(factory: TrainerFactory, size: int, accumulation: int) -> Any:
+def create(factory: TrainerFactory, size: int, accumulation: int) -> Any:
     """A Trainer for micro-batches of a size.
 
     Args:

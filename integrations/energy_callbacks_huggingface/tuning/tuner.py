@@ -11,10 +11,10 @@ from energy_callbacks import tuning
 from energy_callbacks.tuning import BatchSizeResult, TuningOptions
 from energy_callbacks.tuning.options import DEFAULTS, search_settings
 from energy_callbacks.tuning.out_of_memory import free_memory
-from energy_callbacks.tuning.snapshot.optimizer_snapshot import KeptOptimizer
+from energy_callbacks.tuning.snapshot.optimizer_snapshot import OptimizerSnapshot
 from energy_callbacks.tuning.snapshot.random_state import RandomState
-from energy_callbacks_huggingface.tuning.attributes import KeptAttributes
-from energy_callbacks_huggingface.tuning.factory import TrainerFactory, made
+from energy_callbacks_huggingface.tuning.attributes import TrainerAttributes
+from energy_callbacks_huggingface.tuning.factory import TrainerFactory, create
 from energy_callbacks_huggingface.tuning.inner_loop import InnerLoop
 from energy_callbacks_huggingface.tuning.row_lengths import longest_rows
 
@@ -65,7 +65,7 @@ def tune_batch_size(
     size = settings.sizes[0]
     random_state = RandomState(torch)
     try:
-        trainer = made(trainer_factory, size, (settings.divides or size) // size)
+        trainer = create(trainer_factory, size, (settings.divides or size) // size)
         return _tuned(trainer, size, settings.divides, length_fn, options)
     finally:
         free_memory()
@@ -91,10 +91,10 @@ def _tuned(
     length_fn: Callable[[Any], int] | None,
     options: TuningOptions,
 ) -> BatchSizeResult:
-    accelerate = KeptAttributes([GradientState()])
+    accelerate = TrainerAttributes([GradientState()])
     # A scheduler that the preparation makes sets the learning rate of an optimizer of the user's.
-    optimizers = [] if trainer.optimizer is None else [KeptOptimizer(trainer.optimizer)]
-    kept = KeptAttributes([trainer, trainer.accelerator, *trainer.model.modules()])
+    optimizers = [] if trainer.optimizer is None else [OptimizerSnapshot(trainer.optimizer)]
+    kept = TrainerAttributes([trainer, trainer.accelerator, *trainer.model.modules()])
     try:
         loop = InnerLoop(trainer, size)
         rows = longest_rows(trainer.train_dataset, length_fn, trainer.args.length_column_name)

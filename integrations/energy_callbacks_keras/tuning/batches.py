@@ -12,7 +12,7 @@ from energy_callbacks_keras.tuning import py_datasets, tf_data, torch_loaders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fed:
+class SizedInput:
     """What Keras is fed at one batch size.
 
     Attributes:
@@ -32,7 +32,7 @@ class Fed:
     batches: int | None = None
 
 
-class Source(Protocol):
+class BatchSource(Protocol):
     """Training data that can be had in batches of any size.
 
     Attributes:
@@ -41,12 +41,12 @@ class Source(Protocol):
 
     samples: float | None
 
-    def of(self, size: int) -> Fed:
+    def of(self, size: int) -> SizedInput:
         """Whole batches of so many samples."""
         ...
 
 
-def source(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Source:
+def source(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> BatchSource:
     """What is able to hand out batches of any size.
 
     Args:
@@ -73,12 +73,12 @@ def source(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Sour
         )
     if tf_data.is_tf_data(x):
         apart, samples = tf_data.taken_apart(x, model)
-        return Made(lambda size: apart.batch(size, drop_remainder=True), samples=samples)
+        return RebuiltSource(lambda size: apart.batch(size, drop_remainder=True), samples=samples)
     if isinstance(x, keras.utils.PyDataset):
-        return Made(lambda size: py_datasets.resized(x, size))
+        return RebuiltSource(lambda size: py_datasets.resized(x, size))
     if torch_loaders.is_torch_loader(x):
-        return Made(lambda size: torch_loaders.rebuilt(x, size))
-    return Made(x)
+        return RebuiltSource(lambda size: torch_loaders.rebuilt(x, size))
+    return RebuiltSource(x)
 
 
 def _is_loader(x: Any) -> bool:
@@ -109,14 +109,14 @@ class Arrays:
                 )
         self.samples: float | None = int(keras.tree.flatten(x)[0].shape[0])
 
-    def of(self, size: int) -> Fed:
+    def of(self, size: int) -> SizedInput:
         """The same arrays."""
         assert self.samples is not None
         batches = int(self.samples) // size
-        return Fed(**self._columns, batch_size=size, shuffle=True, batches=batches)
+        return SizedInput(**self._columns, batch_size=size, shuffle=True, batches=batches)
 
 
-class Made:
+class RebuiltSource:
     """A data set that is made anew for each batch size.
 
     Args:
@@ -137,15 +137,17 @@ class Made:
             return math.inf if one.num_batches is None else one.num_batches
         return torch_loaders.counted(one)
 
-    def of(self, size: int) -> Fed:
+    def of(self, size: int) -> SizedInput:
         """Its whole batches."""
         made = self._made(size)
         if tf_data.is_tf_data(made):
-            return Fed(x=tf_data.whole(made, size))
+            return SizedInput(x=tf_data.whole(made, size))
         if isinstance(made, keras.utils.PyDataset):
-            whole = py_datasets.Whole(made, size)
-            return Fed(x=whole, shuffle=whole.num_batches is not None, batches=whole.num_batches)
-        return Fed(x=made, batches=torch_loaders.whole(made, size))
+            whole = py_datasets.WholeBatches(made, size)
+            return SizedInput(
+                x=whole, shuffle=whole.num_batches is not None, batches=whole.num_batches
+            )
+        return SizedInput(x=made, batches=torch_loaders.whole(made, size))
 
     def _made(self, size: int) -> Any:
         made = self._make(size)

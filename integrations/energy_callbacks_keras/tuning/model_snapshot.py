@@ -10,7 +10,7 @@ import numpy as np
 from energy_callbacks.tuning.snapshot.host_copy import to_host, write
 
 
-class KeptModel:
+class ModelSnapshot:
     """Variables in host memory.
 
     Weights, moving statistics, seeds, metrics, and the state of every optimizer that the model has

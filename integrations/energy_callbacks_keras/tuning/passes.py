@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import keras
 
-from energy_callbacks_keras.tuning.batches import Source
+from energy_callbacks_keras.tuning.batches import BatchSource
 
 _ITERATORS: Final = {
     "tensorflow": "TFEpochIterator",
@@ -25,7 +25,7 @@ class Passes:
         size: samples of a batch.
     """
 
-    def __init__(self, model: Any, source: Source, size: int) -> None:
+    def __init__(self, model: Any, source: BatchSource, size: int) -> None:
         self._size = size
         self._execution = model.steps_per_execution
         fed = source.of(size)

@@ -8,7 +8,7 @@ _BUILT_BY_A_BATCH: Final = ("_compile_loss", "_compile_metrics")
 _ATTRIBUTES: Final = ("train_function", "stop_training", "optimizer", *_BUILT_BY_A_BATCH)
 
 
-class StandIns:
+class Placeholders:
     """The training function and what ``compile`` has made, kept while others take their place.
 
     Args:

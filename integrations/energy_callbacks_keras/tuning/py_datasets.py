@@ -22,7 +22,7 @@ def resized(data: Any, size: int) -> Any:
     return one
 
 
-class Whole(keras.utils.PyDataset):
+class WholeBatches(keras.utils.PyDataset):
     """The whole batches of a data set, which is read and told nothing of epochs.
 
     Args:

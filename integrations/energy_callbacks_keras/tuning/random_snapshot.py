@@ -12,7 +12,7 @@ from energy_callbacks.tuning.snapshot.random_state import RandomState
 _KERAS = "global_seed_generator"
 
 
-class KeptRandom:
+class RandomSnapshot:
     """All global generators, and some of PyTorch's besides.
 
     Args:

@@ -17,7 +17,7 @@ from typing import Any
 
 import keras
 
-from energy_callbacks_keras.tuning.batches import Source
+from energy_callbacks_keras.tuning.batches import BatchSource
 from energy_callbacks_keras.tuning.passes import Passes, ends
 from energy_callbacks_keras.tuning.placeholders import accumulating
 
@@ -30,7 +30,7 @@ class TrialStep:
         source: of the data.
     """
 
-    def __init__(self, model: Any, source: Source) -> None:
+    def __init__(self, model: Any, source: BatchSource) -> None:
         self._model = model
         self._source = source
         self._trial: tuple[int, int | None] | None = None
@@ -114,7 +114,7 @@ def _build(model: Any, passes: Passes) -> None:
         model._record_training_state_sharding_spec()  # noqa: SLF001 - as fit of Keras 3.6 does
 
 
-def build_all(model: Any, source: Source, size: int) -> None:
+def build_all(model: Any, source: BatchSource, size: int) -> None:
     """Layers and optimizer that ``fit`` would build, with the values that these would have.
 
     Args:

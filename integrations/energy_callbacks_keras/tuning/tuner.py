@@ -10,10 +10,10 @@ from energy_callbacks.tuning import BatchSizeResult, TuningOptions
 from energy_callbacks.tuning.options import DEFAULTS
 from energy_callbacks_keras import devices
 from energy_callbacks_keras.tuning import torch_loaders
-from energy_callbacks_keras.tuning.batches import Source, source
-from energy_callbacks_keras.tuning.model_snapshot import KeptModel
-from energy_callbacks_keras.tuning.placeholders import StandIns, accumulating
-from energy_callbacks_keras.tuning.random_snapshot import KeptRandom
+from energy_callbacks_keras.tuning.batches import BatchSource, source
+from energy_callbacks_keras.tuning.model_snapshot import ModelSnapshot
+from energy_callbacks_keras.tuning.placeholders import Placeholders, accumulating
+from energy_callbacks_keras.tuning.random_snapshot import RandomSnapshot
 from energy_callbacks_keras.tuning.trial_step import TrialStep, build_all
 
 
@@ -54,7 +54,7 @@ def tune_batch_size(
             processes, and options that make no sense.
     """
     _check(model, options)
-    random, stand_ins = KeptRandom(torch_loaders.generators(x)), StandIns(model)
+    random, stand_ins = RandomSnapshot(torch_loaders.generators(x)), Placeholders(model)
     try:
         try:
             data = source(model, x, y, sample_weight)
@@ -62,7 +62,7 @@ def tune_batch_size(
             build_all(model, data, options.get("min_size", DEFAULTS["min_size"]))
         finally:
             random.restore()
-        kept, step = KeptModel(model), TrialStep(model, data)
+        kept, step = ModelSnapshot(model), TrialStep(model, data)
 
         def restore() -> None:
             step.close()
@@ -102,7 +102,7 @@ def _check(model: Any, options: TuningOptions) -> None:
         accumulating(model.optimizer, 1)
 
 
-def _largest(model: Any, data: Source, options: TuningOptions) -> int:
+def _largest(model: Any, data: BatchSource, options: TuningOptions) -> int:
     """No size of which the data has no whole batch."""
     most: int | None = options.get("max_size")
     if data.samples is None and most is None:

@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from energy_callbacks.tuning.snapshot.attributes_snapshot import KeptAttributes
+from energy_callbacks.tuning.snapshot.attributes_snapshot import AttributesSnapshot
 from energy_callbacks_lightning.tuning.loaders import TrainLoaders, generators
 
 
@@ -40,7 +40,7 @@ class TrialStep:
         self._length_fn = length_fn
         self._worst: Callable[[int], Any] | None = None
         self._before = trainer.fit_loop
-        self._attributes = KeptAttributes(trainer.lightning_module)
+        self._attributes = AttributesSnapshot(trainer.lightning_module)
         self._undo = contextlib.ExitStack()
         self._epochs: _Epochs | None = None
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.accounting.journal.launch import Process, default_folder
+from energy_callbacks.accounting.journal.launch import TrainingProcess, default_folder
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def one_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("one_second")
 def test_trainings_that_start_in_the_same_second_have_folders_of_their_own() -> None:
     """As the tasks of a job array have."""
-    folders = [default_folder(Process()) for _ in range(3)]
+    folders = [default_folder(TrainingProcess()) for _ in range(3)]
     assert [folder.name for folder in folders] == [
         "20261122-120000", "20261122-120000-2", "20261122-120000-3"
     ]  # fmt: skip
@@ -29,7 +29,7 @@ def test_trainings_that_start_in_the_same_second_have_folders_of_their_own() -> 
 @pytest.mark.usefixtures("one_second")
 def test_ranks_of_one_launch_share_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Named by their port where the launcher has one."""
-    ranks = [Process(rank=rank, world_size=2) for rank in range(2)]
+    ranks = [TrainingProcess(rank=rank, world_size=2) for rank in range(2)]
     assert {default_folder(rank) for rank in ranks} == {Path("energy_runs/20261122-120000")}
     monkeypatch.setenv("MASTER_PORT", "29500")
     assert {default_folder(rank) for rank in ranks} == {Path("energy_runs/port-29500")}
@@ -39,4 +39,4 @@ def test_ranks_of_one_launch_share_a_folder(monkeypatch: pytest.MonkeyPatch) -> 
 def test_where_no_folder_can_be_made_there_is_a_name() -> None:
     """The journal says what is wrong."""
     Path("energy_runs").write_text("a file")
-    assert default_folder(Process()) == Path("energy_runs/20261122-120000")
+    assert default_folder(TrainingProcess()) == Path("energy_runs/20261122-120000")

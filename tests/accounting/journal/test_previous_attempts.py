@@ -9,14 +9,14 @@ import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.journal import journal, previous_attempts
-from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.core import formatting
 from energy_callbacks.core.records import Device
 from energy_callbacks.report import EnergyReport, build
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 POWER_W = 200.0
-ALONE = Process()
+ALONE = TrainingProcess()
 MEMORY = Device(key="hbm0", kind="gpu", scope="gpu", name="part of the card", parent="gpu0")
 
 
@@ -53,9 +53,9 @@ def trained(meter: EnergyMeter, clock: FakeClock, seconds: int, **start: Any) ->
     return state
 
 
-def gpu_j(found: EnergyReport | previous_attempts.Earlier) -> float:
+def gpu_j(found: EnergyReport | previous_attempts.PreviousAttempts) -> float:
     """Joules of the card."""
-    if isinstance(found, previous_attempts.Earlier):
+    if isinstance(found, previous_attempts.PreviousAttempts):
         return found.of("gpu")
     assert found.energy.gpu.energy_j is not None
     return found.energy.gpu.energy_j
@@ -68,9 +68,11 @@ def curve_j(meter: EnergyMeter) -> float:
 
 def look(
     folder: Path, state: dict[str, Any], number: int = 9, **process: int
-) -> previous_attempts.Earlier:
+) -> previous_attempts.PreviousAttempts:
     """What was used before attempt ``number``."""
-    return previous_attempts.look(folder, number, state["run_id"], Process(**process), state)
+    return previous_attempts.look(
+        folder, number, state["run_id"], TrainingProcess(**process), state
+    )
 
 
 def test_a_resume_in_another_folder_goes_on(tmp_path: Path, clock: FakeClock) -> None:
@@ -157,7 +159,7 @@ def test_each_host_counts_its_own(tmp_path: Path, clock: FakeClock) -> None:
     assert gpu_j(look(tmp_path, state, rank=1, world_size=2)) == pytest.approx(10 * POWER_W)
     assert gpu_j(look(tmp_path, state, rank=0, world_size=1)) == pytest.approx(30 * POWER_W)
     second = look(tmp_path, state, rank=1, local_rank=1, world_size=2)
-    assert second == previous_attempts.Earlier()
+    assert second == previous_attempts.PreviousAttempts()
 
 
 def test_a_state_of_nothing_is_a_new_run(tmp_path: Path, clock: FakeClock) -> None:

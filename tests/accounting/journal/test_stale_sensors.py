@@ -1,4 +1,4 @@
-from energy_callbacks.accounting.journal.stale_sensors import Silences
+from energy_callbacks.accounting.journal.stale_sensors import StaleSensors
 from energy_callbacks.core.records import Channel, Device, Reading
 from energy_callbacks.sensing.timeline import Timeline
 
@@ -15,7 +15,7 @@ class Machine:
     def __init__(self) -> None:
         self.timeline = Timeline()
         self.timeline.register([POWER, ENERGY, MEMORY])
-        self.silences = Silences(self.timeline, START_S)
+        self.silences = StaleSensors(self.timeline, START_S)
         self.now_s = START_S
 
     def hear(self, duration_s: int, *channels: Channel) -> list[str]:

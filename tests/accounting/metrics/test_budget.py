@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.accounting.metrics.budget import Budget, Used
-from energy_callbacks.accounting.metrics.budget_allreduce import Vote
+from energy_callbacks.accounting.metrics.budget_allreduce import BudgetAllreduce
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 POWER_W = 360.0  # 0.1 Wh a second
@@ -105,7 +105,7 @@ def test_without_a_limit_nobody_is_asked(tmp_path: Path, clock: FakeClock) -> No
 def test_processes_stop_together(tmp_path: Path, clock: FakeClock) -> None:
     """What counts is the sum; a process that is not the first of its host has nothing to add."""
     measured = meter(tmp_path, clock, max_energy_wh=2.0)
-    measured.start(process=Process(rank=1, local_rank=1, world_size=2))
+    measured.start(process=TrainingProcess(rank=1, local_rank=1, world_size=2))
     clock.advance(100.0)
     given: list[float] = []
 
@@ -162,8 +162,8 @@ def test_processes_that_cannot_vote_do_not_stop(
 ) -> None:
     """Each would stop at a step of its own; one process decides by itself."""
     measured = meter(tmp_path, clock, max_energy_wh=0.1)
-    measured.start(process=Process(world_size=2, local_world_size=2))
+    measured.start(process=TrainingProcess(world_size=2, local_world_size=2))
     clock.advance(60.0)
     assert not measured.is_over_budget()
     assert "does not connect the processes" in caplog.text
-    assert Vote()(0.5) == 0.5
+    assert BudgetAllreduce()(0.5) == 0.5

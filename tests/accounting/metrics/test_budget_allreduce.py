@@ -5,7 +5,7 @@ from unittest import mock
 
 import pytest
 
-from energy_callbacks.accounting.metrics.budget_allreduce import Vote
+from energy_callbacks.accounting.metrics.budget_allreduce import BudgetAllreduce
 
 ranks = pytest.importorskip("torch.distributed")
 
@@ -27,20 +27,20 @@ def connect() -> Iterator[Callable[[], None]]:
 
 def test_a_process_that_is_alone_needs_no_others() -> None:
     """Its number, at once, and without PyTorch's help."""
-    assert Vote()(3.0) == 3.0
+    assert BudgetAllreduce()(3.0) == 3.0
 
 
 def test_a_sum_arrives_a_call_later(connect: Callable[[], None]) -> None:
     """That of the call before, and nothing at the first."""
     connect()
-    vote = Vote()
+    vote = BudgetAllreduce()
     vote.begin(world_size=2)
     assert [vote(number) for number in (3.0, 4.0, 5.0)] == [0.0, 3.0, 4.0]
 
 
 def test_the_next_training_has_a_group_of_its_own(connect: Callable[[], None]) -> None:
     """One that has connected its processes anew cannot use the group of the one before."""
-    vote = Vote()
+    vote = BudgetAllreduce()
     for _ in range(2):
         connect()
         vote.begin(world_size=2)
@@ -51,7 +51,7 @@ def test_the_next_training_has_a_group_of_its_own(connect: Callable[[], None]) -
 
 def test_processes_that_are_not_connected() -> None:
     """An error says so."""
-    vote = Vote()
+    vote = BudgetAllreduce()
     vote.begin(world_size=2)
     with pytest.raises(RuntimeError, match="does not connect"):
         vote(1.0)

@@ -10,7 +10,7 @@ import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.journal import journal
-from energy_callbacks.accounting.metrics.data_wait import WaitingEnergy
+from energy_callbacks.accounting.metrics.data_wait import DataWaitEnergy
 from energy_callbacks.accounting.metrics.step_counts import StepLog
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.report import build
@@ -180,7 +180,7 @@ def test_the_bound_is_what_no_reading_excludes(edge_j: float, systematic_j: floa
         method="counter",
         relative_error=0.0,
     )
-    waiting = WaitingEnergy(Drawn(one, limit_w=100.0), log, 0.0)
+    waiting = DataWaitEnergy(Drawn(one, limit_w=100.0), log, 0.0)
     waiting.update(20.0)
     found = waiting.record()["data_wait"]["energy"]["gpu0"]
     assert found["energy_j"] == pytest.approx(200.0)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.accounting.metrics import pooling
-from energy_callbacks.accounting.metrics.pooling import REACH_S, TARGET, RecentTallies, widened
+from energy_callbacks.accounting.metrics.pooling import REACH_S, TARGET, RecentStepCounts, widened
 from energy_callbacks.accounting.metrics.scalars import Scalars
-from energy_callbacks.accounting.metrics.step_counts import Tally
+from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.core.records import Energy, Reading
 from energy_callbacks.report import build
 from energy_callbacks.testing import FakeClock, ReplaySource, ScriptedSource
@@ -51,9 +51,9 @@ def random_share(row: Scalars) -> float:
     return (row[f"{TAG}_hi"] - row[f"{TAG}_lo"]) / 2.0 / row[TAG]
 
 
-def tallies(count: int, apart_s: float = 1.0) -> list[Tally]:
+def tallies(count: int, apart_s: float = 1.0) -> list[StepCounts]:
     """One after another."""
-    return [Tally(t_s=number * apart_s, steps=number) for number in range(1, count + 1)]
+    return [StepCounts(t_s=number * apart_s, steps=number) for number in range(1, count + 1)]
 
 
 def test_steps_are_pooled_until_they_are_sure_enough(tmp_path: Path, clock: FakeClock) -> None:
@@ -172,7 +172,7 @@ def test_a_row_of_old_news_is_not_counted(tmp_path: Path, clock: FakeClock) -> N
     assert rows <= 4  # three while it trained, one for what was seen afterwards
 
 
-def edges(noise_j: float, power_w: float, now: Tally) -> Callable[[Tally], float]:
+def edges(noise_j: float, power_w: float, now: StepCounts) -> Callable[[StepCounts], float]:
     """Random share of a span whose ends alone are in doubt."""
     return lambda start: noise_j / (power_w * (now.t_s - start.t_s))
 
@@ -180,10 +180,10 @@ def edges(noise_j: float, power_w: float, now: Tally) -> Callable[[Tally], float
 def test_few_questions_find_the_span() -> None:
     """Two ends of 30 J in 100 W are 5 % over six seconds: found at the second question."""
     *earlier, before, now = tallies(60)
-    asked: list[Tally] = []
+    asked: list[StepCounts] = []
     share = edges(30.0, 100.0, now)
 
-    def ask(start: Tally) -> float:
+    def ask(start: StepCounts) -> float:
         asked.append(start)
         return share(start)
 
@@ -202,28 +202,28 @@ def test_where_no_span_is_long_enough_it_is_the_longest() -> None:
 
 def test_a_pooled_span_begins_where_as_much_is_known() -> None:
     """A tally whose samples are untold would hide what the newest span knows."""
-    recent = RecentTallies()
-    untold = Tally(t_s=1.0, steps=1, untold_samples=1, told_tokens=1.0)
-    known = Tally(t_s=2.0, steps=2, told_samples=2.0, told_tokens=2.0)
-    before = Tally(t_s=3.0, steps=3, told_samples=3.0, told_tokens=3.0)
+    recent = RecentStepCounts()
+    untold = StepCounts(t_s=1.0, steps=1, untold_samples=1, told_tokens=1.0)
+    known = StepCounts(t_s=2.0, steps=2, told_samples=2.0, told_tokens=2.0)
+    before = StepCounts(t_s=3.0, steps=3, told_samples=3.0, told_tokens=3.0)
     for tally in (untold, known, known, before):
         recent.add(tally)
     assert recent.between(0.0, before) == [known]
     assert recent.between(2.5, before) == []
-    silent = Tally(t_s=3.0, steps=3, untold_samples=3, told_tokens=3.0)
+    silent = StepCounts(t_s=3.0, steps=3, untold_samples=3, told_tokens=3.0)
     assert recent.between(0.0, silent) == [untold, known]
 
 
 def test_the_ends_of_steps_are_in_the_random_error() -> None:
     """200 W and ends known to 30 and 40 ms: 6 and 8 J beside 24 J are 26 J; host marks add 0."""
     energy = Energy(energy_j=1000.0, stderr_j=24.0, systematic_j=7.0, coverage=1.0)
-    ends = (Tally(t_s=0.0, t_error_s=0.03), Tally(t_s=5.0, t_error_s=0.04))
+    ends = (StepCounts(t_s=0.0, t_error_s=0.03), StepCounts(t_s=5.0, t_error_s=0.04))
     found = pooling.with_ends(energy, 5.0, ends)
     assert found.stderr_j == pytest.approx(26.0)
     assert (found.energy_j, found.systematic_j) == (1000.0, 7.0)
     half_seen = Energy(energy_j=500.0, stderr_j=24.0, coverage=0.5)
     assert pooling.with_ends(half_seen, 5.0, ends).stderr_j == pytest.approx(26.0)
-    host_marks = (Tally(t_s=0.0), Tally(t_s=5.0))
+    host_marks = (StepCounts(t_s=0.0), StepCounts(t_s=5.0))
     assert pooling.with_ends(energy, 5.0, host_marks) == energy
     assert pooling.with_ends(Energy(energy_j=None), 5.0, ends) == Energy(energy_j=None)
 
@@ -232,7 +232,9 @@ def test_a_dated_step_widens_the_interval(tmp_path: Path, clock: FakeClock) -> N
     """Ends known to 50 ms in 200 W are 10 J each: 1.96 * 14.1 J on the way from end to end."""
     source = ScriptedSource(clock, power_w=lambda _: 200.0)
     books = Books(tmp_path, source, clock=clock)
-    now, before = (Tally(t_s=START_S + t, t_error_s=0.05, steps=n) for t, n in ((9, 8), (1, 4)))
+    now, before = (
+        StepCounts(t_s=START_S + t, t_error_s=0.05, steps=n) for t, n in ((9, 8), (1, 4))
+    )
     books.enter("train")
     clock.advance(10.0)
     row = books.board._efficiency(before, now)
@@ -268,7 +270,7 @@ def test_the_report_of_a_run_has_the_notice_once(
     """A sensor of one value a second, a row each second: the first process says it, with a fix."""
     config = EnergyConfig(report_dir=tmp_path)
     meter = EnergyMeter(config=config, sources=[swinging(clock, 1.0)], clock=clock)
-    meter.start(process=Process(rank=rank))
+    meter.start(process=TrainingProcess(rank=rank))
     with meter.phase("train"):
         for _ in range(20):
             clock.advance(1.0)

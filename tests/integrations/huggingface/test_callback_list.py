@@ -14,7 +14,7 @@ from transformers.integrations import CodeCarbonCallback, TensorBoardCallback
 from energy_callbacks.huggingface import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
 from energy_callbacks_huggingface.callback import ReportedEnergyCallback
-from energy_callbacks_huggingface.callback_list import Curtain, Row, Siblings
+from energy_callbacks_huggingface.callback_list import LogFilter, LogRow, OtherCallbacks
 from tests.integrations.huggingface.training import (
     BATCHES,
     STEP_S,
@@ -90,9 +90,9 @@ def test_curtains_of_a_broken_call_are_replaced(tmp_path: Path) -> None:
     one = trainer(tmp_path, model, callback(clock), data=Rows(160), report_to=["tensorboard"])
     with pytest.raises(RuntimeError, match="boom"):
         one.train()
-    assert names(one).count("Curtain") == 4
+    assert names(one).count("LogFilter") == 4
     one.train()
-    assert "Curtain" not in names(one)
+    assert "LogFilter" not in names(one)
     found = scalars(boards(tmp_path)[-1])
     # Half a second after the start of either call nothing has been seen yet.
     rows = len(found["train/loss"]) - 2 + 1
@@ -220,21 +220,21 @@ def test_curtains_hang_only_from_the_first_place(tmp_path: Path) -> None:
     """Behind TensorBoard they would move ours in the list, and its hook would be called twice."""
     ours, board = callback(FakeClock()), TensorBoardCallback(tb_writer=object())
     behind, before = [board, ours], [ours, board]
-    Siblings(ours, behind, tmp_path).hang_curtains()
+    OtherCallbacks(ours, behind, tmp_path).hang_curtains()
     assert behind == [board, ours]
-    Siblings(ours, before, tmp_path).hang_curtains()
+    OtherCallbacks(ours, before, tmp_path).hang_curtains()
     assert [type(one).__name__ for one in before] == [
-        "GpuEnergyCallback", "Curtain", "TensorBoardCallback", "Curtain", "Rear",
+        "GpuEnergyCallback", "LogFilter", "TensorBoardCallback", "LogFilter", "LastCallback",
     ]  # fmt: skip
 
 
 def test_a_curtain_lets_other_rows_pass() -> None:
     """Rows that are not ours stay whole."""
-    row = Row()
+    row = LogRow()
     mine = {"loss": 1.0}
     row.put(mine, {TAG: 2.0})
     theirs = {TAG: 3.0}
-    Curtain(row, row.nothing).on_log(None, None, None, logs=theirs)
+    LogFilter(row, row.nothing).on_log(None, None, None, logs=theirs)
     assert theirs == {TAG: 3.0}
-    Curtain(row, row.nothing).on_log(None, None, None, logs=mine)
+    LogFilter(row, row.nothing).on_log(None, None, None, logs=mine)
     assert mine == {"loss": 1.0}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from energy_callbacks.profiling.kernels.bound import Verdict, roofline, verdict
+from energy_callbacks.profiling.kernels.bound import BoundVerdict, roofline, verdict
 from energy_callbacks.profiling.kernels.joules import split
 from energy_callbacks.profiling.kernels.peaks import peak_of
 from energy_callbacks.profiling.kernels.tally import tally
@@ -25,7 +25,7 @@ def judged(
     activity: dict[str, float] | None = None,
     flops: float | None = None,
     **given: Any,
-) -> Verdict:
+) -> BoundVerdict:
     """By a window of these."""
     found = tally(parse(trace(work, **given)))
     known = activity or {}

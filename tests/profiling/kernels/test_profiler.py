@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.accounting.journal.launch import Process
+from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.profiling.kernels import KernelProfiler
 from energy_callbacks.profiling.kernels.schedule import Schedule
 from energy_callbacks.report.model.profile_kernels import KernelProfile
@@ -262,7 +262,7 @@ def test_other_ranks_record_nothing(tmp_path: Path, fake: Callable[..., FakeReco
         recorder = fake()
         profiler = KernelProfiler(windows_after=(10,), all_ranks=all_ranks)
         bench = Bench(tmp_path / str(all_ranks), profiler)
-        bench.meter.start(process=Process(rank=1, local_rank=1, world_size=2))
+        bench.meter.start(process=TrainingProcess(rank=1, local_rank=1, world_size=2))
         bench.train(50)
         bench.meter.stop()
         assert recorder.told.count("open") == windows

@@ -7,7 +7,7 @@ import pytest
 
 from energy_callbacks.profiling.kernels.classes import class_of
 from energy_callbacks.profiling.kernels.joules import split
-from energy_callbacks.profiling.kernels.tally import Tally, tally
+from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.traces.kineto import parse
 from tests.profiling.kernels.cuda_trace import (
     ADD,
@@ -24,12 +24,12 @@ from tests.profiling.kernels.cuda_trace import (
 MS = 1e-3
 
 
-def of(*work: Work, **given: Any) -> Tally:
+def of(*work: Work, **given: Any) -> KernelTally:
     """The sums of a window of three steps of 10 ms: two whole ones."""
     return tally(parse(trace(work, **given)))
 
 
-def each(found: Tally, sums: dict[str, float]) -> dict[str, float]:
+def each(found: KernelTally, sums: dict[str, float]) -> dict[str, float]:
     """In milliseconds a step, what is nothing left out."""
     return {name: time_s / found.steps / MS for name, time_s in sums.items() if time_s > 1e-9}
 
@@ -212,7 +212,7 @@ def test_without_an_accelerator_operators_take_the_place_of_kernels() -> None:
 
 def test_windows_add_up() -> None:
     """Two windows, one of them with another kernel: sums over both."""
-    found = Tally()
+    found = KernelTally()
     for name in (GEMM, ADD):
         found.add(of(Work(name=name, asked_us=100.0, start_us=200.0, duration_us=4_000.0)))
     assert found.steps == 4

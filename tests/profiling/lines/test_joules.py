@@ -3,9 +3,9 @@
 import pytest
 
 from energy_callbacks.profiling.lines import joules
-from energy_callbacks.profiling.lines.joules import Share
+from energy_callbacks.profiling.lines.joules import LineShare
 from energy_callbacks.profiling.lines.source_location import Line
-from energy_callbacks.profiling.lines.tally import Spent
+from energy_callbacks.profiling.lines.tally import LineTime
 
 A, B, C = (Line("/x/train.py", number, "main") for number in (1, 2, 3))
 SITES = {A: (0, 2, "at"), B: (0, 4, "at"), C: (0, 6, "at")}
@@ -14,14 +14,14 @@ LINES = {site: line for line, site in SITES.items()}
 
 def spent(wall_s, cpu=1.0, others=0.0):
     """A span in which so many cores worked."""
-    one = Spent()
+    one = LineTime()
     one.add(wall_s, cpu, others)
     return one
 
 
 def given(spans, process_s):
     """What the host's energy gives to lines."""
-    shares: dict[Line, Share] = {}
+    shares: dict[Line, LineShare] = {}
     total_j = joules.host(
         [({SITES.get(k): v for k, v in bin_.items()}, j) for bin_, j in spans],
         LINES.__getitem__,
@@ -71,7 +71,7 @@ def test_unknown_energy_stays_unknown_and_time_is_still_told():
 
 def test_gpu_energy_goes_by_kernels_and_idle_power_to_nobody():
     """100 s of which 60 with kernels at 500 W, else 100 W: A's kernels are two thirds."""
-    shares: dict[Line, Share] = {C: Share(spent=spent(50.0, cpu=0.0))}
+    shares: dict[Line, LineShare] = {C: LineShare(spent=spent(50.0, cpu=0.0))}
     given_j = joules.gpu(
         34_000.0,
         100.0,

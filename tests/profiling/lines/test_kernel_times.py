@@ -3,7 +3,7 @@
 import pytest
 
 from energy_callbacks.profiling.lines.kernel_times import kernel_times
-from energy_callbacks.profiling.lines.line_tracker import Followed
+from energy_callbacks.profiling.lines.line_tracker import TrackedLines
 from energy_callbacks.profiling.lines.source_location import Line
 from tests.profiling.lines.traces import BASE_NS, launch, trace
 
@@ -12,7 +12,7 @@ FORWARD, BACKWARD, ITEM = (Line("/x/train.py", number, "step") for number in (3,
 
 def followed():
     """Forward for 1 ms, backward for 1 ms, then a line that waits; microseconds after the base."""
-    found = Followed()
+    found = TrackedLines()
     for us, line in ((0, FORWARD), (1000, BACKWARD), (2000, ITEM), (9000, None)):
         found.add(BASE_NS + us * 1000, line)
     return found

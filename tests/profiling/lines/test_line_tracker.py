@@ -8,7 +8,7 @@ import time
 import pytest
 
 from energy_callbacks.profiling.lines import line_tracker
-from energy_callbacks.profiling.lines.line_tracker import Follower
+from energy_callbacks.profiling.lines.line_tracker import LineTracker
 from tests.profiling.lines.scripts import line_with
 
 
@@ -31,7 +31,7 @@ def test_moments_have_their_lines_in_calls_and_after_them():
         return 0
 
     def program():
-        follower = Follower()
+        follower = LineTracker()
         assert follower.start()
         now("running")  # RUNNING
         sorted([1], key=callback)
@@ -58,7 +58,7 @@ def test_after_a_return_it_is_the_callers_line_again():
         pass
 
     def program():
-        follower = Follower()
+        follower = LineTracker()
         follower.start()
         callee(); times.append(time.time_ns())  # CALLS  # fmt: skip  # noqa: E702
         follower.stop()
@@ -69,7 +69,7 @@ def test_after_a_return_it_is_the_callers_line_again():
 
 def test_it_leaves_no_trace():
     """Neither on the thread nor on frames that go on running."""
-    follower = Follower()
+    follower = LineTracker()
     follower.start()
     follower.stop()
     count = len(follower.followed)
@@ -88,7 +88,7 @@ def test_a_debugger_or_coverage_keeps_its_tracing():
 
     sys.settrace(tracer)
     try:
-        assert not Follower().start()
+        assert not LineTracker().start()
         assert sys.gettrace() is tracer
     finally:
         sys.settrace(None)
@@ -97,7 +97,7 @@ def test_a_debugger_or_coverage_keeps_its_tracing():
 def test_it_ends_itself_after_many_lines(monkeypatch):
     """A step of millions of lines does not fill the memory."""
     monkeypatch.setattr(line_tracker, "MOST_MOMENTS", 100)
-    follower = Follower()
+    follower = LineTracker()
     follower.start()
     for _ in range(1000):
         pass
@@ -118,7 +118,7 @@ def test_a_loop_over_numbers_is_followed_no_further(monkeypatch):
         times.append(time.time_ns())
 
     def program():
-        follower = Follower()
+        follower = LineTracker()
         follower.start()
         endless()
         times.append(time.time_ns())  # AFTER
@@ -133,7 +133,7 @@ def test_a_loop_over_numbers_is_followed_no_further(monkeypatch):
 
 def test_another_thread_can_end_it():
     """The meter may be stopped elsewhere: then it ends with the next line."""
-    follower = Follower()
+    follower = LineTracker()
     follower.start()
     thread = threading.Thread(target=follower.stop)
     thread.start()
@@ -146,7 +146,7 @@ def test_another_thread_can_end_it():
 
 def test_a_forked_child_is_not_followed():
     """A worker of a loader that is forked in a window runs as it would without us."""
-    follower = Follower()
+    follower = LineTracker()
     assert follower.start()
     moments = len(follower.followed)
     child = os.fork()

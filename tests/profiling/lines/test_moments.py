@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from energy_callbacks.profiling.lines.stack_sampler import Moments, Request
+from energy_callbacks.profiling.lines.stack_sampler import SampleRequest, SamplingSchedule
 from energy_callbacks.testing import FakeClock
 from tests.profiling.lines import virtual
 
 
 def moments_of(duration_s, *, look_s=0.0, waited_s=0.0, max_share=1.0):
     """At 200 Hz, where the thread that asks always wakes in time."""
-    moments, found = Moments(0.0, 200.0, max_share), []
+    moments, found = SamplingSchedule(0.0, 200.0, max_share), []
     while (due_s := moments.due_s) < duration_s:
         moment_s, _ = moments.pass_by(due_s + waited_s, waited_s=waited_s, rests=1, look_s=look_s)
         found.append(moment_s)
@@ -42,7 +42,7 @@ def test_looks_that_cost_much_become_rare(cost):
 )
 def test_a_moment_that_the_interpreter_held_up_keeps_its_time(rests, late_s, held_up_s):
     """Where the kernel counts no rests, lateness alone tells; a late timer moves the moment."""
-    moments = Moments(10.0, 200.0, 1.0)
+    moments = SamplingSchedule(10.0, 200.0, 1.0)
     moment_s, found_s = moments.pass_by(10.0 + late_s, waited_s=0.0, rests=rests, look_s=0.0)
     assert found_s == pytest.approx(held_up_s)
     assert moment_s == pytest.approx(10.0 if held_up_s else 10.0 + late_s)
@@ -74,7 +74,7 @@ SOON_S, SWITCH_S = 0.0005, sys.getswitchinterval()
 def test_what_a_moment_came_upon(held_up_s, waited_s, is_before):
     """What is held up came before the call, but where Python had to let go in its middle."""
     asked_s = 5.0 + held_up_s
-    request = Request(5.0, asked_s, held_up_s, cpu_s=1.0, process_s=2.0)
+    request = SampleRequest(5.0, asked_s, held_up_s, cpu_s=1.0, process_s=2.0)
     look = request.heard(asked_s + waited_s, (4.9, 5.0), lambda: 1.005, lambda: 2.025)
     assert look.is_before is is_before
     assert (look.since_s, look.asked_s, look.until_s) == (4.9, 5.0, 5.0)

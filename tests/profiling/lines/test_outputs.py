@@ -6,10 +6,10 @@ import jsonschema
 import pytest
 
 from energy_callbacks.profiling.lines import listing, record, scalene, stacks
-from energy_callbacks.profiling.lines.joules import Share, Total
+from energy_callbacks.profiling.lines.joules import LineShare, ScopeTotal
 from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.profiling.lines.stacks import Stack
-from energy_callbacks.profiling.lines.tally import Spent
+from energy_callbacks.profiling.lines.tally import LineTime
 from energy_callbacks.report.model import profile_lines
 from energy_callbacks.report.model.profile_lines import LineProfile
 
@@ -25,9 +25,9 @@ main()
 
 def share(wall_s, cpu, work_j, waiting_j, **gpu):
     """Of one line."""
-    spent = Spent()
+    spent = LineTime()
     spent.add(wall_s, cpu, 0.0)
-    return Share(spent=spent, work_j=work_j, waiting_j=waiting_j, **gpu)
+    return LineShare(spent=spent, work_j=work_j, waiting_j=waiting_j, **gpu)
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ def found(tmp_path):
     path = tmp_path / "train.py"
     path.write_text(SOURCE)
     work, wait, backward = (Line(str(path), number, "main") for number in (2, 3, 4))
-    return record.Found(
+    return record.LineFindings(
         duration_s=10.0,
         looks=500,
         cost_s=0.03,
         windows=2,
         totals={
-            "host": Total(energy_j=500.0, attributed_j=450.0),
-            "gpu": Total(energy_j=2000.0, attributed_j=1500.0),
+            "host": ScopeTotal(energy_j=500.0, attributed_j=450.0),
+            "gpu": ScopeTotal(energy_j=2000.0, attributed_j=1500.0),
         },
         shares={
             work: share(6.0, 1.0, 300.0, 0.0),
@@ -84,7 +84,7 @@ def test_a_record_of_many_lines_is_bounded(found):
         )
         for number in range(1, 5000)
     }
-    many = record.Found(
+    many = record.LineFindings(
         duration_s=10.0, looks=1, cost_s=0.0, windows=0, totals={}, shares=lines, stacks=[]
     )
     assert len(json.dumps(record.write(many, None))) < 200_000
@@ -126,7 +126,7 @@ def test_unknown_energy_is_told_as_such(found):
     """Without a sensor times are still shown."""
     profile = profile_lines.from_record(
         record.write(
-            record.Found(
+            record.LineFindings(
                 duration_s=10.0, looks=5, cost_s=0.0, windows=0, totals={}, stacks=[],
                 shares={Line("/x/a.py", 1, "f"): share(6.0, 1.0, None, None)},
             ),

@@ -17,7 +17,7 @@ from energy_callbacks.core.records import Device
 from energy_callbacks.profiling.frameworks import torch_kernels
 from energy_callbacks.profiling.lines import LineProfiler
 from energy_callbacks.profiling.lines.kernel_times import kernel_times
-from energy_callbacks.profiling.lines.line_tracker import Followed
+from energy_callbacks.profiling.lines.line_tracker import TrackedLines
 from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.report import build
 from energy_callbacks.report.render import html
@@ -151,7 +151,7 @@ class PlayedWindow:
         pass
 
     def result(self):
-        followed = Followed()
+        followed = TrackedLines()
         followed.add(BASE_NS, self.heavy)
         events = launch(1, at_us=10, runs_us=(100, 15_100))
         return kernel_times(trace(events), followed.at)

@@ -5,20 +5,20 @@ import time
 import numpy as np
 import pytest
 
-from energy_callbacks.profiling.lines.stack_sampler import Asker
-from energy_callbacks.profiling.lines.tally import Spent, Tally
+from energy_callbacks.profiling.lines.stack_sampler import StackSampler
+from energy_callbacks.profiling.lines.tally import LineTally, LineTime
 from energy_callbacks.testing import FakeClock
 from tests.profiling.lines import scripts, virtual
 
 
 def by_line(tally):
     """What was spent, by function and line."""
-    found: dict[tuple[str, int], Spent] = {}
+    found: dict[tuple[str, int], LineTime] = {}
     for _, _, bin_ in tally.spans():
         for site, spent in bin_.items():
             if site is not None:
                 line = tally.line(site)
-                found.setdefault((line.function, line.line), Spent()).merge(spent)
+                found.setdefault((line.function, line.line), LineTime()).merge(spent)
     return found
 
 
@@ -26,7 +26,7 @@ def looked_at(program, *arguments, change=lambda look: look):
     """What was spent in a virtual program, by line, and the seconds that it ran."""
     clock = FakeClock()
     start_s = clock.monotonic_s()
-    tally = Tally(start_s)
+    tally = LineTally(start_s)
     program(
         virtual.Interpreter(clock, lambda frame, look: tally.take(frame, change(look))), *arguments
     )
@@ -36,8 +36,8 @@ def looked_at(program, *arguments, change=lambda look: look):
 def followed(program, *arguments, rate_hz=200.0):
     """What was spent in a real program, by line, and the seconds that it ran."""
     start_s = time.monotonic()
-    tally = Tally(start_s)
-    asker = Asker(tally.take, rate_hz)
+    tally = LineTally(start_s)
+    asker = StackSampler(tally.take, rate_hz)
     asker.start()
     program(*arguments)
     passed_s = time.monotonic() - start_s

@@ -11,7 +11,11 @@ import time
 
 import pytest
 
-from energy_callbacks.profiling.lines.stack_sampler import Asker, Look, _Rests
+from energy_callbacks.profiling.lines.stack_sampler import (
+    ContextSwitches,
+    StackSample,
+    StackSampler,
+)
 
 
 def busy(seconds):
@@ -32,7 +36,7 @@ class Heard:
     """Keeps what it is told; does something meanwhile where asked to."""
 
     def __init__(self, then=lambda: None):
-        self.looks: list[tuple[str, Look]] = []
+        self.looks: list[tuple[str, StackSample]] = []
         self.threads = set()
         self.then = then
 
@@ -49,7 +53,7 @@ def asking():
     begun = []
 
     def begin(look, rate_hz=200.0):
-        begun.append(Asker(look, rate_hz))
+        begun.append(StackSampler(look, rate_hz))
         begun[-1].start()
         return begun[-1]
 
@@ -155,7 +159,7 @@ def test_another_thread_than_the_main_one_is_refused():
 
     def begin():
         try:
-            Asker(Heard(), 50.0)
+            StackSampler(Heard(), 50.0)
         except RuntimeError as error:
             said.append(str(error))
 
@@ -210,8 +214,8 @@ def test_the_interpreter_ends_as_it_would(ending):
     """Asking to the very end changes neither the status nor what is printed."""
     program = (
         "import sys, time\n"
-        "from energy_callbacks.profiling.lines.stack_sampler import Asker\n"
-        "asker = Asker(lambda frame, look: None, 1000.0)\n"
+        "from energy_callbacks.profiling.lines.stack_sampler import StackSampler\n"
+        "asker = StackSampler(lambda frame, look: None, 1000.0)\n"
         "asker.start()\n"
         "time.sleep(0.05)\n"
         f"{ending}\n"
@@ -259,7 +263,7 @@ def test_the_kernel_tells_who_waited_for_the_interpreter(meanwhile, is_held):
     found = []
 
     def wait():
-        rests = _Rests()
+        rests = ContextSwitches()
         for _ in range(40):
             time.sleep(0.005)
             found.append(rests.since_last())

@@ -5,13 +5,13 @@ import sys
 import pytest
 
 from energy_callbacks.profiling.lines import tally as tallies
-from energy_callbacks.profiling.lines.stack_sampler import Look
-from energy_callbacks.profiling.lines.tally import Tally
+from energy_callbacks.profiling.lines.stack_sampler import StackSample
+from energy_callbacks.profiling.lines.tally import LineTally
 
 
 def look(since_s, asked_s, until_s, cpu=1.0, others=0.0):
     """On one core unless told."""
-    return Look(since_s, asked_s, until_s, cpu, others, is_before=False)
+    return StackSample(since_s, asked_s, until_s, cpu, others, is_before=False)
 
 
 def here():
@@ -27,7 +27,7 @@ def spent(tally):
 
 def test_time_goes_to_the_spans_in_which_it_passed():
     """A call of 3 s on half a core is 1.5 s of CPU time and as much waiting, over four seconds."""
-    tally = Tally(100.0)
+    tally = LineTally(100.0)
     tally.take(here(), look(100.5, 100.5, 103.5, cpu=0.5))
     assert spent(tally) == pytest.approx((3.0, 1.5, 1.5))
     widths = [sum(one.wall_s for one in bin_.values()) for _, _, bin_ in tally.spans()]
@@ -36,7 +36,7 @@ def test_time_goes_to_the_spans_in_which_it_passed():
 
 def test_other_threads_of_a_call_are_no_waiting():
     """Four cores in a call that the main thread waits for: CPU time, and nobody waits."""
-    tally = Tally(0.0)
+    tally = LineTally(0.0)
     tally.take(here(), look(0.0, 0.0, 1.0, cpu=0.0, others=4.0))
     ((_, _, bin_),) = tally.spans()
     (one,) = bin_.values()
@@ -45,7 +45,7 @@ def test_other_threads_of_a_call_are_no_waiting():
 
 def test_a_week_is_six_hundred_spans():
     """Spans double their width, and no second is lost."""
-    tally = Tally(0.0)
+    tally = LineTally(0.0)
     frame, t_s = here(), 0.0
     while t_s < 7 * 86400.0:
         tally.take(frame, look(t_s, t_s, t_s + 977.0))
@@ -59,7 +59,7 @@ def test_places_and_stacks_are_bounded_and_time_is_kept(monkeypatch):
     monkeypatch.setattr(tallies, "MOST_SITES", 5)
     monkeypatch.setattr(tallies, "MOST_STACKS", 5)
     monkeypatch.setattr(tallies, "MOST_CODES", 40)
-    tally = Tally(0.0)
+    tally = LineTally(0.0)
     for number in range(100):
         names = {"here": here, "tally": tally, "look": look, "n": float(number)}
         source = f"def f{number}():\n    tally.take(here(), look(n, n, n + 1.0))\nf{number}()"
@@ -73,7 +73,7 @@ def test_places_and_stacks_are_bounded_and_time_is_kept(monkeypatch):
 
 def test_the_line_is_the_innermost_of_the_users():
     """A library's frames count for the line that called it."""
-    tally = Tally(0.0)
+    tally = LineTally(0.0)
     names = {"tally": tally, "look": look, "sys": sys}
     library = "def call(f):\n    return f()\n"
     exec(compile(library, f"{sys.prefix}/lib/python3/site-packages/lib.py", "exec"), names)

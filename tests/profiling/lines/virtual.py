@@ -9,7 +9,11 @@ from types import FrameType, SimpleNamespace
 
 import pytest
 
-from energy_callbacks.profiling.lines.stack_sampler import Look, Moments, Request
+from energy_callbacks.profiling.lines.stack_sampler import (
+    SampleRequest,
+    SamplingSchedule,
+    StackSample,
+)
 from energy_callbacks.testing import FakeClock
 
 
@@ -18,7 +22,7 @@ class Interpreter:
 
     Args:
         clock: which its work and its waits advance.
-        look: told of frames and looks, as by ``Asker``.
+        look: told of frames and looks, as by ``StackSampler``.
         rate_hz: of looks.
     """
 
@@ -27,9 +31,9 @@ class Interpreter:
         self.looks = 0
         self.cost_s = self.cpu_s = 0.0
         self._look = look
-        self._request: Request | None = None
+        self._request: SampleRequest | None = None
         self._since_s = self._until_s = clock.monotonic_s()
-        self._moments = Moments(self._since_s, rate_hz, 1.0)
+        self._moments = SamplingSchedule(self._since_s, rate_hz, 1.0)
 
     def work(self, duration_s: float) -> None:
         """Python."""
@@ -70,11 +74,11 @@ class Interpreter:
             now_s, waited_s=0.0, rests=2 if is_held_up else 1, look_s=0.0
         )
         if self._request is None:
-            self._request = Request(self._until_s, now_s, held_up_s, self.cpu_s, self.cpu_s)
+            self._request = SampleRequest(self._until_s, now_s, held_up_s, self.cpu_s, self.cpu_s)
 
     def _hear(self, frame: FrameType) -> None:
         assert self._request is not None
-        look: Look = self._request.heard(
+        look: StackSample = self._request.heard(
             self._now_s, (self._since_s, self._until_s), lambda: self.cpu_s, lambda: self.cpu_s
         )
         self._request, self._since_s = None, look.until_s
@@ -84,14 +88,14 @@ class Interpreter:
     def install(self, patch: pytest.MonkeyPatch) -> "Interpreter":
         """Line profilers look at this program."""
         profiler = "energy_callbacks.profiling.lines.profiler"
-        patch.setattr(f"{profiler}.Asker", self._asked_by)
+        patch.setattr(f"{profiler}.StackSampler", self._asked_by)
         patch.setattr(f"{profiler}.time", SimpleNamespace(process_time=lambda: self.cpu_s))
         return self
 
     def _asked_by(self, look, rate_hz: float, max_share: float) -> "Interpreter":
         self._look, self.looks = look, 0
         self._since_s = self._until_s = self._now_s
-        self._moments = Moments(self._now_s, rate_hz, max_share)
+        self._moments = SamplingSchedule(self._now_s, rate_hz, max_share)
         return self
 
     def start(self) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from energy_callbacks.profiling.phases.exposure import Spans
 from energy_callbacks.profiling.phases.fit import Readings
 from energy_callbacks.profiling.phases.pieces import counts_of, cut
-from energy_callbacks.profiling.phases.split import Refusal, Split, split
+from energy_callbacks.profiling.phases.split import PhaseSplit, Refusal, split
 
 RESPONSE_S, LAG_S = 0.015, 0.005
 
@@ -49,7 +49,7 @@ def test_power_that_changes_inside_a_phase():
     """Both powers to 5 %, in what is stated."""
     spans, readings, steps, truth_w = network(rises=True)
     found = split(spans, readings, ("forward", "backward"), steps)
-    assert isinstance(found, Split)
+    assert isinstance(found, PhaseSplit)
     assert max(found.pieces) > 1
     np.testing.assert_allclose(found.power_w, truth_w, rtol=0.05)
     assert (np.abs(found.power_w - truth_w) < 1.5 * found.error_w).all()
@@ -68,5 +68,5 @@ def test_nothing_is_cut_where_one_power_is_enough():
     spans, readings, steps, truth_w = network(rises=False)
     assert counts_of(spans, readings, steps) == (1, 1)
     found = split(spans, readings, ("forward", "backward"), steps)
-    assert isinstance(found, Split)
+    assert isinstance(found, PhaseSplit)
     np.testing.assert_allclose(found.power_w, truth_w, rtol=0.02)

@@ -7,7 +7,7 @@ import pytest
 
 from energy_callbacks.profiling.phases.exposure import Spans
 from energy_callbacks.profiling.phases.fit import Readings
-from energy_callbacks.profiling.phases.split import Refusal, Split, split
+from energy_callbacks.profiling.phases.split import PhaseSplit, Refusal, split
 from tests.benchmarks import phases as lab
 
 NAMES = ("forward", "backward")
@@ -29,7 +29,7 @@ def two_phases(steps=600, *, noise_w=0.0, period_s=0.021, jitter=0.1):
 def test_without_noise_it_is_the_truth():
     """Power of both phases to half a watt, and as sure as that."""
     found = split(*two_phases(), NAMES, 600)
-    assert isinstance(found, Split)
+    assert isinstance(found, PhaseSplit)
     np.testing.assert_allclose(found.power_w, [100.0, 400.0], atol=0.5)
     assert (found.error_w < 3.0).all()
     assert found.lag_s == pytest.approx(0.0, abs=2e-3)
@@ -38,8 +38,8 @@ def test_without_noise_it_is_the_truth():
 def test_more_noise_is_less_sure():
     """Intervals grow with it."""
     quiet, loud = (split(*two_phases(noise_w=noise_w), NAMES, 600) for noise_w in (5.0, 50.0))
-    assert isinstance(quiet, Split)
-    assert isinstance(loud, Split)
+    assert isinstance(quiet, PhaseSplit)
+    assert isinstance(loud, PhaseSplit)
     assert (loud.error_w > 4.0 * quiet.error_w).all()
 
 
@@ -64,7 +64,7 @@ def test_readings_outside_phases_do_not_count():
         NAMES,
         600,
     )
-    assert isinstance(found, Split)
+    assert isinstance(found, PhaseSplit)
     np.testing.assert_allclose(found.power_w, [100.0, 400.0], atol=1.0)
 
 
@@ -105,7 +105,7 @@ def test_four_phases_of_a_slow_sensor():
     """The truth lies inside what is stated, where a step is twenty periods long."""
     one = lab.trial(0.400, 0.05, np.random.default_rng(3))
     found = split(one.spans, one.readings, lab.NAMES, one.steps)
-    assert isinstance(found, Split)
+    assert isinstance(found, PhaseSplit)
     truth_w = one.truth_j / one.spans.times_s()
     assert (np.abs(found.power_w - truth_w) < 1.5 * found.error_w).all()
     np.testing.assert_allclose(found.power_w, truth_w, rtol=0.05)
@@ -120,5 +120,5 @@ def test_no_phase_has_negative_power():
     is_first = readings.power_w < 200.0
     power_w = np.where(is_first, 0.0, 400.0) + 20.0 * rng.standard_normal(len(is_first))
     found = split(spans, replace(readings, power_w=power_w), NAMES, 600)
-    assert isinstance(found, Split)
+    assert isinstance(found, PhaseSplit)
     assert (found.power_w >= 0.0).all()

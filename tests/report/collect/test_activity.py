@@ -9,8 +9,8 @@ from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.report import build, save
 from energy_callbacks.report.collect import activity
 from energy_callbacks.report.collect.merge import merge
-from energy_callbacks.report.collect.process import Process, TimedEnergy
-from energy_callbacks.report.collect.rows import Columns
+from energy_callbacks.report.collect.process import ProcessJournal, TimedEnergy
+from energy_callbacks.report.collect.rows import DeviceColumns
 from energy_callbacks.report.render import html, text
 from tests.fake_nvml import Constant, Recorded, Scenario, a100, fixtures, h200
 from tests.fake_nvml.test_fake_card import CardClock
@@ -30,11 +30,11 @@ GPU = {
 }
 
 
-def process(values: list[float | None], *spans: TimedEnergy, **settings) -> Process:
+def process(values: list[float | None], *spans: TimedEnergy, **settings) -> ProcessJournal:
     """Half-second rows; a ``None`` is a row without activity."""
     rows = [((number + 1) / 2.0, value) for number, value in enumerate(values)]
-    columns = Columns(("t_s", "sm_active"), np.array(rows, dtype=float))
-    return Process(
+    columns = DeviceColumns(("t_s", "sm_active"), np.array(rows, dtype=float))
+    return ProcessJournal(
         path=Path("j"),
         header=HEADER,
         end_s=len(values) / 2.0,
@@ -50,7 +50,7 @@ def span(name: str, start_s: float, end_s: float) -> TimedEnergy:
     return TimedEnergy(name=name, start_s=start_s, end_s=end_s, energy={})
 
 
-def sm_active(one: Process) -> dict[str, float | None]:
+def sm_active(one: ProcessJournal) -> dict[str, float | None]:
     """By phase."""
     found = activity.by_phase(merge([one]))
     return {name: busy.sm_active for name, busy in found.items()}
@@ -102,7 +102,7 @@ def test_an_open_phase_has_what_follows_the_spans() -> None:
 def test_rows_without_activity_have_none() -> None:
     """An older card, and a device without rows."""
     assert activity.by_phase(merge([process([None] * 20)])) == {}
-    assert activity.whole([Columns()]) is None
+    assert activity.whole([DeviceColumns()]) is None
 
 
 PHASES = {"setup": (5.0, 12.0), "train": (90.0, 60.0), "validation": (30.0, 45.0)}

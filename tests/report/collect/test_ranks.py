@@ -14,7 +14,7 @@ import pytest
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.report.analysis.imbalance import data_wait
 from energy_callbacks.report.build import build
-from energy_callbacks.report.collect.process import Process
+from energy_callbacks.report.collect.process import ProcessJournal
 from energy_callbacks.report.model.schema import EnergyReport, from_json, to_json
 from energy_callbacks.report.render.html import render as render_html
 from energy_callbacks.report.render.text import render
@@ -129,10 +129,10 @@ def test_unequal_power_is_named_beyond_the_errors_of_both(
     assert standing_out(report_of(tmp_path, first, second)) == stands_out
 
 
-def with_waits(waits_s: Sequence[Sequence[float]]) -> list[Process]:
+def with_waits(waits_s: Sequence[Sequence[float]]) -> list[ProcessJournal]:
     """Ranks whose lines, of ten steps each, have these waits."""
     return [
-        Process(
+        ProcessJournal(
             path=Path(),
             header={},
             steps=[{"steps": 10, "data_wait_s": float(wait_s)} for wait_s in rank],

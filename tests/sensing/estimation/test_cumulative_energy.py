@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energy_callbacks.sensing.estimation.cumulative_energy import Knots
+from energy_callbacks.sensing.estimation.cumulative_energy import CumulativeEnergy
 from energy_callbacks.sensing.estimation.power_intervals import (
     AREA,
     EDGE,
@@ -26,9 +26,9 @@ def intervals(*spans: tuple[float, float, float]) -> np.ndarray:
     return rows
 
 
-def knots_of(*spans: tuple[float, float, float]) -> Knots:
+def knots_of(*spans: tuple[float, float, float]) -> CumulativeEnergy:
     """Knots along these spans."""
-    knots = Knots(keep_s=600.0)
+    knots = CumulativeEnergy(keep_s=600.0)
     knots.append(knots.following(intervals(*spans), 1.0, "power"))
     return knots
 
@@ -45,7 +45,7 @@ def test_outside_the_knots_nothing_was_seen() -> None:
     assert knots.energy(-2.0, -1.0, 0.0).energy_j is None
     assert knots.energy(1.0, 2.0, 0.0).energy_j is None
     assert knots.energy(0.5, 1.5, 0.0).coverage == pytest.approx(0.5, rel=1e-12)
-    assert Knots(keep_s=1.0).energy(0.0, 1.0, 0.0).energy_j is None
+    assert CumulativeEnergy(keep_s=1.0).energy(0.0, 1.0, 0.0).energy_j is None
 
 
 @given(
@@ -75,7 +75,7 @@ def test_a_hole_between_intervals_stays_unseen() -> None:
 
 def test_the_weakest_method_names_the_window() -> None:
     """A window over counter and power readings says power; beside them each says its own."""
-    knots = Knots(keep_s=600.0)
+    knots = CumulativeEnergy(keep_s=600.0)
     knots.append(knots.following(intervals((0.0, 1.0, 1.0)), 1.0, "counter+samples"))
     knots.append(knots.following(intervals((1.0, 2.0, 1.0)), 1.0, "power"))
     knots.append(knots.following(intervals((2.0, 3.0, 1.0)), 1.0, "counter+samples"))
@@ -85,9 +85,9 @@ def test_the_weakest_method_names_the_window() -> None:
     assert found == ["counter+samples", "power", "power", "counter+samples", "power"]
 
 
-def long_knots(keep_s: float, until_s: int) -> Knots:
+def long_knots(keep_s: float, until_s: int) -> CumulativeEnergy:
     """Power that changes each tenth of a second, thinned as it grows."""
-    knots = Knots(keep_s)
+    knots = CumulativeEnergy(keep_s)
     random = np.random.default_rng(0)
     for second in range(until_s):
         edges = second + np.arange(11) / 10.0
@@ -121,7 +121,7 @@ def test_thinning_keeps_the_total_and_what_lies_between_its_knots() -> None:
 
 def test_thinning_twice_forgets_no_pin() -> None:
     """A pinned moment inside a second survives every later round of thinning."""
-    fresh, knots = long_knots(1e9, 300), Knots(60.0)
+    fresh, knots = long_knots(1e9, 300), CumulativeEnergy(60.0)
     knots.pin(5.03)
     knots.pin(20.25)
     knots.append(fresh._columns.rows().copy())
@@ -150,7 +150,7 @@ def test_thinning_says_how_far_off_it_may_be() -> None:
 
 def test_pins_inside_one_long_interval_are_thinned_well() -> None:
     """Two pins inside one interval of a slow counter keep finite figures."""
-    knots = Knots(keep_s=60.0)
+    knots = CumulativeEnergy(keep_s=60.0)
     knots.pin(33.0)
     knots.pin(34.5)
     for start_s in range(0, 400, 10):
@@ -166,7 +166,7 @@ def test_inside_an_interval_the_error_is_that_of_a_bridge() -> None:
     """An edge at the share x of an interval of scale 10 J has the variance 100 x (1 - x)."""
     rows = intervals((0.0, 1.0, 100.0), (1.0, 2.0, 100.0))
     rows[:, INSIDE] = 10.0
-    knots = Knots(keep_s=600.0)
+    knots = CumulativeEnergy(keep_s=600.0)
     knots.append(knots.following(rows, 1.0, "power"))
     for share in (0.1, 0.5, 0.9):
         expected_j = np.sqrt(100.0 * share * (1.0 - share))
@@ -178,7 +178,7 @@ def test_an_edge_adds_its_own_error_and_leaves_none_behind() -> None:
     """A window from an interval of edge variance 9 to one of 16 is off by 5 J, one beside by 0."""
     rows = intervals(*((float(t), t + 1.0, 100.0) for t in range(4)))
     rows[1, EDGE], rows[2, EDGE] = 9.0, 16.0
-    knots = Knots(keep_s=600.0)
+    knots = CumulativeEnergy(keep_s=600.0)
     knots.append(knots.following(rows, 1.0, "power"))
     assert knots.energy(1.5, 2.5, 0.0).stderr_j == pytest.approx(5.0, rel=1e-12)
     assert knots.energy(0.5, 3.5, 0.0).stderr_j == 0.0
@@ -186,7 +186,7 @@ def test_an_edge_adds_its_own_error_and_leaves_none_behind() -> None:
 
 def test_between_anchors_the_error_is_held_at_both_ends() -> None:
     """Two intervals of variance 4 between anchors of variance 1: 1 at these, 3 in the middle."""
-    knots = Knots(keep_s=600.0)
+    knots = CumulativeEnergy(keep_s=600.0)
     for start_s in (0.0, 2.0, 4.0):
         rows = intervals((start_s, start_s + 1.0, 100.0), (start_s + 1.0, start_s + 2.0, 100.0))
         rows[:, NOISE] = 4.0

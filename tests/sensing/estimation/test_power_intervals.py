@@ -13,7 +13,7 @@ from energy_callbacks.sensing.estimation.power_intervals import (
     NOISE,
     SEEN,
     START,
-    Shape,
+    PowerIntervals,
 )
 from tests.sensing.loads import Staircase, channel
 
@@ -21,9 +21,11 @@ GAUGE = channel("power", "gauge", period_s=0.1)
 MEAN = channel("power", "mean", period_s=0.1)
 
 
-def filled(points: list[tuple[float, float]], kind: str = "gauge", **sensor: object) -> Shape:
+def filled(
+    points: list[tuple[float, float]], kind: str = "gauge", **sensor: object
+) -> PowerIntervals:
     """A shape of these readings."""
-    shape = Shape(channel("power", kind, **sensor))  # type: ignore[arg-type]
+    shape = PowerIntervals(channel("power", kind, **sensor))  # type: ignore[arg-type]
     for t_s, power_w in points:
         shape.add(t_s, power_w)
     return shape

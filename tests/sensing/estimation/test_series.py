@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energy_callbacks.sensing.estimation.series import Columns, Series
+from energy_callbacks.sensing.estimation.series import BoundedColumns, TimeSeries
 
 
 def test_columns_keep_what_was_appended_through_growth() -> None:
     """A thousand rows in uneven portions come back unchanged."""
     rows = np.arange(3000.0).reshape(1000, 3)
-    columns = Columns(3)
+    columns = BoundedColumns(3)
     for portion in np.split(rows, [1, 2, 70, 500]):
         columns.append(portion)
     assert len(columns) == 1000
@@ -21,7 +21,7 @@ def test_columns_keep_what_was_appended_through_growth() -> None:
 
 def test_columns_forget_and_carry_on() -> None:
     """After truncating or replacing, new rows follow those that are left."""
-    columns = Columns(1)
+    columns = BoundedColumns(1)
     columns.append(np.arange(10.0)[:, None])
     columns.truncate(3)
     columns.truncate(99)
@@ -34,7 +34,7 @@ def test_columns_forget_and_carry_on() -> None:
 
 def test_columns_that_are_replaced_use_their_storage_again() -> None:
     """A table that is thinned each minute stays where it is, with little room to spare."""
-    columns = Columns(4, {3: np.float32})
+    columns = BoundedColumns(4, {3: np.float32})
     columns.append(np.zeros((10_000, 4)))
     place = columns.column(0).base
     assert place is not None
@@ -55,7 +55,7 @@ def test_rows_are_put_in_the_place_of_others(length: int, cut: tuple[int, int], 
     """Fewer or more rows than there were: what lies before and behind stays as it is."""
     first, last = sorted(min(end, length) for end in cut)
     before, rows = np.arange(2.0 * length).reshape(length, 2), -np.ones((new, 2))
-    columns = Columns(2)
+    columns = BoundedColumns(2)
     columns.append(before)
     columns.splice(first, last, rows)
     assert np.array_equal(columns.rows(), np.concatenate([before[:first], rows, before[last:]]))
@@ -69,7 +69,7 @@ def test_between_is_open_at_the_start_and_closed_at_the_end(
     times: list[int], window: tuple[int, int]
 ) -> None:
     """Values of (start, end] in time order; what does not lie after the newest is dropped."""
-    series, kept = Series(keep_s=1000.0), []
+    series, kept = TimeSeries(keep_s=1000.0), []
     for number, t_s in enumerate(times):
         series.append(float(t_s), float(number))
         if not kept or t_s > kept[-1][0]:
@@ -82,7 +82,7 @@ def test_between_is_open_at_the_start_and_closed_at_the_end(
 
 def test_a_series_keeps_its_span_and_no_more_than_half_as_much_again() -> None:
     """A day of readings each second keeps the last ten minutes, and is bounded."""
-    series = Series(keep_s=600.0)
+    series = TimeSeries(keep_s=600.0)
     for second in range(86_400):
         series.append(1e6 + second, 1.0)
         assert len(series.t_s) <= 902
@@ -92,7 +92,7 @@ def test_a_series_keeps_its_span_and_no_more_than_half_as_much_again() -> None:
 
 def test_the_rate_of_a_counter_reaches_from_reading_to_reading() -> None:
     """A counter read each 8 s at 0, 2 and 3: rates over spans that hold one reading or none."""
-    series = Series(keep_s=100.0)
+    series = TimeSeries(keep_s=100.0)
     assert series.rate(0.0, 1.0) is None
     for t_s, value in ((0.0, 0.0), (8.0, 2.0), (16.0, 3.0)):
         series.append(t_s, value)
@@ -104,7 +104,7 @@ def test_the_rate_of_a_counter_reaches_from_reading_to_reading() -> None:
 
 def test_readings_with_their_times() -> None:
     """Those after the start, up to the end; copies."""
-    series = Series(keep_s=100.0)
+    series = TimeSeries(keep_s=100.0)
     for t_s in range(5):
         series.append(float(t_s), 10.0 * t_s)
     t_s, values = series.readings(1.0, 3.0)

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from energy_callbacks.sensing.estimation.signal_variability import Roughness
+from energy_callbacks.sensing.estimation.signal_variability import SignalVariability
 
 
-def judged(values: list[float] | np.ndarray, smooth_ratio: float = 2.0) -> Roughness:
+def judged(values: list[float] | np.ndarray, smooth_ratio: float = 2.0) -> SignalVariability:
     """What is thought of these readings."""
-    roughness = Roughness(smooth_ratio)
+    roughness = SignalVariability(smooth_ratio)
     for value in values:
         roughness.add(float(value))
     return roughness

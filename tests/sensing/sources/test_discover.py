@@ -10,7 +10,7 @@ from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing import time_limit
 from energy_callbacks.sensing.frameworks import cuda_driver
-from energy_callbacks.sensing.sources import POWERCAP_VARIABLE, Found, discover
+from energy_callbacks.sensing.sources import POWERCAP_VARIABLE, DiscoveredSources, discover
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml import presets
@@ -55,12 +55,12 @@ def powercap(folder: Path, **zones: str) -> None:
         (path / "max_energy_range_uj").write_text("262143328850")
 
 
-def gpus(found: Found) -> list[str]:
+def gpus(found: DiscoveredSources) -> list[str]:
     """Names of the sources for cards."""
     return [source.name for source in found.sources if isinstance(source, NvmlSource)]
 
 
-def kinds(found: Found) -> list[str]:
+def kinds(found: DiscoveredSources) -> list[str]:
     """Kinds of source, in order."""
     return [type(source).__name__ for source in found.sources]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from energy_callbacks.core.records import Energy
 from energy_callbacks.tuning.search.limits import limits, predicted_largest
-from energy_callbacks.tuning.search.search import Answer, Search, SearchSettings
+from energy_callbacks.tuning.search.search import Search, SearchAnswer, SearchSettings
 from energy_callbacks.tuning.search.trial import Trial
 from tests.benchmarks.common.device_model import Device
 
@@ -431,7 +431,7 @@ def test_limit_lies_below_the_smallest_size_that_is_too_tight():
     """Sizes beyond it count for nothing, even if they ran before."""
     found = limits(range(1, 100), [ran(10, peak_bytes=50), ran(20, peak_bytes=95)], 90.0)
     assert (found.low, found.high) == (9, 19)
-    assert isinstance(Search(SearchSettings()).answer(), Answer | None)
+    assert isinstance(Search(SearchSettings()).answer(), SearchAnswer | None)
 
 
 def test_energy_travels_through_the_state():

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from energy_callbacks.tuning.snapshot.attributes_snapshot import KeptAttributes
+from energy_callbacks.tuning.snapshot.attributes_snapshot import AttributesSnapshot
 
 
 class Counting(torch.nn.Module):
@@ -45,7 +45,7 @@ def test_attributes_are_put_back() -> None:
     module = Counting()
     held = (module.child.correct, module.outputs, module.outputs[0], module.by_stage, module.newest)
     weight = module.layer.weight.detach().clone()
-    kept = KeptAttributes(module)
+    kept = AttributesSnapshot(module)
     for _ in range(2):  # more than once
         module(torch.ones(1, 2))
         kept.restore()

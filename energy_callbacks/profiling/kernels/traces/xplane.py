@@ -17,7 +17,7 @@ from typing import Any, Final
 from energy_callbacks.core.units import seconds_from_microseconds
 from energy_callbacks.profiling.kernels.classes import class_of, is_cudnn
 from energy_callbacks.profiling.kernels.protocol import TooLargeError
-from energy_callbacks.profiling.kernels.tally import Tally
+from energy_callbacks.profiling.kernels.tally import KernelTally
 
 # It reads some ten MB a second.
 _PATIENCE_S: Final = 60.0
@@ -61,20 +61,20 @@ class XplaneRecorder:
         self._is_running = False
 
     def open(self) -> None:
-        """See ``Recorder``."""
+        """See ``TraceRecorder``."""
         shutil.rmtree(self._path, ignore_errors=True)  # of an earlier attempt
         self._left = self._warm_up_steps + 1
         self.step()
 
     def step(self) -> None:
-        """See ``Recorder``."""
+        """See ``TraceRecorder``."""
         self._left -= 1
         if self._left == 0:
             self._start(self._path)
             self._is_running = True
 
     def close(self) -> Path:
-        """See ``Recorder``."""
+        """See ``TraceRecorder``."""
         self._end()
         written = next(self._path.glob("plugins/profile/*/*.xplane.pb"), None)
         if written is None:
@@ -89,7 +89,7 @@ class XplaneRecorder:
         return written
 
     def abort(self) -> None:
-        """See ``Recorder``; what the framework writes nevertheless is removed."""
+        """See ``TraceRecorder``; what the framework writes nevertheless is removed."""
         if self._is_running:
             self._end()
             shutil.rmtree(self._path, ignore_errors=True)
@@ -99,7 +99,7 @@ class XplaneRecorder:
         self._stop()
 
 
-def kernels(path: Path, steps: int) -> Tally | None:
+def kernels(path: Path, steps: int) -> KernelTally | None:
     """The kernels of a window.
 
     Args:
@@ -129,10 +129,10 @@ def devices(path: Path) -> int:
     return max(len(set(_PLANE.findall(path.read_bytes()))), 1)
 
 
-def of_table(table: dict[str, Any], steps: int, devices: int) -> Tally | None:
+def of_table(table: dict[str, Any], steps: int, devices: int) -> KernelTally | None:
     """The same from ``kernel_stats``, a table in the form of Google's charts, of all devices."""
     places = {column["id"]: place for place, column in enumerate(table["cols"])}
-    found = Tally(has_device=True, steps=steps, devices=devices)
+    found = KernelTally(has_device=True, steps=steps, devices=devices)
     for row in table["rows"]:
         name, calls, time_us = (
             row["c"][places[key]]["v"]

@@ -7,8 +7,8 @@ from energy_callbacks.core.records import Channel, Kind, Quantity, Sensor
 from energy_callbacks.core.units import hertz_from_megahertz, seconds_from_nanoseconds
 from energy_callbacks.sensing.schedule import next_reading_s
 from energy_callbacks.sensing.sources.nvidia.readers import (
-    Card,
-    Polled,
+    NvmlCard,
+    PolledQuantity,
     Reader,
     fields,
     known,
@@ -28,20 +28,22 @@ _BRAKE: Final = 271
 
 def _gauge(
     quantity: Quantity,
-    value: Callable[[Card], float | None],
+    value: Callable[[NvmlCard], float | None],
     name: str,
     kind: Kind = "gauge",
     beats: int = _BEATS,
-) -> Callable[[Card], Reader | None]:
-    def make(card: Card) -> Reader | None:
+) -> Callable[[NvmlCard], Reader | None]:
+    def make(card: NvmlCard) -> Reader | None:
         sensor = Sensor(name=name)
         channel = Channel(device=card.device, quantity=quantity, kind=kind, sensor=sensor)
-        return offered(Polled(card, channel, value, lambda now_s: next_reading_s(now_s, beats)))
+        return offered(
+            PolledQuantity(card, channel, value, lambda now_s: next_reading_s(now_s, beats))
+        )
 
     return make
 
 
-def _memory_used_bytes(card: Card) -> float | None:
+def _memory_used_bytes(card: NvmlCard) -> float | None:
     """Without what the driver keeps for itself, as nvidia-smi shows it, where it can say that."""
     nvml = card.nvml
     try:
@@ -51,22 +53,22 @@ def _memory_used_bytes(card: Card) -> float | None:
     return known(info.used)
 
 
-def _utilisation(card: Card) -> float | None:
+def _utilisation(card: NvmlCard) -> float | None:
     """Share of time in which at least one kernel ran."""
     percent = known(card.nvml.nvmlDeviceGetUtilizationRates(card.handle).gpu)
     return percent / 100.0 if percent is not None and percent <= 100.0 else None
 
 
-def _temperature_c(card: Card) -> float | None:
+def _temperature_c(card: NvmlCard) -> float | None:
     return known(card.nvml.nvmlDeviceGetTemperature(card.handle, card.nvml.NVML_TEMPERATURE_GPU))
 
 
-def _sm_clock_hz(card: Card) -> float | None:
+def _sm_clock_hz(card: NvmlCard) -> float | None:
     clock_mhz = known(card.nvml.nvmlDeviceGetClockInfo(card.handle, card.nvml.NVML_CLOCK_SM))
     return hertz_from_megahertz(clock_mhz) if clock_mhz is not None else None
 
 
-def _throttled(card: Card) -> Reader | None:
+def _throttled(card: NvmlCard) -> Reader | None:
     """Seconds in which clocks were held down by the power limit, the power brake or heat.
 
     The sum of nanosecond counters (nvml.h, NVML_FI_DEV_PERF_POLICY_* and _CLOCKS_EVENT_REASON_*):
@@ -82,7 +84,7 @@ def _throttled(card: Card) -> Reader | None:
     wanted = (limit, _BRAKE, *other_heat)
     counters = [field for field in wanted if field in answered]
 
-    def throttled_s(card: Card) -> float | None:
+    def throttled_s(card: NvmlCard) -> float | None:
         values_ns = fields(card, counters)
         # A sum without one of its counters would fall.
         if not counters or len(values_ns) < len(counters):
@@ -93,7 +95,7 @@ def _throttled(card: Card) -> Reader | None:
     return _gauge("throttled", throttled_s, name, "counter", _COUNTER_BEATS)(card)
 
 
-GAUGES: Final[tuple[Callable[[Card], Reader | None], ...]] = (
+GAUGES: Final[tuple[Callable[[NvmlCard], Reader | None], ...]] = (
     _gauge("memory_used", _memory_used_bytes, "nvmlDeviceGetMemoryInfo"),
     _gauge("utilisation", _utilisation, "nvmlDeviceGetUtilizationRates"),
     _gauge("temperature", _temperature_c, "nvmlDeviceGetTemperature"),

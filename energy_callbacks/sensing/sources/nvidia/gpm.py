@@ -13,7 +13,7 @@ from typing import Any, Final
 from energy_callbacks.core.records import Channel, Quantity, Reading, Sensor
 from energy_callbacks.sensing.clock import PUNCTUAL_S
 from energy_callbacks.sensing.schedule import BEAT_S, next_reading_s
-from energy_callbacks.sensing.sources.nvidia.readers import Card, Reader, known
+from energy_callbacks.sensing.sources.nvidia.readers import NvmlCard, Reader, known
 
 # A sample costs 0.2 ms (H200, driver 580); the driver's own values are up to 100 ms old
 # (nvml.h, nvmlGpmSampleGet: samples should lie more than 100 ms apart).
@@ -31,7 +31,7 @@ _NOTE: Final = (
 )
 
 
-def activity(card: Card) -> tuple[Reader, ...]:
+def activity(card: NvmlCard) -> tuple[Reader, ...]:
     """A reader for each metric that the card offers to this user; none before Hopper.
 
     Raises:
@@ -72,7 +72,7 @@ class _Samples:
         NVMLError: where the card gives no sample.
     """
 
-    def __init__(self, card: Card) -> None:
+    def __init__(self, card: NvmlCard) -> None:
         nvml = card.nvml
         self.card = card
         self._pair = [nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()]

@@ -20,7 +20,7 @@ _OLD_ERROR: Final = 0.10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generation:
+class CardGeneration:
     """The sensors of one generation of cards.
 
     Attributes:
@@ -84,25 +84,25 @@ _MEAN_OF_GA10X: Final = replace(_MEAN_OF_A_SECOND, lag_s=0.7)
 _SLOW_LAG: Final = "; shows a change with a slow lag that is not undone"
 _UNSTUDIED: Final = "; not in that study, taken as Hopper's"
 
-_KEPLER_1: Final = Generation(
+_KEPLER_1: Final = CardGeneration(
     name="Kepler", usage=_usage(0.015, None, error=_OLD_ERROR, note=_SLOW_LAG)
 )
-_KEPLER_2: Final = Generation(
+_KEPLER_2: Final = CardGeneration(
     name="Kepler", usage=_usage(0.1, None, error=_OLD_ERROR, note=_SLOW_LAG)
 )
-_MAXWELL: Final = Generation(
+_MAXWELL: Final = CardGeneration(
     name="Maxwell", usage=_usage(0.1, None, error=_OLD_ERROR, note=_SLOW_LAG)
 )
-_PASCAL: Final = Generation(name="Pascal", usage=_usage(0.02, 0.01))
+_PASCAL: Final = CardGeneration(name="Pascal", usage=_usage(0.02, 0.01))
 # The counter of a V100 moves every 20 ms, an H200's every 100 ms (measured); PETSc's documentation
 # gives 20 to 100 ms. A first guess: the real period is found on the card (counter_ticks).
-_VOLTA: Final = Generation(name="Volta", usage=_usage(0.02, 0.01), counter_period_s=0.02)
-_TURING: Final = Generation(name="Turing", usage=_usage(0.1, 0.1))
-_GA100: Final = Generation(name="Ampere GA100", usage=_usage(0.1, 0.025))
-_GA10X: Final = Generation(name="Ampere GA10x", usage=_MEAN_OF_GA10X, instant=_instant(0.1))
-_ADA: Final = Generation(name="Ada", usage=_MEAN_OF_A_SECOND, instant=_instant(0.1))
-_HOPPER: Final = Generation(name="Hopper", usage=_MEAN_OF_A_SECOND, instant=_instant(0.025))
-_NEWER: Final = Generation(
+_VOLTA: Final = CardGeneration(name="Volta", usage=_usage(0.02, 0.01), counter_period_s=0.02)
+_TURING: Final = CardGeneration(name="Turing", usage=_usage(0.1, 0.1))
+_GA100: Final = CardGeneration(name="Ampere GA100", usage=_usage(0.1, 0.025))
+_GA10X: Final = CardGeneration(name="Ampere GA10x", usage=_MEAN_OF_GA10X, instant=_instant(0.1))
+_ADA: Final = CardGeneration(name="Ada", usage=_MEAN_OF_A_SECOND, instant=_instant(0.1))
+_HOPPER: Final = CardGeneration(name="Hopper", usage=_MEAN_OF_A_SECOND, instant=_instant(0.025))
+_NEWER: Final = CardGeneration(
     name="newer than Hopper",
     usage=replace(_MEAN_OF_A_SECOND, citation=_MEAN_OF_A_SECOND.citation + _UNSTUDIED),
     instant=_instant(None, note=_UNSTUDIED),
@@ -124,7 +124,7 @@ _BY_MAJOR: Final = {
 }
 
 
-def generation(compute_capability: tuple[int, int]) -> Generation:
+def generation(compute_capability: tuple[int, int]) -> CardGeneration:
     """The sensors of the cards with this compute capability.
 
     >>> generation((9, 0)).name, generation((8, 0)).name, generation((12, 0)).name
@@ -134,7 +134,7 @@ def generation(compute_capability: tuple[int, int]) -> Generation:
     return exact or _BY_MAJOR.get(compute_capability[0], _NEWER)
 
 
-def samples_sensor(found: Generation, period_s: float | None) -> Sensor:
+def samples_sensor(found: CardGeneration, period_s: float | None) -> Sensor:
     """The driver's buffer of power samples.
 
     On an H200 (driver 580) a change begins to show after 5 to 15 ms and follows an exponential
@@ -159,7 +159,7 @@ def samples_sensor(found: Generation, period_s: float | None) -> Sensor:
     )
 
 
-def counter_sensor(found: Generation) -> Sensor:
+def counter_sensor(found: CardGeneration) -> Sensor:
     """The energy counter."""
     return Sensor(
         name="nvmlDeviceGetTotalEnergyConsumption",

@@ -22,7 +22,7 @@ from energy_callbacks.sensing.schedule import next_reading_s
 from energy_callbacks.sensing.sources.nvidia.counter_ticks import CounterTicks
 from energy_callbacks.sensing.sources.nvidia.driver_stamps import DriverStamps
 from energy_callbacks.sensing.sources.nvidia.known_sensors import (
-    Generation,
+    CardGeneration,
     counter_sensor,
     samples_sensor,
 )
@@ -44,7 +44,7 @@ _UNION_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class NvmlCard:
     """An opened card.
 
     Attributes:
@@ -55,7 +55,7 @@ class Card:
     handle: Any
     clock: Clock
     device: Device
-    generation: Generation
+    generation: CardGeneration
     at_close: list[Callable[[], None]] = field(default_factory=list)
 
     def is_gone(self, error: Exception) -> bool:
@@ -88,7 +88,7 @@ class Reader(Protocol):
         ...
 
 
-def tried(card: Card, make: Callable[[Card], Reader | None]) -> Reader | None:
+def tried(card: NvmlCard, make: Callable[[NvmlCard], Reader | None]) -> Reader | None:
     """The reader, where the card answers its first call.
 
     Raises:
@@ -105,7 +105,7 @@ def tried(card: Card, make: Callable[[Card], Reader | None]) -> Reader | None:
 # --- power
 
 
-def power(card: Card) -> Reader | None:
+def power(card: NvmlCard) -> Reader | None:
     """Power, W: the driver's samples, else an instant reading, else the common one."""
     makers = (SampledPower.found_on, _polled_instant, _polled_usage)
     found = (tried(card, make) for make in makers)
@@ -115,7 +115,7 @@ def power(card: Card) -> Reader | None:
 class SampledPower:
     """Power from the driver's buffer of samples: nothing is lost between two drains."""
 
-    def __init__(self, card: Card, period_s: float | None) -> None:
+    def __init__(self, card: NvmlCard, period_s: float | None) -> None:
         self._card = card
         self._stamps = DriverStamps(card.clock)
         sensor = samples_sensor(card.generation, period_s)
@@ -123,7 +123,7 @@ class SampledPower:
         self.due_s = card.clock.monotonic_s()
 
     @classmethod
-    def found_on(cls, card: Card) -> "SampledPower | None":
+    def found_on(cls, card: NvmlCard) -> "SampledPower | None":
         """The reader, where the card keeps a buffer that fills."""
         samples = _samples(card)
         if not samples:
@@ -146,7 +146,7 @@ class SampledPower:
         return [Reading(self.channel, t_s, watts_from_milliwatts(mw)) for t_s, mw in placed]
 
 
-def _samples(card: Card) -> list[tuple[int, float]]:
+def _samples(card: NvmlCard) -> list[tuple[int, float]]:
     """The whole buffer, (Unix time in microseconds, mW), without what is no value.
 
     The whole buffer each time (0.2 ms on an H200): asked for "newer than", the driver would hide
@@ -173,10 +173,10 @@ def _median_spacing_s(samples: Sequence[tuple[int, float]]) -> float | None:
     return seconds_from_microseconds(spacings[len(spacings) // 2])
 
 
-def _polled_instant(card: Card) -> Reader | None:
+def _polled_instant(card: NvmlCard) -> Reader | None:
     field = card.nvml.NVML_FI_DEV_POWER_INSTANT
 
-    def power_w(card: Card) -> float | None:
+    def power_w(card: NvmlCard) -> float | None:
         power_mw = fields(card, [field]).get(field)
         return watts_from_milliwatts(power_mw) if power_mw else None
 
@@ -184,8 +184,8 @@ def _polled_instant(card: Card) -> Reader | None:
     return _polled_power(card, instant, power_w) if instant is not None else None
 
 
-def _polled_usage(card: Card) -> Reader | None:
-    def power_w(card: Card) -> float | None:
+def _polled_usage(card: NvmlCard) -> Reader | None:
+    def power_w(card: NvmlCard) -> float | None:
         power_mw = known(card.nvml.nvmlDeviceGetPowerUsage(card.handle))
         return watts_from_milliwatts(power_mw) if power_mw else None
 
@@ -193,7 +193,7 @@ def _polled_usage(card: Card) -> Reader | None:
 
 
 def _polled_power(
-    card: Card, sensor: Sensor, power_w: Callable[[Card], float | None]
+    card: NvmlCard, sensor: Sensor, power_w: Callable[[NvmlCard], float | None]
 ) -> Reader | None:
     channel = Channel(device=card.device, quantity="power", kind="gauge", sensor=sensor)
     is_quick = sensor.period_s is not None and sensor.period_s < _POLL_INTERVAL_S
@@ -204,16 +204,16 @@ def _polled_power(
         interval_s = _QUICK_INTERVAL_S if is_quick else _POLL_INTERVAL_S
         return now_s + interval_s * (1.0 + _SWING * (random.random() - 0.5))
 
-    return offered(Polled(card, channel, power_w, next_s))
+    return offered(PolledQuantity(card, channel, power_w, next_s))
 
 
 # --- energy
 
 
-class _Counter:
+class _NvmlCounter:
     """The energy counter: the moments at which it moved, and its value from then on, in J."""
 
-    def __init__(self, card: Card) -> None:
+    def __init__(self, card: NvmlCard) -> None:
         self._card = card
         sensor = counter_sensor(card.generation)
         self.channel = Channel(device=card.device, quantity="energy", kind="counter", sensor=sensor)
@@ -233,13 +233,13 @@ class _Counter:
         return [Reading(self.channel, tick.t_s, tick.value, tick.t_error_s)] if tick else []
 
 
-def counter(card: Card) -> Reader:
+def counter(card: NvmlCard) -> Reader:
     """Energy, J, since the driver was loaded."""
     card.nvml.nvmlDeviceGetTotalEnergyConsumption(card.handle)
-    return _Counter(card)
+    return _NvmlCounter(card)
 
 
-class Polled:
+class PolledQuantity:
     """A quantity that has a value whenever it is asked for.
 
     Args:
@@ -251,9 +251,9 @@ class Polled:
 
     def __init__(
         self,
-        card: Card,
+        card: NvmlCard,
         channel: Channel,
-        value: Callable[[Card], float | None],
+        value: Callable[[NvmlCard], float | None],
         next_s: Callable[[float], float],
     ) -> None:
         self.channel = channel
@@ -280,7 +280,7 @@ class Polled:
         return [Reading(self.channel, t_s, value, t_error_s)]
 
 
-def offered(reader: Polled) -> Reader | None:
+def offered(reader: PolledQuantity) -> Reader | None:
     """The reader, where it has a value now."""
     return reader if reader.value() is not None else None
 
@@ -288,7 +288,7 @@ def offered(reader: Polled) -> Reader | None:
 # --- values as NVML hands them over
 
 
-def fields(card: Card, ids: Sequence[int]) -> dict[int, float]:
+def fields(card: NvmlCard, ids: Sequence[int]) -> dict[int, float]:
     """Fields by their number, asked for in one call, without those that have no value."""
     values: dict[int, float] = {}
     for answer in card.nvml.nvmlDeviceGetFieldValues(card.handle, list(ids)):

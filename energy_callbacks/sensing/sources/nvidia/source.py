@@ -20,7 +20,7 @@ from energy_callbacks.sensing.sources.nvidia.gauges import GAUGES
 from energy_callbacks.sensing.sources.nvidia.gpm import activity, permission_note
 from energy_callbacks.sensing.sources.nvidia.known_sensors import generation
 from energy_callbacks.sensing.sources.nvidia.readers import (
-    Card,
+    NvmlCard,
     Reader,
     SampledPower,
     counter,
@@ -54,7 +54,7 @@ class NvmlSource:
         self._clock = clock
         self._uuid = uuid
         self._more_instances = more_instances
-        self._card: Card | None = None
+        self._card: NvmlCard | None = None
         self._readers: tuple[Reader, ...] = ()
         self._read_s = self._answered_s = 0.0
         self._failing: dict[Quantity, Exception] = {}
@@ -143,7 +143,7 @@ class NvmlSource:
             raise _failed(card, newest) from newest
         return readings
 
-    def _say_who_is_silent(self, card: Card, answered: set[Quantity]) -> None:
+    def _say_who_is_silent(self, card: NvmlCard, answered: set[Quantity]) -> None:
         """A quantity that fails while others answer is said once, and is no missed reading."""
         for quantity in answered:
             self._failing.pop(quantity, None)
@@ -163,7 +163,7 @@ class NvmlSource:
             _stop(card.nvml)
 
 
-def _readers(card: Card) -> tuple[Reader, ...]:
+def _readers(card: NvmlCard) -> tuple[Reader, ...]:
     """A reader for each quantity that this card really answers, tried once."""
     # The counter comes first: samples drained after its call reach past its tick.
     found = (tried(card, make) for make in (counter, power, *GAUGES))
@@ -255,7 +255,7 @@ def _mig_uuid(nvml: Any, handle: Any, index: int) -> str | None:
         return None  # this place of the card holds no instance
 
 
-def _opened(nvml: Any, clock: Clock, uuid: str, more_instances: Sequence[str]) -> Card:
+def _opened(nvml: Any, clock: Clock, uuid: str, more_instances: Sequence[str]) -> NvmlCard:
     named_card, is_instance = card_of_old_mig_name(uuid), uuid.startswith("MIG-")
     handle = nvml.nvmlDeviceGetHandleByUUID(named_card or uuid)
     if named_card is None and is_instance:
@@ -275,7 +275,7 @@ def _opened(nvml: Any, clock: Clock, uuid: str, more_instances: Sequence[str]) -
         memory_bytes=_memory_bytes(nvml, handle),
     )
     capability = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-    return Card(
+    return NvmlCard(
         nvml=nvml, handle=handle, clock=clock, device=device, generation=generation(capability)
     )
 
@@ -325,7 +325,7 @@ def _family(psutil: Any) -> set[int]:
     return {os.getpid(), *(process.pid for process in relatives)}
 
 
-def _failed(card: Card, error: Exception) -> ReadingMissed | SourceLost:
+def _failed(card: NvmlCard, error: Exception) -> ReadingMissed | SourceLost:
     if card.is_gone(error):
         return SourceLost(
             f"{card.device.name} ({card.device.key}) is gone: NVML says {error}; "
