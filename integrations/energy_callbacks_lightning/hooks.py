@@ -21,22 +21,18 @@
 Lightning has just read them.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning import loop, monitors, tensorboard
-from energy_callbacks_lightning.bases import bases, version
+from energy_callbacks_lightning.bases import version
+from energy_callbacks_lightning.evaluation_hooks import EvaluationHooks
 from energy_callbacks_lightning.method_patch import MethodPatch, TimedFetch, TimedSave
 from energy_callbacks_lightning.metrics import LoggedMetrics
 
-if TYPE_CHECKING:
-    from lightning.pytorch import Callback as Base
-else:
-    Base = type("Base", bases, {})
 
-
-class EnergyHooks(Base):
+class EnergyHooks(EvaluationHooks):
     """Drives a meter; its settings and state belong to ``GpuEnergyCallback``.
 
     Args:
@@ -171,42 +167,6 @@ class EnergyHooks(Base):
         """Training ends; what follows is idle."""
         self._record_epoch(trainer)
         self._meter.leave("train")
-
-    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Validation inside training or by itself; part of the sanity check where it is one."""
-        if trainer.state.fn != "fit":
-            self._start(trainer)
-        if not trainer.sanity_checking:
-            self._meter.enter("validation")
-            self._metrics.begin_validation(trainer)
-
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Back to what was before."""
-        self._meter.leave("validation")
-        if trainer.is_global_zero and not trainer.sanity_checking:
-            self._meter.record_metrics(
-                self._metrics.of_validation(trainer),
-                step=trainer.global_step,
-                epoch=trainer.current_epoch,
-            )
-
-    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
-        """``trainer.test``."""
-        self._start(trainer)
-        self._meter.enter("test")
-
-    def on_test_end(self, trainer: Any, pl_module: Any) -> None:
-        """See ``on_test_start``."""
-        self._meter.leave("test")
-
-    def on_predict_start(self, trainer: Any, pl_module: Any) -> None:
-        """``trainer.predict``."""
-        self._start(trainer)
-        self._meter.enter("predict")
-
-    def on_predict_end(self, trainer: Any, pl_module: Any) -> None:
-        """See ``on_predict_start``."""
-        self._meter.leave("predict")
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """The last hook after an exception or Ctrl-C; no collective may run here."""
