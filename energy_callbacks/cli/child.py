@@ -13,6 +13,8 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
+from energy_callbacks.core.signals import next_signal
+
 # What a user, a scheduler or a terminal may send; the others stop or end a process as ever.
 _PASSED_ON: Final = tuple(
     getattr(signal, name)
@@ -58,11 +60,10 @@ class Child:
         """
         if (code := self._ended()) is not None:
             return code
-        found = signal.sigtimedwait(_WAITED_FOR, timeout_s)
-        # The kernel's own, above zero, come from the terminal, which tells its whole group.
-        if found is not None and found.si_signo != signal.SIGCHLD and found.si_code <= 0:
+        found = next_signal(_WAITED_FOR, timeout_s)
+        if found is not None and found.is_for_this_process:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, found.si_signo)
+                os.kill(self.pid, found.number)
         return self._ended()
 
     def _ended(self) -> int | None:

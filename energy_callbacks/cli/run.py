@@ -16,6 +16,7 @@ import psutil
 
 from energy_callbacks.accounting.journal.launch import COMMAND, TrainingProcess, new_folder
 from energy_callbacks.cli.child import Child, end_as, first_pending, signals_held
+from energy_callbacks.core import atomic_files
 from energy_callbacks.core.config import RUN_DIR_VARIABLE, EnergyConfig, is_disabled
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.meter import EnergyMeter
@@ -133,7 +134,7 @@ def _tell(meter: EnergyMeter, before: EnergyReport | None, *, graphs: bool) -> N
         save(report, folder, ("png",))
     if before is not None:
         said = side_by_side.render(before, report)
-        (folder / "comparison.txt").write_text(said, encoding="utf-8")
+        atomic_files.write(folder / "comparison.txt", said)
         _say(said.rstrip())
 
 
@@ -153,9 +154,7 @@ def _save_samples(folder: Path, name: str) -> None:
     stem = folder / f"gpu_stats_{_safe(name)}_{started}"
     gpu_stats.write(found, stem.with_name(f"{stem.name}.json"))
     gpu_stats_plot.save(found, stem.with_name(f"{stem.name}_plot.png"))
-    stem.with_name(f"{stem.name}_summary.txt").write_text(
-        gpu_stats.summary(found), encoding="utf-8"
-    )
+    atomic_files.write(stem.with_name(f"{stem.name}_summary.txt"), gpu_stats.summary(found))
 
 
 def _devices(word: str) -> str | list[int | str]:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from energy_callbacks.core import atomic_files
 from energy_callbacks.core.config import RUN_DIR_VARIABLE
 from energy_callbacks.core.errors import EnergyCallbacksError
 from energy_callbacks.matrix.plan import MatrixJob
@@ -187,9 +188,7 @@ class Results:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps(content, indent=1, default=str) + "\n", encoding="utf-8")
-    draft.replace(path)
+    atomic_files.write(path, json.dumps(content, indent=1, default=str) + "\n")
 
 
 def _outcome(folder: Path) -> Outcome:

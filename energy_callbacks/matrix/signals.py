@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
+from energy_callbacks.core.signals import next_signal
+
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -51,10 +53,8 @@ class SignalHold:
 
     def wait(self, timeout_s: float) -> list[int]:
         """Signals to pass on to the jobs; returns early where one came or a job has ended."""
-        found = signal.sigtimedwait(self._held, timeout_s)
-        # The kernel's own, above zero, come from the terminal, which tells its whole group.
-        if found is not None and found.si_signo != signal.SIGCHLD:
-            self._hear(found.si_signo, pass_on=found.si_code <= 0)
+        if (found := next_signal(self._held, timeout_s)) is not None:
+            self._hear(found.number, pass_on=found.is_for_this_process)
         heard, self._to_pass_on = self._to_pass_on, []
         return heard
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import keras
 
+from energy_callbacks.core import atomic_files
 from energy_callbacks.meter import EnergyMeter
 
 logger = logging.getLogger("energy_callbacks")
@@ -73,11 +74,8 @@ def keep(siblings: list[Any], state: dict[str, Any]) -> None:
     path = _path(siblings)
     if path is None:
         return
-    draft = path.with_suffix(".draft")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(state), encoding="utf-8")
-        draft.replace(path)
+        atomic_files.write(path, json.dumps(state))
     except OSError as error:  # a full disk: the backup itself will hardly fare better
         logger.warning("the energy so far cannot be kept beside the backup: %s", error)
 

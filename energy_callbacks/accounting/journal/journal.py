@@ -17,7 +17,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from energy_callbacks.core import json_lines
+from energy_callbacks.core import atomic_files, json_lines
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.records import Channel, Device, Energy, Sensor
 
@@ -218,15 +218,9 @@ def claim_attempt(
         except FileExistsError:
             continue  # another process was faster: look again
         run_id = run_id or os.urandom(6).hex()
-        _write_marker(attempts / str(newest + 1) / _MARKER, f"{run_id}\n{launch or ''}\n")
+        marker = attempts / str(newest + 1) / _MARKER
+        atomic_files.write(marker, f"{run_id}\n{launch or ''}\n")
         return newest + 1, run_id
-
-
-def _write_marker(marker: Path, content: str) -> None:
-    """Whole or not at all, for those who wait for it."""
-    draft = marker.with_suffix(".draft")
-    draft.write_text(content, encoding="utf-8")
-    draft.replace(marker)
 
 
 def _run_of(marker: Path, launch: str) -> str | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from energy_callbacks.core import atomic_files
 from energy_callbacks.core.errors import EnergyCallbacksError
 from energy_callbacks.matrix import job_manifest
 from energy_callbacks.matrix.attempts import Results, write_json
@@ -113,7 +114,7 @@ class SlurmEngine:
             folder.mkdir(parents=True)
             job_manifest.write(folder / "jobs.json", self._results, chunk)
             script = folder / "array.sh"
-            script.write_text(self._script(folder, len(chunk)), encoding="utf-8")
+            atomic_files.write(script, self._script(folder, len(chunk)))
             # "id" or "id;cluster" (sbatch(1), --parsable).
             job_id = _said("sbatch", "--parsable", str(script)).strip().split(";")[0]
             write_json(

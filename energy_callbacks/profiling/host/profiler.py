@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from energy_callbacks.accounting.line_profile import profile_lines
 from energy_callbacks.accounting.profilers import Measuring
+from energy_callbacks.core import atomic_files
 from energy_callbacks.profiling.host.calls import Calls
 from energy_callbacks.profiling.host.window import ProfileWindow
 from energy_callbacks.profiling.host.workers import Workers
@@ -182,7 +183,6 @@ class HostProfiler:
 
 def _memory(text: str, path: Path) -> dict[str, Any]:
     """The table into a file; its first lines for the report."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    atomic_files.write(path, text)
     lines = text.splitlines()
     return {"file": path.name, "lines": lines[:_LINES], "left_out": max(len(lines) - _LINES, 0)}

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.accounting.line_profile import profile_lines
+from energy_callbacks.core import atomic_files
 from energy_callbacks.profiling.common.imports import when_imported
 from energy_callbacks.profiling.host.calls import Calls
 from energy_callbacks.profiling.host.window import ProfileWindow
@@ -104,9 +105,7 @@ class WorkerTracker:
     def _save_lines(self) -> None:
         if self._lines is not None and (text := self._lines.text):
             with _tried():
-                self._folder.mkdir(parents=True, exist_ok=True)
-                path = self._folder / f"memory_lines.{os.getpid()}.txt"
-                path.write_text(text, encoding="utf-8")
+                atomic_files.write(self._folder / f"memory_lines.{os.getpid()}.txt", text)
 
     def __getstate__(self) -> dict[str, Any]:
         """A spawned worker inherits nothing."""

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from energy_callbacks.core import atomic_files
 from energy_callbacks.profiling.lines import listing, scalene, stacks
 from energy_callbacks.profiling.lines.joules import LineShare, ScopeTotal, Shares
 from energy_callbacks.profiling.lines.source_location import Line
@@ -54,10 +55,9 @@ def write(found: LineFindings, run_folder: Path | None) -> dict[str, Any]:
         "lines.scalene.json": lambda: scalene.profile(whole, found.stacks),
     }
     if run_folder is not None:
-        folder = run_folder / "profile"
-        folder.mkdir(parents=True, exist_ok=True)
         for name, render in files.items():
-            (folder / name).write_text(render(), encoding="utf-8", errors="replace")
+            content = render().encode("utf-8", "replace")
+            atomic_files.write(run_folder / "profile" / name, content)
     names = [f"profile/{name}" for name in files] if run_folder is not None else []
     return json.loads(json.dumps(asdict(_profile(found, names))))  # type: ignore[no-any-return]
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from energy_callbacks.core import formatting
+from energy_callbacks.core import atomic_files, formatting
 from energy_callbacks.report.model.schema import EnergyReport
 
 HEAD = ("model", "parameters", "samples/s", "peak memory", "J/sample", "device busy", "kernels")
@@ -98,11 +98,11 @@ def text(rows: Sequence[ModelRow]) -> str:
 
 def save(rows: Sequence[ModelRow], folder: Path) -> None:
     """Write ``table.csv``, ``table.json`` and ``table.md``; ``""`` and ``null`` are not known."""
-    (folder / "table.md").write_text(markdown(rows), encoding="utf-8")
+    atomic_files.write(folder / "table.md", markdown(rows))
     lines = [asdict(one) for one in rows]
-    (folder / "table.json").write_text(json.dumps(lines, indent=2) + "\n", encoding="utf-8")
+    atomic_files.write(folder / "table.json", json.dumps(lines, indent=2) + "\n")
     stream = io.StringIO()
     writer = csv.DictWriter(stream, [field.name for field in fields(ModelRow)], lineterminator="\n")
     writer.writeheader()
     writer.writerows(line | {"kernel_shares": json.dumps(line["kernel_shares"])} for line in lines)
-    (folder / "table.csv").write_text(stream.getvalue(), encoding="utf-8")
+    atomic_files.write(folder / "table.csv", stream.getvalue())

@@ -13,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.core import formatting
+from energy_callbacks.core import atomic_files, formatting
 from energy_callbacks.core.units import mebibytes, megahertz
 from energy_callbacks.report.collect import phases
 from energy_callbacks.report.collect.merge import MergedAttempt, OwnedDevice
@@ -44,7 +44,7 @@ def samples(attempts: Sequence[MergedAttempt]) -> list[Sample]:
 def write(found: Sequence[Sample], path: Path) -> None:
     """A JSON array, one sample a line."""
     lines = ",\n".join(json.dumps(sample, allow_nan=False) for sample in found)
-    path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    atomic_files.write(path, f"[\n{lines}\n]\n")
 
 
 def summary(found: Sequence[Sample]) -> str:

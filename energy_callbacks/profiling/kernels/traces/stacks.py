@@ -7,6 +7,7 @@ reads them. Speedscope: a profile whose weights are microjoules.
 from collections.abc import Sequence
 from pathlib import Path
 
+from energy_callbacks.core import atomic_files
 from energy_callbacks.core.units import microjoules
 from energy_callbacks.profiling.common.speedscope import document, sampled
 from energy_callbacks.report.model.profile_kernels import KernelRow
@@ -49,9 +50,9 @@ def write(rows: Sequence[KernelRow], steps: int, folder: Path) -> dict[str, str]
     text = folded(rows, steps)
     if not text:
         return {}
-    (folder / "kernels.folded").write_text(text, encoding="utf-8")
+    atomic_files.write(folder / "kernels.folded", text)
     scope = speedscope(rows, steps, "energy of kernels")
-    (folder / "kernels.speedscope.json").write_text(scope, encoding="utf-8")
+    atomic_files.write(folder / "kernels.speedscope.json", scope)
     return {"folded": "profile/kernels.folded", "speedscope": "profile/kernels.speedscope.json"}
 
 
