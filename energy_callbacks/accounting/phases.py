@@ -16,7 +16,8 @@ class PhaseSpan:
 def without(spans: Iterable[PhaseSpan], holes: Iterable[PhaseSpan]) -> tuple[PhaseSpan, ...]:
     """What is left of spans where others lie over them.
 
-    >>> a, b = Span(name="train", start_s=0.0, end_s=9.0), Span(name="x", start_s=2.0, end_s=3.0)
+    >>> a = PhaseSpan(name="train", start_s=0.0, end_s=9.0)
+    >>> b = PhaseSpan(name="x", start_s=2.0, end_s=3.0)
     >>> [(span.start_s, span.end_s) for span in without([a], [b])]
     [(0.0, 2.0), (3.0, 9.0)]
     """

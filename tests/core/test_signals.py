@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -23,7 +24,7 @@ def held() -> Iterator[None]:
 
 def test_what_a_process_has_sent_is_for_this_one_alone() -> None:
     """Nobody else has heard of it."""
-    os.kill(os.getpid(), signal.SIGUSR1)
+    signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
     assert next_signal(HELD, 60.0) == Received(signal.SIGUSR1, is_for_this_process=True)
 
 

@@ -467,7 +467,7 @@ def test_report_names_other_processes(
     fake_nvml: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Page, text and JSON name the processes that a card is shared with."""
-    from tests.fake_nvml.scenario import TrainingProcess as OnCard
+    from tests.fake_nvml.scenario import Process as OnCard
 
     monkeypatch.setattr(
         "energy_callbacks.sensing.sources.nvidia.source._family", lambda _: {os.getpid()}

@@ -271,7 +271,7 @@ def _unknown_intensity(place: Place) -> Intensity:
 
 def _codecarbon_kg_per_kwh(place: Place) -> float:
     """What CodeCarbon would multiply a kilowatt-hour with."""
-    from codecarbon.core.emissions import EmissionsEstimate as CodeCarbonEmissions
+    from codecarbon.core.emissions import Emissions as CodeCarbonEmissions
     from codecarbon.core.units import Energy as CodeCarbonEnergy
     from codecarbon.external.geography import GeoMetadata
 
