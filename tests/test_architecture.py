@@ -29,7 +29,7 @@ CONTRACTS = {
 FORBIDDEN = (
     "torch", "lightning", "pytorch_lightning", "tensorflow", "keras", "jax", "transformers",
     "codecarbon", "pandas", "pynvml", "matplotlib", "pydantic", "rich", "tensorboard", "jinja2",
-    "memory_profiler",
+    "memory_profiler", "scipy",
 )  # fmt: skip
 LAYERS = "imports point down only"
 NO_FRAMEWORK = "the core imports no framework and no adapter"

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from energy_callbacks.core.stats import student
+from energy_callbacks.core.stats import t_quantile
 from energy_callbacks.profiling.phases.errors import variances
 from energy_callbacks.profiling.phases.exposure import Numbers, Spans
 from energy_callbacks.profiling.phases.fit import (
@@ -176,7 +176,7 @@ def _with_errors(
     fitted_w = readings.power_w - rest_w
     return PhaseSplit(
         power_w=shares @ fit.power_w,
-        error_w=student(_CONFIDENCE, freedom) * widths,
+        error_w=t_quantile(_CONFIDENCE, freedom) * widths,
         lag_s=fit.lag_s,
         response_s=fit.response_s,
         pieces=tuple(np.bincount(of).tolist()),

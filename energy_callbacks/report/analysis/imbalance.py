@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from energy_callbacks.core import formatting
-from energy_callbacks.core.stats import student
+from energy_callbacks.core.stats import t_quantile
 from energy_callbacks.report.collect.merge import MergedAttempt
 from energy_callbacks.report.collect.process import ProcessJournal
 from energy_callbacks.report.collect.rows import Array
@@ -124,7 +124,7 @@ def data_wait(processes: Sequence[ProcessJournal]) -> _Gap | None:
     gaps_s = waits_s - np.array([np.median(np.delete(waits_s, i, 0), axis=0) for i in range(ranks)])
     place = int(gaps_s.sum(axis=1).argmax())
     error_s = float(
-        student(1.0 - (1.0 - _CONFIDENCE) / (2.0 * ranks), stretches - 1)
+        t_quantile(1.0 - (1.0 - _CONFIDENCE) / (2.0 * ranks), stretches - 1)
         * gaps_s[place].std(ddof=1)
         * np.sqrt(stretches)
     )
