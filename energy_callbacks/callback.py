@@ -1,13 +1,80 @@
-"""What the callbacks of all frameworks have: the report, and a word to those who mix them up."""
+"""What the callbacks of all frameworks share: settings, report, and an error for mixed-up ones."""
 
-from typing import TYPE_CHECKING, ClassVar
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict
 
+from energy_callbacks.accounting.profilers import Profiler
+from energy_callbacks.core.config import Devices, EnergyConfig
 from energy_callbacks.meter import EnergyMeter
 
 if TYPE_CHECKING:
     from energy_callbacks.report.model.schema import EnergyReport
 
 _DOORS = "energy_callbacks.lightning, energy_callbacks.keras or energy_callbacks.huggingface"
+
+
+class CallbackSettings(TypedDict, total=False):
+    """Keyword arguments of every ``GpuEnergyCallback``; ``EnergyConfig`` has their defaults.
+
+    Attributes:
+        report_dir: run folder; by default one beside the training's logs.
+        country: ISO 3166 code or name of the country whose grid supplies the machine.
+        region: state or province, for ``USA`` and ``CAN``.
+        pue: power usage effectiveness of the building.
+        price_per_kwh: in any currency.
+        devices: ``"auto"`` for the GPUs this training uses, ``"all"``, or indices and UUIDs.
+        sample_interval_s: how often figures are updated, s.
+        step_events: date the end of each step by CUDA events (PyTorch only).
+        max_energy_wh: stop training gracefully when GPUs and host have used this much, Wh.
+        max_emissions_g: stop training gracefully at these emissions, gCO2e.
+        run_name: a name for people.
+        tags: labels for the report.
+        profile: profilers, such as ``KernelProfiler()``.
+        meter: a ready meter in place of the settings above.
+    """
+
+    report_dir: str | Path | None
+    country: str | None
+    region: str | None
+    pue: float
+    price_per_kwh: float | None
+    devices: Devices
+    sample_interval_s: float
+    step_events: bool
+    max_energy_wh: float | None
+    max_emissions_g: float | None
+    run_name: str | None
+    tags: Mapping[str, str] | None
+    profile: Sequence[Profiler]
+    meter: EnergyMeter | None
+
+
+SETTINGS: Final = tuple(CallbackSettings.__annotations__)
+
+
+def meter_from(settings: CallbackSettings, own: Sequence[str]) -> EnergyMeter:
+    """The meter of a callback: the one handed in, or a new one.
+
+    Args:
+        settings: as the user gave them.
+        own: further settings that the callback has.
+
+    Raises:
+        TypeError: for an unknown setting, or one of the wrong type.
+        ValueError: for a wrong value, or settings beside ``meter``.
+    """
+    known = (*own, *SETTINGS)
+    for name in settings:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known)}"
+            raise TypeError(f"GpuEnergyCallback has no setting {name!r}; {hint}")
+    values: dict[str, Any] = {**settings}
+    meter, profile = values.pop("meter", None), values.pop("profile", ())
+    config = EnergyConfig(**values | {"tags": values.get("tags") or {}})
+    return EnergyMeter.from_settings(config, meter, profile)
 
 
 class EnergyCallback:

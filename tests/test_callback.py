@@ -1,9 +1,12 @@
 """The face that the callbacks of all frameworks share."""
 
+from dataclasses import fields
+from typing import Any
+
 import pytest
 
-from energy_callbacks import EnergyMeter
-from energy_callbacks.callback import EnergyCallback
+from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.callback import SETTINGS, EnergyCallback, meter_from
 
 
 class Ours(EnergyCallback):
@@ -39,3 +42,28 @@ def test_a_property_that_fails_says_what_it_said() -> None:
 def test_a_question_whether_a_hook_is_there_is_answered() -> None:
     """Frameworks ask before they call."""
     assert not hasattr(Ours(), "on_step_begin")
+
+
+def test_the_settings_are_those_of_the_configuration() -> None:
+    """With the same types; ``raw_readings`` is for ``EnergyMeter`` alone."""
+    ours = set(SETTINGS) - {"profile", "meter"}
+    assert ours == {one.name for one in fields(EnergyConfig)} - {"raw_readings"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"contry": "DEU"}, "no setting 'contry'; did you mean 'country'"),
+        ({"length_fun": len}, "did you mean 'length_fn'"),
+        ({"xyz": 1}, "no setting 'xyz'; it has length_fn, report_dir, country"),
+    ],
+)
+def test_an_unknown_setting_is_refused(settings: Any, message: str) -> None:
+    """With the nearest name, or all of them."""
+    with pytest.raises(TypeError, match=message):
+        meter_from(settings, own=("length_fn",))
+
+
+def test_no_tags_are_no_labels() -> None:
+    """``None`` as before there were any."""
+    assert meter_from({"tags": None}, own=()).config == EnergyConfig()
