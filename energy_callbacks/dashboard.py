@@ -7,7 +7,7 @@
 
 All of it goes into the runs that the user's training writes anyway, and from the first process
 only. What a user has written there themselves stays: TensorBoard reads one layout and one session
-a run, so ours are left out where there are any.
+a run, so ours are left out if there are any.
 """
 
 import logging
@@ -53,7 +53,7 @@ class Dashboard:
 
     Args:
         meter: measures the training.
-        boards: runs of TensorBoard, asked for at the first row; none where the user has none.
+        boards: runs of TensorBoard, asked for at the first row; none if the user has none.
         facts: what else tells one training from another, asked for then; ``None`` is not known.
     """
 

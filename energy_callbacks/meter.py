@@ -101,7 +101,7 @@ class EnergyMeter:
         """The meter of a callback: the one handed in, else a new one with these settings.
 
         Raises:
-            ValueError: where both are given; the meter has settings of its own.
+            ValueError: if both are given; the meter has settings of its own.
         """
         if meter is None:
             return cls(config=config, profilers=profilers)
@@ -145,7 +145,7 @@ class EnergyMeter:
 
     @property
     def timeline(self) -> Timeline:
-        """Everything that sensors have said in the last attempt.
+        """Everything that sensors have reported in the last attempt.
 
         Raises:
             JournalError: before the first start.
@@ -207,8 +207,8 @@ class EnergyMeter:
             say: told a forecast, and the report's summary where the attempt ends so.
 
         Raises:
-            PermissionError: where the folder cannot be written.
-            ValueError: where a device was asked for that is not there.
+            PermissionError: if the folder cannot be written.
+            ValueError: if a device was asked for that is not there.
         """
         self._lifecycle.end_if_left()
         if self.is_running or is_disabled():
@@ -315,7 +315,7 @@ class EnergyMeter:
         Args:
             samples: of all steps that gave ``None``; a correction, even a negative one, where
                 every step gave a number.
-            tokens: likewise.
+            tokens: tokens, with the same meaning.
         """
         if attempt := self._lifecycle.running:
             attempt.steps.tell(attempt.now_s(), samples, tokens)
@@ -513,7 +513,7 @@ class EnergyMeter:
             scope: ``gpu``, ``host``, ``total`` or the key of a device.
 
         Raises:
-            ValueError: where the window is empty or the scope unknown.
+            ValueError: if the window is empty or the scope unknown.
         """
         last = self._lifecycle.own
         if last is None:
@@ -526,7 +526,7 @@ class EnergyMeter:
 
         Args:
             t_s: by ``time.monotonic()``.
-            timeout_s: at most so long.
+            timeout_s: at most this long.
 
         Returns:
             Whether they have.
@@ -547,7 +547,7 @@ class EnergyMeter:
         """End the attempt: a last look at every sensor, totals, journal closed.
 
         Args:
-            error: the exception that ended the training, where one did.
+            error: the exception that ended the training, if any.
         """
         self._lifecycle.stop(error)
 
@@ -582,7 +582,7 @@ class EnergyMeter:
         """Write ``energy_report.*`` into the run folder.
 
         Returns:
-            A summary in one line; ``None`` where this process has measured nothing.
+            A summary in one line; ``None`` if this process has measured nothing.
         """
         last = self._lifecycle.own
         return None if last is None else self._save(last)

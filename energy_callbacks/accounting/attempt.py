@@ -59,7 +59,7 @@ class ActiveAttempt:
             new one.
         process: which process this is.
         on_failure: called on our own thread where the books cannot be kept any more.
-        call: the user's call that trains; ``None`` where nobody knows.
+        call: the user's call that trains; ``None`` if unknown.
         on_left: called on our own thread where that call has ended and nobody said so.
     """
 
@@ -194,7 +194,7 @@ class ActiveAttempt:
         """A last look at every sensor, totals, journal closed; takes a few seconds at most.
 
         Args:
-            error: the exception that ended the training, where one did.
+            error: the exception that ended the training, if any.
         """
         with self._ending:
             if not self._is_over:
@@ -397,7 +397,7 @@ def _step_ends(clock: Clock) -> "StepEnds":
 
 
 def _emissions(place: "Place", pue: float) -> EmissionsKg | None:
-    """From energy to kg CO2e with its interval, at this run's place; ``None`` where it fails."""
+    """From energy to kg CO2e with its interval, at this run's place; ``None`` if it fails."""
     from energy_callbacks.accounting.metrics import carbon
 
     try:

@@ -47,7 +47,7 @@ def write_emissions_csv(
         details: further columns by CodeCarbon's names, such as ``cpu_model``.
 
     Raises:
-        ValueError: where ``details`` names a column that CodeCarbon does not have.
+        ValueError: if ``details`` names a column that CodeCarbon does not have.
     """
     columns = _columns()
     row: dict[str, Cell] = {

@@ -49,8 +49,8 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
         functions: ``"module:function"`` or ``"module:Class.method"``, or the function itself.
 
     Raises:
-        ValueError: where a name leads nowhere, or its source is not in a file.
-        TypeError: where it leads to something that is not a Python function.
+        ValueError: if a name leads nowhere, or its source is not in a file.
+        TypeError: if it leads to something that is not a Python function.
     """
 
     def __init__(self, *functions: str | Callable[..., Any]) -> None:
@@ -86,7 +86,7 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
 
     @property
     def text(self) -> str:
-        """memory_profiler's table for each function that has run; empty where none has."""
+        """memory_profiler's table for each function that has run; empty if none has."""
         if self._profiler is None:
             return ""
         from memory_profiler import show_results

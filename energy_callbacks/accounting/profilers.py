@@ -27,7 +27,7 @@ class Measuring(Protocol):
 
     @property
     def timeline(self) -> Timeline:
-        """Everything that sensors have said."""
+        """Everything that sensors have reported."""
         ...
 
     @property

@@ -357,7 +357,7 @@ class JournalRecorder:
 
 
 def mean_power_w(energy_j: float | None, coverage: float, duration_s: float) -> float | None:
-    """Energy over the seen share of its window, W; ``None`` where nothing was seen."""
+    """Energy over the seen share of its window, W; ``None`` if nothing was seen."""
     return None if energy_j is None else energy_j / (duration_s * coverage)
 
 

@@ -34,7 +34,7 @@ class Child:
         mask: signals that it is to find blocked, from ``signals_held``.
 
     Raises:
-        OSError: where it cannot be started.
+        OSError: if it cannot be started.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class Child:
             self.pid = spawn("/bin/sh", *command)  # a script without a first line, as shells do
 
     def wait(self, timeout_s: float) -> int | None:
-        """Its exit code, negative for a signal; ``None`` where it goes on.
+        """Its exit code, negative for a signal; ``None`` if it goes on.
 
         Args:
-            timeout_s: at most so long.
+            timeout_s: at most this long.
         """
         if (code := self._ended()) is not None:
             return code

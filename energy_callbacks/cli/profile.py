@@ -38,7 +38,7 @@ def _split(words: list[str]) -> tuple[str, list[str]]:
     """The interpreter, and the script or module with its arguments.
 
     Raises:
-        ValueError: where there is none.
+        ValueError: if there is none.
     """
     python = sys.executable
     if words and re.fullmatch(r"python[\d.]*", Path(words[0]).name):

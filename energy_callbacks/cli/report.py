@@ -11,7 +11,7 @@ from energy_callbacks.report.model import schema
 from energy_callbacks.report.render import emissions_csv
 from energy_callbacks.report.render.terminal import print_report
 
-# Formats that are written where they are asked for, and the option that does.
+# Formats that are written if they are asked for, and the option that does.
 _EXTRA: Mapping[Format, str] = {"png": "graphs", "interactive": "interactive"}
 _VIEW = ("country", "region", "pue", "price_per_kwh")
 HELP = "render the report of a run again, from its folder, a journal, a saved report or an old log"
@@ -109,7 +109,7 @@ def _formats(arguments: argparse.Namespace, *, is_own: bool) -> list[Format]:
         is_own: whether it is the report of the run in the folder that it would be written to.
 
     Raises:
-        ValueError: where a view or a log would take the place of the run's own files.
+        ValueError: if a view or a log would take the place of the run's own files.
     """
     extra: list[Format] = [name for name, option in _EXTRA.items() if getattr(arguments, option)]
     if arguments.out is None and not is_own and extra:

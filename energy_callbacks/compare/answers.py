@@ -84,7 +84,7 @@ def change(effect: Effect) -> str:
 
 
 def detectable(share: float) -> str:
-    """The smallest change that so many runs find.
+    """The smallest change that this many runs find.
 
     >>> detectable(0.021), detectable(3.0)
     ('2.1 %', 'over 100 %')

@@ -16,7 +16,7 @@ _BINS: Final = 2000
 
 
 def blocks(report: EnergyReport, quantity: str) -> Blocks | None:
-    """A run in blocks of a quantity; ``None`` where it is too short for eight of ten seconds.
+    """A run in blocks of a quantity; ``None`` if it is too short for eight of ten seconds.
 
     The first block is left out: a training begins with work that it does once.
     """

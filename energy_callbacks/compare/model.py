@@ -42,7 +42,7 @@ class RunValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCurve:
-    """Curves of one run, few points each; empty where not known.
+    """Curves of one run, few points each; empty if not known.
 
     Attributes:
         t_s: time measured.
@@ -69,7 +69,7 @@ class Group:
 
     Attributes:
         means: geometric mean of each quantity that all runs know.
-        metric_mean: of the best values of the metric; ``None`` where a run has none.
+        metric_mean: of the best values of the metric; ``None`` if a run has none.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Effect:
         systematic: of it, the share that unlike sensors may differ by.
         p: two-sided, of this question alone.
         p_holm: of all questions of the comparison together (Holm).
-        detectable: smallest change that so many runs would find in four of five cases, as a share.
+        detectable: smallest change, as a share, that this many runs would find in 80 % of cases.
         basis: what the interval comes from.
         verdict: lower and higher only where ``p_holm`` is below 0.05, the interval leaves 1 out
             and nothing makes the comparison invalid.
@@ -154,7 +154,7 @@ class Comparison:
 
     Attributes:
         metric: the user's, by which quality is judged; ``None``: energy and time alone.
-        target: value of it that "to the target" means; ``None`` where no metric is known.
+        target: value of it that "to the target" means; ``None`` if no metric is known.
         primary: the quantity that the answers speak of.
         answers: one sentence for each other group.
     """
@@ -173,7 +173,7 @@ class Comparison:
     answers: tuple[str, ...]
 
     def effect(self, group: str, quantity: str) -> Effect | None:
-        """The effect of a group on a quantity, ``None`` where it is not known."""
+        """The effect of a group on a quantity, ``None`` if not known."""
         found = (one for one in self.effects if (one.group, one.quantity) == (group, quantity))
         return next(found, None)
 
@@ -224,7 +224,7 @@ def from_json(text: str) -> Comparison:
     """What ``to_json`` wrote.
 
     Raises:
-        JournalError: where the text is no comparison, is damaged, or is of a newer version.
+        JournalError: if the text is no comparison, is damaged, or is of a newer version.
     """
     from pydantic import ValidationError
 

@@ -184,7 +184,7 @@ def _lines(
     below: str = "",
     mark: float | None = None,
 ) -> "Canvas | None":
-    """A line for each run, the runs of a group alike; ``None`` where no line has two points."""
+    """A line for each run, the runs of a group alike; ``None`` if no line has two points."""
     drawn = [
         (row, group, *line(curve))
         for row, group in enumerate(comparison.groups)

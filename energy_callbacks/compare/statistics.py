@@ -59,7 +59,7 @@ def ratio_of_runs(old: Sequence[float], new: Sequence[float]) -> RatioInterval |
         new: likewise, m values.
 
     Returns:
-        ``None`` where a group has less than two runs: how much runs differ is not known then.
+        ``None`` if a group has less than two runs: how much runs differ is not known then.
     """
     logs = [np.log(np.asarray(values, dtype=float)) for values in (old, new)]
     if min(len(one) for one in logs) < 2:

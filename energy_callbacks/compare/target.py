@@ -36,7 +36,7 @@ def goal(
         target: value to reach; ``None`` takes the best that every run has reached that ended.
 
     Returns:
-        ``None`` where no metric was asked for and none is there.
+        ``None`` if no metric was asked for and none is there.
 
     Raises:
         ValueError: for a metric that no run has, or whose better way nobody knows.

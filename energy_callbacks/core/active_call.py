@@ -56,7 +56,7 @@ class ActiveCall:
         return bool(frames) and not (self._can_tell and gc.is_tracked(frames[0]))
 
     def local(self, name: str) -> Any:
-        """A local variable, to be asked inside the call; ``None`` where there is none."""
+        """A local variable, to be asked inside the call; ``None`` if there is none."""
         frames = self._frames
         frame = frames[0] if frames and self.is_under_way() else None
         return None if frame is None else frame.f_locals.get(name)

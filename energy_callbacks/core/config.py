@@ -118,8 +118,8 @@ def check_positive(name: str, value: float | None) -> float | None:
     """``value`` itself, where it is ``None`` or a number above 0.
 
     Raises:
-        TypeError: where it is no number.
-        ValueError: where it is not positive or not finite.
+        TypeError: if it is no number.
+        ValueError: if it is not positive or not finite.
     """
     if value is None:
         return value

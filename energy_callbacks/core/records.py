@@ -33,8 +33,8 @@ class Sensor:
 
     Attributes:
         name: the call or file that is read, in words for the report.
-        period_s: time between two new values, ``None`` where not known.
-        window_s: time that one value averages over, ``None`` where not known.
+        period_s: time between two new values, ``None`` if not known.
+        window_s: time that one value averages over, ``None`` if not known.
         lag_s: how long after the event the sensor starts to show it.
         response_s: time constant of its first-order response.
         relative_error: bound of the systematic error, as a share of the value.
@@ -59,7 +59,7 @@ class Device:
     Attributes:
         key: short name, unique on its host: ``gpu0``, ``cpu0``, ``dram0``, ``process``.
         kind: ``gpu``, ``cpu``, ``dram``, ``process`` or ``allocator``.
-        scope: the total that its energy belongs to; ``None`` where it has no energy.
+        scope: the total that its energy belongs to; ``None`` if it has no energy.
         name: for people, such as ``NVIDIA H200``.
         origin: whether a sensor or a model speaks for it.
         parent: key of a device whose energy contains this one's, so that it is never added twice.
@@ -67,8 +67,8 @@ class Device:
         uuid: of the physical device, so that two processes know the same card.
         notes: what a reader of the report must know, such as who else uses the device.
         instance_count: MIG instances that it is split into; 0 where it is not.
-        instances: those of them that this process uses, by UUID; empty where it uses the whole.
-        limit_w: power that it is held to, as a mean; ``None`` where nobody says.
+        instances: those of them that this process uses, by UUID; empty if it uses the whole.
+        limit_w: power that it is held to, as a mean; ``None`` if not known.
         memory_bytes: that it has; likewise.
     """
 
@@ -123,7 +123,7 @@ class Energy:
     """Energy between two moments, with all that is known of its quality.
 
     Attributes:
-        energy_j: joules in the share of the window that was seen; ``None`` where nothing was.
+        energy_j: joules in the share of the window that was seen; ``None`` if nothing was.
         stderr_j: random standard error (edges, noise, interpolation).
         systematic_j: bound of the error that all windows share (gain of the sensor, model).
         method: how it was found; ``None`` energy has method ``none``; sums name all methods.

@@ -45,10 +45,10 @@ def located(path: Path) -> tuple[Path, str | None]:
 
 
 def records(path: Path) -> Iterator[Record] | None:
-    """The journal of a log; ``None`` where the file is none that is known.
+    """The journal of a log; ``None`` if the file is none that is known.
 
     Raises:
-        JournalError: where it is, and cannot be used. Also while it is read.
+        JournalError: if it is, and cannot be used. Also while it is read.
         MissingExtraError: for a ``.zst`` file where ``zstandard`` is not installed.
     """
     place, choice = located(path)
@@ -77,7 +77,7 @@ def keep(path: str | Path, folder: str | Path) -> Path:
         The path of the journal.
 
     Raises:
-        ValueError: where the file is no log that is known, or the folder holds another run.
+        ValueError: if the file is no log that is known, or the folder holds another run.
         JournalError: see ``records``.
     """
     lines = records(Path(path))

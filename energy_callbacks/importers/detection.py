@@ -21,7 +21,7 @@ def chosen(log: Log, runs: Mapping[str, T], says: Mapping[str, str]) -> T:
         says: what tells them apart for people, by the same names.
 
     Raises:
-        JournalError: where nobody said which of several, or one that is not there.
+        JournalError: if nobody said which of several, or one that is not there.
     """
     if not runs:
         raise JournalError(f"{log.path} holds no run that can be read")

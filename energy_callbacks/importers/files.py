@@ -40,7 +40,7 @@ class Damage:
 
 
 def head(path: Path) -> str:
-    """The beginning of a file as text, unpacked; empty where it cannot be unpacked."""
+    """The beginning of a file as text, unpacked; empty if it cannot be unpacked."""
     with ExitStack() as stack:
         try:
             return _open(path, stack).read(HEAD_BYTES)
@@ -90,7 +90,7 @@ class _Objects:
 
     Attributes:
         is_closed: whether the array has ended after the last object.
-        is_hopeless: whether nothing has been one for so long that the rest is given up.
+        is_hopeless: whether nothing has been one for this long that the rest is given up.
     """
 
     def __init__(self, damage: Damage) -> None:
@@ -133,7 +133,7 @@ class _Objects:
 
 
 def cells(line: str) -> list[str]:
-    """The trimmed cells of one line of CSV; none where it is no such line."""
+    """The trimmed cells of one line of CSV; none if it is no such line."""
     try:
         return [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True), [])]
     except csv.Error:

@@ -16,7 +16,7 @@ class Log:
 
     Attributes:
         path: of the file.
-        choice: which of its runs is meant, what stands behind ``#``; ``None`` where nobody said.
+        choice: which of its runs is meant, what stands behind ``#``; ``None`` if not known.
         head: its beginning as text, at most ``files.HEAD_BYTES``.
     """
 
@@ -56,6 +56,6 @@ class Importer(Protocol):
         """The journal that a measurement of ours would have left, its header first.
 
         Raises:
-            JournalError: where nothing in the file can be used, or nobody said which run is meant.
+            JournalError: if nothing in the file can be used, or nobody said which run is meant.
         """
         ...

@@ -56,7 +56,7 @@ def recorded(
     """The journal of a log of samples.
 
     Raises:
-        JournalError: where no two samples of it are at different times.
+        JournalError: if no two samples of it are at different times.
     """
     end_s = samples.end_s
     if end_s <= 0.0:

@@ -26,7 +26,7 @@ class DeviceSamples:
 
     Attributes:
         unusable: samples whose power is missing, below zero or above what a device can draw.
-        limit_w: of its power; ``None`` where nobody says.
+        limit_w: of its power; ``None`` if not known.
     """
 
     key: str
@@ -106,7 +106,7 @@ class Samples:
             utilisation: share of the time in which it worked.
             memory_used_bytes: on the device.
             temperature_c: of the chip.
-            clock_hz: likewise.
+            clock_hz: clock of the multiprocessors.
 
         Raises:
             JournalError: for more samples or devices than are taken.

@@ -37,10 +37,10 @@ class Outcome:
     """How a try ended.
 
     Attributes:
-        exit_code: of the command, negative for a signal; ``None`` where it was killed together
+        exit_code: of the command, negative for a signal; ``None`` if it was killed together
             with what waited for it.
         started_unix_s: when it was started.
-        ended_unix_s: ``None`` where not known.
+        ended_unix_s: ``None`` if not known.
         host: on which it ran.
         folder: of the try, which is a run folder.
         is_running: whether it goes on.
@@ -106,10 +106,10 @@ class Results:
         return [_outcome(one) for one in tries if (one / _JOB).exists()]
 
     def outcome(self, job: MatrixJob) -> Outcome | None:
-        """The first try that ended well, else the newest; ``None`` where there is none.
+        """The first try that ended well, else the newest; ``None`` if there is none.
 
         Raises:
-            ValueError: where the one that counts has run another command.
+            ValueError: if the one that counts has run another command.
         """
         found = self.outcomes(job)
         done = next((one for one in found if one.is_done), None)

@@ -20,7 +20,7 @@ def read(path: Path) -> tuple[Results, list[MatrixJob]]:
     """What ``write`` has written.
 
     Raises:
-        ValueError: where it is no such file, or not to be seen on this machine.
+        ValueError: if it is no such file, or not to be seen on this machine.
     """
     if not path.is_file():
         raise ValueError(

@@ -24,7 +24,7 @@ class FinishedJob:
     """A job that ended well.
 
     Attributes:
-        report: ``None`` where its run folder could not be read.
+        report: ``None`` if its run folder could not be read.
     """
 
     job: MatrixJob
@@ -34,7 +34,7 @@ class FinishedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationRow:
-    """One configuration; means over the jobs that ended well, ``None`` where not known.
+    """One configuration; means over the jobs that ended well, ``None`` if not known.
 
     Attributes:
         energies_j: of each job whose energy is known, and not too short to tell.
@@ -125,7 +125,7 @@ def _row(
 
 
 def best(report: EnergyReport, plan: MatrixPlan) -> float | None:
-    """The best value of the plan's metric in a report; ``None`` where it has none of that name."""
+    """The best value of the plan's metric in a report; ``None`` if it has none of that name."""
     found = [one for one in report.metrics if one.name == plan.metric and one.value]
     if not found:
         return None

@@ -10,7 +10,7 @@ class FunctionOutput:
         function: takes a dict of tags to values and the step.
 
     Raises:
-        TypeError: where ``function`` cannot be called.
+        TypeError: if ``function`` cannot be called.
     """
 
     def __init__(self, function: Callable[[dict[str, float], int], object]) -> None:

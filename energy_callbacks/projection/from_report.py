@@ -16,7 +16,7 @@ def job_of(report: EnergyReport) -> JobUse:
     What was not seen of it is taken to be like the rest, and is in the interval.
 
     Raises:
-        ValueError: where less than half of its energy is known.
+        ValueError: if less than half of its energy is known.
     """
     found = interval_j(as_energy(report.energy.total))
     if found is None:
@@ -52,7 +52,7 @@ def changes_of(comparison: Comparison, label: str) -> list[Change]:
     """A change for each group beside the first, by the energy and the time of a whole run.
 
     Raises:
-        ValueError: where the energy of whole runs was not compared.
+        ValueError: if the energy of whole runs was not compared.
     """
     first = comparison.groups[0]
     found = []

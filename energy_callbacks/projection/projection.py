@@ -69,7 +69,7 @@ class JobUse:
 
     Attributes:
         energy_j: at the machine, GPUs and host.
-        wall_s: from its start to its end; ``None`` where it is not known.
+        wall_s: from its start to its end; ``None`` if not known.
         gpu_s: the same for each GPU that it uses.
     """
 
@@ -109,7 +109,7 @@ class Fleet:
         intensity: of the grid.
         pue: power usage effectiveness, energy of the building for each joule of the machines.
         scheduler_overhead: energy of nodes that start, wait and end, as a share of the jobs'.
-        price_per_kwh: in any currency; ``None`` where nobody said.
+        price_per_kwh: in any currency; ``None`` if not known.
 
     Raises:
         ValueError: for numbers that cannot be.
@@ -150,7 +150,7 @@ class Projection:
         energy_kwh: of machines, building and scheduler.
         emissions_kg: CO2 equivalents; without a value where the place is not known.
         money: in the currency of the price; ``None`` without one.
-        wall_h: of all jobs one after the other; ``None`` where it is not known.
+        wall_h: of all jobs one after the other; ``None`` if not known.
         gpu_h: GPU-hours.
     """
 

@@ -42,8 +42,8 @@ class Change:
     Attributes:
         name: of the change.
         before: what a job took.
-        energy_ratio: after over before; ends are ``None`` where no interval is known.
-        time_ratio: likewise; ``None`` where the time is not known.
+        energy_ratio: after over before; ends are ``None`` if no interval is known.
+        time_ratio: likewise; ``None`` if the time is not known.
         energy_verdict: ``lower``, ``higher`` or ``not resolved``.
     """
 

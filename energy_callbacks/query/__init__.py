@@ -55,8 +55,8 @@ def query(sql: str, place: str | Path) -> QueryAnswer:
             ``s3://bucket/runs``.
 
     Raises:
-        QueryError: where the SQL cannot be answered.
-        JournalError: where there is no run at all.
+        QueryError: if the SQL cannot be answered.
+        JournalError: if there is no run at all.
         MissingExtraError: without DuckDB, or without fsspec for an address.
     """
     with requires("duckdb", extra="query"):
@@ -127,7 +127,7 @@ def _tables_of(connection: Any, sql: str) -> set[str]:
     """Which tables may be asked: those that are named, be it in a string.
 
     Raises:
-        QueryError: where it is not one statement that only reads.
+        QueryError: if it is not one statement that only reads.
     """
     statements = connection.extract_statements(sql)
     kinds = [statement.type.name.split(".")[-1] for statement in statements]

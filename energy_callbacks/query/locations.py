@@ -62,7 +62,7 @@ def place_of(path: str) -> ReportLocation:
     """The place of a path or address.
 
     Raises:
-        JournalError: where there is nothing.
+        JournalError: if there is nothing.
         MissingExtraError: for an address where fsspec is not installed.
     """
     if "://" in path:

@@ -106,7 +106,7 @@ def note(connection: "DuckDBPyConnection", skipped: Sequence[Skipped]) -> None:
 def _texts(
     table: SqlTable, place: ReportLocation, paths: Sequence[str]
 ) -> Iterator[tuple[str, str | None]]:
-    """The JSON that a table needs of each report; ``None`` where it is not where we write it."""
+    """The JSON that a table needs of each report; ``None`` if it is not where we write it."""
     if table.part is None:
         for path, (head, has_end) in zip(paths, place.heads(paths), strict=True):
             yield path, _head(head) if has_end else None

@@ -52,7 +52,7 @@ def build(
             ``None`` asks the clock.
 
     Raises:
-        JournalError: where no journal can be read.
+        JournalError: if no journal can be read.
     """
     merged, other_runs, unreadable = gather(paths)
     attempts = tuple(_attempts(merged, time.time() if now_unix_s is None else now_unix_s))
@@ -68,7 +68,7 @@ def gather(
         paths: see ``build``.
 
     Raises:
-        JournalError: likewise.
+        JournalError: as ``build``.
     """
     several = [paths] if isinstance(paths, str | Path) else paths
     readable, unreadable = _load_all(_journals(map(Path, several)))

@@ -22,7 +22,7 @@ def load(path: str | Path) -> EnergyReport:
         path: of it; ``FILE#RUN`` is one run of a log that holds several.
 
     Raises:
-        JournalError: where there is none, or one of a newer version, or a log of several runs
+        JournalError: if there is none, or one of a newer version, or a log of several runs
             without ``#RUN``.
         MissingExtraError: for a packed log whose unpacker is not installed.
     """

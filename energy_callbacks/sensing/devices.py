@@ -83,8 +83,8 @@ def choose(
         driver: for ``"auto"``, what ``cuda_driver.uuids`` answered.
 
     Raises:
-        ValueError: where ``devices`` names a card that is not there.
-        SourceUnavailable: where ``"auto"`` cannot know which card is meant.
+        ValueError: if ``devices`` names a card that is not there.
+        SourceUnavailable: if ``"auto"`` cannot know which card is meant.
     """
     check_devices_argument(devices)
     if devices == "all":
@@ -171,7 +171,7 @@ def resolve(
         used: CUDA's ordinals of the devices in use; ``None`` for all that are visible.
 
     Raises:
-        SourceUnavailable: where the masks do not say beyond doubt which card is meant, or show
+        SourceUnavailable: if the masks do not say beyond doubt which card is meant, or show
             no card of that ordinal.
     """
     mask = environment.get(MASK_VARIABLE)

@@ -103,7 +103,7 @@ def read(path: Path) -> tuple[list[Channel], list[Reading]]:
     """Channels and readings of a file, times since its start; a line that was cut off is left out.
 
     Raises:
-        JournalError: where the file is no such recording, or a newer one.
+        JournalError: if the file is no such recording, or a newer one.
     """
     channels: dict[int, Channel] = {}
     readings: list[Reading] = []

@@ -1,4 +1,4 @@
-"""A call into a driver that must not hold up the caller for ever."""
+"""A call into a driver that must not hold up the caller permanently."""
 
 import threading
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def within(timeout_s: float, ask: Callable[[], Answer], name: str) -> Answer:
         name: who is asked; while an earlier call of this name still hangs, nobody waits again.
 
     Raises:
-        TimeoutError: where there is no answer in time.
+        TimeoutError: if there is no answer in time.
     """
     before = _left.get(name)
     if before is not None and before.is_alive():

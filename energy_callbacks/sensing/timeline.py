@@ -66,7 +66,7 @@ class Timeline:
     """Series per quantity and one energy curve per device, safe to use from any thread.
 
     Args:
-        keep_s: how long readings stay at full resolution; energy is kept for ever, exact at
+        keep_s: how long readings stay at full resolution; energy is kept permanently, exact at
             pinned moments and else at one knot a second.
     """
 
@@ -95,7 +95,7 @@ class Timeline:
         """Make room for the channels of a source that has opened.
 
         Raises:
-            ValueError: where the energy of a device is offered a second time.
+            ValueError: if the energy of a device is offered a second time.
         """
         by_device: dict[str, list[Channel]] = {}
         for channel in channels:
@@ -210,7 +210,7 @@ class Timeline:
         """Energy of one device between two moments.
 
         Raises:
-            ValueError: where ``end_s`` does not lie after ``start_s``.
+            ValueError: if ``end_s`` does not lie after ``start_s``.
         """
         if not end_s > start_s:
             raise ValueError(
@@ -235,7 +235,7 @@ class Timeline:
             return curve.intervals(start_s, end_s, provisional=provisional) if curve else None
 
     def pin(self, t_s: float) -> None:
-        """Keep all energy curves exact at this moment, for ever.
+        """Keep all energy curves exact at this moment, permanently.
 
         Takes no lock: the training thread calls this at every change of phase. The curves get the
         moment before the next readings.
@@ -356,7 +356,7 @@ class Timeline:
             return series.readings(start_s, end_s) if series else (array("d"), array("d"))
 
     def rate(self, key: str, quantity: Quantity, start_s: float, end_s: float) -> float | None:
-        """Rise a second of a counter over about this span; ``None`` where it was not read twice."""
+        """Rise a second of a counter over about this span; ``None`` if it was not read twice."""
         with self._lock:
             series = self._tracks[key].series.get(quantity)
             return series.rate(start_s, end_s) if series else None

@@ -20,7 +20,7 @@ _STOP_TIMEOUT_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceLook:
-    """One device at one moment; ``None`` where nobody says.
+    """One device at one moment; ``None`` if not known.
 
     Attributes:
         power_w: mean of the newest two seconds that were seen.
@@ -42,7 +42,7 @@ class DeviceLook:
 
 
 class Watch:
-    """Reads sources until it is stopped; keeps ten minutes at full resolution, energy for ever.
+    """Reads sources until it is stopped; keeps ten minutes at full resolution, energy permanently.
 
     Args:
         sources: to read.

@@ -85,7 +85,7 @@ def forget_compiled() -> None:
 
 
 def memory() -> DeviceMemory | None:
-    """The fullest device since ``reset_peak``; ``None`` where nothing is known."""
+    """The fullest device since ``reset_peak``; ``None`` if nothing is known."""
     found = [*_of_torch(), *_of_tensorflow(), *_of_jax()] or list(_of_host())
     return max(found, key=lambda one: one.share, default=None)
 

@@ -44,7 +44,7 @@ def tune_batch_size(
     wrapped for distributed training.
 
     Args:
-        step: ``step(size)``, one whole training step with so many samples; with
+        step: ``step(size)``, one whole training step with this many samples; with
             ``global_batch_size``, ``step(size, accumulation)``: so many times as many samples, and
             then one step of the optimizer. What it raises for want of memory is a finding; any
             other exception passes through.
@@ -62,8 +62,8 @@ def tune_batch_size(
         The curve, and the size.
 
     Raises:
-        NothingFits: where the smallest size does not run.
-        RuntimeError: where another rank has failed.
+        NothingFits: if the smallest size does not run.
+        RuntimeError: if another rank has failed.
         TypeError: for something in ``keep`` that cannot be kept, or an option that is none.
         ValueError: for options that make no sense, or that ranks do not share.
     """

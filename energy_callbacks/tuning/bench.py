@@ -64,7 +64,7 @@ class Bench:
     """Tries batch sizes.
 
     Args:
-        step: one training step with so many samples; a failure for want of memory makes a trial,
+        step: one training step with this many samples; a failure for want of memory makes a trial,
             any other passes through.
         meter: runs, and tells the energy.
         restore: puts the training back as it was.

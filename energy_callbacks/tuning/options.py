@@ -24,8 +24,8 @@ class TuningOptions(TypedDict, total=False):
         powers_of_two: only these.
         start_size: where to begin, such as the size in use.
         memory_margin: share of the device's memory that is to stay free.
-        max_trials: at most so many.
-        max_s: no new trial after so many seconds.
+        max_trials: at most this many.
+        max_s: no new trial after this many seconds.
         global_batch_size: samples of an optimizer step, on all ranks together. Sizes are then
             those of micro-batches, which divide it; several go through the model before each
             step.
@@ -63,7 +63,7 @@ def search_settings(options: TuningOptions, ranks: int, memory_bytes: int | None
     Args:
         options: of the user.
         ranks: that train together.
-        memory_bytes: of the smallest device; ``None`` where nobody knows.
+        memory_bytes: of the smallest device; ``None`` if unknown.
 
     Raises:
         TypeError: for an option that is none.

@@ -52,7 +52,7 @@ class Ranks:
             memory_bytes: of this rank's device.
 
         Raises:
-            RuntimeError: where another rank has failed.
+            RuntimeError: if another rank has failed.
             Exception: what ``run`` raises; the others are told.
         """
         try:
@@ -107,7 +107,7 @@ def together(told: Sequence[tuple[Trial, int | None]]) -> Trial:
 
 
 def _energy(trials: Sequence[Trial], steps: int) -> Energy:
-    """Of all for so many steps; a host's is known to one of its ranks alone."""
+    """Of all for this many steps; a host's is known to one of its ranks alone."""
     energies = [_scaled(trial.energy, steps / trial.steps) for trial in trials]
     scopes = {trial.scope for trial in trials}
     if scopes == {"host"}:

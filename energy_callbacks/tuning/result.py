@@ -29,7 +29,7 @@ class BatchSizeResult:
         why: in a sentence.
         objective: what was asked for.
         trials: in the order in which they were run.
-        memory_bytes: of the device; ``None`` where nobody knows.
+        memory_bytes: of the device; ``None`` if unknown.
         duration_s: how long the search took.
         energy_j: what it cost, this rank's GPUs and, on the first of a host, that; ``None`` where
             nobody knows.
@@ -64,7 +64,7 @@ class BatchSizeResult:
             2022 for Adam).
 
         Raises:
-            ValueError: where ``size_before`` is no size.
+            ValueError: if ``size_before`` is no size.
         """
         if size_before < 1:
             raise ValueError(

@@ -12,7 +12,7 @@ def longest(dataset: Any, length_fn: Callable[[Any], int]) -> list[int]:
         length_fn: how long a sample is, such as its tokens.
 
     Raises:
-        TypeError: where the dataset is a stream.
+        TypeError: if the dataset is a stream.
 
     >>> longest(["a", "abc", "ab"], len)
     [1, 2, 0]

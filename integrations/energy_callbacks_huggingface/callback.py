@@ -52,7 +52,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
             training_type: such as ``"pre-training"`` or ``"fine-tuning"``.
 
         Raises:
-            ValueError: where the place is not known.
+            ValueError: if the place is not known.
         """
         from energy_callbacks.report.render.model_card import co2_eq_emissions
 

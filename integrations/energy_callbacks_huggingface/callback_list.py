@@ -40,7 +40,7 @@ class OtherCallbacks:
 
     Args:
         ours: our callback.
-        callbacks: the trainer's own list; empty where it was not found.
+        callbacks: the trainer's own list; empty if it was not found.
         folder: where an event file of our own goes, if there is no TensorBoard; ``None`` where
             another of our callbacks writes the rows.
     """
@@ -96,7 +96,7 @@ class OtherCallbacks:
         self._callbacks[:] = [*hung, LastCallback(self._ours)]
 
     def _shown_to(self, sibling: Any) -> Callable[[], Scalars] | None:
-        """What a sibling may see of our figures; ``None`` where it may see all."""
+        """What a sibling may see of our figures; ``None`` if it may see all."""
         if isinstance(sibling, TensorBoardCallback):
             return self._row.nothing
         return self._row.selection if isinstance(sibling, _READ_ALONG) else None

@@ -16,7 +16,7 @@ class Session:
 
     Args:
         meter: has been started.
-        call: of the user; ``None`` where it was not found.
+        call: of the user; ``None`` if it was not found.
         phase: ``train``, or what the call does by itself: ``validation`` or ``predict``.
         siblings: the callbacks beside ours.
         inputs: counts what the model is given.
@@ -45,11 +45,11 @@ class Session:
 
     @property
     def is_orphan(self) -> bool:
-        """Whether nobody can tell when its call ends."""
+        """Whether no caller can tell when its call ends."""
         return self._call is None
 
     def is_under_way(self) -> bool:
-        """Whether its call goes on, as far as anybody knows."""
+        """Whether its call goes on, as far as known."""
         return self._call is None or self._call.is_under_way()
 
     def see(self) -> None:

@@ -71,7 +71,7 @@ class EnergySessions(TrainerCallback):
     def _begin(
         self, phase: str, call: ActiveCall | None, args: Any, state: Any, model: Any
     ) -> Session | None:
-        """Start the meter for a call; ``None`` where nothing is to be measured."""
+        """Start the meter for a call; ``None`` if nothing is to be measured."""
         self._forget_last()
         callbacks = find_callback_list(self) or []
         elders = self._elders(callbacks)

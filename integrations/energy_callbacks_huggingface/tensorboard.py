@@ -22,7 +22,7 @@ class TensorBoardRunOutput:
         self._board = board
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
-        """All scalars of a step; none where the writer is closed already."""
+        """All scalars of a step; none if the writer is closed already."""
         writer: Any = self._board.tb_writer
         if writer is None:
             return
@@ -39,8 +39,8 @@ def dashboard(meter: EnergyMeter, runs: Iterable[Board], args: Any, state: Any) 
     Args:
         meter: measures it.
         runs: gone through at the first row: then their writers are open.
-        args: of the trainer.
-        state: likewise.
+        args: ``TrainingArguments`` of the trainer.
+        state: ``TrainerState`` of the trainer.
     """
     return Dashboard(meter, lambda: runs, lambda: _facts(args, state))
 

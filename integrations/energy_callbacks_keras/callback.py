@@ -18,7 +18,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
     ``ModelCheckpoint(monitor="efficiency/total_j_per_sample", mode="min")``.
 
     Args:
-        update_freq: rows in TensorBoard at the end of each ``"epoch"``, or each so many batches,
+        update_freq: rows in TensorBoard at the end of each ``"epoch"``, or each this many batches,
             as in ``keras.callbacks.TensorBoard``.
         batch_size: samples of a batch, where Keras does not know it before the end of an epoch.
         tokens_per_sample: for figures per token, which are left out without it.

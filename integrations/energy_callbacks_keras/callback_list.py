@@ -28,7 +28,7 @@ class OtherCallbacks:
     """Keras' own list of the callbacks of one call, found on the stack of one of its hooks.
 
     Attributes:
-        all: that list itself; empty where it was not found.
+        all: that list itself; empty if it was not found.
 
     Args:
         member: our callback.
@@ -41,7 +41,7 @@ class OtherCallbacks:
 
     @property
     def tensorboard(self) -> Any:
-        """The first TensorBoard callback; ``None`` where there is none."""
+        """The first TensorBoard callback; ``None`` if there is none."""
         found = (one for one in self.all if isinstance(one, keras.callbacks.TensorBoard))
         return next(found, None)
 
@@ -91,7 +91,7 @@ class OtherCallbacks:
 
 
 def _hides_from(sibling: Any) -> Callable[[float], bool] | None:
-    """Which values of ours a sibling must not see; ``None`` where it may see all."""
+    """Which values of ours a sibling must not see; ``None`` if it may see all."""
     if isinstance(sibling, _BLIND):
         return lambda _: True
     monitor = getattr(sibling, "monitor", None)

@@ -58,7 +58,7 @@ def ears(sibling: Any, meter: EnergyMeter) -> tuple[keras.callbacks.Callback, ..
 
 
 def kept(siblings: list[Any]) -> dict[str, Any]:
-    """Our state beside the backup that ``fit`` has gone on from; empty where there is none."""
+    """Our state beside the backup that ``fit`` has gone on from; empty if there is none."""
     path = _path(siblings)
     if path is None or not path.with_name("training_metadata.json").exists():
         return {}

@@ -24,7 +24,7 @@ class Data:
     Attributes:
         model: is trained.
         call: of ``fit``; ``None`` in a loop of the user's own.
-        steps: batches of an epoch; ``None`` where nobody knows.
+        steps: batches of an epoch; ``None`` if unknown.
         processes: how many train.
         batch_size: what the data adapter says, else the mean of the epoch before.
         is_told: whether the data adapter has said so.
@@ -115,7 +115,7 @@ def _of_adapter(iterator: Any) -> tuple[int | None, int | None, bool]:
 
 
 def asked(question: Callable[[], T]) -> T | None:
-    """An answer of Keras; ``None`` where it has none, which must not end a training."""
+    """An answer of Keras; ``None`` if it has none, which must not end a training."""
     try:
         return question()
     except Exception:
@@ -124,7 +124,7 @@ def asked(question: Callable[[], T]) -> T | None:
 
 
 def iterations(model: Any) -> int | None:
-    """What the optimizer has counted; ``None`` where there is none. Waits for the device."""
+    """What the optimizer has counted; ``None`` if there is none. Waits for the device."""
     optimizer = _optimizer(model)
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         return None

@@ -14,7 +14,7 @@ def used_gpus(model: Any) -> tuple[int, ...] | None:
     """Ordinals of this process's GPUs that hold the model's weights, so also of a distribution.
 
     Returns:
-        ``()`` on a CPU, ``None`` where the backend does not say.
+        ``()`` on a CPU, ``None`` if the backend does not say.
     """
     find = {"tensorflow": _of_tensorflow, "jax": _of_jax, "torch": _of_torch}
 
@@ -53,7 +53,7 @@ def process(model: Any) -> TrainingProcess:
     """Which process this is: the backend's word, else the launcher's.
 
     Raises:
-        ValueError: where a launcher's variable is no number.
+        ValueError: if a launcher's variable is no number.
     """
     launched = dataclasses.replace(
         TrainingProcess.from_environment(), framework="keras", framework_version=keras.__version__

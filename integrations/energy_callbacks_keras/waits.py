@@ -112,7 +112,7 @@ class TimedDataset(keras.utils.PyDataset):
 
     @property
     def num_batches(self) -> int | None:
-        """Of an epoch; ``None`` where there is no end."""
+        """Of an epoch; ``None`` if there is no end."""
         count: int | None = self._data.num_batches
         return count
 

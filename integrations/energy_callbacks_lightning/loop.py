@@ -86,7 +86,7 @@ def _first_dimension(batch: Any) -> int:
     """The first dimension that all tensors of a batch share, from shapes alone.
 
     Raises:
-        ValueError: where there is none, or tensors differ: then only the user knows.
+        ValueError: if there is none, or tensors differ: then only the user knows.
     """
     sizes: set[int] = set()
     apply_to_collection(batch, torch.Tensor, lambda tensor: sizes.update(tensor.shape[:1]))
@@ -106,7 +106,7 @@ def is_searching(trainer: Any) -> bool:
 
 
 def planned_steps(trainer: Any) -> int | None:
-    """Optimizer steps that ``fit`` is going to make; ``None`` where nobody can tell."""
+    """Optimizer steps that ``fit`` is going to make; ``None`` if nobody can tell."""
     if not trainer.lightning_module.automatic_optimization:
         return None  # Lightning estimates one step a batch
     planned = trainer.estimated_stepping_batches

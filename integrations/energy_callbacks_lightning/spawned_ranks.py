@@ -19,7 +19,7 @@ from energy_callbacks_lightning.bases import packages
 
 
 def run_folder(callback: object, chosen: Path | None) -> Path | None:
-    """Where the newest journal of a child lies; ``None`` where there is none.
+    """Where the newest journal of a child lies; ``None`` if there is none.
 
     Args:
         callback: of the trainer whose logs are looked at.

@@ -97,7 +97,7 @@ def identity(environment: Mapping[str, str], root: Path = Path("/")) -> Job | No
 
 
 def from_record(record: Any) -> Job | None:
-    """The job in the header of a journal; ``None`` where there is none."""
+    """The job in the header of a journal; ``None`` if there is none."""
     if not isinstance(record, Mapping) or not record.get("system"):
         return None
     names = Job.__dataclass_fields__

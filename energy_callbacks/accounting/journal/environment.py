@@ -50,7 +50,7 @@ def _version(package: str) -> str:
     """Of an installed package; reading it takes milliseconds, and one process makes many meters.
 
     Raises:
-        PackageNotFoundError: where it is not installed; asked again next time.
+        PackageNotFoundError: if it is not installed; asked again next time.
     """
     return version(package)
 

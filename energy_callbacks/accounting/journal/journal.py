@@ -137,7 +137,7 @@ def read(path: Path) -> Iterator[Record]:
     A last line that was cut off by a crash is left out; a damaged line elsewhere too.
 
     Raises:
-        JournalError: where the file does not begin with a header of a version up to ``VERSION``.
+        JournalError: if the file does not begin with a header of a version up to ``VERSION``.
     """
     with path.open(encoding="utf-8", errors="replace") as lines:
         records = json_lines.parsed(lines)
@@ -173,7 +173,7 @@ def find(folder: Path) -> list[Path]:
 
 
 def newest_run_id(folder: Path) -> str | None:
-    """The run whose journal was begun last below a folder; ``None`` where nobody can tell."""
+    """The run whose journal was begun last below a folder; ``None`` if nobody can tell."""
     journals = find(folder)
     try:
         return str(header(journals[-1])["run_id"]) if journals else None

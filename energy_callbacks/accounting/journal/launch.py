@@ -47,7 +47,7 @@ def _number(variable: str, otherwise: int) -> int:
     """A launcher's variable.
 
     Raises:
-        ValueError: where it is set, but not to a number.
+        ValueError: if it is set, but not to a number.
     """
     value = os.environ.get(variable) or str(otherwise)
     if not value.isdecimal():

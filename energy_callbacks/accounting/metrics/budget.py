@@ -8,7 +8,7 @@ from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import grams, watt_hours
 
 EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]]
-"""From energy to kg CO2e: best value, lower and upper end; ``None`` where not known."""
+"""From energy to kg CO2e: best value, lower and upper end; ``None`` if not known."""
 
 # What was not seen yet is taken to go on as before, unless the sensors have fallen silent.
 _REACH_S: Final = 10.0
@@ -39,7 +39,7 @@ class Budget:
 
     Attributes:
         max_energy_wh: of GPUs and host; ``None`` for no limit.
-        max_emissions_g: likewise.
+        max_emissions_g: of their energy, gCO2e; ``None`` for no limit.
         emissions_kg: from energy to kg CO2e with its interval.
     """
 

@@ -33,7 +33,7 @@ class BudgetAllreduce:
         """The sum of the last call; this process' own number where it is alone.
 
         Raises:
-            RuntimeError: where PyTorch does not connect the processes, or they do not reach each
+            RuntimeError: if PyTorch does not connect the processes, or they do not reach each
                 other.
         """
         if self._world_size == 1:

@@ -36,7 +36,7 @@ class Place:
     """A country, perhaps a region of it, as CodeCarbon's tables know them; or nowhere known.
 
     Attributes:
-        country: ISO 3166 alpha-3 code, ``None`` where the place is not known.
+        country: ISO 3166 alpha-3 code, ``None`` if the place is not known.
         country_name: in English.
         region: state or province as CodeCarbon writes it, such as ``quebec``.
         origin: who said so, in words.
@@ -60,12 +60,12 @@ class Intensity:
     """Greenhouse gas for each kilowatt-hour of electricity, in kg of CO2 equivalent.
 
     Attributes:
-        kg_per_kwh: annual average, ``None`` where the place is not known.
+        kg_per_kwh: annual average, ``None`` if the place is not known.
         low_kg_per_kwh: lower end of what it may be.
         high_kg_per_kwh: upper end.
-        place: for people, ``None`` where it is not known.
+        place: for people, ``None`` if not known.
         source: where the figure and its interval come from, in words.
-        year: of the figure, ``None`` where there is no figure or the table does not say.
+        year: of the figure, ``None`` if there is no figure or the table does not say.
     """
 
     kg_per_kwh: float | None
@@ -96,7 +96,7 @@ def place(country: str | None = None, region: str | None = None) -> Place:
         region: state of the USA or province of Canada; other countries have no regional figures.
 
     Raises:
-        ValueError: where the country or region is not known; with the nearest ones that are.
+        ValueError: if the country or region is not known; with the nearest ones that are.
     """
     if country is not None:
         return _known_place(country, region, SET_BY_USER)
@@ -153,7 +153,7 @@ def emissions(energy: Energy, intensity: Intensity, pue: float = 1.0) -> Emissio
         pue: power usage effectiveness, energy of the building for each joule of the machine.
 
     Raises:
-        ValueError: where ``pue`` is below 1.
+        ValueError: if ``pue`` is below 1.
     """
     if not pue >= 1.0:
         raise ValueError(f"pue is the building's energy over the machine's: got {pue}; give >= 1")

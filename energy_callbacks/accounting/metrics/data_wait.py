@@ -33,7 +33,7 @@ _BURST: Final = 1.4
 _HIDDEN_PEAK: Final = 2.0
 # Slivers that a tick has cut off an interval say little about power.
 _WHOLE: Final = 0.5
-# A source that hangs is waited for so long; what it tells later is not covered.
+# A source that hangs is waited for this long; what it tells later is not covered.
 _KEPT_S: Final = 120.0
 
 
@@ -79,7 +79,7 @@ class _Sum:
         return max(_BURST * self.limit_w, self.highest_w)
 
     def as_energy(self, waited_s: float) -> Energy:
-        """The energy of waits of so many seconds in all."""
+        """The energy of waits of this many seconds in all."""
         if not waited_s:
             return Energy(energy_j=0.0, coverage=1.0)
         if self.seen_s <= 0.0:
@@ -155,7 +155,7 @@ class DataWaitEnergy:
         return found
 
     def record(self) -> Record:
-        """As it stands in the journal; empty where nobody tells of waits."""
+        """As it stands in the journal; empty if nobody tells of waits."""
         if not self._steps.sees_waits:
             return {}
         energies = {key: one.as_energy(self._waited_s) for key, one in self._sums.items()}

@@ -20,14 +20,14 @@ def total(energies: Iterable[Energy], durations_s: Sequence[float] | None = None
 
     Args:
         energies: the parts.
-        durations_s: how long each part's window is, in the same order; left out where all parts
+        durations_s: how long each part's window is, in the same order; left out if all parts
             share one window, as the devices of a machine do.
 
     Returns:
         One ``Energy``; ``Energy(energy_j=None)`` for no parts at all.
 
     Raises:
-        ValueError: where ``durations_s`` does not give one duration for each part.
+        ValueError: if ``durations_s`` does not give one duration for each part.
 
     >>> pair = [Energy(energy_j=30.0, stderr_j=3.0, method="counter", coverage=1.0),
     ...         Energy(energy_j=40.0, stderr_j=4.0, method="model", coverage=0.5)]
@@ -51,7 +51,7 @@ def interval_j(energy: Energy) -> tuple[float, float, float] | None:
     """Joules of a whole window, and the ends of their 95 % interval.
 
     The share that was not seen is taken to be like the rest, and may as well have been nothing
-    or twice as much; ``None`` where less than half was seen.
+    or twice as much; ``None`` if less than half was seen.
 
     >>> interval_j(Energy(energy_j=90.0, systematic_j=9.0, method="power", coverage=0.9))
     (100.0, 80.0, 120.0)

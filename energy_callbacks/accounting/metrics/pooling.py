@@ -1,4 +1,4 @@
-"""How far back figures per step reach: over so many steps that their random error is small.
+"""How far back figures per step reach: over this many steps that their random error is small.
 
 The random error of an energy comes mostly from the two ends of its span, so its share of the
 energy falls as the span grows; the systematic bound is a share of every span alike.
@@ -106,7 +106,7 @@ def short_span(rows: Iterable[tuple[float, float]]) -> tuple[str, str] | None:
         rows: random share and length of the span, s, of each row that was logged.
 
     Returns:
-        ``None`` where the middle row has reached ``TARGET``, or there is none.
+        ``None`` if the middle row has reached ``TARGET``, or there is none.
     """
     by_share = sorted(rows)
     if not by_share:

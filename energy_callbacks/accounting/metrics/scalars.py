@@ -211,7 +211,7 @@ class ScalarBoard:
         return self._scope("total", spans).energy_j, sum(end - start for start, end in spans)
 
     def emissions_of(self, energy_j: float) -> tuple[float | None, float | None, float | None]:
-        """Emissions of joules in kg CO2e, with their interval; ``None`` where nothing is known."""
+        """Emissions of joules in kg CO2e, with their interval; ``None`` if nothing is known."""
         if self.emissions_kg is None:
             return None, None, None
         return self.emissions_kg(Energy(energy_j=energy_j, coverage=1.0))

@@ -26,9 +26,9 @@ class StepCounts:
             where it is the moment at which the training thread had queued the step.
         steps: optimizer steps.
         told_samples: samples of the steps that said, and of those that were told of later.
-        told_tokens: likewise.
+        told_tokens: tokens of those steps.
         untold_samples: how many of the steps have not said how many samples they consumed.
-        untold_tokens: likewise.
+        untold_tokens: how many have not said how many tokens they consumed.
         wait_s: time between the end of one batch and the data of the next being ready.
     """
 
@@ -180,10 +180,10 @@ class StepLog:
 
     @property
     def host_marks(self) -> tuple[int, int] | None:
-        """Steps that no event has dated, and all steps; ``None`` where no event was asked for."""
+        """Steps that no event has dated, and all steps; ``None`` if no event was asked for."""
         return (self._ends.host_marks, self._ends.steps) if self._ends else None
 
 
 def difference(now: float | None, before: float | None) -> float | None:
-    """What was counted between two tallies; ``None`` where one of them does not know."""
+    """What was counted between two tallies; ``None`` if one of them does not know."""
     return None if now is None or before is None else now - before

@@ -104,7 +104,7 @@ class LocalEngine:
     def _look_at(
         self, place: _Place, queue: deque[MatrixJob], stopping: SignalHold, told: JobListener
     ) -> None:
-        """See to one place: a job that has ended, and the next."""
+        """Serve one slot: a job that has ended, and the next."""
         if place.running is not None and place.running.ended():
             told.ended(place.running.job, place.running.outcome)
             place.running = None
@@ -135,8 +135,8 @@ def _gpus(options: LocalOptions) -> list[str]:
     """The UUIDs of those that jobs may use.
 
     Raises:
-        ValueError: where there are not so many.
-        SourceUnavailable: where the masks leave open which they are.
+        ValueError: if there are not so many.
+        SourceUnavailable: if the masks leave open which they are.
     """
     visible = [one.uuid for one in resolve(os.environ, _inventory())]
     if options.gpus == "all":

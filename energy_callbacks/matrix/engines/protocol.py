@@ -44,6 +44,6 @@ class Engine(Protocol):
         A job that fails does not stop the others.
 
         Returns:
-            The signal that ended it early; ``None`` where all has been done.
+            The signal that ended it early; ``None`` if all has been done.
         """
         ...

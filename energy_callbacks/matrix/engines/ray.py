@@ -81,7 +81,7 @@ class RayEngine:
         """Run them all, or until a signal comes; then those that run are ended.
 
         Raises:
-            MissingExtraError: where Ray is not installed.
+            MissingExtraError: if Ray is not installed.
         """
         with requires("ray", extra="ray"):
             import ray

@@ -36,7 +36,7 @@ class SlurmOptions:
     """``[slurm]`` of the file; each other key of it is an option of ``sbatch``.
 
     Args:
-        at_once: at most so many jobs at the same time; ``None`` for no limit.
+        at_once: at most this many jobs at the same time; ``None`` for no limit.
         setup: lines of shell before each job, such as ``module load cuda``.
         sbatch: options, as in ``partition = "gpu"``, ``gpus_per_node = 1``, ``exclusive = true``.
     """
@@ -97,7 +97,7 @@ class SlurmEngine:
         """Those that Slurm has taken and not yet ended.
 
         Raises:
-            SlurmFailed: where Slurm does not say.
+            SlurmFailed: if Slurm does not say.
         """
         folders = {
             folder for path in self._place.glob(f"*/{_SUBMITTED}") for folder in _alive(path)
@@ -108,7 +108,7 @@ class SlurmEngine:
         """Submit them; they run when there is room.
 
         Raises:
-            SlurmFailed: where ``sbatch`` refused.
+            SlurmFailed: if ``sbatch`` refused.
         """
         for folder, chunk in self._chunks(jobs):
             folder.mkdir(parents=True)
@@ -179,7 +179,7 @@ def _said(*words: str) -> str:
     """What a program of Slurm prints.
 
     Raises:
-        SlurmFailed: where it is not there, is silent, or ends with an error.
+        SlurmFailed: if it is not there, is silent, or ends with an error.
     """
     try:
         return subprocess.run(  # noqa: S603 - Slurm's own programs

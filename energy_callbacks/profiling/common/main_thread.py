@@ -25,7 +25,7 @@ logger = logging.getLogger("energy_callbacks")
 
 
 class Pending:
-    """A call that can be asked for again and again; it is kept for ever.
+    """A call that can be asked for again and again; it is kept permanently.
 
     Args:
         job: the call, told the frame that it comes between two bytecodes of; ``None`` for nothing.
@@ -34,7 +34,7 @@ class Pending:
         is_lost: the user's code was as deep as it may be, so the call was not made.
 
     Raises:
-        RuntimeError: where this interpreter cannot.
+        RuntimeError: if this interpreter cannot.
     """
 
     def __init__(self, job: Callable[[FrameType], None]) -> None:

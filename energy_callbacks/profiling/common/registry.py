@@ -15,7 +15,7 @@ class ProfilerEntry:
 
     Attributes:
         shows: what, in words for people.
-        is_default: whether it is on where nobody chose.
+        is_default: whether it is on by default.
     """
 
     folder: str

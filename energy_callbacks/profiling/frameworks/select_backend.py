@@ -17,7 +17,7 @@ def framework() -> Framework:
     """What the process trains with: Keras' backend, else the first that is imported.
 
     Raises:
-        RuntimeError: where none is.
+        RuntimeError: if none is.
     """
     keras = sys.modules.get("keras")
     backend = keras.backend.backend() if keras is not None else None

@@ -13,7 +13,7 @@ from typing import Any, Final
 Function = tuple[str, int, str]
 """File, line and name, as in ``pstats``; the file of what is written in C is ``~``."""
 
-# All that a report shows: a table of some functions, a picture of at most so many rectangles.
+# All that a report shows: a table of some functions, a picture of at most this many rectangles.
 _FUNCTIONS: Final = 20
 _NODES, _DEPTH, _NARROWEST_SHARE = 300, 24, 0.004
 

@@ -35,7 +35,7 @@ class HostProfiler:
     Args:
         skip: steps before the window.
         steps: that it holds.
-        longest_s: the window ends with the first step after so many seconds.
+        longest_s: the window ends with the first step after this many seconds.
         functions: whose lines are followed, ``"module:function"``, ``"module:Class.method"``, or
             the function itself; from the beginning to the end.
         whole: follow the program from the beginning on, for those that make no steps; where there
@@ -43,7 +43,7 @@ class HostProfiler:
 
     Raises:
         ValueError: for numbers that make no window, or a name that leads nowhere.
-        TypeError: where a name leads to something that is not a Python function.
+        TypeError: if a name leads to something that is not a Python function.
     """
 
     def __init__(

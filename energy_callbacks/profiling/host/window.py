@@ -16,7 +16,7 @@ class ProfileWindow:
     """One stretch of the calling thread under cProfile; from Python 3.12 on, of all threads.
 
     Raises:
-        ValueError: where another profiler is active in this process.
+        ValueError: if another profiler is active in this process.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class ProfileWindow:
             path: of the file.
 
         Raises:
-            OSError: where it cannot be written.
+            OSError: if it cannot be written.
         """
         self.end()
         self._profile.snapshot_stats()  # not create_stats, which disables again
@@ -63,7 +63,7 @@ class ProfileWindow:
         return Calls(vars(pstats.Stats(str(path)))["stats"])
 
 
-# A forked child would go on for its parent, and for ever.
+# A forked child would go on for its parent, and permanently.
 _open: set[ProfileWindow] = set()
 
 

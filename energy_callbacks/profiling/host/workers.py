@@ -36,8 +36,8 @@ class WorkerTracker:
     Args:
         folder: for the files.
         functions: whose lines are followed.
-        batches: after so many the calls are followed no more; lines are to the end.
-        longest_s: likewise.
+        batches: calls are followed for this many batches at most; lines until the end.
+        longest_s: calls are followed for this long at most, s.
         inherited: the lines that the parent follows, which a forked worker lets be.
         init: the user's ``worker_init_fn``.
         collate: the user's ``collate_fn``.
@@ -144,7 +144,7 @@ class Workers:
         self._undo.callback(_patch(loaders.DataLoader, self._follower))
 
     def stop(self) -> dict[str, Any] | None:
-        """What the workers have written so far; ``None`` where they have not.
+        """What the workers have written so far; ``None`` if they have not.
 
         Returns:
             How many, their functions together, and the first lines of their tables.

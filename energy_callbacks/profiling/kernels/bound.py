@@ -43,7 +43,7 @@ def roofline(
     peak: Peak | None,
     devices: int,
 ) -> KernelRoofline | None:
-    """``None`` where FLOPs, traffic or peaks are not known."""
+    """``None`` if FLOPs, traffic or peaks are not known."""
     used = activity.get("dram_active")
     if flops_per_step is None or not step_s or peak is None or not used:
         return None

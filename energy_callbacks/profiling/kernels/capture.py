@@ -26,8 +26,8 @@ class Capture:
     Attributes:
         path: of what the framework's profiler wrote.
         rank: of the process.
-        start_s: of the window, by the meter's clock.
-        end_s: likewise.
+        start_s: start of the window, by the meter's clock.
+        end_s: its end.
         steps: that were recorded.
         offset_s: how far Unix time is ahead of the meter's clock.
         waits_s: for data, as the training loop told them.
@@ -44,7 +44,7 @@ class Capture:
     tracks: list[Track] | None = None
 
     def look(self, meter: Measuring, now_s: float, *, at_once: bool = False) -> None:
-        """Keep what the sensors have said, once they have, before it is forgotten."""
+        """Keep what the sensors have reported, once they have, before it is forgotten."""
         if self.tracks is None and (at_once or now_s >= self.end_s + _SETTLED_S):
             devices = meter.devices
             self.tracks = tracks(meter.timeline, devices, self.start_s, self.end_s)

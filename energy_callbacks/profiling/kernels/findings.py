@@ -35,7 +35,7 @@ class Findings:
     """What one attempt has gathered.
 
     Attributes:
-        framework: whose profiler recorded; ``None`` where no window opened.
+        framework: whose profiler recorded; ``None`` if no window opened.
         captures: windows that were kept.
         schedule: steps, and what windows cost.
         flops_per_step: where the user knows.
@@ -54,7 +54,7 @@ class _Undisturbed:
     """Training between windows.
 
     Attributes:
-        step_s: mean; ``None`` where there was none.
+        step_s: mean; ``None`` if there was none.
         energy: of a step.
         scope: whose energy.
     """

@@ -19,7 +19,7 @@ class KernelEnergySplit:
     Attributes:
         rows: all kernels, most time first, and ``idle``; their shares add up to one.
         device_s: time of a step, times the devices.
-        idle_s: why it was idle, by cause; ``None`` where that is not known.
+        idle_s: why it was idle, by cause; ``None`` if not known.
     """
 
     rows: tuple[KernelRow, ...]
@@ -38,7 +38,7 @@ def split(found: KernelTally, step_s: float | None, j_per_step: float | None) ->
     Args:
         found: sums of the windows, of at least one step.
         step_s: mean time of a step outside of windows, where the profiler does not slow the host;
-            ``None`` where there is none: then the windows' own.
+            ``None`` if there is none: then the windows' own.
         j_per_step: energy of a step.
     """
     busy_s = found.busy_s / found.steps

@@ -27,7 +27,7 @@ class TraceRecorder(Protocol):
         """The steps that warm the profiler up begin.
 
         Raises:
-            OccupiedError: where another profiler of the framework is there.
+            OccupiedError: if another profiler of the framework is there.
         """
         ...
 
@@ -42,7 +42,7 @@ class TraceRecorder(Protocol):
             What was written.
 
         Raises:
-            TooLargeError: where it is too large; nothing is left on the disk.
+            TooLargeError: if it is too large; nothing is left on the disk.
         """
         ...
 

@@ -21,9 +21,9 @@ class TrackedRun:
     Attributes:
         meter: that measured it.
         start_s: by the meter's clock.
-        end_s: likewise.
+        end_s: by the meter's clock, too.
         process_s: CPU time of the process in it.
-        train: spans of the phase ``train``; empty where nobody told of phases.
+        train: spans of the phase ``train``; empty if nobody told of phases.
     """
 
     meter: Measuring
@@ -34,7 +34,7 @@ class TrackedRun:
 
 
 def host(run: TrackedRun, tally: LineTally, shares: Shares) -> ScopeTotal | None:
-    """Fill in the host's energy; ``None`` where it is not known."""
+    """Fill in the host's energy; ``None`` if not known."""
     spans = [
         (one, run.meter.energy(start_s, min(end_s, run.end_s), "host").energy_j)
         for start_s, end_s, one in tally.spans()
@@ -48,11 +48,11 @@ def host(run: TrackedRun, tally: LineTally, shares: Shares) -> ScopeTotal | None
 def gpu(
     run: TrackedRun, kernel_s: Mapping[Line | None, float], busy_s: float, shares: Shares
 ) -> ScopeTotal | None:
-    """Fill in the GPUs' energy; ``None`` where it is not known.
+    """Fill in the GPUs' energy; ``None`` if not known.
 
     Args:
         run: with the spans that the kernels stand for.
-        kernel_s: a step, by line; empty where none were recorded.
+        kernel_s: a step, by line; empty if none were recorded.
         busy_s: seconds in which kernels ran, of all GPUs and all steps.
         shares: filled.
     """

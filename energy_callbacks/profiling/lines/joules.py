@@ -18,10 +18,10 @@ class LineShare:
 
     Attributes:
         spent: seconds.
-        work_j: of the host, by CPU time; ``None`` where the host's energy is not known.
+        work_j: of the host, by CPU time; ``None`` if the host's energy is not known.
         waiting_j: of the host, while the line waited; likewise.
-        gpu_s: seconds a step of the kernels that it launched; ``None`` where no window was open.
-        gpu_j: of the GPUs; ``None`` where not known.
+        gpu_s: seconds a step of the kernels that it launched; ``None`` if no window was open.
+        gpu_j: of the GPUs; ``None`` if not known.
     """
 
     spent: LineTime = field(default_factory=LineTime)
@@ -32,7 +32,7 @@ class LineShare:
 
     @property
     def energy_j(self) -> float | None:
-        """All that was attributed; ``None`` where nothing is known."""
+        """All that was attributed; ``None`` if nothing is known."""
         known = [j for j in (self.work_j, self.waiting_j, self.gpu_j) if j is not None]
         return sum(known) if known else None
 
@@ -42,8 +42,8 @@ class ScopeTotal:
     """Energy of a scope over the whole time, and how much of it lines got.
 
     Attributes:
-        energy_j: measured or estimated; ``None`` where not known.
-        attributed_j: sum over the lines; ``None`` where none could be attributed.
+        energy_j: measured or estimated; ``None`` if not known.
+        attributed_j: sum over the lines; ``None`` if none could be attributed.
         reason: why there is no more, where one can be told.
     """
 
@@ -68,13 +68,13 @@ def host(
     in. CPU time that no look accounts for keeps its part of the work unattributed.
 
     Args:
-        spans: what was spent in each, and its energy in joules, ``None`` where not known.
+        spans: what was spent in each, and its energy in joules, ``None`` if not known.
         line: which line a place is.
         process_s: CPU time of the process over all spans.
         shares: filled.
 
     Returns:
-        Joules attributed; ``None`` where the energy of no span is known.
+        Joules attributed; ``None`` if the energy of no span is known.
     """
     credited_s = sum(one.cpu_s + one.others_s for bin_, _ in spans for one in bin_.values())
     told = min(credited_s / process_s, 1.0) if process_s > 0.0 else 1.0

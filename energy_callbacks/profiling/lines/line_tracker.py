@@ -85,7 +85,7 @@ class LineTracker:
 
     @property
     def _is_over(self) -> bool:
-        """Whether nobody listens: it was stopped, or this is a forked child."""
+        """Whether no caller listens: it was stopped, or this is a forked child."""
         return not self._is_on or self._generation != forks.generation
 
     def _call(self, frame: FrameType, _event: str, _argument: Any) -> Any:

@@ -29,7 +29,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingRow:
-    """One line of a file; ``spent`` is ``None`` where nothing was seen of it.
+    """One line of a file; ``spent`` is ``None`` if nothing was seen of it.
 
     Attributes:
         heat: its part of the hottest line, 0 to 1.
@@ -41,7 +41,7 @@ class ListingRow:
     heat: float
 
     def cells(self, profile: LineProfile) -> tuple[str, ...]:
-        """Time, CPU, waiting, GPU and joules, as texts; empty where nothing was seen."""
+        """Time, CPU, waiting, GPU and joules, as texts; empty if nothing was seen."""
         one = self.spent
         if one is None:
             return ("",) * 5

@@ -132,7 +132,7 @@ class SamplingSchedule:
         Args:
             now_s: when the thread that asks is awake, after ``due_s``.
             waited_s: how long it was ready before, without a processor.
-            rests: how many times it lay down; ``None`` where nobody counts.
+            rests: how many times it lay down; ``None`` if nobody counts.
             look_s: what the look before has taken.
         """
         late_s = now_s - self.due_s - waited_s
@@ -295,7 +295,7 @@ class ContextSwitches:
         self._before = self._count()
 
     def since_last(self) -> int | None:
-        """Since the last call; ``None`` where the kernel does not count."""
+        """Since the last call; ``None`` if the kernel does not count."""
         before, self._before = self._before, self._count()
         return self._before - before if self._before else None
 

@@ -27,14 +27,14 @@ _VALLEYS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """What a sensor has said.
+    """What a sensor has reported.
 
     Attributes:
         t_s: when, ascending, (m,).
         power_w: (m,).
         window_s: each is the mean over so long before it, (m,); ``None`` for points.
-        lag_s: how late the sensor is thought to be; ``None`` where nobody knows.
-        response_s: its time constant, likewise.
+        lag_s: how late the sensor is thought to be; ``None`` if unknown.
+        response_s: its time constant, too.
     """
 
     t_s: Array

@@ -13,7 +13,7 @@ from energy_callbacks.profiling.phases.fit import Readings
 def device_of(meter: Measuring) -> str | None:
     """Key of the device that this process trains on: its GPU, else the processor.
 
-    ``None`` where no such device has a sensor, or where it is one of several and none knows which.
+    ``None`` if no such device has a sensor, or where it is one of several and none knows which.
     """
     metered = set(meter.timeline.metered)
     devices = [device for device in meter.devices if device.key in metered]
@@ -46,7 +46,7 @@ def _is(device: Device, uuid: str) -> bool:
 
 
 def readings(meter: Measuring, device: str, spans: Spans) -> Readings | None:
-    """What was said of a device while phases went on; ``None`` where only a model speaks."""
+    """What was said of a device while phases went on; ``None`` if only a model speaks."""
     timeline = meter.timeline
     followed = np.array(timeline.leave_power(device)).reshape(-1, 2)
     channels = {channel.quantity: channel for channel in timeline.channels(device)}

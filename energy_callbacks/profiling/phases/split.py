@@ -60,8 +60,8 @@ class PhaseSplit:
     Attributes:
         power_w: (count,).
         error_w: half-widths of their 95 % intervals, (count,).
-        lag_s: of the sensor, fitted.
-        response_s: likewise.
+        lag_s: delay of the sensor, fitted.
+        response_s: time constant of the sensor, fitted.
         pieces: into how many each phase was cut, because its power changes inside.
         mean_w: of the readings that were used.
         fitted_mean_w: of what the split says of them.
@@ -83,7 +83,7 @@ class Refusal:
     Attributes:
         why: what stands in the way.
         help: what would remove it.
-        phase: number of the one that is known too badly; ``None`` where it is not that.
+        phase: number of the one that is known too badly; ``None`` if it is not that.
     """
 
     why: str
@@ -223,7 +223,7 @@ def _judged(spans: Spans, names: tuple[str, ...], found: PhaseSplit) -> Refusal 
 
 
 def _places(spans: Spans, t_s: Array) -> int | None:
-    """At how many places of a step readings fall; ``None`` where they fall all over it."""
+    """At how many places of a step readings fall; ``None`` if they fall all over it."""
     begins = (spans.labels == spans.labels[0]) & (np.roll(spans.labels, 1) != spans.labels[0])
     starts_s = spans.edges_s[:-1][begins]
     if len(starts_s) < 2:

@@ -45,15 +45,15 @@ class StepPhases:
 
     PyTorch tells the phases itself, in plain loops, Lightning and Hugging Face. On a GPU, events on
     its stream date them (5 to 10 us each, about six a step, while steps are followed). Energy is
-    *attributed*: fitted to the readings of the power sensor, and refused where they cannot tell.
+    *attributed*: fitted to the readings of the power sensor, and refused if they cannot tell.
 
     Args:
         follow_s: how long steps are followed, after the first ten.
         device_events: let events of the device date phases, where it has any.
 
     Raises:
-        TypeError: where ``follow_s`` is no number.
-        ValueError: where it is not positive.
+        TypeError: if ``follow_s`` is no number.
+        ValueError: if it is not positive.
     """
 
     def __init__(self, *, follow_s: float = 60.0, device_events: bool = True) -> None:
@@ -167,7 +167,7 @@ class StepPhases:
             self._said = self._read(meter, marks)
 
     def _read(self, meter: Measuring, marks: PhaseMarks) -> "_Said":
-        """What sensors have said of the steps; nothing is marked any more."""
+        """What sensors have reported of the steps; nothing is marked any more."""
         marks.close()
         spans, names = marks.spans()
         if self._device is None:
@@ -243,7 +243,7 @@ class StepPhases:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What was marked, and what sensors have said meanwhile."""
+    """What was marked, and what sensors have reported meanwhile."""
 
     spans: Spans
     names: tuple[str, ...]

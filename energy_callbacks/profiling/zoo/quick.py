@@ -66,14 +66,14 @@ def run_quick_profile(
         batch_size: samples of a step.
         data_dir: where CIFAR-10 lies.
         out: folder for results.
-        max_steps: at most so many for each model; ``None`` is all of the epochs.
+        max_steps: at most this many for each model; ``None`` is all of the epochs.
         device: such as ``cuda:0``; ``None`` is a GPU where there is one, else the CPU.
         profilers: gives those of one training; ``None`` is ``KernelProfiler()``.
         config: country, price and the like.
 
     Raises:
-        FileNotFoundError: where CIFAR-10 is not in ``data_dir``.
-        MissingExtraError: where PyTorch is not installed.
+        FileNotFoundError: if CIFAR-10 is not in ``data_dir``.
+        MissingExtraError: if PyTorch is not installed.
         ValueError: for a name that is not known, or a number below one.
     """
     names = chosen(model_name)

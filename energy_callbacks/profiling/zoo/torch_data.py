@@ -32,7 +32,7 @@ def load(name: str, folder: Path) -> tuple[Tensor, Tensor]:
         folder: where CIFAR-10 is looked for.
 
     Raises:
-        FileNotFoundError: where CIFAR-10 is not there.
+        FileNotFoundError: if CIFAR-10 is not there.
     """
     loaders: dict[str, Callable[[], tuple[Any, Any]]] = {
         "digits": _digits,

@@ -19,7 +19,7 @@ def load(plan: TrainingPlan) -> Data:
     """Images and labels.
 
     Raises:
-        FileNotFoundError: where CIFAR-10 is not there.
+        FileNotFoundError: if CIFAR-10 is not there.
     """
     return torch_data.load(plan.dataset, plan.data_dir)
 

@@ -22,7 +22,7 @@ def batch_size_figure(curve: BatchSizeCurve, *, width_in: float = 9.4) -> "Canva
         width_in: of the figure, in inches; below 6 the panels stand below each other.
 
     Returns:
-        The figure; ``None`` where no size ran.
+        The figure; ``None`` if no size ran.
     """
     ran = sorted((point for point in curve.points if point.fits), key=lambda point: point.size)
     if not ran:

@@ -78,7 +78,7 @@ def _profile(report: EnergyReport) -> Iterator[Chart]:
 
 
 def section_chart(one: Section) -> Chart | None:
-    """The picture of a profile's section; ``None`` where it has none."""
+    """The picture of a profile's section; ``None`` if it has none."""
     draw = one.draw
     if draw is None:
         return None

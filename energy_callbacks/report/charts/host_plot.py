@@ -23,7 +23,7 @@ def host_figure(calls: HostCalls, *, width_in: float = 9.4) -> "Canvas | None":
         width_in: of the figure, in inches.
 
     Returns:
-        The figure; ``None`` where no function was seen.
+        The figure; ``None`` if no function was seen.
     """
     spans = [span for span in calls.tree if span.depth < _DEEPEST]
     if not spans:

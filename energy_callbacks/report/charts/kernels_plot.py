@@ -13,14 +13,14 @@ _IDLE: Final = "idle"
 
 
 def kernels_figure(found: KernelProfile, *, width_in: float = 9.4) -> "Canvas | None":
-    """A bar for each kind of work, time a step; beside it joules, where they are known.
+    """A bar for each kind of work, time a step; beside it joules, if known.
 
     Args:
         found: what to draw.
         width_in: of the figure, in inches; below 6 the joules are left to the table.
 
     Returns:
-        The figure; ``None`` where nothing was recorded.
+        The figure; ``None`` if nothing was recorded.
     """
     if not found.classes:
         return None

@@ -37,7 +37,7 @@ def memory_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas 
         width_in: of the figure, in inches; below 6 there is no room.
 
     Returns:
-        The figure; ``None`` where no memory is known.
+        The figure; ``None`` if no memory is known.
     """
     lines = _lines(report, most=round(_POINTS_PER_INCH * width_in))
     if not lines:
@@ -76,7 +76,7 @@ def _of_several(name: str, kind: str, curves: Sequence[Series]) -> str:
 def _highest(
     curves: Sequence[tuple[Sequence[float], Sequence[float | None]]], most: int
 ) -> tuple[Array, Array]:
-    """Of all curves together, in time order, in at most so many points."""
+    """Of all curves together, in time order, in at most this many points."""
     pairs = sorted(
         (at_s, gibibytes(value))
         for t_s, values in curves

@@ -82,7 +82,7 @@ def metric_over_energy(report: EnergyReport, *, width_in: float = 9.4) -> "Canva
         width_in: of the figure, in inches; below 6 the panels stand below each other.
 
     Returns:
-        The figure; ``None`` where no metric or no energy is known.
+        The figure; ``None`` if no metric or no energy is known.
     """
     shown = families(report, "energy")[:2]
     if not shown:

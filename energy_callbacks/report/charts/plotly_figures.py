@@ -27,7 +27,7 @@ class _Panel(NamedTuple):
     """A quantity over time.
 
     ``shown`` is how one value is written, ``values`` those at the ends of a curve's bins; ``first``
-    is the value at its beginning, ``None`` where a value holds for its whole bin.
+    is the value at its beginning, ``None`` if a value holds for its whole bin.
     """
 
     title: str

@@ -90,7 +90,7 @@ def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
         width_in: of the figure, in inches; below 6 it is laid out for a telephone.
 
     Returns:
-        The figure; ``None`` where no curve of power is known.
+        The figure; ``None`` if no curve of power is known.
     """
     most = _STEPS_IN_ALL // min(max(len(report.series), 1), MAX_BANDS)
     found = bands(report, max_bins=min(round(_BINS_PER_INCH * width_in), most))
@@ -221,7 +221,7 @@ def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
         width_in: of the figure, in inches.
 
     Returns:
-        The figure; ``None`` where no phase has a known energy.
+        The figure; ``None`` if no phase has a known energy.
     """
     shown = [phase for phase in report.phases if phase.total.energy_j]
     if not shown:
@@ -246,7 +246,7 @@ def power_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | 
         width_in: of the figure, in inches.
 
     Returns:
-        The figure; ``None`` where no phase was long enough for its sensors.
+        The figure; ``None`` if no phase was long enough for its sensors.
     """
     shown = [phase for phase in report.phases if phase.total.energy_j and phase.total.is_resolved]
     if not shown:

@@ -30,7 +30,7 @@ class Section:
         remarks: sentences, before the table.
         head: of the table's columns.
         lines: shown as they are, in a font of one width.
-        draw: gives its picture for a ``width_in``; ``None`` where it has none.
+        draw: gives its picture for a ``width_in``; ``None`` if it has none.
     """
 
     name: str

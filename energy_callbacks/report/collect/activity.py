@@ -45,7 +45,7 @@ def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
 
 
 def whole(parts: Iterable[DeviceColumns]) -> Activity | None:
-    """Means of one device over the run; ``None`` where it does not tell."""
+    """Means of one device over the run; ``None`` if it does not tell."""
     return _mean([spell for columns in parts for spell in _spells(columns)])
 
 

@@ -150,7 +150,7 @@ def scopes(chosen: Sequence[DeviceEnergy]) -> Scopes:
 
 
 def measured_fraction(chosen: Iterable[DeviceEnergy]) -> float | None:
-    """Share of the known energy that sensors measured; ``None`` where there is none."""
+    """Share of the known energy that sensors measured; ``None`` if there is none."""
     known = [(part.origin, part.energy.energy_j or 0.0) for part in chosen]
     whole_j = math.fsum(energy_j for _, energy_j in known)
     if whole_j <= 0.0:
@@ -215,7 +215,7 @@ def work(attempts: Sequence[MergedAttempt]) -> Work:
 
 
 def sum_if_known(values: Iterable[float | None]) -> float | None:
-    """The sum, or ``None`` where one part is not known or there is no part."""
+    """The sum, or ``None`` if one part is not known or there is no part."""
     listed = list(values)
     known = [value for value in listed if value is not None]
     return math.fsum(known) if listed and len(known) == len(listed) else None
@@ -263,7 +263,7 @@ def _ratio(train: Figure, count: float | None, done: Work) -> Ratio | None:
 
 
 def data_wait(waited: Sequence[DeviceEnergy]) -> DataWait | None:
-    """Energy of waiting for data by scope; ``None`` where nobody told of waits."""
+    """Energy of waiting for data by scope; ``None`` if nobody told of waits."""
     if not waited:
         return None
     found = scopes(waited)

@@ -19,7 +19,7 @@ logger = logging.getLogger("energy_callbacks")
 
 
 def emissions(total: Figure, config: Record) -> Emissions | None:
-    """Greenhouse gas of the run's energy, PUE included; ``None`` where it cannot be found."""
+    """Greenhouse gas of the run's energy, PUE included; ``None`` if it cannot be found."""
     if total.energy_j is None:
         return None
     from energy_callbacks.accounting.metrics import carbon

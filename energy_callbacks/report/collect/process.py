@@ -50,10 +50,10 @@ class ProcessJournal:
         metrics: of the user, in time order.
         epochs: their ends.
         so_far: energy by device key, at the last moment whose quality was written down.
-        data_wait: the newest seconds and energy of waiting for data; empty where nobody told.
+        data_wait: the newest seconds and energy of waiting for data; empty if nobody told.
         used: keys of devices on which a process of the command was seen.
         trainings: of a measured command, those that ran in it, one after the other.
-        totals: the last line, ``None`` where the attempt was cut off or still runs.
+        totals: the last line, ``None`` if the attempt was cut off or still runs.
     """
 
     path: Path
@@ -118,7 +118,7 @@ class ProcessJournal:
         return float(self.header["unix_s"])
 
     def last_energy_j(self, key: str) -> float | None:
-        """The newest cumulative energy of a device's series, ``None`` where no row has one."""
+        """The newest cumulative energy of a device's series, ``None`` if no row has one."""
         if key not in self.columns:
             return None
         energy_j = self.columns[key]["energy_j"]

@@ -26,7 +26,7 @@ class _Stretch(NamedTuple):
 
 
 def progress(attempts: Sequence[MergedAttempt], timeline: Sequence[Span]) -> Progress | None:
-    """Of the process that leads; ``None`` where no steps or no energy were told."""
+    """Of the process that leads; ``None`` if no steps or no energy were told."""
     stretches: list[_Stretch] = []
     before = (0.0, 0.0, 0.0, 0.0)
     for attempt in attempts:

@@ -14,7 +14,7 @@ _Cards = dict[str, str]
 
 
 def rank_table(attempts: Iterable[MergedAttempt]) -> tuple[RankUse, ...]:
-    """One row for each rank of an attempt of several; none where each process was alone."""
+    """One row for each rank of an attempt of several; none if each process was alone."""
     return tuple(
         row for attempt in attempts if len(attempt.processes) > 1 for row in _rows(attempt)
     )

@@ -83,7 +83,7 @@ class RowLog:
 
         Raises:
             TypeError: for what is no number.
-            ValueError: likewise.
+            ValueError: for a row of the wrong length.
         """
         keys = tuple(rows)
         if not keys:

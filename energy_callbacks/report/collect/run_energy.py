@@ -16,7 +16,7 @@ def energy_at(attempt: MergedAttempt, t_s: Array) -> Array | None:
         t_s: (n,).
 
     Returns:
-        ``None`` where no energy is known.
+        ``None`` if no energy is known.
     """
     energy_j = np.zeros(len(t_s))
     is_known = False

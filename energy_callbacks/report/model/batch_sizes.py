@@ -20,11 +20,11 @@ class BatchSizePoint:
         accumulation: so many times before the optimizer stepped.
         fits: whether it ran.
         reason: what the device said where it did not.
-        samples_per_s: of all ranks; ``None`` where it did not run.
+        samples_per_s: of all ranks; ``None`` if it did not run.
         samples_per_s_error: half-width of the 95 % interval, random alone.
         scope: whose power and energy it is.
         power_w: mean.
-        j_per_sample: ``None`` where nobody knows.
+        j_per_sample: ``None`` if unknown.
         peak_bytes: of memory, on the device with the most.
     """
 
@@ -45,13 +45,13 @@ class BatchSizeCurve:
     """A search for a batch size.
 
     Attributes:
-        size: the answer; ``None`` where there is none.
+        size: the answer; ``None`` if there is none.
         why: this and no other, or why there is none.
         objective: what was asked for.
         points: in the order in which they were run.
-        memory_bytes: of the device; ``None`` where nobody knows.
+        memory_bytes: of the device; ``None`` if unknown.
         duration_s: how long the search took.
-        energy_j: what it cost; ``None`` where nobody knows.
+        energy_j: what it cost; ``None`` if unknown.
     """
 
     size: int | None

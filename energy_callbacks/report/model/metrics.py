@@ -36,9 +36,9 @@ class Metric:
 
     Attributes:
         t_s: on the time axis of the charts.
-        step: optimizer steps, as far as told.
-        epoch: likewise.
-        energy_j: of GPUs and host until then, as far as it was seen; ``None`` where unknown.
+        step: optimizer steps done at each value; ``None`` if not known.
+        epoch: epoch of each value; ``None`` if not known.
+        energy_j: of GPUs and host until then, as far as it was seen; ``None`` if unknown.
         value: finite.
     """
 
@@ -56,7 +56,7 @@ class Metric:
 
     @property
     def direction(self) -> Direction | None:
-        """Which way is better; ``None`` where the name does not say."""
+        """Which way is better; ``None`` if the name does not say."""
         return direction(self.name)
 
     @property

@@ -30,12 +30,12 @@ class Figure:
     """An energy with all that is known of its quality.
 
     Attributes:
-        energy_j: joules in the share of the time that was seen; ``None`` where unknown.
+        energy_j: joules in the share of the time that was seen; ``None`` if unknown.
         stderr_j: random standard error.
         systematic_j: bound of the error that all readings share.
         method: how it was found; several are joined with ``", "``.
         coverage: share of the time that was really seen, 0 to 1.
-        origin: whether sensors, models or both speak; ``None`` where the energy is unknown.
+        origin: whether sensors, models or both speak; ``None`` if the energy is unknown.
     """
 
     energy_j: float | None
@@ -118,7 +118,7 @@ class Forecast:
         energy_j: of GPUs and host, over all attempts.
         energy_error_j: without the sensors' systematic error, which the outcome has too.
         duration_s: of the newest attempt.
-        emissions_kg: ``None`` where the place is not known, then only the interval stands.
+        emissions_kg: ``None`` if the place is not known, then only the interval stands.
     """
 
     after: str
@@ -197,11 +197,11 @@ class Emissions:
     """Greenhouse gas of the electricity, in kg of CO2 equivalents.
 
     Attributes:
-        kg: best value; ``None`` where the place is not known, then only the interval stands.
-        place: for people; ``None`` where not known.
+        kg: best value; ``None`` if the place is not known, then only the interval stands.
+        place: for people; ``None`` if not known.
         source: where the carbon intensity and its interval come from.
-        year: of the figure, ``None`` where not known.
-        kg_per_kwh: carbon intensity of the grid; ``None`` where the place is not known.
+        year: of the figure, ``None`` if not known.
+        kg_per_kwh: carbon intensity of the grid; ``None`` if the place is not known.
         pue: power usage effectiveness that the energy was multiplied with.
     """
 
@@ -253,7 +253,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
-    """Energy of the training phase for each unit of work; ``None`` where nobody counted it."""
+    """Energy of the training phase for each unit of work; ``None`` if nobody counted it."""
 
     j_per_step: Ratio | None
     j_per_sample: Ratio | None
@@ -297,7 +297,7 @@ class WaitEnergy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataWait:
-    """Energy of waiting for data by scope; ``None`` where it is not known.
+    """Energy of waiting for data by scope; ``None`` if not known.
 
     It is part of the phase ``train``. Not all of it is lost: a device may have worked off what
     was queued before.
@@ -319,7 +319,7 @@ class Throughput:
         train_s: time in the training phase.
         data_wait_s: time in which the training waited for its next batch.
         data_wait_fraction: share of ``train_s``.
-        data_wait: what the devices took in that time; ``None`` where no framework tells of it.
+        data_wait: what the devices took in that time; ``None`` if no framework tells of it.
     """
 
     steps: int
@@ -336,7 +336,7 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Memory at its highest and on average, in bytes; ``None`` where nobody looked.
+    """Memory at its highest and on average, in bytes; ``None`` if not known.
 
     Attributes:
         device_used_peak_bytes: highest on any one GPU, all processes of the card together.
@@ -355,7 +355,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """How busy the parts of a GPU were, in DCGM's terms; means, 0 to 1, ``None`` where not known.
+    """How busy the parts of a GPU were, in DCGM's terms; means, 0 to 1, ``None`` if not known.
 
     Attributes:
         sm_active: share of time in which a multiprocessor had work, mean over all of them.
@@ -375,8 +375,8 @@ class Phase:
     """What one phase took; all phases sum to the totals.
 
     Attributes:
-        share: of the total energy, 0 to 1; ``None`` where either is unknown.
-        activity: mean over the GPUs; ``None`` where it is not known, or the phase too short.
+        share: of the total energy, 0 to 1; ``None`` if either is unknown.
+        activity: mean over the GPUs; ``None`` if not known, or the phase too short.
     """
 
     name: str
@@ -403,7 +403,7 @@ class DeviceUse:
     """One physical device over the whole run, counted once however many ranks saw it.
 
     Attributes:
-        counted_in: key of the parent whose energy contains this one's; ``None`` where the
+        counted_in: key of the parent whose energy contains this one's; ``None`` if the
             device itself is part of its scope's sum.
         mean_power_w: energy over the time seen.
         peak_power_w: highest mean over one row of the journal (about a second).
@@ -438,13 +438,13 @@ class Series:
         t_s: end of each bin, in seconds measured since the run began (pauses left out).
         seen_s: seconds of the bin in which power was known;
             ``sum(seen_s * power_w)`` is the energy of the curve.
-        power_w: mean while seen; ``None`` where nothing was seen.
+        power_w: mean while seen; ``None`` if nothing was seen.
         memory_bytes: highest in the bin: device memory in use, resident or allocated memory.
         utilisation: mean share of time in which the device was busy, 0 to 1; like the next two
-            empty where the device never said.
+            empty if the device never said.
         temperature_c: highest in the bin.
         throttled_s: of the bin, the seconds in which the driver held the clocks down.
-        peak_allocated_bytes: highest in the bin, of an allocator; empty where none has told.
+        peak_allocated_bytes: highest in the bin, of an allocator; empty if none has told.
     """
 
     key: str
@@ -475,7 +475,7 @@ class Progress:
     Attributes:
         t_s: on the time axis of the charts.
         step: optimizer steps of the run; falls where a resume repeated some.
-        samples: of all ranks, each executed step counted; ``None`` where nobody counted them.
+        samples: of all ranks, each executed step counted; ``None`` if nobody counted them.
         energy_j: of GPUs and host until then, as far as it was seen.
         train_j: of it, in the phase ``train``.
     """
@@ -498,7 +498,7 @@ class UnavailableSensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuringCost:
-    """What measuring itself took; ``None`` where the attempt was cut off.
+    """What measuring itself took; ``None`` if the attempt was cut off.
 
     Attributes:
         sampler_cpu_s: processor time of the sampler threads, all ranks together.

@@ -18,7 +18,7 @@ from energy_callbacks.report.model.profile_phases import StepPhases
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What profilers have found; ``None`` where there was none of that kind.
+    """What profilers have found; ``None`` if there was none of that kind.
 
     Attributes:
         step_phases: energy over the phases of the step.

@@ -59,7 +59,7 @@ class HostCalls:
         first_step: steps before it.
         duration_s: of the window.
         own_s: of all functions together.
-        energy_j: of the host in the window; ``None`` where no sensor could tell.
+        energy_j: of the host in the window; ``None`` if no sensor could tell.
         all_threads: whether calls of other threads are among them, as from Python 3.12 on.
         functions: those with most time, most own time first.
         tree: callers first.
@@ -130,7 +130,7 @@ class HostWorkers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostProfile:
-    """What was found on the host; ``None`` where that was not looked at."""
+    """What was found on the host; ``None`` if that was not looked at."""
 
     calls: HostCalls | None
     memory: MemoryLines | None

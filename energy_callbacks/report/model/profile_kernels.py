@@ -23,7 +23,7 @@ class KernelRow:
         calls: a step.
         time_s: a step, on all devices of the process together.
         share: of the devices' time.
-        energy_j: a step, attributed by that share; ``None`` where nothing was measured.
+        energy_j: a step, attributed by that share; ``None`` if nothing was measured.
     """
 
     name: str
@@ -58,15 +58,15 @@ class KernelProfile:
     """What windows of the framework's profiler have found.
 
     Attributes:
-        framework: whose profiler; ``None`` where none ran.
+        framework: whose profiler; ``None`` if none ran.
         has_device: whether an accelerator was seen at work.
         windows: that were recorded.
         measured_steps: whole steps in them that are in the figures.
         steps: of the training.
-        step_s: mean outside of windows; ``None`` where there was nothing outside.
+        step_s: mean outside of windows; ``None`` if there was nothing outside.
         overhead: what windows cost, as a share of the time of training without them.
         scope: whose energy: ``gpu`` or ``host``.
-        j_per_step: measured outside of windows; ``None`` where no sensor could tell.
+        j_per_step: measured outside of windows; ``None`` if no sensor could tell.
         j_per_step_error: half-width of its 95 % interval.
         kernels_per_step: kernels and copies.
         busy_share: of the devices' time in which anything ran.

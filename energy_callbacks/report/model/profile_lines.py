@@ -24,10 +24,10 @@ class SourceLine:
         wall_s: that the training thread spent there, calls to libraries included.
         cpu_s: CPU time of that thread, and of others while it was in a call.
         wait_s: time in which no thread of the process ran.
-        gpu_share: of the time of kernels in the windows; ``None`` where there was no window.
-        host_j: attributed, by CPU time and by waiting; ``None`` where not known.
+        gpu_share: of the time of kernels in the windows; ``None`` if there was no window.
+        host_j: attributed, by CPU time and by waiting; ``None`` if not known.
         waiting_j: of it, while it waited.
-        gpu_j: attributed, by the time of the kernels that it launched; ``None`` where not known.
+        gpu_j: attributed, by the time of the kernels that it launched; ``None`` if not known.
     """
 
     file: str
@@ -61,7 +61,7 @@ class ScopeShare:
     Attributes:
         scope: ``gpu`` or ``host``.
         energy_j: by the sensors or a model of them.
-        attributed_j: to lines; ``None`` where none could be.
+        attributed_j: to lines; ``None`` if none could be.
         reason: why not all, where that can be told.
     """
 
@@ -82,7 +82,7 @@ class LineProfile:
         windows: in which kernels were recorded.
         scopes: totals, each with its unattributed part.
         lines: what took most first.
-        functions: likewise.
+        functions: the one that took most first.
         files: written into the run folder.
     """
 
@@ -142,7 +142,7 @@ def from_record(record: Mapping[str, Any]) -> LineProfile:
 def tables(
     found: LineProfile | None,
 ) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-    """Title, head and rows of each table; none where lines were not followed."""
+    """Title, head and rows of each table; none if lines were not followed."""
     if found is None:
         return []
     return [

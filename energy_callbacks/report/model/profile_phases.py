@@ -16,7 +16,7 @@ class StepPhase:
     Attributes:
         name: such as ``forward``.
         time_s: a step.
-        energy_j: a step, attributed; ``None`` where the split was refused.
+        energy_j: a step, attributed; ``None`` if the split was refused.
         error_j: half-width of its 95 % interval.
     """
 
@@ -36,10 +36,10 @@ class StepPhases:
         steps: that were followed.
         step_s: mean time of one.
         measured_j: a step, by the sensor.
-        split_j: sum over the phases as they were fitted, nothing scaled; ``None`` where refused.
+        split_j: sum over the phases as they were fitted, nothing scaled; ``None`` if refused.
         lag_s: fitted: the sensor is so late.
         response_s: fitted: time constant of the sensor.
-        refusal: why there is no split; ``None`` where there is one.
+        refusal: why there is no split; ``None`` if there is one.
         help: what would make one possible.
         phases: in the order in which they come in a step.
     """

@@ -29,7 +29,7 @@ class Advice:
     Attributes:
         message: what was seen, with figures.
         fix: what to do about it.
-        saves_j: at most, of this run; ``None`` where nobody can say.
+        saves_j: at most, of this run; ``None`` if nobody can say.
     """
 
     code: Code

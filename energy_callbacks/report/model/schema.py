@@ -52,7 +52,7 @@ class EnergyReport:
 
     Attributes:
         tool_version: of this package when it measured.
-        forecast: the newest one; ``None`` where the run was too short or its length not known.
+        forecast: the newest one; ``None`` if the run was too short or its length not known.
         measured_fraction: share of the total energy that sensors measured.
         timeline: phases in time, for the charts.
         ranks: what each rank did, where an attempt has several; empty otherwise.
@@ -60,8 +60,8 @@ class EnergyReport:
         batch_sizes: searches for one, in the order in which they were made.
         advice: what to change, what saves most first.
         metrics: the user's own, such as the loss.
-        progress: steps and energy over time; ``None`` where no steps were told.
-        profile: what profilers have found; ``None`` where there were none.
+        progress: steps and energy over time; ``None`` if no steps were told.
+        profile: what profilers have found; ``None`` if there were none.
         method_notes: each assumption behind the numbers, one sentence each.
     """
 
@@ -125,7 +125,7 @@ def from_json(text: str) -> EnergyReport:
     """The report that ``to_json`` wrote.
 
     Raises:
-        JournalError: where the text is no report, is damaged, or is of a newer schema.
+        JournalError: if the text is no report, is damaged, or is of a newer schema.
     """
     _check_format(_parsed(text))
     from pydantic import ValidationError

@@ -71,7 +71,7 @@ def from_html(text: str) -> EnergyReport:
     """The report that a page embeds.
 
     Raises:
-        JournalError: where the page embeds none, or one that cannot be read.
+        JournalError: if the page embeds none, or one that cannot be read.
     """
     found = _EMBEDDED.search(text)
     if found is None:
@@ -159,7 +159,7 @@ def svg(
     title: str,
     width_in: float,
 ) -> Any:
-    """A figure as markup, or ``None`` where nothing is known to draw.
+    """A figure as markup, or ``None`` if nothing is known to draw.
 
     Args:
         shown: what ``draw`` takes.

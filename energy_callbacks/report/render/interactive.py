@@ -26,7 +26,7 @@ def render(report: EnergyReport) -> str:
     """The page.
 
     Raises:
-        MissingExtraError: where Plotly is not installed.
+        MissingExtraError: if Plotly is not installed.
     """
     return html.template("energy_report_interactive.html").render(
         report=report,

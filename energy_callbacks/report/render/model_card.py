@@ -18,10 +18,10 @@ def co2_eq_emissions(
 
     Args:
         report: of a run whose place is known.
-        training_type: such as ``"pre-training"`` or ``"fine-tuning"``; left out where ``None``.
+        training_type: such as ``"pre-training"`` or ``"fine-tuning"``; left out if ``None``.
 
     Raises:
-        ValueError: where the energy or the place is not known: then there is no single figure.
+        ValueError: if the energy or the place is not known: then there is no single figure.
     """
     emissions = report.emissions
     if emissions is None:

@@ -188,7 +188,7 @@ def ratio_rows(report: EnergyReport) -> list[tuple[str, ...]]:
 
 
 def activity_rows(report: EnergyReport) -> list[tuple[str, ...]]:
-    """The cells of the table of how busy the GPUs were; none where no card tells."""
+    """The cells of the table of how busy the GPUs were; none if no card tells."""
     return [
         (phase.name, *(_or_dash(share, formatting.percent) for share in _shares(phase.activity)))
         for phase in report.phases
@@ -238,7 +238,7 @@ def _or_dash(value: float | None, say: Callable[[float], str]) -> str:
 
 
 def attempt_rows(report: EnergyReport) -> list[tuple[str, ...]]:
-    """The cells of the table of attempts; none where there is but one."""
+    """The cells of the table of attempts; none if there is but one."""
     if len(report.attempts) < 2:
         return []
     return [
@@ -257,7 +257,7 @@ def attempt_rows(report: EnergyReport) -> list[tuple[str, ...]]:
 
 
 def attempt_jobs(report: EnergyReport) -> list[str]:
-    """The jobs of attempts and ranks, each once; none where all are that of the run."""
+    """The jobs of attempts and ranks, each once; none if all are that of the run."""
     found: dict[str, dict[int, None]] = {}
     for one in report.attempts:
         if one.job is not None:
@@ -274,7 +274,7 @@ def _attempts(report: EnergyReport, width: int) -> Iterator[str]:
 
 
 def rank_rows(report: EnergyReport) -> list[tuple[str, ...]]:
-    """The cells of the table of ranks; none where no attempt has several."""
+    """The cells of the table of ranks; none if no attempt has several."""
     several = len({one.attempt for one in report.ranks}) > 1
     return [_rank_row(one, with_attempt=several) for one in report.ranks]
 

@@ -157,7 +157,7 @@ class CumulativeEnergy:
         rows[:, POINT] = walked * (1.0 - walked / whole) + anchor_variance
 
     def pin(self, t_s: float) -> None:
-        """Keep C at this moment exact for ever."""
+        """Keep C at this moment exact permanently."""
         self._pins.append(t_s)
 
     def at(self, t_s: float) -> list[float]:
@@ -222,7 +222,7 @@ class CumulativeEnergy:
         return end[ENERGY] - start[ENERGY], coverage if coverage < 1.0 - _ROUNDING else 1.0
 
     def intervals(self, start_s: float, end_s: float, relative_error: float) -> Intervals | None:
-        """Those that end after ``start_s`` and by ``end_s``; ``None`` where there is none."""
+        """Those that end after ``start_s`` and by ``end_s``; ``None`` if there is none."""
         t_s = self._columns.column(T)
         low = max(int(t_s.searchsorted(start_s, side="right")), 1)
         high = int(t_s.searchsorted(end_s, side="right"))

@@ -48,7 +48,7 @@ _POWER_SILENT_S: Final = 2.0
 # Where readings are further apart than this share of the counter's rises, those tell more.
 _DENSE: Final = 1.05
 _MOST_UNREAD: Final = 500
-# A segment of so many readings or more holds its own ends no better than the readings do.
+# A segment of this many readings or more holds its own ends no better than the readings do.
 _LONG_SEGMENT: Final = 18
 # What readings and counter disagree about is judged over about so many segments ...
 _SURPRISE_MEMORY: Final = 10.0
@@ -72,7 +72,7 @@ class EnergyCurve:
 
     Args:
         channels: the device's channels; those of quantity ``power`` and ``energy`` are used.
-        keep_s: full resolution for so long, then one knot a second.
+        keep_s: full resolution for this long, then one knot a second.
     """
 
     def __init__(self, channels: Sequence[Channel], keep_s: float = 600.0) -> None:
@@ -148,8 +148,8 @@ class EnergyCurve:
         """What ends after ``start_s`` and by ``end_s``, reading by reading.
 
         Args:
-            start_s: see above.
-            end_s: likewise.
+            start_s: start of the window, monotonic time.
+            end_s: its end.
             provisional: also what may still change a little.
         """
         until_s = self.newest_s if provisional else self.settled_s
@@ -158,7 +158,7 @@ class EnergyCurve:
         return self._knots.intervals(start_s, min(end_s, until_s), self._relative_error)
 
     def pin(self, t_s: float) -> None:
-        """Keep the curve exact at this moment, for ever."""
+        """Keep the curve exact at this moment, permanently."""
         self._knots.pin(t_s)
 
     def add(self, readings: Sequence[Reading]) -> None:

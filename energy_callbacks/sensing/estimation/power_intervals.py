@@ -209,7 +209,7 @@ def errors_of_mean(
         roughness: of the means, this one included.
         power_w: the mean.
         width_s: of the interval.
-        instant: mean square distance of instant readings from the mean, W^2, where there are any.
+        instant: mean square distance of instant readings from the mean, W^2, if there are any.
     """
     unseen = (_UNSEEN * power_w) ** 2 if instant is None else _UNSEEN_BY_INSTANT * instant
     inside = roughness.variance(roughness.local, *_MEAN)

@@ -136,5 +136,5 @@ class TimeSeries:
         return rise / (self.t_s[last] - self.t_s[first])
 
     def latest(self, after_s: float = -np.inf) -> float | None:
-        """The newest value, ``None`` where there is none after ``after_s``."""
+        """The newest value, ``None`` if there is none after ``after_s``."""
         return self.values[-1] if self.t_s and self.t_s[-1] > after_s else None

@@ -41,7 +41,7 @@ def uuids() -> tuple[str, ...] | None:
     """UUIDs of CUDA's devices 0, 1, ... in this process, without ``GPU-`` or ``MIG-``.
 
     Returns:
-        ``None`` where the driver is not awake in this process.
+        ``None`` if the driver is not awake in this process.
     """
     driver = awake_driver()
     if driver is None:

@@ -32,7 +32,7 @@ class Events(Protocol):
     """
 
     def create(self) -> Event | None:
-        """A new event; ``None`` where there is none to be had."""
+        """A new event; ``None`` if there is none to be had."""
         ...
 
     def record(self, event: Event) -> bool:
@@ -146,7 +146,7 @@ class CudaEvents:
         """See ``Events``.
 
         Raises:
-            SourceLost: where the context is gone.
+            SourceLost: if the context is gone.
         """
         if self._driver.cuCtxPushCurrent_v2(self._context) != _SUCCESS:
             raise SourceLost("the CUDA context is gone")

@@ -54,7 +54,7 @@ class StepEnd:
     Attributes:
         queued_s: when Python had queued its work.
         end_s: when it ended; ``None`` while that is not known, ``queued_s`` where no event tells.
-        error_s: half-width of the bounds of ``end_s``; ``None`` where no event tells.
+        error_s: half-width of the bounds of ``end_s``; ``None`` if no event tells.
     """
 
     queued_s: float
@@ -80,7 +80,7 @@ class StepEnds:
         clock: host time.
         open_events: the device's events, ``None`` while the training uses no device; by default
             those of CUDA.
-        pool_size: at most so many events are under way; a step beyond them keeps its host mark.
+        pool_size: at most this many events are under way; a step beyond them keeps its host mark.
     """
 
     def __init__(

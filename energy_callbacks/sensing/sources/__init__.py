@@ -51,15 +51,15 @@ def discover(
         clock: time, for the sources.
         devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or NVML indices as nvidia-smi
             prints them and UUIDs.
-        used_ordinals: for ``"auto"``, CUDA's numbers of the devices in use. ``None`` where nobody
+        used_ordinals: for ``"auto"``, CUDA's numbers of the devices in use. ``None`` if nobody
             said so: then those on which this process has a context, else the first.
         host: whether this process speaks for CPUs and memory; one per machine does.
         other_program: whether it is not this process that is measured, but a program that it
             starts: ``"auto"`` are then all GPUs that this one sees.
 
     Raises:
-        ValueError: where ``devices`` names a GPU that is not there.
-        SourceUnavailable: where ``devices`` names a GPU and NVML is not there.
+        ValueError: if ``devices`` names a GPU that is not there.
+        SourceUnavailable: if ``devices`` names a GPU and NVML is not there.
     """
     from energy_callbacks.sensing.sources.allocator import AllocatorSource
     from energy_callbacks.sensing.sources.host_memory import HostMemorySource

@@ -67,7 +67,7 @@ class AllocatorSource:
         """Allocated and peak bytes; nothing while no framework uses a device.
 
         Raises:
-            ReadingMissed: where a framework's call failed.
+            ReadingMissed: if a framework's call failed.
         """
         self._read_s = self._clock.monotonic_s()
         found = [device for ask in _FRAMEWORKS for device in _asked(ask)]

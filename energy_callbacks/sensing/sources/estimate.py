@@ -79,7 +79,7 @@ class HostEstimateSource:
         """Look the machine up in CodeCarbon's tables; no network, no file, no subprocess.
 
         Raises:
-            SourceUnavailable: where CodeCarbon is missing or has changed beyond recognition.
+            SourceUnavailable: if CodeCarbon is missing or has changed beyond recognition.
         """
         self.close()
         self._opened_s = self._clock.monotonic_s()
@@ -95,7 +95,7 @@ class HostEstimateSource:
         """Mean power since the last call, or since ``open``; nothing before a CPU tick passed.
 
         Raises:
-            ReadingMissed: where the operating system did not say how busy it was.
+            ReadingMissed: if the operating system did not say how busy it was.
         """
         t_s = self._read_s = self._clock.monotonic_s()
         found = [self._ram] if self._ram else []
@@ -123,7 +123,7 @@ class _Load:
     """How busy the CPUs were between two calls.
 
     Raises:
-        SourceUnavailable: where the operating system does not say.
+        SourceUnavailable: if the operating system does not say.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class _Load:
         """Busy share since the last call that gave one; ``None`` before the next tick of 10 ms.
 
         Raises:
-            ReadingMissed: where CPU time could not be read.
+            ReadingMissed: if CPU time could not be read.
         """
         busy_s, total_s = _cpu_seconds()
         busy_delta_s, total_delta_s = busy_s - self._busy_s, total_s - self._total_s
@@ -164,7 +164,7 @@ def _cpu_seconds() -> tuple[float, float]:
     """Busy and total CPU seconds since boot, over all CPUs.
 
     Raises:
-        ReadingMissed: where the operating system does not say.
+        ReadingMissed: if the operating system does not say.
     """
     import psutil
 
@@ -243,7 +243,7 @@ def _processor(cpuinfo: str) -> _Processor:
 
 @cache
 def _table_tdp_w(model: str) -> float | None:
-    """The thermal design power of one package, ``None`` where the table does not have it.
+    """The thermal design power of one package, ``None`` if the table does not have it.
 
     It compares the model with every name in the table, so each model is looked up once.
     """

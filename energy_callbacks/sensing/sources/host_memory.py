@@ -61,7 +61,7 @@ class HostMemorySource:
         """Find this process.
 
         Raises:
-            SourceUnavailable: where the operating system does not show it.
+            SourceUnavailable: if the operating system does not show it.
         """
         import psutil
 
@@ -78,7 +78,7 @@ class HostMemorySource:
         """Bytes that are resident now.
 
         Raises:
-            ReadingMissed: where this process itself could not be read.
+            ReadingMissed: if this process itself could not be read.
         """
         import psutil
 

@@ -113,7 +113,7 @@ class RaplSource:
         """Open each zone once and take its present value as zero.
 
         Raises:
-            SourceUnavailable: where there is no zone, or none may be read.
+            SourceUnavailable: if there is no zone, or none may be read.
         """
         self.close()
         zones = list(_zones(self._root))
@@ -130,7 +130,7 @@ class RaplSource:
         """Joules of each zone since ``open``.
 
         Raises:
-            ReadingMissed: where no zone gave a value.
+            ReadingMissed: if no zone gave a value.
         """
         self._read_s = self._clock.monotonic_s()
         readings: list[Reading] = []
@@ -173,7 +173,7 @@ class _Counter:
     """One ``energy_uj`` file, made monotone; opened once, since a read at 0 asks the sensor anew.
 
     Raises:
-        OSError: where the file cannot be opened or read; its ``filename`` is the file.
+        OSError: if the file cannot be opened or read; its ``filename`` is the file.
     """
 
     def __init__(self, zone: _Zone, t_s: float) -> None:
@@ -201,7 +201,7 @@ class _Counter:
         """Cumulative joules since ``open``, given what the file said at ``t_s``.
 
         Raises:
-            ReadingMissed: where the counter went backwards and the true difference is unknown;
+            ReadingMissed: if the counter went backwards and the true difference is unknown;
                 counting goes on from the new value.
         """
         difference_uj = self._difference_uj(raw_uj, t_s - self._t_s)

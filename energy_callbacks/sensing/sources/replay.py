@@ -53,7 +53,7 @@ class ReplaySource:
         What the recording's attempt read at its start is played at once.
 
         Raises:
-            JournalError: where the file is no such recording.
+            JournalError: if the file is no such recording.
         """
         start_s = clock.monotonic_s()
         channels, readings = recording.read(path)
@@ -79,7 +79,7 @@ class ReplaySource:
         """The readings whose time has come since the last call.
 
         Raises:
-            SourceLost: where it was not opened.
+            SourceLost: if it was not opened.
         """
         if not self._is_open:
             raise SourceLost(f"{self._name} is not open; call open() first")

@@ -50,7 +50,7 @@ class SearchSettings:
         powers_of_two: sizes are powers of two.
         divides: sizes divide this number.
         start_size: where to begin, such as the size trained with so far.
-        memory_bytes: of the device; ``None`` where nobody knows.
+        memory_bytes: of the device; ``None`` if unknown.
         memory_margin: share of it that the measured peak must leave free.
         max_trials: how many trials at most.
         max_s: seconds that all trials may take together, by their ``cost_s``.
@@ -167,7 +167,7 @@ class Search:
         """A size was tried, asked for or not.
 
         Raises:
-            ValueError: where it is not one of the sizes, or ran without a measured step.
+            ValueError: if it is not one of the sizes, or ran without a measured step.
         """
         if trial.size not in self._sizes:
             raise ValueError(
@@ -183,7 +183,7 @@ class Search:
         self._choice = None
 
     def ask(self) -> int | None:
-        """The size to try next, the same until a trial is told; ``None`` where it is over."""
+        """The size to try next, the same until a trial is told; ``None`` if it is over."""
         known = self._limits
         if self._left < 1 or known.high == 0:
             return None
@@ -209,7 +209,7 @@ class Search:
 
     @property
     def reason(self) -> str:
-        """Why there is no answer; empty where there is one."""
+        """Why there is no answer; empty if there is one."""
         known = self._limits
         if not self._trials:
             return "nothing was tried"
@@ -252,7 +252,7 @@ class Search:
         return min(left, int((self._settings.max_s - spent_s) / each_s))
 
     def _wide(self, known: Limits) -> int | None:
-        """Place of the next wide step; ``None`` where these have come to the limit."""
+        """Place of the next wide step; ``None`` if these have come to the limit."""
         if not self._trials:
             start = self._settings.start_size
             return 0 if start is None else max(bisect_right(self._sizes, start) - 1, 0)
@@ -266,7 +266,7 @@ class Search:
         return place if place > known.low else None
 
     def _closer(self, known: Limits) -> int | None:
-        """Place of the next step of ``largest``; ``None`` where the limit is exact."""
+        """Place of the next step of ``largest``; ``None`` if the limit is exact."""
         if known.high - known.low == 1:
             return None
         tried = {bisect_left(self._sizes, trial.size) for trial in self._trials}
@@ -278,7 +278,7 @@ class Search:
         return min(max(known.probe, known.low + ahead), known.high - 1)
 
     def _refined(self, known: Limits) -> int | None:
-        """Place of the next trial that may change the answer; ``None`` where none does."""
+        """Place of the next trial that may change the answer; ``None`` if none does."""
         choice = self._chosen(known)
         if choice is None:
             return known.low if len(self._trials) == 1 else None
@@ -292,7 +292,7 @@ class Search:
         return None if size is None else bisect_left(self._sizes, size)
 
     def _chosen(self, known: Limits) -> Choice | None:
-        """``None`` where energy counts and is not known of a size that fits."""
+        """``None`` if energy counts and is not known of a size that fits."""
         if self._choice is None:
             weight, fits = self._settings.energy_weight, self._sizes[: known.low + 1]
             told = [trial for trial in self._trials if is_known(trial, weight)]

@@ -49,7 +49,7 @@ class Trial:
 
     @property
     def samples_per_s(self) -> float | None:
-        """Throughput of all ranks; ``None`` where it did not run."""
+        """Throughput of all ranks; ``None`` if it did not run."""
         return self.samples / self.duration_s if self.duration_s else None
 
     @property

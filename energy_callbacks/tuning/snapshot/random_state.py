@@ -13,7 +13,7 @@ class RandomState:
     """Python's and NumPy's global generators, and PyTorch's of the CPU and of devices in use.
 
     Args:
-        torch: the module; ``None`` where the training has not imported it.
+        torch: the module; ``None`` if the training has not imported it.
     """
 
     def __init__(self, torch: Any) -> None:

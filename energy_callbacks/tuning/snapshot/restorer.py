@@ -17,7 +17,7 @@ def restorer(keep: Sequence[Any], restore: Callable[[], None] | None) -> Callabl
 
     Raises:
         TypeError: for something that is none of these.
-        ValueError: where PyTorch is not there, whose objects these are.
+        ValueError: if PyTorch is not there, whose objects these are.
     """
     torch = sys.modules.get("torch")
     calls: list[Callable[[], None]] = []

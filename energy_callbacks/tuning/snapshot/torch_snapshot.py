@@ -36,8 +36,8 @@ class TorchSnapshot:
         others: with ``state_dict()`` and ``load_state_dict(state)``.
 
     Raises:
-        TypeError: where one of them is of another kind.
-        ValueError: where nothing was given, or a tensor has no values yet (lazy or meta).
+        TypeError: if one of them is of another kind.
+        ValueError: if nothing was given, or a tensor has no values yet (lazy or meta).
     """
 
     def __init__(

@@ -24,8 +24,8 @@ def create(factory: TrainerFactory, size: int, accumulation: int) -> Any:
         accumulation: so many to an optimizer step.
 
     Raises:
-        TypeError: where it is no function, or makes something else.
-        ValueError: where what it makes cannot be tried at other sizes.
+        TypeError: if it is no function, or makes something else.
+        ValueError: if what it makes cannot be tried at other sizes.
     """
     if not callable(factory):
         raise TypeError(

@@ -51,7 +51,7 @@ def rows_of(loader: Any, size: int) -> int:
         size: that was asked for.
 
     Raises:
-        ValueError: where batches are not of this size.
+        ValueError: if batches are not of this size.
     """
     sampler = loader.batch_sampler
     is_split = getattr(sampler, "split_batches", False) and sampler.num_processes > 1

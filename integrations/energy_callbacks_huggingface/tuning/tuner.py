@@ -55,7 +55,7 @@ def tune_batch_size(
         The curve, and the size of each device with its accumulation.
 
     Raises:
-        NothingFits: where the smallest size does not run.
+        NothingFits: if the smallest size does not run.
         TypeError: for an option that is none, or a factory that makes no Trainer.
         ValueError: for options that make no sense, or a training whose batches cannot be changed
             or that ranks cannot run by themselves.

@@ -17,11 +17,11 @@ class SizedInput:
 
     Attributes:
         x: arrays, or a data set of batches.
-        y: targets, of arrays.
-        sample_weight: likewise.
+        y: targets, if ``x`` is arrays.
+        sample_weight: weights of the samples, if ``x`` is arrays.
         batch_size: for arrays, which Keras cuts into batches.
         shuffle: whether Keras chooses the order.
-        batches: whole ones of a pass over the data; ``None`` where it ends by itself.
+        batches: whole ones of a pass over the data; ``None`` if it ends by itself.
     """
 
     x: Any
@@ -36,13 +36,13 @@ class BatchSource(Protocol):
     """Training data that can be had in batches of any size.
 
     Attributes:
-        samples: no more than there are; infinite for a stream, ``None`` where nobody knows.
+        samples: no more than there are; infinite for a stream, ``None`` if unknown.
     """
 
     samples: float | None
 
     def of(self, size: int) -> SizedInput:
-        """Whole batches of so many samples."""
+        """Whole batches of this many samples."""
         ...
 
 

@@ -51,12 +51,12 @@ def _unbuilt_twin(one: Any) -> Any:
 
 
 def accumulating(optimizer: Any, accumulation: int) -> Any:
-    """A new optimizer with the same settings that steps once in so many batches.
+    """A new optimizer with the same settings that steps once in this many batches.
 
     Keras fixes that number when an optimizer is made.
 
     Raises:
-        TypeError: where its settings do not make one.
+        TypeError: if its settings do not make one.
     """
     try:
         made = type(optimizer).from_config(optimizer.get_config())

@@ -10,7 +10,7 @@ def resized(data: Any, size: int) -> Any:
     """A copy with another batch size.
 
     Raises:
-        TypeError: where it has none.
+        TypeError: if it has none.
     """
     if not hasattr(data, "batch_size"):
         raise TypeError(
@@ -30,7 +30,7 @@ class WholeBatches(keras.utils.PyDataset):
         size: of these, but perhaps the last.
 
     Raises:
-        ValueError: where they are of another size.
+        ValueError: if they are of another size.
     """
 
     def __init__(self, data: Any, size: int) -> None:

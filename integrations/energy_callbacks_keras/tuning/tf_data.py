@@ -14,7 +14,7 @@ def is_tf_data(x: Any) -> bool:
 
 
 def counted(data: Any) -> float | None:
-    """Elements: infinite for a stream, ``None`` where nobody knows."""
+    """Elements: infinite for a stream, ``None`` if unknown."""
     tensorflow = sys.modules["tensorflow"]
     count = int(data.cardinality())
     if count == tensorflow.data.INFINITE_CARDINALITY:
@@ -45,7 +45,7 @@ def _is_batched(data: Any, model: Any) -> bool:
     """Whether its elements have one dimension more than samples.
 
     Raises:
-        ValueError: where they may be either.
+        ValueError: if they may be either.
     """
     shapes = [spec.shape for spec in keras.tree.flatten(data.element_spec)]
     if any(shape.rank == 0 for shape in shapes):
@@ -79,7 +79,7 @@ def whole(data: Any, size: int) -> Any:
         size: of these, but perhaps the last.
 
     Raises:
-        ValueError: where they are of another size.
+        ValueError: if they are of another size.
     """
     tensorflow = sys.modules["tensorflow"]
     fixed = _leading(data)

@@ -11,10 +11,10 @@ def is_torch_loader(x: Any) -> bool:
 
 
 def rebuilt(loader: Any, size: int) -> Any:
-    """The same loader with whole batches of so many samples.
+    """The same loader with whole batches of this many samples.
 
     Raises:
-        TypeError: where its batches are the user's own doing.
+        TypeError: if its batches are the user's own doing.
     """
     data = sys.modules["torch"].utils.data
     if type(loader) is not data.DataLoader or type(loader.batch_sampler) is not data.BatchSampler:
@@ -50,7 +50,7 @@ def generators(x: Any) -> tuple[Any, ...]:
 
 
 def counted(loader: Any) -> float | None:
-    """Samples of a pass; ``None`` where nobody knows."""
+    """Samples of a pass; ``None`` if unknown."""
     data = sys.modules["torch"].utils.data
     if isinstance(loader.dataset, data.IterableDataset):
         return None
@@ -58,10 +58,10 @@ def counted(loader: Any) -> float | None:
 
 
 def whole(loader: Any, size: int) -> int | None:
-    """Its whole batches; ``None`` where only a pass shows how many these are.
+    """Its whole batches; ``None`` if only a pass shows how many these are.
 
     Raises:
-        ValueError: where batches are of another size, or may be short.
+        ValueError: if batches are of another size, or may be short.
     """
     samples = counted(loader)
     if loader.batch_size != size or (samples is None and not loader.drop_last):

@@ -48,7 +48,7 @@ def tune_batch_size(
         The curve, and the size.
 
     Raises:
-        NothingFits: where the smallest size does not run.
+        NothingFits: if the smallest size does not run.
         TypeError: for data that cannot be had in another batch size, or an option that is none.
         ValueError: for a model that is not compiled, data that nobody can count, several
             processes, and options that make no sense.

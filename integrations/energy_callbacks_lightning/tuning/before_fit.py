@@ -43,7 +43,7 @@ def tune_batch_size(
         The curve, and the size.
 
     Raises:
-        NothingFits: where the smallest size does not run.
+        NothingFits: if the smallest size does not run.
         TypeError: for an option that is none.
         ValueError: for options that make no sense, or where no other batch size can be tried.
     """

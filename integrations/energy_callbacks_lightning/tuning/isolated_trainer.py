@@ -24,7 +24,7 @@ def check(trainer: Any) -> None:
     """Whether steps can be tried without the other ranks.
 
     Raises:
-        ValueError: where they cannot.
+        ValueError: if they cannot.
     """
     module, strategy = trainer.lightning_module, trainer.strategy
     if not isinstance(strategy, _STRATEGIES):

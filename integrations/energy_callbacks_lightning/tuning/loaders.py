@@ -37,7 +37,7 @@ def with_batch_size(loaders: Loaders, batch_size: int) -> Loaders:
         batch_size: of the copies.
 
     Raises:
-        ValueError: where a loader has no batch size of its own.
+        ValueError: if a loader has no batch size of its own.
     """
     copied = _mapped(loaders, lambda one: _resized(one, batch_size))
     found: Loaders = copied if isinstance(loaders, _COMBINED) else copied.iterables
@@ -56,7 +56,7 @@ class TrainLoaders:
         is_passed: whether loaders were passed to ``fit``.
 
     Raises:
-        ValueError: where no other batch size can be tried.
+        ValueError: if no other batch size can be tried.
     """
 
     def __init__(self, trainer: Any, batch_arg_name: str) -> None:

@@ -28,7 +28,7 @@ def search(
     Args:
         trainer: in ``fit``, before or between its steps.
         loaders: that it trains on.
-        length_fn: how long a sample is; ``None`` where all are alike.
+        length_fn: how long a sample is; ``None`` if all are alike.
         options: of the user.
     """
     meter = _meter(trainer, options)

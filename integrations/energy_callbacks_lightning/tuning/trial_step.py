@@ -29,7 +29,7 @@ class TrialStep:
     Args:
         trainer: in ``fit``, set up for training.
         loaders: that it trains on.
-        length_fn: how long a sample is; ``None`` where all are alike.
+        length_fn: how long a sample is; ``None`` if all are alike.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class _Epochs:
         """What ``CombinedLoader`` gives: a batch, its index, and that of its loader.
 
         Raises:
-            ValueError: where an epoch has no batch.
+            ValueError: if an epoch has no batch.
         """
         with contextlib.suppress(StopIteration):
             return next(self._batches)

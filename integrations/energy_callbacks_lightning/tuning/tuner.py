@@ -95,8 +95,8 @@ class BatchSizeTuner(Base):
         """Search now; also from a subclass, such as at the beginning of an epoch.
 
         Raises:
-            NothingFits: where the smallest size does not run.
-            ValueError: where no other batch size can be tried.
+            NothingFits: if the smallest size does not run.
+            ValueError: if no other batch size can be tried.
         """
         if trainer.fast_dev_run:
             loop.warn("BatchSizeTuner does nothing where fast_dev_run is on")

@@ -46,7 +46,7 @@ def speedscope(rows: Sequence[KernelRow], steps: int, name: str) -> str:
 
 
 def write(rows: Sequence[KernelRow], steps: int, folder: Path) -> dict[str, str]:
-    """Both files; their names, or none where no energy is known."""
+    """Both files; their names, or none if no energy is known."""
     text = folded(rows, steps)
     if not text:
         return {}

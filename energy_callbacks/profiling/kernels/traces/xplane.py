@@ -107,7 +107,7 @@ def kernels(path: Path, steps: int) -> KernelTally | None:
         steps: that it recorded.
 
     Returns:
-        Time and calls by kernel, no idle time; ``None`` where ``xprof`` is not installed, does
+        Time and calls by kernel, no idle time; ``None`` if ``xprof`` is not installed, does
         not understand the file, or no accelerator worked.
     """
     if find_spec("xprof") is None:

@@ -102,7 +102,7 @@ class CounterTicks:
 
     Args:
         clock: time.
-        read: the slow call; ``None`` where the counter has no value.
+        read: the slow call; ``None`` if the counter has no value.
         shortest_s: no tick comes sooner after another; the more is known, the sooner the clock is.
     """
 

@@ -35,7 +35,7 @@ def activity(card: NvmlCard) -> tuple[Reader, ...]:
     """A reader for each metric that the card offers to this user; none before Hopper.
 
     Raises:
-        NVMLError: where the card is gone.
+        NVMLError: if the card is gone.
     """
     nvml = card.nvml
     try:
@@ -69,7 +69,7 @@ class _Samples:
     """The two newest samples of a card; what lies between them waits for the readers.
 
     Raises:
-        NVMLError: where the card gives no sample.
+        NVMLError: if the card gives no sample.
     """
 
     def __init__(self, card: NvmlCard) -> None:

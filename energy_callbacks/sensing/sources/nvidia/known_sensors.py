@@ -26,7 +26,7 @@ class CardGeneration:
     Attributes:
         name: ``Hopper``.
         usage: behind ``nvmlDeviceGetPowerUsage``.
-        instant: behind the field ``POWER_INSTANT``; ``None`` where ``usage`` is as quick.
+        instant: behind the field ``POWER_INSTANT``; ``None`` if ``usage`` is as quick.
         counter_period_s: time between two values of the energy counter.
     """
 

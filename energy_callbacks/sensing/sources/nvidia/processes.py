@@ -16,8 +16,8 @@ class CardProcess:
 
     Attributes:
         pid: as this machine, or the host of this container, counts processes.
-        name: of its program; ``None`` where it is not seen from here.
-        memory_bytes: that it holds on the card; ``None`` where the driver does not say.
+        name: of its program; ``None`` if it is not seen from here.
+        memory_bytes: that it holds on the card; ``None`` if the driver does not say.
     """
 
     pid: int
@@ -26,7 +26,7 @@ class CardProcess:
 
 
 def card_processes(uuid: str) -> tuple[CardProcess, ...]:
-    """Processes on a card, most memory first; empty where the driver does not tell.
+    """Processes on a card, most memory first; empty if the driver does not tell.
 
     Args:
         uuid: of the card.

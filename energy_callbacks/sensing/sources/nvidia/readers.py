@@ -92,7 +92,7 @@ def tried(card: NvmlCard, make: Callable[[NvmlCard], Reader | None]) -> Reader |
     """The reader, where the card answers its first call.
 
     Raises:
-        NVMLError: where the card is gone.
+        NVMLError: if the card is gone.
     """
     try:
         return make(card)
@@ -245,7 +245,7 @@ class PolledQuantity:
     Args:
         card: whom to ask.
         channel: what its values are.
-        value: asks; in SI, ``None`` where the driver says that there is none.
+        value: asks; in SI, ``None`` if the driver says that there is none.
         next_s: from a moment at which it was asked to the next.
     """
 
@@ -263,7 +263,7 @@ class PolledQuantity:
         self.due_s = card.clock.monotonic_s()
 
     def value(self) -> float | None:
-        """In SI; ``None`` where the driver says that there is none."""
+        """In SI; ``None`` if the driver says that there is none."""
         return self._value(self._card)
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
@@ -306,5 +306,5 @@ def _number(value: Any, value_type: int) -> float | None:
 
 
 def known(value: float) -> float | None:
-    """``value``, or ``None`` where NVML means "not available"."""
+    """``value``, or ``None`` if NVML means "not available"."""
     return None if value in _NO_VALUE or value != value else value  # noqa: PLR0124 - NaN

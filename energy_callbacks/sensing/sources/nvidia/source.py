@@ -118,8 +118,8 @@ class NvmlSource:
         """What is new of each quantity; one that fails does not take the others with it.
 
         Raises:
-            ReadingMissed: where no quantity has answered for longer than any of them waits.
-            SourceLost: where the card is gone and nothing was read before.
+            ReadingMissed: if no quantity has answered for longer than any of them waits.
+            SourceLost: if the card is gone and nothing was read before.
         """
         card = self._card
         if card is None:
