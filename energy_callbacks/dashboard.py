@@ -54,7 +54,7 @@ class Dashboard:
     Args:
         meter: measures the training.
         boards: runs of TensorBoard, asked for at the first row; none if the user has none.
-        facts: what else tells one training from another, asked for then; ``None`` is not known.
+        facts: what else distinguishes trainings, called at the end; ``None`` is not known.
     """
 
     def __init__(

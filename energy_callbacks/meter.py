@@ -1,4 +1,4 @@
-"""EnergyMeter: puts the rooms together; the one object that adapters and plain loops drive."""
+"""EnergyMeter: the object that adapters and plain loops drive."""
 
 import contextlib
 import logging
@@ -61,7 +61,7 @@ class EnergyMeter:
         sources: sensors to read; ``None`` finds those of this machine.
         clock: time; ``None`` is the system's.
         outputs: where ``log`` writes.
-        profilers: told what happens, such as ``KernelProfiler()``.
+        profilers: called for every event, such as ``KernelProfiler()``.
 
     Raises:
         ValueError: for a country that is not known.
@@ -140,7 +140,7 @@ class EnergyMeter:
 
     @property
     def clock(self) -> Clock:
-        """What tells the time."""
+        """The clock of this meter."""
         return self._clock
 
     @property
@@ -191,7 +191,7 @@ class EnergyMeter:
     ) -> Self:
         """Begin an attempt; does nothing while one is running or where switched off.
 
-        An attempt that nobody stops ends with ``call``, with the interpreter, or where a report
+        An attempt that is not stopped ends with ``call``, with the interpreter, or where a report
         or a new start is asked for after ``call`` has ended; the report is then written too.
 
         Args:
@@ -202,9 +202,9 @@ class EnergyMeter:
                 one begins.
             process: which process this is.
             used_gpus: ordinals of the GPUs that the framework uses; ``()`` for none, ``None``
-                where nobody knows.
+                if unknown.
             call: the user's call that trains, for frameworks that have no hook for its failure.
-            say: told a forecast, and the report's summary where the attempt ends so.
+            say: called with a forecast, and with the report's summary if the attempt ends so.
 
         Raises:
             PermissionError: if the folder cannot be written.
@@ -291,8 +291,8 @@ class EnergyMeter:
         """An optimizer step ended now.
 
         Args:
-            samples: how many samples it consumed, over all its micro-batches; ``None`` where
-                nobody knows, or ``count`` will tell later.
+            samples: how many samples it consumed, over all its micro-batches; ``None`` if
+                unknown, or if ``count`` follows later.
             tokens: how many tokens.
         """
         # Called most, so nothing is called on the way: a call takes 1 to 3 us in cold caches.
@@ -323,7 +323,7 @@ class EnergyMeter:
     def mark(self, name: str, t_s: float | None = None) -> None:
         """Something happened.
 
-        ``data_ready`` and ``batch_done`` tell waiting for data from work; any other name is
+        ``data_ready`` and ``batch_done`` separate waiting for data from work; any other name is
         kept in the journal.
 
         Args:
@@ -380,7 +380,7 @@ class EnergyMeter:
 
     @harmless
     def plan(self, steps: int) -> None:
-        """This attempt is to make so many optimizer steps: what a forecast is made for."""
+        """This attempt is to make this many optimizer steps; forecasts need it."""
         if attempt := self._lifecycle.running:
             attempt.forecaster.planned_steps = steps
 
@@ -394,7 +394,7 @@ class EnergyMeter:
 
     @harmless
     def resumed(self, step: int) -> None:
-        """Training goes on from a checkpoint that was written after so many optimizer steps."""
+        """Training goes on from a checkpoint that was written after this many optimizer steps."""
         if attempt := self._lifecycle.running:
             attempt.recorder.event("resume", attempt.now_s(), step=step)
             attempt.forecaster.resume()
@@ -406,7 +406,7 @@ class EnergyMeter:
         Args:
             name: phase, such as ``validation``.
             start_s: by ``time.monotonic()``.
-            end_s: likewise; a span that is empty is ignored.
+            end_s: by ``time.monotonic()``, too; an empty span is ignored.
         """
         attempt = self._lifecycle.running
         if attempt is not None and end_s > start_s:
@@ -443,7 +443,7 @@ class EnergyMeter:
         return scalars
 
     def _say_news(self) -> None:
-        """A forecast is told on the training thread, where a progress bar knows what to do."""
+        """A forecast is printed on the training thread, so that a progress bar can handle it."""
         attempt = self._lifecycle.running
         forecast = attempt.forecaster.news if attempt else None
         if attempt is None or forecast is None:
@@ -522,7 +522,7 @@ class EnergyMeter:
         return total(timeline.energy(key, start_s, end_s) for key in timeline.keys(scope))
 
     def wait_until_seen(self, t_s: float, timeout_s: float) -> bool:
-        """Wait until the sensors have told of a moment; no hook of a training may do that.
+        """Wait until the sensors have reported up to a moment; not for hooks of a training.
 
         Args:
             t_s: by ``time.monotonic()``.

@@ -70,7 +70,7 @@ class FakeClock:
         self._now_s = max(self._now_s, end_s)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy tells the same time; the jobs stay with the original."""
+        """A copy shows the same time; the jobs stay with the original."""
         return self.__dict__ | {"_queue": []}
 
     def _put(self, due_s: float, periodic: "_FakePeriodic") -> None:

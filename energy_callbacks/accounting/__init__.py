@@ -1,1 +1,1 @@
-"""What readings mean: phases, steps, figures, carbon, and the journal that keeps them."""
+"""What readings mean for a run: phases, steps, figures, emissions, and the journal."""

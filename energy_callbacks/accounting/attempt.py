@@ -60,7 +60,7 @@ class ActiveAttempt:
         process: which process this is.
         on_failure: called on our own thread where the books cannot be kept any more.
         call: the user's call that trains; ``None`` if unknown.
-        on_left: called on our own thread where that call has ended and nobody said so.
+        on_left: called on our own thread when that call has ended without ``stop``.
     """
 
     def __init__(
@@ -201,10 +201,10 @@ class ActiveAttempt:
                 self._stop(*_status_and_text(error))
 
     def end_left(self, *, on_own_thread: bool) -> bool:
-        """End what nobody has stopped, at the last moment it was seen alive.
+        """End an attempt that was not stopped, at the last moment it was seen alive.
 
         Args:
-            on_own_thread: whether the journal's thread asks: it must not wait for somebody who
+            on_own_thread: whether the journal's thread asks: it must not wait for a caller that
                 waits for it.
 
         Returns:
@@ -250,7 +250,7 @@ class ActiveAttempt:
     def wait_for_ranks(self, timeout_s: float) -> None:
         """Wait until the other processes of this attempt have ended too, as far as files show.
 
-        Where one has died somebody may be about to kill this one, as Lightning's launcher is.
+        If one has died, a launcher such as Lightning's may be about to kill this one.
         """
         if self._process.world_size == 1:
             return  # its own last line may be missing where the disk is full
@@ -375,7 +375,7 @@ def _earlier(
     """What was used before; nothing where files or checkpoint cannot be understood."""
     try:
         return previous_attempts.look(folder, number, run_id, process, state)
-    except Exception as error:  # noqa: BLE001 - a curve that begins at 0 harms nobody
+    except Exception as error:  # noqa: BLE001 - a curve that begins at 0 does no harm
         logger.warning("what earlier attempts have used cannot be read: %r", error)
         return previous_attempts.PreviousAttempts()
 

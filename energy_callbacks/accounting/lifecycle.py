@@ -15,7 +15,7 @@ logger = logging.getLogger("energy_callbacks")
 
 State = Literal["new", "running", "ended", "failed"]
 
-# The journal's thread may still be writing the report of an attempt that nobody stopped.
+# The journal's thread may still be writing the report of an attempt that was not stopped.
 _REPORT_S: Final = 30.0
 
 
@@ -104,7 +104,7 @@ class Lifecycle:
 
     @harmless
     def end_left(self, *, on_own_thread: bool = False) -> None:
-        """End an attempt that nobody has stopped.
+        """End an attempt that was not stopped.
 
         Args:
             on_own_thread: whether the journal's thread asks.

@@ -54,7 +54,7 @@ class Measuring(Protocol):
         ...
 
     def wait_until_seen(self, t_s: float, timeout_s: float) -> bool:
-        """Wait until the sensors have told of a moment; only in ``stop``."""
+        """Wait until the sensors have reported up to a moment; only in ``stop``."""
         ...
 
     def record_profile(self, kind: Kind, record: Mapping[str, Any]) -> None:
@@ -86,7 +86,7 @@ class Profilers:
     """All profilers of a meter.
 
     Args:
-        members: told in this order; ended in the other.
+        members: called in this order; stopped in reverse order.
     """
 
     def __init__(self, members: Sequence[Profiler]) -> None:
@@ -157,7 +157,7 @@ def offer(members: Sequence[Profiler], on_taken: Callable[[], None]) -> None:
 
     Args:
         members: replace those of an earlier call.
-        on_taken: called before a meter takes them: whoever has them until then lets them go.
+        on_taken: called before a meter takes them; the meter that had them releases them.
     """
     _offers[:] = [_Offer(members, on_taken)] if members else []
 

@@ -1,4 +1,4 @@
-"""Turns what happens and what is measured into journal lines, on a thread of its own.
+"""Turns events and measured energies into journal lines, on its own thread.
 
 The training thread only puts events into queues; ``update`` runs on each beat elsewhere,
 asks the timeline for the energy of what has been fully seen, and writes it down.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
 # Steps are pooled over each beat, because what was not written is lost with a killed process, but
-# not over less than this, because windows of some periods of a sensor tell nothing.
+# not over less than this, because windows of a few periods of a sensor are too inaccurate.
 _POOL_S = 0.5
 # How long nothing at all may be seen before steps are counted without energy.
 _PATIENCE_S = 6.0
@@ -57,7 +57,7 @@ _SERIES: dict[Quantity, tuple[str, Callable[[Sequence[float]], float]]] = {
 
 
 class JournalRecorder:
-    """Keeps the books of one attempt.
+    """Writes the journal of one attempt.
 
     Args:
         timeline: what is measured.
@@ -152,7 +152,7 @@ class JournalRecorder:
         )
 
     def note(self, notice: Notice) -> None:
-        """What the sampler tells of a source."""
+        """What the sampler reports about a source."""
         t_s = notice.t_s - self._start_s
         if notice.kind == "opened":
             by_device = {channel.device.key: channel.device for channel in notice.channels}
@@ -284,7 +284,7 @@ class JournalRecorder:
         )
 
     def _since_told(self, name: str, count: float | None) -> float | None:
-        """What was counted since the last line that knew; ``None`` while nobody does."""
+        """What was counted since the last line with a count; ``None`` while unknown."""
         if count is None:
             return None
         before, self._told[name] = self._told[name], count

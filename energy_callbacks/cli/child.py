@@ -82,7 +82,7 @@ def signals_held() -> Iterator[Collection[int]]:
         yield before
     finally:
         while signal.sigtimedwait(_WAITED_FOR - before, 0) is not None:
-            pass  # one that came when nobody was left to hear of it
+            pass  # one that came after the child had ended
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
@@ -96,7 +96,7 @@ def first_pending() -> int | None:
 
 
 def end_as(code: int) -> int:
-    """End as a child has ended: by the same signal, for whoever waits for this process.
+    """End as a child has ended: by the same signal, for the program that waits for this process.
 
     Args:
         code: its exit code, negative for a signal.

@@ -218,7 +218,7 @@ def _name_of(command: Sequence[str]) -> str:
 
 
 def _new_folder(name: str) -> Path:
-    """A folder that nobody else has."""
+    """A new folder."""
     return new_folder(Path("energy_runs") / f"{_safe(name)}-{time.strftime('%Y%m%d-%H%M%S')}")
 
 
@@ -265,7 +265,7 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 def _as_error(code: int) -> BaseException | None:
-    """How the command ended, as the report tells it."""
+    """How the command ended, in the words of the report."""
     if code == 0:
         return None
     if code > 0:

@@ -64,7 +64,7 @@ def compare(
 
 
 def _refuse_repeated(groups: Mapping[str, Sequence[Repeat]]) -> None:
-    """A run that counts twice would tell how much it differs from itself."""
+    """A run that counts twice would be compared with itself."""
     seen: dict[tuple[str, float], str] = {}
     for name, repeats in groups.items():
         for source, report in repeats:

@@ -196,7 +196,7 @@ def _effects(old: _Side, new: _Side, paired: Pairing) -> Iterator[Effect]:
     of_work = [name for name in _OF_WORK if name in old.group.means and name in new.group.means]
     for quantity in QUANTITIES:
         means = [side.group.means.get(quantity.name) for side in (old, new)]
-        # A sample tells more than the steps that it is part of.
+        # A sample is more informative than the steps that it is part of.
         if means[0] is None or means[1] is None or quantity.name in of_work[1:]:
             continue
         found, basis = _interval(old, new, quantity.name, in_pairs)

@@ -88,7 +88,7 @@ class Effect:
         quantity: name, with its unit: ``energy_j``.
         ratio: other over first.
         low: lower end of the 95 % interval, with what sensors of unlike cards leave open; ``None``
-            where one run a side tells no interval.
+            for one run a side, which has no interval.
         high: upper end.
         systematic: of it, the share that unlike sensors may differ by.
         p: two-sided, of this question alone.
@@ -155,7 +155,7 @@ class Comparison:
     Attributes:
         metric: the user's, by which quality is judged; ``None``: energy and time alone.
         target: value of it that "to the target" means; ``None`` if no metric is known.
-        primary: the quantity that the answers speak of.
+        primary: the headline quantity.
         answers: one sentence for each other group.
     """
 

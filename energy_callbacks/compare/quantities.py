@@ -43,7 +43,7 @@ def _joules(value: float) -> str:
     return figure_format.ratio(Ratio(value_j=value, low_j=value, high_j=value))
 
 
-# In the order in which they are told; the first that is known is the one answers speak of.
+# In the order of the table; the first that is known is the headline quantity.
 QUANTITIES: tuple[Quantity, ...] = (
     Quantity(name=ENERGY_TO_TARGET, title="Energy to the target", say=formatting.energy),
     Quantity(name="j_per_sample", title="Energy per sample", say=_joules),
@@ -75,7 +75,7 @@ QUANTITIES: tuple[Quantity, ...] = (
 ANSWERS: Final = (
     ENERGY_TO_TARGET, "j_per_sample", "j_per_token", "j_per_step", "energy_j", "gpu_energy_j",
 )  # fmt: skip
-"""What answers speak of: energy. Less power for a longer time is no saving."""
+"""The headline quantity is an energy: less power for a longer time is no saving."""
 BY_NAME: Mapping[str, Quantity] = {one.name: one for one in QUANTITIES}
 
 
@@ -120,7 +120,7 @@ def unlike_sensors(
 
 
 def _are_known(reports: Sequence[EnergyReport]) -> bool:
-    """Whether the same name means the same device: logs of other programs may not tell theirs."""
+    """Whether the same name means the same device: logs of other programs may lack their names."""
     return all(
         one.uuid is not None or one.host != UNKNOWN_HOST
         for report in reports

@@ -24,7 +24,7 @@ REPLICATES: Final = 20_000
 CONFIDENCE: Final = 0.95
 ALPHA: Final = 1.0 - CONFIDENCE
 POWER: Final = 0.8
-"""Of the smallest effect that is told as detectable: how often such a one would be found."""
+"""How often the smallest detectable effect would be found."""
 # The same runs give the same answer; each question draws from a stream of its own all the same.
 _SEED: Final = 20_261_122
 _ROUNDING: Final = 1e-12
@@ -56,7 +56,7 @@ def ratio_of_runs(old: Sequence[float], new: Sequence[float]) -> RatioInterval |
 
     Args:
         old: a positive value for each run, n values.
-        new: likewise, m values.
+        new: of the other group, m values.
 
     Returns:
         ``None`` if a group has less than two runs: how much runs differ is not known then.
@@ -76,7 +76,7 @@ def ratio_of_pairs(old: Sequence[float], new: Sequence[float]) -> RatioInterval 
 
     Args:
         old: a positive value for each pair, n values.
-        new: likewise, n values in the same order.
+        new: of the other group, n values in the same order.
     """
     logs = np.log(np.asarray(new, dtype=float)) - np.log(np.asarray(old, dtype=float))
     if len(logs) < 2:
@@ -202,5 +202,5 @@ def _interval(
 
 
 def _exp(value: float) -> float:
-    """Where runs tell hardly anything: an end so far away that nobody takes it for a number."""
+    """For runs with hardly any information: an end so far away that it is clearly not a result."""
     return math.exp(min(max(value, -100.0), 100.0))

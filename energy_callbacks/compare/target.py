@@ -39,7 +39,7 @@ def goal(
         ``None`` if no metric was asked for and none is there.
 
     Raises:
-        ValueError: for a metric that no run has, or whose better way nobody knows.
+        ValueError: for a metric that no run has, or whose better direction is unknown.
     """
     named = metric or _shared(reports, direction)
     if named is None:

@@ -49,8 +49,8 @@ class ActiveCall:
         """Whether the call has neither returned nor raised; may be asked on any thread.
 
         CPython shows a frame to its garbage collector when its execution has ended, not before
-        (``take_ownership`` in ``frame.c``). An interpreter that does otherwise cannot tell: there
-        the call ends when somebody lets go of it.
+        (``take_ownership`` in ``frame.c``). In an interpreter that does otherwise
+        the call ends when it is released.
         """
         frames = self._frames  # another thread may let go meanwhile
         return bool(frames) and not (self._can_tell and gc.is_tracked(frames[0]))
@@ -75,12 +75,12 @@ class ActiveCall:
         return None
 
     def let_go(self) -> None:
-        """Nobody asks any more: what the call holds can be freed."""
+        """Release the call: what it holds can be freed."""
         self._frames = ()
 
 
 def keep_interrupt() -> None:
-    """Let a Ctrl-C that nobody caught end the process as it would without us.
+    """Let an uncaught Ctrl-C end the process as it would without this package.
 
     The interpreter ends itself by SIGINT after one, but forgets that as soon as any code is
     executed from a string, as imports of dataclasses do. Code that raises one reminds it
@@ -117,6 +117,6 @@ def _package(frame: FrameType) -> str:
 
 
 def _last_error() -> BaseException | None:
-    """What the interpreter keeps of the last exception that nobody caught."""
+    """What the interpreter keeps of the last uncaught exception."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     return error if isinstance(error, BaseException) else None

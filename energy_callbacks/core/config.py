@@ -31,11 +31,11 @@ class EnergyConfig:
             because what was not written is lost with a killed process. The default is the beat on
             which sensors are read; on that everything is written in any case.
         raw_readings: keep every reading on disk, beside the journal: about 120 MB a day for a GPU.
-        step_events: whether CUDA events tell when the GPU finished each step, instead of when
+        step_events: whether CUDA events date when the GPU finished each step, instead of when
             Python had queued it; PyTorch on NVIDIA GPUs only, about 10 us a step.
-        max_energy_wh: the training is asked to stop where GPUs and host have used so much, over
+        max_energy_wh: the training is asked to stop when GPUs and host have used this much, over
             all attempts of the run; ``None`` for no limit.
-        max_emissions_g: likewise of gCO2e; the high end of the interval counts where the place is
+        max_emissions_g: the same for gCO2e; the high end of the interval counts if the place is
             not known.
         run_name: for people.
         tags: labels that appear in the report.

@@ -1,6 +1,6 @@
 """Whether this process is a fork of the one in which something began.
 
-``os.getpid`` tells as much, but asks the kernel: 7 us where caches are cold, at every step.
+``os.getpid`` would do, but asks the kernel: 7 us with cold caches, at every step.
 """
 
 import os

@@ -49,7 +49,7 @@ def with_error(value: float, error: float) -> tuple[str, str]:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """A number with so many digits that say something, never in powers of ten.
+    """A number with this many significant digits, never in powers of ten.
 
     >>> significant(0.041234), significant(12.345), significant(123456.0)
     ('0.0412', '12.3', '123456')

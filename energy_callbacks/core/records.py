@@ -61,7 +61,7 @@ class Device:
         kind: ``gpu``, ``cpu``, ``dram``, ``process`` or ``allocator``.
         scope: the total that its energy belongs to; ``None`` if it has no energy.
         name: for people, such as ``NVIDIA H200``.
-        origin: whether a sensor or a model speaks for it.
+        origin: ``measured`` by a sensor or ``estimated`` by a model.
         parent: key of a device whose energy contains this one's, so that it is never added twice.
         index: NVML index or RAPL zone number.
         uuid: of the physical device, so that two processes know the same card.
@@ -146,7 +146,7 @@ class Energy:
         """Whether the random half of the 95 % interval is at most half of the energy.
 
         Else the window was too short for its sensor: nothing but ``energy_j + error_j``, below
-        which the energy lies, should be told of it. Unknown energy is not resolved.
+        which the energy lies, should be shown. Unknown energy is not resolved.
         """
         return is_resolved(self.energy_j, self.stderr_j)
 

@@ -6,7 +6,7 @@
     report = load("emissions.csv#6f1c2a...")                       # one of several runs
     importers.keep("gpu.csv", "runs/old")                          # and keep it as a run folder
 
-A format is told by what stands in the file. To add one: a module with ``NAME``, ``recognises`` and
+A format is recognised by its content. To add one: a module with ``NAME``, ``recognises`` and
 ``records`` (see ``protocol.Importer``), its name in ``IMPORTERS``, and a test.
 """
 

@@ -18,10 +18,10 @@ def chosen(log: Log, runs: Mapping[str, T], says: Mapping[str, str]) -> T:
     Args:
         log: with the choice.
         runs: by their names, in the order of the file.
-        says: what tells them apart for people, by the same names.
+        says: what distinguishes them for people, by the same names.
 
     Raises:
-        JournalError: if nobody said which of several, or one that is not there.
+        JournalError: if none of several was chosen, or one that is not there.
     """
     if not runs:
         raise JournalError(f"{log.path} holds no run that can be read")

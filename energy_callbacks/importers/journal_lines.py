@@ -12,7 +12,7 @@ from energy_callbacks.importers.protocol import Log
 from energy_callbacks.version import __version__
 
 RECORDED: Final = "recorded"
-"""The phase of a log that tells of none."""
+"""The phase of a log without phases."""
 UNSEEN: Final = "not recorded"
 """The phase of the time between two windows of a log."""
 _MOST_TAGS: Final = 20

@@ -8,7 +8,7 @@ from energy_callbacks.importers.values import Moment, unix_s
 _HOUR_S: Final = 3600.0
 # How long the step over a change to winter time may be besides the hour.
 _SLACK_S: Final = 60.0
-# Nobody's log pauses for longer and is still one run: the clock was set.
+# A longer pause in one log means that the clock was set.
 _MOST_STEP_S: Final = 7 * 86400.0
 
 

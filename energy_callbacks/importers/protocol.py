@@ -1,4 +1,4 @@
-"""What one file format is to the rest: how it is told apart, and what it says as journal lines."""
+"""What one file format is to the rest: how it is recognised, and its content as journal lines."""
 
 import hashlib
 from collections.abc import Iterator
@@ -56,6 +56,6 @@ class Importer(Protocol):
         """The journal that a measurement of ours would have left, its header first.
 
         Raises:
-            JournalError: if nothing in the file can be used, or nobody said which run is meant.
+            JournalError: if nothing in the file can be used, or no run of several was chosen.
         """
         ...

@@ -23,7 +23,7 @@ from energy_callbacks.importers.samples import DeviceSamples, Samples
 from energy_callbacks.importers.trapezoid import GAP_STEPS, Array, Curve, integrate
 
 RELATIVE_ERROR: Final = 0.1
-"""Of power that some program has read: which of the driver's averages it took, nobody knows."""
+"""Of power that another program has read: which of the driver's averages it took is unknown."""
 # One row of our own journals is about as long.
 _ROW_S: Final = 0.8
 Places = NDArray[np.intp]

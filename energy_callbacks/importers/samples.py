@@ -1,4 +1,4 @@
-"""Samples of cards as a log tells them, kept as plain numbers."""
+"""Samples of cards from a log, kept as plain numbers."""
 
 import math
 from array import array
@@ -49,7 +49,7 @@ class DeviceSamples:
 
     @property
     def has_power(self) -> bool:
-        """Whether any sample tells of power."""
+        """Whether any sample has a power."""
         return self.unusable < len(self.t_s)
 
 

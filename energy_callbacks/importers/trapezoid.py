@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 GAP_STEPS: Final = 5.0
-"""Two samples further apart than so many usual steps have a gap between them."""
+"""Two samples further apart than this many usual steps have a gap between them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ _MOST_BYTES, _MOST_MHZ, _MOST_INDEX = 2**50, 1e5, 10_000
 
 
 class Moment(NamedTuple):
-    """Wall time: ``s`` since 1970 of the zone that it is told in, and whether no zone is told."""
+    """Wall time: ``s`` since 1970 of the zone that it is given in, and whether no zone is given."""
 
     s: float
     is_local: bool
@@ -59,7 +59,7 @@ def above_0(value: Any) -> float | None:
 
 
 def share(value: Any) -> float | None:
-    """Per cent as a share of one; above a hundred nobody knows what it means.
+    """Per cent as a share of one; above a hundred it has no meaning.
 
     >>> share("97 %"), share(250)
     (0.97, None)

@@ -78,7 +78,7 @@ class Outcome:
 
 
 class AlreadyRunning(EnergyCallbacksError):
-    """Somebody else is at work on the same jobs."""
+    """Another process runs the same jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class Results:
         return done or (found[-1] if found else None)
 
     def begin(self, job: MatrixJob) -> Path:
-        """A folder for a new try, which nobody else has.
+        """A folder for a new attempt.
 
         Raises:
             Busy: where an older try of the job goes on.
@@ -136,7 +136,7 @@ class Results:
         return folder
 
     def check_free(self, job: MatrixJob) -> None:
-        """Nobody is at work on a job.
+        """No process runs a job.
 
         Raises:
             Busy: where an older try of it goes on.
@@ -163,10 +163,10 @@ class Results:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else starts jobs in this folder meanwhile; a killed holder holds nothing.
+        """Let no other process start jobs in this folder; a killed process releases its lock.
 
         Raises:
-            Busy: where somebody else does.
+            AlreadyRunning: if another process holds it.
         """
         import fcntl
 

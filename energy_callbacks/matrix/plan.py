@@ -143,7 +143,7 @@ class MatrixPlan:
         return self._told({name: as_text(self.baseline[name]) for name in self.parameters})
 
     def _told(self, parameters: Mapping[str, str]) -> str:
-        """The values alone, where that is enough to tell configurations apart."""
+        """The values alone, if that identifies the configurations."""
         short = ["-".join(one.values()) for one in self.configurations]
         if len(set(short)) == len(short):
             return "-".join(parameters.values())

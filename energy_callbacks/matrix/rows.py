@@ -37,7 +37,7 @@ class ConfigurationRow:
     """One configuration; means over the jobs that ended well, ``None`` if not known.
 
     Attributes:
-        energies_j: of each job whose energy is known, and not too short to tell.
+        energies_j: of each job whose energy is known and resolved.
         metric: the best value of the metric that the file names.
         failed: how jobs ended that did not end well.
         missing: jobs that have not ended, or not begun.
@@ -65,7 +65,7 @@ class MatrixTable:
     """All rows, the cheapest first; those whose energy is not known last.
 
     Attributes:
-        scope: which energy is told: the GPUs' alone where jobs shared a host.
+        scope: which energy is shown: the GPUs' alone if jobs shared a host.
         notes: what to know before the numbers.
     """
 
@@ -158,7 +158,7 @@ def _share_hosts(tries: Iterable[Outcome]) -> bool:
 
 
 def _end(one: Outcome) -> float:
-    """Of one that was killed nobody knows."""
+    """It is unknown for one that was killed."""
     return one.started_unix_s if one.ended_unix_s is None else one.ended_unix_s
 
 

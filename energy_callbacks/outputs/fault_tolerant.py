@@ -27,7 +27,7 @@ class FaultTolerantOutput:
         self._use(lambda output: output.write(scalars, step, unix_s))
 
     def close(self) -> None:
-        """Close it; a failure is told likewise."""
+        """Close it; a failure is reported in the same way."""
         self._use(lambda output: output.close())
 
     def _use(self, action: Callable[[Output], None]) -> None:

@@ -23,7 +23,7 @@ class Output(Protocol):
 
 
 class Board(Protocol):
-    """A run directory of TensorBoard that somebody is writing; it takes whole summaries."""
+    """A TensorBoard run directory that another writer has open; it takes whole summaries."""
 
     @property
     def folder(self) -> str:

@@ -78,7 +78,7 @@ def _profiled(profilers: Sequence[Profiler]) -> EnergyMeter:
 
 
 def _tell_steps(optimizers: ModuleType, meter: EnergyMeter) -> None:
-    """Training begins where an optimizer first steps, for nobody tells of it before."""
+    """Training begins when an optimizer first steps; nothing reports it before."""
     begun = False
 
     def before(*_: Any) -> None:

@@ -86,7 +86,7 @@ class JobUse:
         )
 
     def saving(self, energy_ratio: Amount, time_ratio: Amount | None = None) -> "JobUse":
-        """What a change saves that takes so many times the energy and the time of this job.
+        """What a change saves that multiplies the energy and the time of this job.
 
         >>> job = JobUse(energy_j=exact(100.0))
         >>> job.saving(Amount(value=0.75, low=0.5, high=1.5)).energy_j
@@ -163,7 +163,7 @@ class Projection:
 
 
 def project(job: JobUse, fleet: Fleet, *, days: float = 1.0) -> Projection:
-    """What so many days of a job take; of a difference of jobs, what they save.
+    """What this many days of a job use; of a difference of jobs, what they save.
 
     One million jobs of 15 Wh a day, 5 % of which are saved, at 0.5 kg/kWh::
 

@@ -43,7 +43,7 @@ class Change:
         name: of the change.
         before: what a job took.
         energy_ratio: after over before; ends are ``None`` if no interval is known.
-        time_ratio: likewise; ``None`` if the time is not known.
+        time_ratio: ratio of the times; ``None`` if not known.
         energy_verdict: ``lower``, ``higher`` or ``not resolved``.
     """
 

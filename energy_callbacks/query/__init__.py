@@ -20,7 +20,7 @@ from energy_callbacks.query.locations import Skipped, place_of
 __all__ = ["TABLES", "QueryAnswer", "QueryError", "Skipped", "SqlTable", "query"]
 
 _ALLOWED: Final = ("SELECT", "EXPLAIN")
-# Kinds of nodes in DuckDB's tree of a statement that speak of columns without their names.
+# Kinds of nodes in DuckDB's tree of a statement that use columns without their names.
 _UNNAMED: Final = frozenset(("STAR", "NATURAL", "PIVOT", "SHOW_REF", "POSITIONAL"))
 
 
@@ -103,7 +103,7 @@ def _asked(connection: Any, sql: str, table: SqlTable) -> SqlTable:
 
 
 def _means_unnamed(tree: Any) -> bool:
-    """Whether a statement, as DuckDB takes it apart, speaks of columns without their names."""
+    """Whether a statement, as DuckDB takes it apart, uses columns without their names."""
     nodes = list(_nodes(tree))
     relations = [node for node in nodes if "class" not in node]  # the others are expressions
     rows = {n[key].lower() for n in relations for key in ("table_name", "alias") if n.get(key)}

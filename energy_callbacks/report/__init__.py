@@ -34,7 +34,7 @@ __all__ = [
 
 Format = Literal["html", "json", "txt", "png", "interactive"]
 FORMATS: tuple[Format, ...] = ("html", "json", "txt")
-"""What is written if nobody says otherwise."""
+"""What is written by default."""
 
 
 def save(

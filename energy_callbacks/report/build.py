@@ -37,7 +37,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 
 # A journal is flushed at least each second; one that is silent for this long has ended.
 _SILENT_S = 5.0
-# What tells most about a run whose ranks ended in different ways.
+# The most informative status of a run whose ranks ended in different ways.
 _GRAVITY: tuple[Status, ...] = ("failed", "interrupted", "running", "cut off", "finished")
 
 

@@ -1,1 +1,1 @@
-"""What the hardware says: sources, the threads that read them, and joules between two moments."""
+"""Sensors, the threads that read them, and the energy between two moments."""

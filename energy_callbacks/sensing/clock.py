@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 PUNCTUAL_S: Final = 0.0005
-"""A thread that wakes by so much too early has not come in vain."""
+"""Tolerance for a thread that wakes too early."""
 _LOOKS: Final = 3
 
 

@@ -161,7 +161,7 @@ def resolve(
     """The cards behind CUDA's ordinals, read from the masks alone; touches no device.
 
     CUDA numbers the cards that ``CUDA_VISIBLE_DEVICES`` names in the order of the mask; ROCm's
-    masks (``ROCR_VISIBLE_DEVICES``, ``HIP_VISIBLE_DEVICES``) speak of AMD cards only (ROCm, "GPU
+    masks (``ROCR_VISIBLE_DEVICES``, ``HIP_VISIBLE_DEVICES``) concern AMD cards only (ROCm, "GPU
     isolation techniques"). An entry that is no card ends the list (CUDA programming guide, "CUDA
     environment variables"); a card named twice empties it (so ``torch.cuda`` reads the mask, too).
 

@@ -1,4 +1,4 @@
-"""CodeCarbon as a library: quiet, on one of our threads at a time, and never hanging."""
+"""CodeCarbon as a library: without its log, on one thread at a time, with a time limit."""
 
 import logging
 import sys

@@ -19,11 +19,11 @@ VERSION: Final = 1
 
 
 class RecordedSource:
-    """Another source, whose readings somebody keeps.
+    """Another source whose readings are kept.
 
     Args:
         source: what is read.
-        keep: told of all readings of each call, on the source's thread.
+        keep: called with all readings of each call, on the source's thread.
     """
 
     def __init__(self, source: Source, keep: Callable[[Sequence[Reading]], None]) -> None:

@@ -54,7 +54,7 @@ class Sampler:
         sources: what to read; opened on their own threads, because opening may take seconds.
         timeline: where readings go.
         clock: time and threads.
-        on_notice: told of everything that happens to a source, on the source's thread.
+        on_notice: called with every notice about a source, on the source's thread.
     """
 
     def __init__(

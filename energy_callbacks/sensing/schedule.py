@@ -1,4 +1,4 @@
-"""The rhythm of everything that can wait, the same in all threads and all ranks of a host.
+"""When periodic work runs: the same moments in all threads and all ranks of a host.
 
 What a training feels of its meter are threads that wake up. So sensors that keep what they have
 seen are read on a common beat of the monotonic clock, and the journal is written right after it::
@@ -15,7 +15,7 @@ from typing import Final
 BEAT_S: Final = 0.8
 # A card that reads its energy counter first is 25 ms late (H200).
 LEAD_S: Final = 0.1
-# Who wakes so much early has not come in vain.
+# Tolerance for early wake-ups.
 _EARLY_S: Final = 0.01
 
 
@@ -25,7 +25,7 @@ def until_reading_s(start_s: float, beats: int = 1) -> float:
 
 
 def next_reading_s(now_s: float, beats: int = 1) -> float:
-    """When a sensor should be read next, or so many beats on, by the monotonic clock."""
+    """When a sensor is to be read next, or this many intervals later, by the monotonic clock."""
     return next_multiple_s(now_s + LEAD_S, BEAT_S) - LEAD_S + (beats - 1) * BEAT_S
 
 

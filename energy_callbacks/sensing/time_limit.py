@@ -19,7 +19,7 @@ def within(timeout_s: float, ask: Callable[[], Answer], name: str) -> Answer:
     Args:
         timeout_s: how long to wait.
         ask: the call.
-        name: who is asked; while an earlier call of this name still hangs, nobody waits again.
+        name: of the callee; while an earlier call of this name still hangs, no call waits again.
 
     Raises:
         TimeoutError: if there is no answer in time.

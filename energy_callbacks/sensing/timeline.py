@@ -1,4 +1,4 @@
-"""All series of a run in one place: readings go in, windows are asked of it."""
+"""All readings of a run: series and energy curves, queried by time window."""
 
 import math
 import threading
@@ -16,7 +16,7 @@ from energy_callbacks.sensing.estimation.series import TimeSeries
 # How far the energy of one device reaches; ``None`` before it has spoken.
 _EndOf = Callable[[EnergyCurve], float | None]
 
-# A device that says nothing for longer does not speak; every source reads each 1.6 s or oftener.
+# A device without readings for longer is silent; every source reads every 1.6 s or more often.
 _PAUSE_S: Final = 2.0
 # Ten minutes of the quickest sensor, 10 ms apart.
 _MOST_FOLLOWED: Final = 60_000
@@ -299,13 +299,13 @@ class Timeline:
         return min(known) if known else self.settled_s(now_s)
 
     def lose(self, keys: Iterable[str]) -> None:
-        """These devices will show nothing any more: nobody waits for them."""
+        """These devices will report nothing any more: they are not waited for."""
         with self._lock:
             for key in keys:
                 self._tracks[key].is_lost = True
 
     def _is_waiting(self, now_s: float, patience_s: float) -> bool:
-        """Whether a source or a device is new, and may yet speak of moments that have passed."""
+        """Whether a source or a device is new, and may still report moments that have passed."""
         if self._asked_s is None:
             self._asked_s = now_s
         is_waiting = self._expected > 0 and now_s - self._asked_s < patience_s
@@ -392,7 +392,7 @@ class Timeline:
             }
 
     def disagreements(self) -> dict[str, int]:
-        """How often counter and readings of a device told different stories, where ever."""
+        """How often counter and readings of a device disagreed; only devices where they did."""
         with self._lock:
             return {
                 key: track.curve.disagreements

@@ -11,7 +11,7 @@ from energy_callbacks.sensing.sources.nvidia.processes import CardProcess, card_
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.timeline import Timeline
 
-# Power is the mean over so long: a second is what a counter of joules needs on older cards.
+# Power is the mean over this time: a second is what a counter of joules needs on older cards.
 _RECENT_S: Final = 2.0
 # A gauge that was heard before is not what is now.
 _FRESH_S: Final = 5.0

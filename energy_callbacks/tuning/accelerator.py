@@ -1,7 +1,7 @@
 """The devices that a training uses, asked of its own framework, which is never woken for it.
 
-Memory is that of the fullest device: PyTorch's allocator tells what it held at most, JAX's and
-TensorFlow's likewise; without a device it is this process's resident memory, and what the machine
+Memory is that of the fullest device: PyTorch's allocator reports its maximum, JAX's and
+TensorFlow's do too; without a device it is this process's resident memory, and what the machine
 or its container grants.
 """
 
@@ -29,7 +29,7 @@ class DeviceMemory:
 
     Attributes:
         peak_bytes: the most that was in use since ``reset_peak``, by others too; ``None`` where
-            nobody can tell it from an earlier peak.
+            it cannot be distinguished from an earlier peak.
         size_bytes: what there is.
     """
 
@@ -43,7 +43,7 @@ class DeviceMemory:
 
 
 def synchronise(result: Any = None) -> None:
-    """Wait until all devices have done what they were told.
+    """Wait until all devices have finished their work.
 
     Args:
         result: of the last step; arrays of JAX are waited for by themselves.

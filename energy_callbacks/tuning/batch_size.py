@@ -45,15 +45,15 @@ def tune_batch_size(
 
     Args:
         step: ``step(size)``, one whole training step with this many samples; with
-            ``global_batch_size``, ``step(size, accumulation)``: so many times as many samples, and
-            then one step of the optimizer. What it raises for want of memory is a finding; any
-            other exception passes through.
+            ``global_batch_size``, ``step(size, accumulation)``: ``accumulation`` times as many
+            samples, and then one step of the optimizer. What it raises for want of memory is a
+            finding; any other exception passes through.
         keep: what the step changes and is to be afterwards as it was, bit for bit: modules,
             optimizers, schedulers, scalers of PyTorch, and whatever has ``state_dict`` and
             ``load_state_dict``. Generators of random numbers are kept by themselves.
         restore: puts back what ``keep`` cannot, after each trial: the whole training where it is
             not PyTorch's.
-        worst: a training step with so many of the samples that need the most memory, such as the
+        worst: a training step with this many of the samples that need the most memory, such as the
             longest sequences; each trial begins with it.
         steps_per_call: how many steps a call of ``step`` runs, where a compiled loop runs several.
         **options: see ``TuningOptions``.

@@ -37,10 +37,10 @@ class Patience:
     Attributes:
         block_s: a block of steps takes this long or longer, s. At its edges the device waits for
             the host, some tens of microseconds.
-        least_s: measured at least, s: less tells nothing where a sensor is slow.
+        least_s: measured at least, s: less is too short for slow sensors.
         most_s: measured at most, s.
         error: standard error, as a share of the mean, that is good enough for time and energy.
-        seen_s: waited at most until the sensors have told of a trial, s.
+        seen_s: longest wait until the sensors have reported a trial, s.
     """
 
     block_s: float = 0.25
@@ -66,12 +66,12 @@ class Bench:
     Args:
         step: one training step with this many samples; a failure for want of memory makes a trial,
             any other passes through.
-        meter: runs, and tells the energy.
+        meter: running; it measures the energy.
         restore: puts the training back as it was.
         patience: how long a trial may take.
-        worst: one training step with so many of the samples that need the most memory; each trial
+        worst: one training step with this many of the samples that need the most memory; each trial
             begins with it.
-        whole: samples of a step where that is fixed: ``step`` is then also told how many times a
+        whole: samples of a step where that is fixed: ``step`` then also gets how many times a
             size fits into it.
         steps_per_call: how many steps a call of ``step`` runs.
     """

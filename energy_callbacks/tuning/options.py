@@ -30,7 +30,7 @@ class TuningOptions(TypedDict, total=False):
             those of micro-batches, which divide it; several go through the model before each
             step.
         patience: how long a trial may take.
-        on_trial: told of each trial; by default a line to standard error.
+        on_trial: called with each trial; by default a line to standard error.
         meter: measures, in the phase ``tuning``; by default one of its own, for the time of the
             search. One that is running goes on afterwards.
     """

@@ -1,4 +1,4 @@
-"""Ranks that search together: after each trial they tell each other what it has shown.
+"""Ranks that search together: after each trial they exchange its result.
 
 Each runs the trials of one size by itself, without a collective in a step, so that one that runs
 out of memory leaves no other waiting. All then go on with the same trial, the worst of theirs, and
@@ -20,9 +20,9 @@ _PATIENCE: Final = timedelta(minutes=30)
 
 
 class Ranks:
-    """The processes of a PyTorch training; one alone tells itself.
+    """The processes of a PyTorch training; one alone exchanges with itself.
 
-    All must make it, and call its methods, as often as each other. What is told goes over the
+    All must make it, and call its methods, as often as each other. Results go over the
     hosts' network (gloo), and no device is synchronised.
     """
 
@@ -53,7 +53,7 @@ class Ranks:
 
         Raises:
             RuntimeError: if another rank has failed.
-            Exception: what ``run`` raises; the others are told.
+            Exception: what ``run`` raises; the other ranks receive it.
         """
         try:
             mine = run()
@@ -88,7 +88,7 @@ def together(told: Sequence[tuple[Trial, int | None]]) -> Trial:
     is free where the least is.
 
     Args:
-        told: the trial of each, and the memory of its device.
+        told: the trial of each rank, and the memory of its device.
     """
     trials = [trial for trial, _ in told]
     cost_s = max(trial.cost_s for trial in trials)

@@ -31,8 +31,8 @@ class BatchSizeResult:
         trials: in the order in which they were run.
         memory_bytes: of the device; ``None`` if unknown.
         duration_s: how long the search took.
-        energy_j: what it cost, this rank's GPUs and, on the first of a host, that; ``None`` where
-            nobody knows.
+        energy_j: what it cost, this rank's GPUs and, on the first of a host, that; ``None`` if
+            unknown.
     """
 
     size: int
@@ -75,7 +75,7 @@ class BatchSizeResult:
 
     @property
     def curve(self) -> BatchSizeCurve:
-        """As reports tell it."""
+        """As in reports."""
         return BatchSizeCurve(
             size=self.size,
             why=self.why,
@@ -118,7 +118,7 @@ class BatchSizeResult:
 
 
 def points(trials: Sequence[Trial]) -> tuple[BatchSizePoint, ...]:
-    """Trials as reports tell them."""
+    """Trials as in reports."""
     return tuple(
         BatchSizePoint(
             size=trial.size,

@@ -10,7 +10,7 @@ from typing import Any
 def awake_backends(torch: Any) -> Iterator[Any]:
     """``torch.cuda`` and its like, where this process has initialised them.
 
-    Of Apple's Metal nobody can ask that: there it is enough that the machine has it, which costs
+    Apple's Metal has no such query: there it is enough that the machine has it, which costs
     nothing anywhere else.
 
     Args:

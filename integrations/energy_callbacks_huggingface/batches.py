@@ -26,7 +26,7 @@ class InputCounter:
 
     Args:
         batch_size_fn: samples in the inputs; ``None`` counts none.
-        length_fn: tokens in them; likewise.
+        length_fn: tokens in them; ``None`` as for samples.
     """
 
     def __init__(self, batch_size_fn: Counter | None, length_fn: Counter | None) -> None:
@@ -83,7 +83,7 @@ class InputCounter:
         return name in self._given
 
     def take(self, name: str, micro_batches: int) -> float | None:
-        """What a function counted in so many micro-batches; ``None`` if one is missing."""
+        """What a function counted in the last micro-batches; ``None`` if one is missing."""
         counts = [found[name] for found in self._counts if name in found]
         # DataParallel leaves cards idle where a batch is small: not every replica is called.
         return sum(counts) if counts and len(counts) >= micro_batches else None

@@ -64,7 +64,7 @@ class EnergyHooks(EnergySessions):
 
     @harmless
     def wait_for_data(self) -> None:
-        """All callbacks have been told of an event: from here on the loop waits for data."""
+        """All callbacks have had an event: from here on the loop waits for data."""
         if (session := self._session) is not None:
             self._meter.mark("batch_done")
             session.see()

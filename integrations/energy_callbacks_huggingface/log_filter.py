@@ -46,7 +46,7 @@ class LogRow:
         return {}
 
     def everything(self) -> Scalars:
-        """For whoever reports."""
+        """For callbacks that report."""
         return self._scalars
 
     def selection(self) -> Scalars:
@@ -84,7 +84,7 @@ class LastCallback(TrainerCallback):
     def on_step_end(
         self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any
     ) -> None:
-        """Everybody has been told."""
+        """All callbacks have had the event."""
         self._ours.wait_for_data()
 
     on_log = on_evaluate = on_predict = on_save = on_epoch_end = on_step_end

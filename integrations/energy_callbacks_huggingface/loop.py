@@ -49,7 +49,7 @@ def used_gpus(args: Any, model: Any) -> tuple[int, ...]:
     own = args.device.index or 0
     if args.world_size > 1:
         ranks = process(args, "").local_world_size
-        # Where each rank sees only one card, that card is number 0 and nobody sees the others.
+        # Where each rank sees only one card, that card is number 0 and the others are invisible.
         seen = min(ranks, torch.cuda.device_count())
         return tuple(range(seen)) if args.local_process_index == 0 and seen > 1 else (own,)
     mapped = _ordinals(getattr(model, "hf_device_map", None) or {})
@@ -70,7 +70,7 @@ def _ordinals(device_map: dict[str, Any]) -> tuple[int, ...]:
 def samples(
     args: Any, state: Any, loader: Any, micro_batches: int, *, since_step: int
 ) -> float | None:
-    """Samples of the last micro-batches, on this rank; so many came since the last step.
+    """Samples of the last micro-batches, on this rank, since the last step.
 
     Batches are full but for the last one of an epoch, and that only where one process draws a
     known number of samples: Accelerate fills it up where several share the data.
@@ -83,7 +83,7 @@ def samples(
         return None
     if isinstance(sampler, BatchSamplerShard) and sampler.split_batches:
         size //= sampler.num_processes
-    # TRL's online trainers (GRPO, RLOO) fetch the prompts of so many micro-batches at once.
+    # TRL's online trainers (GRPO, RLOO) fetch the prompts of several micro-batches at once.
     size //= getattr(args, "steps_per_generation", None) or 1
     missing = 0
     if args.world_size == 1 and type(sampler) is BatchSampler:
@@ -126,7 +126,7 @@ def is_final_row(logs: Iterable[str]) -> bool:
 
 
 def metrics(logs: Mapping[str, Any]) -> dict[str, Any]:
-    """What a row tells of the model, without the Trainer's own clocks and counts."""
+    """What a row holds about the model, without the Trainer's own clocks and counts."""
     return {name: value for name, value in logs.items() if not name.endswith(_NO_METRIC)}
 
 

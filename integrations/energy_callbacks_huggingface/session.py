@@ -12,7 +12,7 @@ from energy_callbacks_huggingface.callback_list import OtherCallbacks
 
 
 class Session:
-    """Tells the meter what happens in a call, some of it afterwards.
+    """Reports what happens in a call to the meter, some of it afterwards.
 
     Args:
         meter: has been started.
@@ -45,7 +45,7 @@ class Session:
 
     @property
     def is_orphan(self) -> bool:
-        """Whether no caller can tell when its call ends."""
+        """Whether it is unknown when its call ends."""
         return self._call is None
 
     def is_under_way(self) -> bool:

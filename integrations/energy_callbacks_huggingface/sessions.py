@@ -17,7 +17,7 @@ STATE_KEY = "energy_callbacks"
 
 
 class EnergySessions(TrainerCallback):
-    """Begins and ends the sessions of a meter; what happens in them is for ``EnergyHooks`` to tell.
+    """Begins and ends the sessions of a meter; ``EnergyHooks`` reports what happens in them.
 
     Args:
         meter: measures.

@@ -1,4 +1,4 @@
-"""What TensorBoard is told of a training of the Trainer: our rows, and what stands beside them."""
+"""What a training of the Trainer writes to TensorBoard: our rows, charts and hyperparameters."""
 
 import itertools
 from collections.abc import Iterable, Mapping

@@ -23,7 +23,7 @@ logger = logging.getLogger("energy_callbacks")
 
 
 class EnergyCalls(keras.callbacks.Callback):
-    """Begins and ends the calls that a meter belongs to; ``EnergyHooks`` tells what happens inside.
+    """Begins and ends the calls that a meter measures; ``EnergyHooks`` reports events inside them.
 
     Args:
         meter: measures.
@@ -75,7 +75,7 @@ class EnergyCalls(keras.callbacks.Callback):
 
     @property
     def _is_inside(self) -> bool:
-        """Whether such a call is under way; one that raised has told nobody."""
+        """Whether such a call is under way; one that raised has run no hook."""
         return self._owner is not None and (self._call is None or self._call.is_under_way())
 
     def _start(self, state: dict[str, Any] | None = None) -> tuple[int, ...] | None:
@@ -164,7 +164,7 @@ class EnergyCalls(keras.callbacks.Callback):
                 self._rows.end()
 
     def _say(self, summary: str) -> None:
-        """As Keras' own progress speaks, and as quiet as that with ``verbose=0``."""
+        """Prints like Keras' own progress, and nothing with ``verbose=0``."""
         is_shown = keras.config.is_interactive_logging_enabled()
         if is_shown and (self.params or {}).get("verbose", 1):
             print(summary)  # noqa: T201 - see above

@@ -49,7 +49,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         super().__init__(ready, StepCounter(ready, batch_size, tokens_per_sample), batches_to_a_row)
 
     def timed(self, loader: Any) -> Any:
-        """Let waiting for a loader be seen, which Keras tells no callback of.
+        """Make waiting for a loader visible, of which Keras informs no callback.
 
         >>> model.fit(callback.timed(loader), callbacks=[callback])  # doctest: +SKIP
 

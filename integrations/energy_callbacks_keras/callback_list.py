@@ -48,7 +48,7 @@ class OtherCallbacks:
     def lead(self) -> bool:
         """Move before all others but those of our kind; whether we stood there already.
 
-        Safe while Keras walks the list: nobody behind us moves.
+        Safe while Keras iterates over the list: no callback behind ours moves.
         """
         for one in self.all:
             if one is self._member:

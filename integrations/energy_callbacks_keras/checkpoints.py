@@ -1,6 +1,6 @@
 """Callbacks that save: the time they take, and our part of what a training is resumed from.
 
-Keras tells nobody that a checkpoint is written. A callback of ours before each one that saves and
+Keras has no hook for a checkpoint. A callback of ours before each one that saves and
 one behind it see how long it takes. What ``BackupAndRestore`` keeps is read and written by it
 alone, so our state is a file of its own in its folder, and goes when the folder goes.
 """

@@ -1,6 +1,6 @@
 """Optimizer steps and samples, without touching data.
 
-A callback is told the index of each execution's first batch, nothing of its data. The data
+A callback gets the index of each execution's first batch, but not its data. The data
 adapter of the running ``fit`` often knows the batch size; at the end of an epoch the model's own
 loss tracker has counted its samples and ``optimizer.iterations`` its steps.
 """
@@ -12,7 +12,7 @@ from energy_callbacks_keras.counts import Data, iterations
 
 
 class StepCounter:
-    """Tells the meter of optimizer steps and their samples.
+    """Reports optimizer steps and their samples to the meter.
 
     ::
 
@@ -23,7 +23,7 @@ class StepCounter:
           settle                    those of the last execution too; then what was really counted
 
     Args:
-        meter: is told.
+        meter: gets the events.
         batch_size: the user's word; ``None`` asks the data adapter.
         tokens_per_sample: ``None`` counts no tokens.
     """
@@ -75,7 +75,7 @@ class StepCounter:
         self._mark(self._anchor + self._micro // self._data.accumulation)
 
     def _mark(self, steps: int) -> None:
-        """Optimizer steps up to so many since ``fit`` began have ended by now."""
+        """This many optimizer steps have ended since ``fit`` began."""
         size = self._batch_size or self._data.batch_size
         samples = None if size is None else size * self._data.accumulation
         for _ in range(steps - self._marked):

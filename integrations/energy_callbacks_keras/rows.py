@@ -78,7 +78,7 @@ class Rows:
             self._dashboard.row(scalars, self.step)
 
     def write_loss(self, logs: Logs | None) -> None:
-        """Keras' own rows of an epoch, where nobody else writes them."""
+        """Keras' own rows of an epoch, if no other callback writes them."""
         self._losses = {k: v for k, v in (logs or {}).items() if isinstance(v, float)}
         losses = {f"epoch_{k}": v for k, v in self._losses.items()}
         if self._is_our_file and losses:

@@ -1,4 +1,4 @@
-"""What TensorBoard is told of a training in Keras, through the writer of its own callback."""
+"""What a training in Keras writes to TensorBoard, through the writer of its own callback."""
 
 import os
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ class TensorBoardRunOutput:
 
 
 def facts(data: Data) -> Facts:
-    """What tells one training in Keras from another."""
+    """What distinguishes trainings in Keras."""
     size = data.batch_size
     return {
         "framework": f"keras ({keras.backend.backend()})",

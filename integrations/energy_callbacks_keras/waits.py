@@ -4,9 +4,9 @@
 
     training thread     batch_done | the loader makes a batch | data_ready
 
-Only what is fetched on the training thread, in a training of ours, is told of. Elsewhere Keras
+Only what is fetched on the training thread, in a training of ours, is reported. Elsewhere Keras
 fetches ahead (all of TensorFlow; a ``PyDataset`` with workers), and how long its own queue lets the
-training wait is not seen here: nothing is told then, and waiting stays unknown.
+training wait is not seen here: nothing is reported then, and waiting stays unknown.
 """
 
 import threading
@@ -22,10 +22,10 @@ Batch = TypeVar("Batch")
 
 
 class Waits:
-    """Tells the meter when the training thread begins to wait, and when it has its batch.
+    """Reports to the meter when the training thread begins to wait, and when it has its batch.
 
     Args:
-        meter: is told.
+        meter: gets the events.
 
     Attributes:
         is_asked: whether the user has a loader timed.
@@ -88,7 +88,7 @@ class TimedDataset(keras.utils.PyDataset):
 
     Args:
         data: of the user; Keras gets its batches on as many workers as it asks for.
-        waits: are told. In another process nobody is.
+        waits: get the events; in another process none does.
     """
 
     def __init__(self, data: keras.utils.PyDataset, waits: Waits | None) -> None:

@@ -106,7 +106,7 @@ def is_searching(trainer: Any) -> bool:
 
 
 def planned_steps(trainer: Any) -> int | None:
-    """Optimizer steps that ``fit`` is going to make; ``None`` if nobody can tell."""
+    """Optimizer steps that ``fit`` is going to make; ``None`` if not known."""
     if not trainer.lightning_module.automatic_optimization:
         return None  # Lightning estimates one step a batch
     planned = trainer.estimated_stepping_batches
@@ -145,7 +145,7 @@ def used_gpus(trainer: Any) -> tuple[int, ...]:
 
 
 def say(message: str) -> None:
-    """One quiet line, as Lightning itself speaks."""
+    """One line, as Lightning prints its own."""
     rank_zero_info(message)
 
 

@@ -1,4 +1,4 @@
-"""What Lightning tells no callback: how long a checkpoint takes, and when a batch was fetched."""
+"""What Lightning has no hook for: how long a checkpoint takes, and when a batch was fetched."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ class MethodPatch:
     Args:
         name: of the method.
         around: makes what stands in its place.
-        meter: is told.
+        meter: gets the events.
     """
 
     def __init__(self, name: str, around: "type[_PatchedMethod]", meter: EnergyMeter) -> None:
@@ -55,7 +55,7 @@ class TimedSave(_PatchedMethod):
     """``trainer.save_checkpoint``: its time has a name."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Save as before, and tell how long it took."""
+        """Save as before, and report how long it took."""
         start_s = self._meter.now_s()
         try:
             return self._method(*args, **kwargs)

@@ -1,11 +1,11 @@
-"""What the model has logged in Lightning, told once, when Lightning itself has read it.
+"""What the model has logged in Lightning, reported once, when Lightning itself has read it.
 
 ::
 
     on_validation_start                 these were there before
     on_validation_end                     what has changed: metrics of the validation
     on_train_epoch_end
-    on_train_epoch_start | on_train_end   what has changed since it was told: the epoch's others
+    on_train_epoch_start | on_train_end   what has changed since it was reported: the epoch's others
 
 ``callback_metrics`` holds the same tensor until a metric is computed anew. At these two moments
 Lightning has just read them for its loggers and its progress bar, and nothing is computed over

@@ -1,4 +1,4 @@
-"""What TensorBoard is told of a training in Lightning beside its rows."""
+"""What a training in Lightning writes to TensorBoard beside its rows."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a report must say about where a run happened: versions, command, commit, job."""
+"""The environment of a run for its report: versions, command, commit, job."""
 
 import os
 import platform

@@ -173,7 +173,7 @@ def find(folder: Path) -> list[Path]:
 
 
 def newest_run_id(folder: Path) -> str | None:
-    """The run whose journal was begun last below a folder; ``None`` if nobody can tell."""
+    """The run whose journal was begun last below a folder; ``None`` if not known."""
     journals = find(folder)
     try:
         return str(header(journals[-1])["run_id"]) if journals else None
@@ -287,7 +287,7 @@ def check_writable(folder: Path) -> None:
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         try:
             (folder / "attempts").mkdir(parents=True, exist_ok=True)
-        except OSError as error:  # read-only and special file systems tell nobody before
+        except OSError as error:  # read-only and special file systems fail only here
             problem = str(error)
         else:
             return

@@ -1,4 +1,4 @@
-"""Which process this is, and what it shares with those that were started beside it."""
+"""Which process of a distributed training this is."""
 
 import itertools
 import os
@@ -79,7 +79,7 @@ def default_folder(process: TrainingProcess) -> Path:
 
 
 def new_folder(wished: Path) -> Path:
-    """A folder that nobody else has: of this name, else with the first number that is free.
+    """A new folder of this name, or with the first number that is free.
 
     Where none can be made the name is given nevertheless.
     """
@@ -89,7 +89,7 @@ def new_folder(wished: Path) -> Path:
             folder.mkdir(parents=True)
         except FileExistsError:
             continue
-        except OSError:  # whoever writes there tells it better
+        except OSError:  # the writer reports it better
             return wished
         return folder
     raise AssertionError("unreachable")

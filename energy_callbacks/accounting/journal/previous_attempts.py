@@ -1,7 +1,7 @@
-"""What the attempts before this one have used: totals that go on after a restart.
+"""What the attempts before this one have used, so that totals continue after a restart.
 
 The journals know it, those in the run folder as well as those in the folder that a checkpoint
-names; where they are gone, the checkpoint itself tells what had been used when it was written.
+names; where they are gone, the checkpoint itself holds what had been used when it was written.
 """
 
 import os
@@ -68,7 +68,7 @@ def look(
     is_elsewhere = bool(before) and Path(before) != folder
     there = _heads(Path(before), run_id, process) if is_elsewhere else []
     found = _sum([*(_used_j(head) for head in there), _linked_j(there)])
-    # A journal tells of what came after its checkpoint too; some may have been deleted.
+    # A journal also covers what came after its checkpoint; some may have been deleted.
     used_j = {key: max(stated.get(key, 0.0), found.get(key, 0.0)) for key in {*stated, *found}}
     link = os.path.relpath(Path(before).resolve(), folder.resolve()) if there else None
     return PreviousAttempts(energy_j=used_j, folder=link, linked_j=used_j)

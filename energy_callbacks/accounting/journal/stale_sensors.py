@@ -1,6 +1,6 @@
-"""Quantities of a device that fall silent while others of it go on, told with their beginning.
+"""Quantities of a device that stop while others of it go on, reported with the time they stopped.
 
-A device of which nothing at all is heard is another matter, which the sampler tells.
+A device without any reading is reported by the sampler.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from energy_callbacks.sensing.timeline import Timeline
 
 # Longer than any quantity's own interval, which is five seconds at most (throttled time).
 _SILENT_S: Final = 10.0
-# A sensor that comes and goes all night is told thrice; coverage and method tell the rest.
+# A sensor that comes and goes is reported three times; coverage and method show the rest.
 _MOST_TOLD: Final = 3
 
 

@@ -1,4 +1,4 @@
-"""The wall clock that is set in the middle of a run, told with its moment.
+"""Reports when the wall clock was set in the middle of a run.
 
 Windows go by the monotonic clock, so that no joule is counted twice. Samples that a driver stamps
 by the wall clock leave a gap where it jumps (``sensing/sources/driver_stamps.py``).
@@ -11,7 +11,7 @@ from energy_callbacks.sensing.clock import Clock, looked_at
 
 # ntpd steps the clock from an offset of 0.128 s on and slews it below (ntpd(8), "-x").
 _JUMP_S: Final = 0.1
-# A clock that is set all night is told thrice.
+# A clock that is set again and again is reported three times.
 _MOST_TOLD: Final = 3
 
 

@@ -1,4 +1,4 @@
-"""How much of what a run may use it has used."""
+"""Budgets: the share of a limit that a run has used."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The only collective of ours in a training: what all have used, so that all stop together."""
+"""The only collective of this package: the used budget of all ranks, so that all stop together."""
 
 import sys
 from datetime import timedelta
@@ -25,7 +25,7 @@ class BudgetAllreduce:
         self._under_way: tuple[Any, Any] | None = None
 
     def begin(self, world_size: int) -> None:
-        """A training of so many processes begins."""
+        """A training of this many processes begins."""
         self._world_size = world_size
         self._under_way = None
 

@@ -1,4 +1,4 @@
-"""Energy that the devices took while the training thread waited for data.
+"""Energy that the devices used while the training thread waited for data.
 
 Waits are many and short, one a step, and they keep step with the load: an error at their ends is
 the same each time and does not average out. So each interval between two readings is asked how
@@ -28,12 +28,12 @@ from energy_callbacks.sensing.timeline import Timeline
 
 # A card goes beyond its limit for moments: an H200 to 940 W at 700 W, for 60 to 80 ms (measured).
 _BURST: Final = 1.4
-# Where no limit is known, nothing draws more than so many times the highest mean that one of its
+# Where no limit is known, nothing draws more than this many times the highest mean that one of its
 # intervals has shown: as of a load that is high for half of its time or more, however fast.
 _HIDDEN_PEAK: Final = 2.0
 # Slivers that a tick has cut off an interval say little about power.
 _WHOLE: Final = 0.5
-# A source that hangs is waited for this long; what it tells later is not covered.
+# A source that hangs is waited for this long; what it reports later is not covered.
 _KEPT_S: Final = 120.0
 
 
@@ -52,7 +52,7 @@ class _Sum:
     method: int = 0
 
     def add(self, found: Intervals, waited_s: Array) -> None:
-        """Take in intervals, of which so much was waiting, (n,)."""
+        """Add intervals with the part of each that was waiting, (n,)."""
         width_s = np.diff(found.t_s)
         whole = (found.seen_s > 0.0) & (width_s >= _WHOLE * np.median(width_s))
         if whole.any():
@@ -155,7 +155,7 @@ class DataWaitEnergy:
         return found
 
     def record(self) -> Record:
-        """As it stands in the journal; empty if nobody tells of waits."""
+        """The record in the journal; empty if waits are not known."""
         if not self._steps.sees_waits:
             return {}
         energies = {key: one.as_energy(self._waited_s) for key, one in self._sums.items()}

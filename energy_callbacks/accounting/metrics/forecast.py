@@ -1,4 +1,4 @@
-"""What the whole training will use, as far as its beginning tells.
+"""Forecasts what the whole training will use from its beginning.
 
 A tenth of the planned steps, and then the first epoch with all that belongs to one, are taken as
 samples of the rest. The error is that of a mean, from how much parts of the beginning differ, and
@@ -20,7 +20,7 @@ from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.units import watt_hours
 
-# The beginning is cut into so many parts. The first is left out: kernels are chosen and caches
+# The beginning is cut into this many parts. The first is left out: kernels are chosen and caches
 # filled in it.
 _PARTS: Final = 10
 # Student's t for 95 % of nine parts, and of their mean: eight degrees of freedom.
@@ -73,8 +73,8 @@ class Forecaster:
         hosts: how many there are; each is taken to use as much as this one.
 
     Attributes:
-        planned_steps: optimizer steps that this attempt is to make; ``None`` while nobody knows.
-        news: the newest forecast, until somebody has taken it.
+        planned_steps: optimizer steps that this attempt is to make; ``None`` while unknown.
+        news: the newest forecast, until it has been taken.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Forecaster:
         energies_j = [energy_j for energy_j, _ in found if energy_j is not None]
         newest = self._tallies[-1]
         used_j = self._board.total_j(self._start_s, newest.t_s)
-        # Nobody plans so long: "no limit" was said with a large number.
+        # A large number of steps stands for "no limit".
         is_endless = (newest.t_s - self._start_s) * planned > _LONGEST_S * newest.steps
         if is_endless or len(energies_j) < len(parts) or used_j is None or not all(steps):
             return None

@@ -1,4 +1,4 @@
-"""The figures that stand beside the loss: one name and one unit in every framework."""
+"""The figures beside the loss: names, units and values, the same in every framework."""
 
 import math
 import threading
@@ -59,9 +59,9 @@ _SHARES: Final[tuple[Quantity, ...]] = (
 # Gauges are read each 1.6 s, throttled time each 5 s; what is older says nothing of now.
 _STALE_S: Final = 10.0
 # Who has asked for a row within this time finds the next one ready. Who asks less often waits a
-# millisecond for it, and rows that nobody wants cost nothing.
+# millisecond for it, and rows that are not asked for cost nothing.
 _OFTEN_S: Final = 10.0
-# So many rows tell how well the sensors resolve the steps.
+# After this many rows it is known how well the sensors resolve the steps.
 _ROWS: Final = 1000
 
 Scalars = dict[str, float]
@@ -86,7 +86,7 @@ class ScalarBoard:
     """Keeps ready what a hook may want to log, so that it only has to pick it up.
 
     ``update`` runs on the writer's thread; ``take`` on the training thread costs a few
-    microseconds, or a millisecond after ten seconds in which nobody asked. Each ``take`` begins a
+    microseconds, or a millisecond after ten seconds without a request. Each ``take`` begins a
     new span; figures per step, sample and token reach back beyond it, over earlier steps, as far
     as their random error asks for.
 
@@ -154,7 +154,7 @@ class ScalarBoard:
             self._renew()
 
     def ask(self) -> None:
-        """Somebody wants the figures, ``used`` and ``used_j`` among them, as of the last update."""
+        """Request the figures, ``used`` and ``used_j`` among them, as of the last update."""
         self._asked_s = self._recorder.seen_s
         self._renew()
 
@@ -347,7 +347,7 @@ class ScalarBoard:
         return values
 
     def _latest(self, quantity: Quantity, end_s: float) -> list[float]:
-        """The newest value of each device that still speaks."""
+        """The newest value of each device that still reports."""
         after_s = end_s - _STALE_S
         keys = self._timeline.keys_with(quantity)
         found = (self._timeline.latest(key, quantity, after_s) for key in keys)

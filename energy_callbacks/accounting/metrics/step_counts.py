@@ -1,4 +1,4 @@
-"""Optimizer steps with their samples, tokens and waits: marked at once, pooled later."""
+"""Optimizer steps with their samples, tokens and waits: noted at once, pooled later."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
-# An optimizer step as the training thread has seen it, or what was told of steps before: when,
+# An optimizer step as the training thread has seen it, or a later correction of steps before: when,
 # samples, tokens, wait before it in s, steps (1 or 0), and its end where events date it. A plain
 # tuple, because it is made on the training thread: a named one takes three times as long.
 _Step = tuple[float, float | None, float | None, float, int, "StepEnd | None"]
 
-# A minute of the shortest steps (1.6 ms), which nobody takes while the journal's thread is held up.
+# A minute of the shortest steps (1.6 ms), which wait while the journal's thread is held up.
 _KEPT_WAITS: Final = 40_000
 
 
@@ -25,7 +25,7 @@ class StepCounts:
         t_error_s: bound of the error of ``t_s`` where an event of the device dated it; ``None``
             where it is the moment at which the training thread had queued the step.
         steps: optimizer steps.
-        told_samples: samples of the steps that said, and of those that were told of later.
+        told_samples: samples of the steps that reported them at once or later.
         told_tokens: tokens of those steps.
         untold_samples: how many of the steps have not said how many samples they consumed.
         untold_tokens: how many have not said how many tokens they consumed.
@@ -111,7 +111,7 @@ class StepLog:
     def take_waits(self, now_s: float) -> tuple[list[tuple[float, float]], float]:
         """Waits (start, end) that have ended since the last call; and up to when all are known.
 
-        A wait that goes on is told when it has ended.
+        A wait is reported when it has ended.
         """
         going_on_since_s = self._done_s  # before the rest: the training thread goes on marking
         waits = [self._waits.popleft() for _ in range(len(self._waits))]
@@ -127,7 +127,7 @@ class StepLog:
     def tell(self, t_s: float, samples: float | None, tokens: float | None) -> None:
         """What the steps consumed that have not said so themselves, or not all of it.
 
-        ``None`` tells nothing of that count.
+        ``None`` leaves that count unknown.
         """
         self._new.append((t_s, samples, tokens, 0.0, 0, None))
 

@@ -1,4 +1,4 @@
-"""The user's own metrics, such as the loss: which numbers a journal keeps, and how many."""
+"""The user's metrics, such as the loss: which of them the journal keeps."""
 
 import math
 from collections import Counter
@@ -12,7 +12,7 @@ from energy_callbacks.accounting.recorder import JournalRecorder
 MAX_NAMES: Final = 20
 # Characters: a journal is read whole.
 _MAX_NAME: Final = 120
-# Records of the same names that are all kept, and how many kinds of them are told apart.
+# Records of the same names that are all kept, and how many kinds of them are distinguished.
 _ALL, _KINDS = 1000, 20
 _OURS: Final = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
 

@@ -2,7 +2,7 @@
 
 A frame has ``timestamp`` (RFC 3339, whole seconds) and lists ``gpus`` and ``cpus``; memory is in
 bytes, frequency in MHz, power in W, and what is not known is -1, 0 or null, by quantity. Only CPUs
-that tell their power are taken.
+with a power are read.
 """
 
 import json
@@ -121,7 +121,7 @@ def _add(
 
 
 def _name_hosts(samples: Samples, keys: Mapping[tuple[str, str, str], str], hosts: int) -> None:
-    """Where a recording is of several hosts, names of devices tell which."""
+    """In a recording of several hosts, names of devices include the host."""
     for (_, host, _), key in keys.items():
         if hosts > 1:
             samples.devices[key].name += f" on {host}"

@@ -1,7 +1,7 @@
 """CSV of ``nvidia-smi --query-gpu=timestamp,power.draw,... --format=csv[,nounits] -lms 100``.
 
 The first line names the columns, with their units unless ``nounits`` was asked for; a cell may
-have its unit too. Without that line (``noheader``) nobody can tell what a column is.
+have its unit too. Without that line (``noheader``) the columns cannot be identified.
 """
 
 import re
@@ -31,13 +31,13 @@ from energy_callbacks.importers.values import (
 )
 
 NAME: Final = "nvidia-smi"
-# What tells cards apart, the first that is there; all are names of `nvidia-smi --help-query-gpu`.
+# What identifies a card, the first that is there; all are names of `nvidia-smi --help-query-gpu`.
 _CARDS: Final = ("uuid", "gpu_uuid", "index", "pci.bus_id", "gpu_bus_id")
 # The closest to what a card takes over time first: the plain one is one of the others, by model.
 _POWERS: Final = ("power.draw", "power.draw.average", "power.draw.instant")
 _CLOCKS: Final = ("clocks.sm", "clocks.current.sm", "clocks.gr", "clocks.current.graphics")
 _NAMELESS: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d")
-# Looks at all cards are so much further apart than the rows of one look.
+# Samples of all cards are this much further apart than the rows of one sample.
 _APART: Final = 20.0
 
 
@@ -115,7 +115,7 @@ def _first(row: Mapping[str, str], names: Sequence[str]) -> str | None:
 
 
 def _refuse_several(log: Log, samples: Samples) -> None:
-    """Rows of several cards that nothing tells apart come in short groups, all of one size."""
+    """Rows of several cards without an identifier come in short groups of one size."""
     for device in samples.devices.values():
         steps_s = np.diff(device.t_s)
         if len(steps_s) and _comes_in_groups(steps_s):

@@ -33,7 +33,7 @@ _NUMBERED: Final = re.compile(r"[\s_\-/:.#]*\d+$")
 # one value each 100 ms (Zeus' documentation), wherever between two of them a window begins.
 _RELATIVE_ERROR: Final = 0.05
 _TICK_S: Final = 0.1
-# Ends of windows are told to a microsecond or so.
+# Ends of windows are known to about a microsecond.
 _SLACK_S: Final = 1e-3
 _MOST_S: Final = 10 * 365 * 86400.0
 
@@ -157,7 +157,7 @@ def _spans(outer: Sequence[_Window], keys: Sequence[str], zero_s: float) -> Iter
 
 
 def _sum(windows: Sequence[_Window], key: str, end_s: float) -> Energy:
-    """Of windows and the time between them, which nobody has seen."""
+    """Of windows and the time between them, which was not measured."""
     durations_s = [one.end_s - one.start_s for one in windows]
     between_s = max(end_s - math.fsum(durations_s), 0.0)
     return total([*(one.energy[key] for one in windows), UNKNOWN], [*durations_s, between_s])

@@ -65,7 +65,7 @@ class LocalEngine:
     """See ``protocol.Engine``.
 
     Args:
-        options: which GPUs; ``None`` leaves that to whoever started this process, such as Slurm.
+        options: which GPUs; ``None`` leaves that to the parent process, such as Slurm.
         results: where jobs leave what they have measured.
     """
 
@@ -135,7 +135,7 @@ def _gpus(options: LocalOptions) -> list[str]:
     """The UUIDs of those that jobs may use.
 
     Raises:
-        ValueError: if there are not so many.
+        ValueError: if there are fewer.
         SourceUnavailable: if the masks leave open which they are.
     """
     visible = [one.uuid for one in resolve(os.environ, _inventory())]

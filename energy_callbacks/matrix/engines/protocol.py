@@ -1,4 +1,4 @@
-"""What an engine does, and what it tells of it."""
+"""What an engine does, and what it reports."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -33,7 +33,7 @@ class RayOptions:
             started where there is none.
         gpus: of a job; ``None`` is 1 where the cluster has any, else 0.
         cpus: of a job; ``None`` is 1 beside a GPU. Without GPUs it is all of a machine, so that a
-            machine has one job at a time, whose energy can be told apart.
+            machine has one job at a time, whose energy is known by itself.
         resources: others of Ray's, such as ``{big = 1}``.
     """
 
@@ -87,7 +87,7 @@ class RayEngine:
             import ray
         file = self._results.folder / "ray_jobs.json"
         job_manifest.write(file, self._results, jobs)
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no network that nobody asked for
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no network unless asked for
         ray.init(
             address=self._options.address,
             include_dashboard=False,

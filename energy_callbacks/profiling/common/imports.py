@@ -36,7 +36,7 @@ def _is_ready(module: ModuleType) -> bool:
 
 
 class _Finder(MetaPathFinder):
-    """Finds nothing of its own: it lets the module's loader tell when it is done."""
+    """Finds nothing itself: it lets the module's loader report when it is done."""
 
     def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
         self._name, self._then = name, then
@@ -52,7 +52,7 @@ class _Finder(MetaPathFinder):
         path: Sequence[str] | None,
         target: ModuleType | None = None,  # noqa: ARG002 - of the protocol
     ) -> ModuleSpec | None:
-        """The module's spec with a loader that tells; of all other modules ``None``."""
+        """The module's spec with a loader that reports; ``None`` for other modules."""
         if fullname != self._name or self not in sys.meta_path:
             return None
         self.forget()

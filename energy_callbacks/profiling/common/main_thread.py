@@ -28,7 +28,7 @@ class Pending:
     """A call that can be asked for again and again; it is kept permanently.
 
     Args:
-        job: the call, told the frame that it comes between two bytecodes of; ``None`` for nothing.
+        job: called with the frame that it interrupts between two bytecodes; ``None`` for nothing.
 
     Attributes:
         is_lost: the user's code was as deep as it may be, so the call was not made.
@@ -72,7 +72,7 @@ def on_thread(thread: int, job: Callable[[], None]) -> bool:
 
     Args:
         thread: its identity, of ``threading.get_ident``.
-        job: the call; made soon, its errors are told in the log.
+        job: the call; made soon, its errors are logged.
 
     Returns:
         Whether the call was made or will be; ``False`` on any other thread.

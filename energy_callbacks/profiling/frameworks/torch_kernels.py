@@ -46,7 +46,7 @@ class Window:
         self._thread = threading.get_ident()
 
     def open(self) -> bool:
-        """Begin to warm up; ``False`` where somebody else profiles or traces."""
+        """Begin to warm up; ``False`` if another profiler is running."""
         from torch.profiler import schedule
 
         if sys.gettrace() is not None or torch_window.is_foreign() or not torch_window.take():

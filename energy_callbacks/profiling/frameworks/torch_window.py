@@ -15,12 +15,12 @@ _kept: list[Any] = []
 
 
 def take() -> bool:
-    """Whether the process's profiler is now the caller's, until ``give``; waits for nobody."""
+    """Whether the process's profiler is now the caller's, until ``give``; does not wait."""
     return _WINDOW.acquire(blocking=False)
 
 
 def is_foreign() -> bool:
-    """Whether somebody else has a profiler, running or waiting for its turn."""
+    """Whether another profiler is running or waiting for its turn."""
     if _WINDOW.locked():
         return False
     torch: Any = sys.modules["torch"]
@@ -38,14 +38,14 @@ def _has_other(profile: type) -> bool:
 
 
 def profile(**settings: Any) -> Any:
-    """A ``torch.profiler.profile`` of ours, as the module of its class tells."""
+    """A ``torch.profiler.profile`` of ours, recognised by the module of its class."""
     import torch.profiler
 
     return type("profile", (torch.profiler.profile,), {"__module__": __name__})(**settings)
 
 
 def watch(leave: Callable[[], None]) -> None:
-    """Until ``give``: call ``leave`` before somebody makes another profiler; once."""
+    """Until ``give``: call ``leave`` before another profiler is made; once."""
     kind: Any = sys.modules["torch.autograd.profiler"].profile
     made = kind.__init__
     _kept[:] = [kind, made]

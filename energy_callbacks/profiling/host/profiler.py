@@ -15,7 +15,7 @@ from energy_callbacks.profiling.host.workers import Workers
 
 logger = logging.getLogger("energy_callbacks")
 
-# Sensors tell of a moment within a second or two.
+# Sensors report a moment within a second or two.
 _PATIENCE_S: Final = 3.0
 # What a report shows of a table that may be long.
 _LINES: Final = 60

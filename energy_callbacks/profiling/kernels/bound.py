@@ -1,7 +1,7 @@
 """What holds a training back: its input, the launching of kernels, memory, or arithmetic.
 
 Idle time comes first: a device that waits is not held back by itself. Of a device that works,
-its own counters tell (GPM: how much of the memory's bandwidth is used while kernels run); with the
+its own counters (GPM: how much of the memory's bandwidth is used while kernels run); with the
 user's FLOPs a roofline; without either only the kinds of kernels, and that is said.
 """
 
@@ -21,7 +21,7 @@ _IDLE_MATTERS: Final = 0.2
 # A kernel that streams reaches 0.8 to 0.9 of a data sheet's bandwidth; a step is never all of one.
 _BANDWIDTH_USED: Final = 0.5
 _TENSOR_USED: Final = 0.3
-# Where most kernels stream, less tells it already: reductions do not reach the data sheet's.
+# If most kernels stream, less is enough: reductions do not reach the data sheet's.
 _BANDWIDTH_FELT: Final = 0.3
 _SM_USED: Final = 0.8
 _MOST_KERNELS: Final = 0.5
@@ -179,7 +179,7 @@ def _by_classes(
     )
     if streaming >= _MOST_KERNELS and used.get("dram_active", 1.0) >= _BANDWIDTH_FELT:
         return "memory", "Memory is probably the limit: most kernels only move bytes.", why
-    # Multiprocessors are active while they wait for memory, too: alone they tell nothing.
+    # Multiprocessors are active while they wait for memory, too: alone they show nothing.
     if dense >= _MOST_KERNELS and used.get("sm_active", 1.0) >= _SM_USED:
         return "compute", "Arithmetic is probably the limit: most kernels are dense.", why
     return "unknown", "No kind of kernel has most of the time.", why

@@ -30,8 +30,8 @@ class Capture:
         end_s: its end.
         steps: that were recorded.
         offset_s: how far Unix time is ahead of the meter's clock.
-        waits_s: for data, as the training loop told them.
-        tracks: of the sensors, once they have told.
+        waits_s: for data, as the training loop reported them.
+        tracks: of the sensors, once they have reported.
     """
 
     path: Path

@@ -1,7 +1,7 @@
 """What kind of work a kernel or an operator does, by its name.
 
 The names are those of the CUDA libraries (cuDNN, cuBLAS, CUTLASS, NCCL, FlashAttention), of
-PyTorch's own kernels and of what Inductor and XLA generate. Nobody promises them: what fits
+PyTorch's own kernels and of what Inductor and XLA generate. They are not documented: what fits
 nothing is ``other``, which the report shows like any class.
 """
 

@@ -1,8 +1,8 @@
 """The measured energy of a step, given to kernels by their share of the device's time.
 
-Nobody measures the power of a kernel: while one runs the device is taken to draw what it draws on
-average, and while it is idle too. What is idle is a row of its own, so that the rows add up to what
-was measured. In truth idle time draws less, and dense kernels draw more.
+The power of a kernel cannot be measured: while one runs the device is taken to draw what it draws
+on average, and while it is idle too. What is idle is a row of its own, so that the rows add up to
+what was measured. In truth idle time draws less, and dense kernels draw more.
 """
 
 from dataclasses import dataclass

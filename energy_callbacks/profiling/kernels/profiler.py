@@ -21,7 +21,7 @@ from energy_callbacks.profiling.kernels.schedule import Schedule
 
 logger = logging.getLogger("energy_callbacks")
 
-# A loop may tell of more waits than there are batches in a window; nobody needs all of them.
+# A loop may report more waits than there are batches in a window; not all are needed.
 _MOST_WAITS: Final = 1000
 _PATIENCE_S: Final = 6.0
 
@@ -42,7 +42,7 @@ class KernelProfiler:
         active_steps: of a window, that are recorded.
         max_overhead: share of the training's time that windows may cost, on average.
         max_events: of a window's trace; beyond it none is kept and no more are taken.
-        max_trace_bytes: likewise, before compression; of all windows together.
+        max_trace_bytes: limit of the traces before compression, of all windows together.
         all_ranks: profile each rank, not the first alone.
         flops_per_step: of an optimizer step, over all devices of this process, where they are
             known: for the roofline.
@@ -131,7 +131,7 @@ class KernelProfiler:
 
     @property
     def flops_per_step(self) -> float | None:
-        """As the user told."""
+        """As set by the user."""
         return self._flops_per_step
 
     def __getstate__(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ class TooLargeError(EnergyCallbacksError):
 
 
 class OccupiedError(EnergyCallbacksError):
-    """Somebody else profiles with the framework's profiler, of which there can be but one."""
+    """The framework's profiler is in use; there can be only one."""
 
 
 class NotNowError(OccupiedError):

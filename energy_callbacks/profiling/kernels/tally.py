@@ -34,7 +34,7 @@ PARTS: Final = ("forward", "backward", "optimizer")
 CAUSES: Final = ("input", "launch", "host", "device")
 """Why a device was idle: a batch was fetched; operators were being launched; the host did anything
 else; or the work was queued already, and the device itself took its time."""
-# Python between two operators of one layer: so much still counts as launching.
+# Python between two operators of one layer: this much still counts as launching.
 _BETWEEN_OPERATORS_US: Final = 100.0
 
 
@@ -107,7 +107,7 @@ def tally(trace: Trace, waits: Spans = EMPTY) -> KernelTally:
 
     Args:
         trace: of it.
-        waits: for data, as the training loop told them, on the trace's axis in us.
+        waits: for data, as the training loop reported them, on the trace's axis in us.
     """
     data = union(np.concatenate([trace.data, waits]))
     found = KernelTally(has_device=trace.has_device)

@@ -23,7 +23,7 @@ class TrackedRun:
         start_s: by the meter's clock.
         end_s: by the meter's clock, too.
         process_s: CPU time of the process in it.
-        train: spans of the phase ``train``; empty if nobody told of phases.
+        train: spans of the phase ``train``; empty if no phases were reported.
     """
 
     meter: Measuring

@@ -19,7 +19,7 @@ class LineShare:
     Attributes:
         spent: seconds.
         work_j: of the host, by CPU time; ``None`` if the host's energy is not known.
-        waiting_j: of the host, while the line waited; likewise.
+        waiting_j: of the host while the line waited; ``None`` if not known.
         gpu_s: seconds a step of the kernels that it launched; ``None`` if no window was open.
         gpu_j: of the GPUs; ``None`` if not known.
     """
@@ -44,7 +44,7 @@ class ScopeTotal:
     Attributes:
         energy_j: measured or estimated; ``None`` if not known.
         attributed_j: sum over the lines; ``None`` if none could be attributed.
-        reason: why there is no more, where one can be told.
+        reason: why there is no more, if known.
     """
 
     energy_j: float | None

@@ -2,7 +2,7 @@
 
 A trace of PyTorch names functions but not the lines in them (torch 2.13: ``with_stack`` gives the
 line of ``def``). So for the steps of a window this thread follows itself with ``sys.settrace``, in
-the user's files only; the time at which a kernel was launched then tells its line, on whatever
+the user's files only; the time at which a kernel was launched then gives its line, on whatever
 thread that was.
 """
 
@@ -45,7 +45,7 @@ class TrackedLines:
 class LineTracker:
     """Follows the thread that starts it until ``stop``; ends itself after many lines.
 
-    A call with very many lines is followed no further: what it launches then is nobody's.
+    A call with very many lines is followed no further: what it launches then is unattributed.
     """
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ def write(found: LineFindings, run_folder: Path | None) -> dict[str, Any]:
     """Write the files, and give the record for the journal.
 
     Args:
-        found: what to tell.
+        found: the findings.
         run_folder: files go into ``profile/`` in it; ``None`` for none.
     """
     profile = _profile(found, ())

@@ -2,7 +2,7 @@
 
 Scalene has columns for time, GPU and memory, and none for energy. Joules are in its flame chart,
 whose counts are millijoules here, and as ``energy_j`` beside each line and function, which its
-viewer passes over. Memory was not followed. Time is told in one of its three kinds, *Python*,
+viewer passes over. Memory was not followed. Time is given in one of its three kinds, *Python*,
 whether it was native or not; waiting is its *system* time.
 """
 

@@ -25,7 +25,7 @@ logger = logging.getLogger("energy_callbacks")
 _SHORT_S: Final = 0.001
 """Between two bytecodes the main thread answers sooner than this; a call that lasts, later."""
 _PUNCTUAL_S: Final = 0.00025
-"""A thread that waits for nothing but its timer wakes by so much too late (0.2 ms, Linux 6.18)."""
+"""A thread that waits only for its timer wakes this much too late (0.2 ms, Linux 6.18)."""
 _JOIN_S: Final = 1.0
 _MEMORY: Final = 0.1
 """How much the newest moment counts in the mean of what moments cost."""
@@ -132,7 +132,7 @@ class SamplingSchedule:
         Args:
             now_s: when the thread that asks is awake, after ``due_s``.
             waited_s: how long it was ready before, without a processor.
-            rests: how many times it lay down; ``None`` if nobody counts.
+            rests: how many times it went to sleep; ``None`` if the kernel does not count.
             look_s: what the look before has taken.
         """
         late_s = now_s - self.due_s - waited_s
@@ -150,7 +150,7 @@ class StackSampler:
     """A thread that asks the main thread to look, one request at a time.
 
     Args:
-        look: told the innermost frame and what the look stands for, on the main thread.
+        look: called with the innermost frame and the sample, on the main thread.
         rate_hz: mean number of moments a second; they scatter evenly from half to one and a half
             periods, so that no step keeps pace with them.
         max_share: of the time that looks may take. The main thread stands still until the thread
@@ -268,7 +268,7 @@ class _RunQueue:
         self.waited_s()
 
     def waited_s(self) -> float:
-        """Since the last call; 0 where nobody tells."""
+        """Since the last call; 0 if unknown."""
         if self._file is None:
             return 0.0
         length = self._read(self._file, self._text, len(self._text), 0)

@@ -37,7 +37,7 @@ class LineTime:
     wait_s: float = 0.0
 
     def add(self, wall_s: float, cpu: float, others: float) -> None:
-        """A span in which so many cores worked."""
+        """A span in which this many cores worked."""
         self.wall_s += wall_s
         self.cpu_s += wall_s * cpu
         self.others_s += wall_s * others

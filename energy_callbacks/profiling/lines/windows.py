@@ -47,7 +47,7 @@ class Windows:
             self.cost_s += max(time.monotonic() - (self._last_s or now_s) - self._plain_s, 0.0)
         elif is_training and self._is_due(now_s):
             self._window, took_s = torch_kernels.opened(self._steps)
-            if self._window is None:  # somebody else profiles: again after as many steps
+            if self._window is None:  # another profiler is running: again after as many steps
                 self._failures += 1
                 self._due_step = 2 * self.seen_steps
             self.cost_s += took_s

@@ -2,7 +2,7 @@
 
 Two things make readings differ from the fit: noise of the sensor, new in each reading, and phases
 that do not draw the same in each step. The second is no error where the sensor has seen it: the
-energy asked for is that of these steps. So both are told apart by how much neighbouring readings
+energy asked for is that of these steps. Both are distinguished by how much neighbouring readings
 resemble each other, and of the second only that part counts which weighs a step's phase otherwise
 than by its time.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from energy_callbacks.profiling.phases.exposure import SHORTEST_RESPONSE_S, Numbers, Spans
 from energy_callbacks.sensing.estimation.series import Array
 
-# What is longer ago than so many time constants is forgotten: e^-6 is 0.2 %.
+# What is longer ago than this many time constants is forgotten: e^-6 is 0.2 %.
 _MEMORY: Final = 6.0
 _MOST_BACK: Final = 64
 
@@ -43,7 +43,7 @@ def variances(
     Args:
         spans: of the pieces of phases.
         of: the phase of each piece.
-        seen_s: which moments the readings speak of, (m,).
+        seen_s: the moments that the readings are of, (m,).
         response_s: for how long a reading remembers; of a mean, half its window.
         power_w: fitted, of each piece.
         weights: with which each reading enters the power of each phase, (phases, m).

@@ -32,7 +32,7 @@ class Readings:
     Attributes:
         t_s: when, ascending, (m,).
         power_w: (m,).
-        window_s: each is the mean over so long before it, (m,); ``None`` for points.
+        window_s: each is the mean over this time before it, (m,); ``None`` for points.
         lag_s: how late the sensor is thought to be; ``None`` if unknown.
         response_s: its time constant, too.
     """
@@ -192,8 +192,8 @@ def normalised(columns: Array) -> tuple[Array, Array]:
 def _non_negative(gram: Array, target: Array) -> Array:
     """The powers, none below zero, that minimise the squares.
 
-    Whoever would be negative is held at zero and the others are solved again; with a handful of
-    phases that ends at once.
+    A power that would be negative is held at zero and the others are solved again; with a handful
+    of phases that ends at once.
     """
     free = np.ones(len(target), dtype=bool)
     while free.any():

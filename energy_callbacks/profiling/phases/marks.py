@@ -1,4 +1,4 @@
-"""Which phase of the step began when: told on the training thread, dated by device or host."""
+"""When each phase of the step began: noted on the training thread, dated by device or host."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
 OUTSIDE: Final = ""
 """No phase of a step: validation, a checkpoint, a pause."""
-# A phase shorter than this share of all time is told together with the one that follows it.
+# A phase shorter than this share of all time is reported together with the next one.
 _TINY: Final = 0.02
 # Two hours of five phases at 100 ms, or half a minute of a launch-bound loop.
 _MOST: Final = 400_000
@@ -88,7 +88,7 @@ def _without_tiny(spans: Spans, names: Sequence[str]) -> tuple[Spans, tuple[str,
 
 
 def joined(spans: Spans, names: Sequence[str], phase: int) -> tuple[Spans, tuple[str, ...]]:
-    """The same with one phase told together with the one that follows it in a step."""
+    """The same with one phase merged into the one that follows it in a step."""
     heir = (phase + 1) % len(names)
     place = np.arange(len(names) + 1)
     place[phase] = heir

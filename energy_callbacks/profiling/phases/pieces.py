@@ -13,10 +13,10 @@ import numpy as np
 from energy_callbacks.profiling.phases.exposure import Numbers, Spans
 from energy_callbacks.profiling.phases.fit import Readings, fit_at
 
-# Shorter pieces would be told apart by noise alone: half of the quickest response.
+# Shorter pieces would be distinguished by noise alone: half of the quickest response.
 _SHORTEST_S: Final = 0.008
 _MOST: Final = 16
-# A piece more must lower twice the negative log-likelihood by so much: beyond chance where
+# Another piece must lower twice the negative log-likelihood by this much: beyond chance if
 # residuals of a few neighbouring readings go together.
 _WORTH: Final = 25.0
 

@@ -46,7 +46,7 @@ def _is(device: Device, uuid: str) -> bool:
 
 
 def readings(meter: Measuring, device: str, spans: Spans) -> Readings | None:
-    """What was said of a device while phases went on; ``None`` if only a model speaks."""
+    """Readings of a device during phases; ``None`` if they come from a model."""
     timeline = meter.timeline
     followed = np.array(timeline.leave_power(device)).reshape(-1, 2)
     channels = {channel.quantity: channel for channel in timeline.channels(device)}
@@ -57,7 +57,7 @@ def readings(meter: Measuring, device: str, spans: Spans) -> Readings | None:
     if power is not None and power.kind == "gauge":
         sensor = power.sensor or Sensor(name="")
         window_s = sensor.window_s or 0.0
-        # A mean is centred half its window before it is told; here the window speaks for itself.
+        # A mean is centred half its window before it is reported; here the window is explicit.
         return Readings(
             t_s=followed[:, 0],
             power_w=followed[:, 1],

@@ -7,7 +7,7 @@ of readings say what the powers are, and how well they say it:
     reading_k = sum over phases of power_p x exposure_p(t_k - lag, response) + noise
 
 Energies follow from the powers by the time that each phase took. Nothing is scaled afterwards: the
-sum over the phases is compared with what was measured. Where readings cannot tell phases apart, as
+sum over the phases is compared with what was measured. If readings cannot distinguish phases, as
 with steps of a small whole number of sensor periods, intervals are wide, and the split is refused.
 """
 
@@ -37,7 +37,7 @@ from energy_callbacks.sensing.estimation.series import Array
 
 _SHORTEST_S: Final = 10.0
 _FEWEST_STEPS: Final = 20
-# A half-width wider than this share of a phase's energy tells nobody where the energy goes. What
+# A half-width wider than this share of a phase's energy does not show where energy goes. What
 # is small may be known less well: it is judged as if it were this share of the step.
 _WIDEST: Final = 0.30
 _SMALL: Final = 0.15

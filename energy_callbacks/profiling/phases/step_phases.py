@@ -27,7 +27,7 @@ _SETTLE_S: Final = 0.5
 _PATIENCE_S: Final = 3.0
 # By then a counter has confirmed the energy of the last moments that were followed.
 _CONFIRMED_S: Final = 8.0
-# What has less of a step than this may be told together with its neighbour.
+# A phase with less of a step than this may be merged with its neighbour.
 _SHORT: Final = 0.1
 _TOLD_BY_THE_LOADER: Final = {"data wait", "transfer"}
 _JITTED = Refusal(
@@ -43,9 +43,9 @@ class StepPhases:
 
         GpuEnergyCallback(profile=[StepPhases()])
 
-    PyTorch tells the phases itself, in plain loops, Lightning and Hugging Face. On a GPU, events on
-    its stream date them (5 to 10 us each, about six a step, while steps are followed). Energy is
-    *attributed*: fitted to the readings of the power sensor, and refused if they cannot tell.
+    PyTorch reports the phases itself, in plain loops, Lightning and Hugging Face. On a GPU, events
+    on its stream date them (5 to 10 us each, about six a step, while steps are followed). Energy is
+    *attributed*: fitted to the readings of the power sensor, and refused if they do not suffice.
 
     Args:
         follow_s: how long steps are followed, after the first ten.
@@ -80,7 +80,7 @@ class StepPhases:
         self._meter = meter
 
     def enter(self, phase: str) -> None:
-        """A phase of the step begins, for loops that PyTorch does not tell of.
+        """A phase of the step begins, for loops whose phases PyTorch does not report.
 
         Args:
             phase: such as ``forward``; any word.
@@ -94,7 +94,7 @@ class StepPhases:
         return self._generation is not None and self._generation != forks.generation
 
     def _heard(self, phase: str) -> None:
-        """PyTorch has told of a phase, in the middle of the training's own calls."""
+        """PyTorch has reported a phase, in the middle of the training's own calls."""
         try:
             self.enter(phase)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Where PyTorch's steps go from one phase to the next, told by PyTorch itself.
+"""Hooks of PyTorch that report when a step goes from one phase to the next.
 
 ::
 
@@ -19,7 +19,7 @@ class TorchHooks:
     """Hooks into PyTorch of this process.
 
     Args:
-        begin: told which phase begins.
+        begin: called with the phase that begins.
     """
 
     def __init__(self, begin: Callable[[str], None]) -> None:
@@ -76,7 +76,7 @@ class TorchHooks:
     def _around(self, backward: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(backward)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            if not self._handles:  # somebody else has wrapped it too, and keeps us
+            if not self._handles:  # other code has wrapped it too, and keeps ours
                 return backward(*args, **kwargs)
             self._begin("backward")
             try:

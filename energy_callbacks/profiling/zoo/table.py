@@ -24,7 +24,7 @@ class ModelRow:
         parameters: for ten classes.
         peak_bytes: of memory: in the GPU's allocator, else of the process.
         j_per_sample: of the GPU, else in total, with its 95 % interval; ``None`` if not known
-            or too short to tell.
+            or not resolved.
         busy_share: of the time, of the device; ``None`` if no kernels were seen.
         kernel_shares: of the time, by class, ``idle`` among them.
     """

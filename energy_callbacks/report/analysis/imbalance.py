@@ -1,4 +1,4 @@
-"""What sets one rank apart from the others, told only where it is no chance and matters.
+"""Finds ranks that differ from the others beyond chance, if the difference matters.
 
 Data-parallel ranks take each step together, so one that is slow slows all, and no journal sees the
 time in which they wait for each other. What a journal does see of a slow rank is how long it waits
@@ -20,7 +20,7 @@ from energy_callbacks.report.collect.process import ProcessJournal
 from energy_callbacks.report.collect.rows import Array
 from energy_callbacks.report.model.models import Imbalance, RankUse
 
-# Waits vary: as many stretches of the training as can be had, up to 20, tell by how much.
+# Waits vary: as many stretches of the training as there are, up to 20, show by how much.
 _FEWEST_STRETCHES, _MOST_STRETCHES = 8, 20
 # A difference below this share, of the training's time or of a step's samples, changes nothing.
 _MATTERS = 0.01
@@ -115,7 +115,8 @@ def data_wait(processes: Sequence[ProcessJournal]) -> _Gap | None:
     """The rank that waited longest for data, where it is no chance that it did.
 
     All ranks are compared over the same steps. Differences from the median of the others in
-    stretches of as many steps are told from zero by Student's t, at 95 % for all ranks together.
+    stretches of as many steps are compared with zero by Student's t, at 95 % for all ranks
+    together.
     """
     waits_s = _waits_s(processes)
     if waits_s is None:

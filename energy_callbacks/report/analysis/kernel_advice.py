@@ -19,7 +19,7 @@ def kernel_advice(profile: "Profile | None", *, told: Collection[Code] = ()) -> 
 
     Args:
         profile: of the run.
-        told: already; waiting for data is not told twice.
+        told: codes of advice given already; waiting for data is not reported twice.
     """
     if profile is None or profile.kernels is None or not profile.kernels.classes:
         return

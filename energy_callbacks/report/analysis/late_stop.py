@@ -12,7 +12,7 @@ from energy_callbacks.report.model.metrics import Metric
 
 # Fewer validations say nothing of their noise, and fewer after the best nothing of a turn.
 _FEWEST, _FEWEST_AFTER = 6, 3
-# A change of the metric that nobody would train for, as a share of its best value.
+# A negligible change of the metric, as a share of its best value.
 _SMALL: Final = 0.01
 
 
@@ -71,7 +71,7 @@ def _costs(metric: Metric) -> Array:
 
 
 def _noise(costs: Array) -> float:
-    """How far the best of so many may lie below their level by chance, and a value above it.
+    """How far the best of this many may lie below their level by chance, and a value above it.
 
     The standard deviation is that of third differences, which hardly see a smooth curve, by their
     median, and more where these are few; the lowest of n normal values lies some sqrt(2 ln n) of it

@@ -1,4 +1,4 @@
-"""Curves of power on one time axis, so that they can be stacked: few enough to tell apart."""
+"""Curves of power on one time axis, so that they can be stacked: few enough to distinguish."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ from energy_callbacks.report.model.models import (
 )
 from energy_callbacks.report.model.schema import EnergyReport
 
-# More bands than this cannot be told apart; devices are then added up by host, hosts by scope.
+# More bands than this cannot be distinguished; devices are then summed by host, hosts by scope.
 MAX_BANDS = 8
 
 

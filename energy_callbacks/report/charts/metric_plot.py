@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Over = Literal["energy", "epoch"]
 
-# So many points can still be told apart by their marks.
+# This many points can still be distinguished by their marks.
 _MARKED = 40
 # Values that differ more than this are drawn on a logarithmic axis.
 _DECADES = 50.0
@@ -47,7 +47,7 @@ def _points(metric: Metric, over: Over) -> tuple[list[float], list[float]]:
 
 
 def families(report: EnergyReport, over: Over) -> list[MetricPair]:
-    """What can be drawn, what tells most first: with a validation, and better one way."""
+    """What can be drawn, the most informative first: with a validation, and a known direction."""
     by_stem: dict[str, list[Metric]] = {}
     for metric in report.metrics:
         by_stem.setdefault(metric.stem or metric.name, []).append(metric)

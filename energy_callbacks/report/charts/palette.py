@@ -1,7 +1,7 @@
 """The colours of the charts, and the names by which a style sheet may replace them.
 
 They begin with those of Okabe and Ito (https://jfly.uni-koeln.de/color/), which the colour-blind
-can tell apart.
+can distinguish.
 """
 
 from collections.abc import Mapping, Sequence

@@ -312,7 +312,7 @@ def _label_bars(axes: "Axes", ends: Sequence[float], labels: Sequence[str]) -> N
 
 def short_name(name: str, length: int = _LONG_LABEL) -> str:
     """A name that fits a chart: one line, no control characters, not longer than a legend bears."""
-    # A leading underscore would tell matplotlib to leave the entry out of the legend.
+    # A leading underscore would make matplotlib leave the entry out of the legend.
     clean = re.sub(r" +", " ", formatting.one_line(name)).strip().lstrip("_") or "unnamed"
     return clean if len(clean) <= length else clean[: length - 1] + "…"
 

@@ -45,7 +45,7 @@ def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
 
 
 def whole(parts: Iterable[DeviceColumns]) -> Activity | None:
-    """Means of one device over the run; ``None`` if it does not tell."""
+    """Means of one device over the run; ``None`` if it does not report them."""
     return _mean([spell for columns in parts for spell in _spells(columns)])
 
 
@@ -53,7 +53,7 @@ def _spells(columns: DeviceColumns) -> Iterator[_Spell]:
     t_s = columns["t_s"]
     table = np.column_stack([columns[name] for name in ACTIVITIES])
     told = np.flatnonzero(~np.isnan(table).all(axis=1))
-    # Nobody knows from when on the first one is the mean.
+    # The start of the first mean is unknown.
     for before, row in pairwise(told):
         # A reading lies anywhere in the time of its row.
         start_s = float(t_s[before - 1]) if before else 0.0

@@ -45,7 +45,7 @@ def is_command(process: ProcessJournal) -> bool:
 
 def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterator[ProcessJournal]:
     command = _of_used_cards(command, inside)
-    # Nobody tells the phases of a program that is not ours.
+    # The phases of a program without this package are unknown.
     command.spans = [replace(span, name=COMMAND) for span in command.spans]
     command.open_phase = COMMAND
     leads = sorted((one for one in inside if one.rank == 0), key=lambda one: one.unix_s)
@@ -208,6 +208,6 @@ def _data_wait(trainings: Sequence[Training]) -> Record:
 
 
 def _each_once(processes: Sequence[ProcessJournal]) -> list[Record]:
-    """Sensors tell the command and its trainings the same."""
+    """The command and its trainings have the same sensors."""
     found = {(line["source"], line["message"]): line for one in processes for line in one.remarks}
     return list(found.values())

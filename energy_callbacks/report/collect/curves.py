@@ -24,7 +24,7 @@ MAX_POINTS_IN_ALL = 2800
 # Phases of a day that alternates each minute, one to a pixel.
 MAX_SPANS = 1000
 # Rows without a new value that are longer than this are a gap; shorter ones are a sensor that
-# is slower than the rows (CodeCarbon's model and the slowest drivers speak once a second).
+# is slower than the rows (CodeCarbon's model and the slowest drivers report once a second).
 GAP_S = 3.0
 # Decimals that are kept: 1 ms and 0.1 mW, below what any sensor resolves.
 _T_DECIMALS, _POWER_DECIMALS = 3, 4
@@ -97,7 +97,7 @@ def _bins(columns: DeviceColumns, start_s: float) -> _Bins:
 
     The cumulative energy of the rows, not their mean power, gives the joules of a bin: so the
     curve's area is the energy that the journal states. A sensor lags behind its rows: its energy
-    speaks of the time up to ``seen_s``.
+    covers the time up to ``seen_s``.
     """
     t_s, at_s, energy_j, power_w = (
         columns["t_s"],

@@ -200,7 +200,7 @@ def _phase(
 
 
 def work(attempts: Sequence[MergedAttempt]) -> Work:
-    """Steps and waits as the lead process of each attempt told them; samples of all ranks."""
+    """Steps and waits as the lead process of each attempt reported them; samples of all ranks."""
     lead_lines = [line for attempt in attempts for line in attempt.lead.steps]
     all_lines = [
         line for attempt in attempts for process in attempt.processes for line in process.steps
@@ -263,7 +263,7 @@ def _ratio(train: Figure, count: float | None, done: Work) -> Ratio | None:
 
 
 def data_wait(waited: Sequence[DeviceEnergy]) -> DataWait | None:
-    """Energy of waiting for data by scope; ``None`` if nobody told of waits."""
+    """Energy of waiting for data by scope; ``None`` if no waits were reported."""
     if not waited:
         return None
     found = scopes(waited)

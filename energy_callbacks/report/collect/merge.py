@@ -1,4 +1,4 @@
-"""Which journals belong together, and which process speaks for which physical device.
+"""Which journals belong together, and which process measures which physical device.
 
 * Journals of one run only: a folder may hold older runs, the newest wins. Hosts of one launch that
   share no folder have named one run each: these are one.
@@ -29,7 +29,7 @@ _LAST_LINES_S = 5.0
 
 
 class Identity(NamedTuple):
-    """What makes two lines of two journals speak of the same physical device."""
+    """What identifies a physical device across journals."""
 
     host: str
     name: str
@@ -66,7 +66,7 @@ class MergedAttempt:
 
     Attributes:
         offset_s: where it begins on the time axis of the run.
-        processes: by rank; one leads (phases and steps are told in its time).
+        processes: by rank; one leads (phases and steps are in its time).
     """
 
     number: int
@@ -232,6 +232,6 @@ def _unqualified(process: ProcessJournal, key: str, energy_j: float) -> Energy:
 
 
 def _reached(process: ProcessJournal, key: str) -> float:
-    """Share of the attempt that the newest energy of a device speaks of: sensors lag behind."""
+    """Share of the attempt that the newest energy of a device covers: sensors lag behind."""
     seen_s = process.columns[key].seen_s
     return min(float(np.nanmax(seen_s)) / process.end_s, 1.0) if process.end_s else 0.0

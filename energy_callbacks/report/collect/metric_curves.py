@@ -25,7 +25,7 @@ class _Point(NamedTuple):
 
 
 def metrics(attempts: Sequence[MergedAttempt]) -> tuple[Metric, ...]:
-    """Of the processes that lead, in the order in which they were first told."""
+    """Of the lead processes, in the order of their first record."""
     found: dict[str, list[_Point]] = {}
     before_j = 0.0
     for attempt in attempts:

@@ -41,7 +41,7 @@ class ProcessJournal:
 
     Attributes:
         folders_back: how many run folders before the newest one this journal lies in.
-        end_s: the last moment that any line speaks of.
+        end_s: the last moment in any line.
         open_phase: the phase that the process was in when the journal ended.
         resumed_at_step: optimizer steps of earlier attempts that this one continues from.
         forecast: the newest one.
@@ -50,7 +50,7 @@ class ProcessJournal:
         metrics: of the user, in time order.
         epochs: their ends.
         so_far: energy by device key, at the last moment whose quality was written down.
-        data_wait: the newest seconds and energy of waiting for data; empty if nobody told.
+        data_wait: the newest seconds and energy of waiting for data; empty if not reported.
         used: keys of devices on which a process of the command was seen.
         trainings: of a measured command, those that ran in it, one after the other.
         totals: the last line, ``None`` if the attempt was cut off or still runs.
@@ -203,7 +203,7 @@ def _take_event(process: ProcessJournal, record: Record) -> None:
 
 def _take_steps(process: ProcessJournal, record: Record) -> None:
     _settle(process.steps, record)
-    record.pop("energy", None)  # version 1 told here what rows and spans tell
+    record.pop("energy", None)  # version 1 had here what rows and spans hold
     process.steps.append(record)
 
 

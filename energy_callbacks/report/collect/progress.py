@@ -26,7 +26,7 @@ class _Stretch(NamedTuple):
 
 
 def progress(attempts: Sequence[MergedAttempt], timeline: Sequence[Span]) -> Progress | None:
-    """Of the process that leads; ``None`` if no steps or no energy were told."""
+    """Of the lead process; ``None`` if no steps or no energy were reported."""
     stretches: list[_Stretch] = []
     before = (0.0, 0.0, 0.0, 0.0)
     for attempt in attempts:
@@ -75,7 +75,7 @@ def _stretch(attempt: MergedAttempt, timeline: Sequence[Span]) -> _Stretch | Non
     return _Stretch(
         t_s,
         np.cumsum([float(line["steps"]) for line in lines]),
-        # Each rank tells of its own samples.
+        # Each rank reports its own samples.
         np.cumsum(told) * len(attempt.processes),
         energy_j,
         _inside(t_s, energy_j, (starts_s, starts_j), ends_j),

@@ -39,12 +39,12 @@ class DeviceColumns:
 
     @property
     def seen_s(self) -> Array:
-        """The moment that the energy of each row speaks of, (n,)."""
+        """The moment up to which the energy of each row is, (n,)."""
         seen_s = self["seen_s"]
         return np.where(np.isnan(seen_s), self["t_s"], seen_s)
 
     def moved(self, by_s: float, by_j: float) -> "DeviceColumns":
-        """The same on a time axis that began so much earlier, after so much energy."""
+        """The same on a time axis that began earlier, after an amount of energy."""
         table = self._table.copy()
         for name, by in (("t_s", by_s), ("seen_s", by_s), ("energy_j", by_j)):
             if name in self._names:
@@ -72,7 +72,7 @@ class RowLog:
 
     A day of eight GPUs is over a million rows: numbers in arrays take 8 bytes each, records
     would take a hundred times that. Lines of the same devices share their arrays, so that a line
-    costs a few calls, however many devices it speaks of.
+    costs a few calls, however many devices it has.
     """
 
     def __init__(self) -> None:
@@ -82,8 +82,8 @@ class RowLog:
         """Take in one line; the values that a row lacks at its end are unknown.
 
         Raises:
-            TypeError: for what is no number.
-            ValueError: for a row of the wrong length.
+            TypeError: for a value that is neither a number nor a text, such as a list.
+            ValueError: for a text that is not a number.
         """
         keys = tuple(rows)
         if not keys:
@@ -109,7 +109,7 @@ class RowLog:
 
 
 class _Lines:
-    """Lines that speak of the same devices."""
+    """Lines with the same devices."""
 
     def __init__(self) -> None:
         self._t_s = array("d")

@@ -1,4 +1,4 @@
-"""The curve of batch sizes that a search has measured, as reports tell it."""
+"""The curve of batch sizes that a search has measured, as a part of the report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -17,7 +17,7 @@ class BatchSizePoint:
 
     Attributes:
         size: samples that went through the model at once, on each rank.
-        accumulation: so many times before the optimizer stepped.
+        accumulation: this many times before the optimizer stepped.
         fits: whether it ran.
         reason: what the device said where it did not.
         samples_per_s: of all ranks; ``None`` if it did not run.
@@ -78,7 +78,7 @@ class BatchSizeCurve:
 
 
 def from_record(record: Mapping[str, Any]) -> BatchSizeCurve:
-    """The curve that a journal tells."""
+    """The curve in a journal."""
     told = {field.name: record[field.name] for field in fields(BatchSizeCurve)}
     return BatchSizeCurve(**{**told, "points": tuple(map(_point, record["points"]))})
 

@@ -28,7 +28,7 @@ from energy_callbacks.report.model.models import (
 
 
 def figure(found: Figure) -> str:
-    """An energy in watt-hours; of one that was too short to tell, what it lies below.
+    """An energy in watt-hours; of one that is not resolved, its upper bound.
 
     >>> figure(Figure(energy_j=44_280.0, stderr_j=720.0))
     '12.3 Wh'
@@ -41,7 +41,7 @@ def figure(found: Figure) -> str:
 
 
 def error(found: Figure) -> str:
-    """The half-width of the 95 % interval as a share, where the figure itself is told.
+    """The half-width of the 95 % interval as a share, if the figure is resolved.
 
     >>> error(Figure(energy_j=44_280.0, systematic_j=720.0))
     '1.6 %'
@@ -140,12 +140,12 @@ def emissions_interval(found: Emissions) -> str:
 
 
 def money(cost: Cost | None) -> str:
-    """An amount without a currency, because nobody said which."""
+    """An amount without a currency, which is not known."""
     return UNKNOWN if cost is None else significant(cost.amount)
 
 
 def share(phase: Phase) -> str:
-    """What share of the total energy a phase took, where its energy is told."""
+    """What share of the total energy a phase took, if it is resolved."""
     return percent(phase.share) if phase.share is not None and phase.total.is_resolved else "-"
 
 

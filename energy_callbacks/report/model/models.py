@@ -35,7 +35,7 @@ class Figure:
         systematic_j: bound of the error that all readings share.
         method: how it was found; several are joined with ``", "``.
         coverage: share of the time that was really seen, 0 to 1.
-        origin: whether sensors, models or both speak; ``None`` if the energy is unknown.
+        origin: sensors, models or both; ``None`` if the energy is unknown.
     """
 
     energy_j: float | None
@@ -253,7 +253,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
-    """Energy of the training phase for each unit of work; ``None`` if nobody counted it."""
+    """Energy of the training phase for each unit of work; ``None`` if it was not counted."""
 
     j_per_step: Ratio | None
     j_per_sample: Ratio | None
@@ -288,7 +288,7 @@ class WaitEnergy:
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the upper end is at most half as much again: else waits were too short to tell.
+        """Whether the upper end is at most half as much again: else waits were too short.
 
         Unlike elsewhere the systematic bound counts here: it is what short waits leave open.
         """
@@ -319,7 +319,7 @@ class Throughput:
         train_s: time in the training phase.
         data_wait_s: time in which the training waited for its next batch.
         data_wait_fraction: share of ``train_s``.
-        data_wait: what the devices took in that time; ``None`` if no framework tells of it.
+        data_wait: what the devices used in that time; ``None`` if no framework reports it.
     """
 
     steps: int
@@ -444,7 +444,7 @@ class Series:
             empty if the device never said.
         temperature_c: highest in the bin.
         throttled_s: of the bin, the seconds in which the driver held the clocks down.
-        peak_allocated_bytes: highest in the bin, of an allocator; empty if none has told.
+        peak_allocated_bytes: highest in the bin, of an allocator; empty if none has reported.
     """
 
     key: str
@@ -475,7 +475,7 @@ class Progress:
     Attributes:
         t_s: on the time axis of the charts.
         step: optimizer steps of the run; falls where a resume repeated some.
-        samples: of all ranks, each executed step counted; ``None`` if nobody counted them.
+        samples: of all ranks, each executed step counted; ``None`` if not counted.
         energy_j: of GPUs and host until then, as far as it was seen.
         train_j: of it, in the phase ``train``.
     """

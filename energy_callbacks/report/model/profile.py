@@ -42,7 +42,7 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
 
 
 def from_records(records: Mapping[str, Mapping[str, Any]]) -> Profile | None:
-    """The profile that a journal tells, by kind; a kind of a later version is left out."""
+    """The profile in a journal, by kind; a kind of a later version is left out."""
     found: dict[str, Any] = {
         kind: read(records[kind]) for kind, read in _READERS.items() if kind in records
     }

@@ -1,4 +1,4 @@
-"""Where the training thread's time went, as reports tell it."""
+"""Where the training thread's time went, as a part of the report."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -38,7 +38,7 @@ class HostSpan:
     """A rectangle of the icicle: a function below those that called it.
 
     Attributes:
-        depth: so many callers above.
+        depth: number of callers above.
         start_s: from the left; order is by duration, not by time.
         width_s: seconds with callees.
     """
@@ -59,7 +59,7 @@ class HostCalls:
         first_step: steps before it.
         duration_s: of the window.
         own_s: of all functions together.
-        energy_j: of the host in the window; ``None`` if no sensor could tell.
+        energy_j: of the host in the window; ``None`` if not known.
         all_threads: whether calls of other threads are among them, as from Python 3.12 on.
         functions: those with most time, most own time first.
         tree: callers first.
@@ -89,7 +89,7 @@ class HostCalls:
         return f"{self.steps} steps in {time} {place}, {threads}; {joules}"
 
     def attributed_j(self, own_s: float) -> float | None:
-        """The host's energy in proportion to a time; all that is nobody's own is unattributed."""
+        """The host's energy in proportion to a time; the rest is unattributed."""
         whole_s = max(self.duration_s, self.own_s)
         if self.energy_j is None or whole_s <= 0.0:
             return None
@@ -98,7 +98,7 @@ class HostCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLines:
-    """Memory line by line, as memory_profiler tells it.
+    """Memory line by line, by memory_profiler.
 
     Attributes:
         file: with the whole table.
@@ -138,7 +138,7 @@ class HostProfile:
 
 
 def from_record(record: Mapping[str, Any]) -> HostProfile:
-    """The profile that a journal tells."""
+    """The profile in a journal."""
     return HostProfile(
         calls=_read(HostCalls, record["calls"], functions=HostFunction, tree=HostSpan),
         memory=_read(MemoryLines, record["memory"]),
@@ -160,7 +160,7 @@ def _read(kind: Any, record: Mapping[str, Any] | None, **lists: Any) -> Any:
 
 
 def rows(calls: HostCalls) -> list[tuple[str, ...]]:
-    """The functions with most own time, then all others, then what is nobody's; parts sum up."""
+    """The functions with most own time, then all others, then the unattributed rest."""
     shown = calls.functions[:_ROWS]
     others_s = calls.own_s - sum(one.own_s for one in shown)
     nobody_s = max(calls.duration_s - calls.own_s, 0.0)

@@ -1,4 +1,4 @@
-"""Which kernels ran, what the device waited for, and whose the joules are, as reports tell it."""
+"""Which kernels ran, what the device waited for and used, as a part of the report."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -66,7 +66,7 @@ class KernelProfile:
         step_s: mean outside of windows; ``None`` if there was nothing outside.
         overhead: what windows cost, as a share of the time of training without them.
         scope: whose energy: ``gpu`` or ``host``.
-        j_per_step: measured outside of windows; ``None`` if no sensor could tell.
+        j_per_step: measured outside of windows; ``None`` if not known.
         j_per_step_error: half-width of its 95 % interval.
         kernels_per_step: kernels and copies.
         busy_share: of the devices' time in which anything ran.
@@ -78,7 +78,7 @@ class KernelProfile:
         copy_s: a step, copies between host and devices.
         copy_overlap: share of it that kernels hide.
         activity: the card's own counters while training, shares of the time.
-        roofline: where the user told FLOPs.
+        roofline: if the user gave FLOPs.
         bound: what holds the training back.
         sentence: the same in words.
         evidence: by which figures.
@@ -139,7 +139,7 @@ class KernelProfile:
 
 
 def from_record(record: Mapping[str, Any]) -> KernelProfile:
-    """The profile that a journal tells."""
+    """The profile in a journal."""
     told = {field.name: record[field.name] for field in fields(KernelProfile)}
     roof = record["roofline"]
     told["roofline"] = None if roof is None else KernelRoofline(**roof)
@@ -238,7 +238,7 @@ def _joules(energy_j: float | None, steps: int) -> tuple[str, str]:
 
 
 def _short(name: str) -> str:
-    """What tells a kernel from others stands after what is common to those of PyTorch.
+    """What distinguishes a kernel follows the prefix that is common to those of PyTorch.
 
     >>> _short("void at::native::reduce_kernel<512, 1>()")
     'reduce_kernel<512, 1>()'

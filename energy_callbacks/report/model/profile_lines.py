@@ -1,4 +1,4 @@
-"""Joules by line and function of the user's source, as reports tell them."""
+"""Joules by line and function of the user's source, as a part of the report."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -62,7 +62,7 @@ class ScopeShare:
         scope: ``gpu`` or ``host``.
         energy_j: by the sensors or a model of them.
         attributed_j: to lines; ``None`` if none could be.
-        reason: why not all, where that can be told.
+        reason: why not all, if known.
     """
 
     scope: str
@@ -126,7 +126,7 @@ class LineProfile:
 
 
 def from_record(record: Mapping[str, Any]) -> LineProfile:
-    """The profile that a journal tells."""
+    """The profile in a journal."""
     told = {field.name: record[field.name] for field in fields(LineProfile)}
     return LineProfile(
         **{

@@ -1,4 +1,4 @@
-"""Where in the step the energy went, as reports tell it."""
+"""Where in the step the energy went, as a part of the report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -72,7 +72,7 @@ class StepPhases:
 
 
 def from_record(record: Mapping[str, Any]) -> StepPhases:
-    """The split that a journal tells."""
+    """The split in a journal."""
     told = {field.name: record[field.name] for field in fields(StepPhases)}
     phases = tuple(StepPhase(**phase) for phase in record["phases"])
     return StepPhases(**{**told, "phases": phases})

@@ -1,4 +1,4 @@
-"""One thing to change, as all who look for such things tell it."""
+"""A recommendation: one thing to change, with its evidence."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -29,7 +29,7 @@ class Advice:
     Attributes:
         message: what was seen, with figures.
         fix: what to do about it.
-        saves_j: at most, of this run; ``None`` if nobody can say.
+        saves_j: at most, of this run; ``None`` if unknown.
     """
 
     code: Code

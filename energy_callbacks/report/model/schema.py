@@ -48,7 +48,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyReport:
-    """All that one run tells: what was used, where, how sure that is, and what to know first.
+    """The report of a run: what was used, where, the uncertainty, and what to know first.
 
     Attributes:
         tool_version: of this package when it measured.
@@ -60,7 +60,7 @@ class EnergyReport:
         batch_sizes: searches for one, in the order in which they were made.
         advice: what to change, what saves most first.
         metrics: the user's own, such as the loss.
-        progress: steps and energy over time; ``None`` if no steps were told.
+        progress: steps and energy over time; ``None`` if no steps were reported.
         profile: what profilers have found; ``None`` if there were none.
         method_notes: each assumption behind the numbers, one sentence each.
     """

@@ -13,7 +13,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render import html
 from energy_callbacks.report.render.headline import cards
 
-# Plotly 7 offers to send a chart to its makers' server where it is not told otherwise.
+# Plotly 7 offers to send a chart to its makers' server unless configured otherwise.
 _CONFIG: Final = {
     "displaylogo": False,
     "showSendToCloud": False,

@@ -32,7 +32,7 @@ def summary_line(report: EnergyReport, path: Path | None = None) -> str:
     ``12.3 Wh (gpu 10.1 measured, host 2.2 estimated) · 0.41 J/sample · 4.5 gCO2e (Germany)``
 
     Args:
-        report: what to tell.
+        report: the report.
         path: of the saved report, named at the end.
     """
     pieces = [_energy_in_short(report), _efficiency_in_short(report), _emissions_in_short(report)]
@@ -85,7 +85,7 @@ def render(report: EnergyReport, width: int = 80) -> str:
     """The report as plain text, warnings first.
 
     Args:
-        report: what to tell.
+        report: the report.
         width: of a line, in characters; at least 40.
     """
     width = max(width, _NARROWEST)
@@ -188,7 +188,7 @@ def ratio_rows(report: EnergyReport) -> list[tuple[str, ...]]:
 
 
 def activity_rows(report: EnergyReport) -> list[tuple[str, ...]]:
-    """The cells of the table of how busy the GPUs were; none if no card tells."""
+    """The cells of the table of how busy the GPUs were; none if no card reports it."""
     return [
         (phase.name, *(_or_dash(share, formatting.percent) for share in _shares(phase.activity)))
         for phase in report.phases

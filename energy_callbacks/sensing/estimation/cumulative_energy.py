@@ -31,7 +31,7 @@ _FROM: Final = (
     power_intervals.EDGE,
     power_intervals.INSIDE,
 )
-# Sums over days are off by so much of a window.
+# Sums over days are off by this share of a window.
 _ROUNDING: Final = 1e-9
 # So many seconds are thinned out at a time.
 _COMPACT_S: Final = 20.0

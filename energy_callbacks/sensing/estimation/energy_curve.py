@@ -38,23 +38,23 @@ _WIDE_FACTOR_RANGE: Final = (0.125, 8.0)
 # Once their scale is known they agree within 1 % (H200): a tenth and six standard errors is amiss.
 _UNUSUAL: Final = 0.1
 _UNUSUAL_ERRORS: Final = 6.0
-# The scale of the samples wanders by so much from one anchor to the next.
+# The scale of the samples changes by this much from one anchor to the next.
 _SCALE_NOISE: Final = 0.001
 # Ten segments of an H200 bring the scatter of the scale (0.7 % in a segment) down to 0.2 %.
 _FACTOR_MEMORY_S: Final = 10.0
 # Twice its longest interval and a little: one tick that is no good makes no gap.
 _COUNTER_SILENT_S: Final = 9.0
 _POWER_SILENT_S: Final = 2.0
-# Where readings are further apart than this share of the counter's rises, those tell more.
+# If readings are further apart than this share of the counter's rises, those are more accurate.
 _DENSE: Final = 1.05
 _MOST_UNREAD: Final = 500
 # A segment of this many readings or more holds its own ends no better than the readings do.
 _LONG_SEGMENT: Final = 18
-# What readings and counter disagree about is judged over about so many segments ...
+# The disagreement of readings and counter is judged over about this many segments ...
 _SURPRISE_MEMORY: Final = 10.0
 # ... and begins with this share of what the readings state themselves.
 _SURPRISE_PRIOR: Final = 0.2
-# A counter that agrees better than stated narrows what is stated by so much at most.
+# A counter that agrees better than stated narrows the stated error by this much at most.
 _LEAST_DOUBT: Final = 0.8
 
 
@@ -120,7 +120,7 @@ class EnergyCurve:
 
     @property
     def disagreements(self) -> int:
-        """How often counter and readings told different stories."""
+        """How often counter and readings disagreed."""
         self._read_up()
         return self._disagreements
 
@@ -174,7 +174,7 @@ class EnergyCurve:
             self._read_up()
 
     def _read_up(self) -> None:
-        """Readings are worked in when somebody asks, not one by one."""
+        """Readings are processed at the next question, not one by one."""
         if self._unread:
             self._unread = 0
             self._update(is_final=False)

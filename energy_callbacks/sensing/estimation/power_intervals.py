@@ -1,4 +1,4 @@
-"""How a device's power readings fill time: one interval between each two of them."""
+"""A device's power readings as intervals of time, one between each two of them."""
 
 import math
 from collections import deque
@@ -136,7 +136,7 @@ class PowerIntervals:
         return row
 
     def _blur(self, row: Row, local: float) -> None:
-        """State the error of an interval around which power rises by so many W^2."""
+        """Set the error of an interval around which power changes by this many W^2."""
         width_s, hidden, variance = row[SEEN], self._hidden, self._roughness.variance
         unseen = _UNSEEN if self.window_s >= _WHOLE * width_s else _READING
         row[NOISE] = width_s**2 * variance(local, *hidden.noise)

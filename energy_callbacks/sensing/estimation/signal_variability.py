@@ -1,7 +1,7 @@
-"""How much of a load a series of readings may have missed, judged from the series itself.
+"""How much of a load a series of readings may have missed, estimated from the series itself.
 
-Readings that rise once and stay show all that happened; readings that jump about tell that more
-happens between them than they show. What tells the two apart is the mean square of differences
+Readings that rise once and stay show all that happened; readings that jump about show that more
+happens between them than they show. The two are distinguished by the mean square of differences
 two readings apart, in units of that of neighbours: 2 and more after single jumps, 1 where each
 reading is a new draw, less where the load repeats faster than it is read.
 """

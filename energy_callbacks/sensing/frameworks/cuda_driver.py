@@ -65,7 +65,7 @@ def _uuid_of(driver: ctypes.CDLL, ordinal: int) -> str | None:
 def active_ordinals() -> tuple[int, ...]:
     """CUDA's ordinals of the devices on which this process already has a context.
 
-    For a plain loop, whose devices nobody declares: what it has used is what it uses.
+    For a plain loop, which declares no devices: those with a context count as used.
     """
     driver = awake_driver()
     if driver is None:

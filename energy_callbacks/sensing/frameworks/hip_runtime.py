@@ -15,5 +15,5 @@ def is_loaded(maps: Path = _MAPS) -> bool:
     """
     try:
         return "/libamdhip64" in maps.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # no Linux: there nobody knows
+    except OSError:  # not Linux: unknown there
         return False

@@ -1,4 +1,4 @@
-"""Frameworks that have devices in use in this process; none is woken by the question.
+"""Frameworks that have devices in use in this process, without initialising any of them.
 
 Most public calls on devices initialise a framework: it takes all memory of all cards
 (TensorFlow), or breaks a later fork.
@@ -12,7 +12,7 @@ def awake_tensorflow() -> Any:
     """``tensorflow``, where its context is there; else ``None``."""
     eager = sys.modules.get("tensorflow.python.eager.context")
     context = eager.context_safe() if eager is not None else None
-    # Every public call on devices initialises the context; only this attribute tells without.
+    # Every public call on devices initialises the context; only this attribute does not.
     is_awake = context is not None and context._context_handle is not None  # noqa: SLF001
     return sys.modules.get("tensorflow") if is_awake else None
 

@@ -53,8 +53,8 @@ class StepEnd:
 
     Attributes:
         queued_s: when Python had queued its work.
-        end_s: when it ended; ``None`` while that is not known, ``queued_s`` where no event tells.
-        error_s: half-width of the bounds of ``end_s``; ``None`` if no event tells.
+        end_s: when it ended; ``None`` while that is not known, ``queued_s`` if no event dates it.
+        error_s: half-width of the bounds of ``end_s``; ``None`` if no event dates it.
     """
 
     queued_s: float

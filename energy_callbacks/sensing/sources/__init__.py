@@ -45,15 +45,15 @@ def discover(
     host: bool = True,
     other_program: bool = False,
 ) -> DiscoveredSources:
-    """The sensors that speak for this run.
+    """The sensors of this run.
 
     Args:
         clock: time, for the sources.
         devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or NVML indices as nvidia-smi
             prints them and UUIDs.
-        used_ordinals: for ``"auto"``, CUDA's numbers of the devices in use. ``None`` if nobody
-            said so: then those on which this process has a context, else the first.
-        host: whether this process speaks for CPUs and memory; one per machine does.
+        used_ordinals: for ``"auto"``, CUDA's numbers of the devices in use. ``None`` if not
+            known: then those on which this process has a context, else the first.
+        host: whether this process measures CPUs and memory; one per machine does.
         other_program: whether it is not this process that is measured, but a program that it
             starts: ``"auto"`` are then all GPUs that this one sees.
 
@@ -113,7 +113,7 @@ def _visible() -> tuple[tuple[str, ...], ...]:
 
 
 def _amd(used_ordinals: Sequence[int] | None) -> tuple[tuple[str, str, str], ...]:
-    """Where the run may compute on AMD cards: that nobody reads them, said at once."""
+    """If the run may compute on AMD cards: that no source reads them."""
     from energy_callbacks.sensing.frameworks import hip_runtime
 
     if used_ordinals == () or not hip_runtime.is_loaded():

@@ -29,7 +29,7 @@ _UNKNOWN_POWER_PER_THREAD_W = 4.0
 # arXiv 2509.22092). The CPU alone can only be worse; rounded up.
 _KNOWN_TDP_ERROR = 0.5
 # A guess of the TDP, a virtual machine's share of a package and a count of memory modules that
-# nobody looked at are good to no better than "between nothing and twice as much".
+# are not known are accurate to no better than "between nothing and twice as much".
 _GUESS_ERROR = 1.0
 _CITATION = "bound assumed; CodeCarbon against a meter: errors up to 40 %, arXiv 2509.22092"
 

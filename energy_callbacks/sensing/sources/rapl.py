@@ -247,7 +247,7 @@ def _opened(zones: Iterable[_Zone], clock: Clock) -> tuple[list[_Counter], list[
 
 
 def _is_one_counter(first: _Counter, second: _Counter) -> bool:
-    """Whether two zones of one package show the very same counter; 0 tells nothing."""
+    """Whether two zones of one package show the very same counter; 0 decides nothing."""
     if (first.zone.socket, first.zone.kind) != (second.zone.socket, second.zone.kind):
         return False
     return first.start_uj > 0 and abs(first.start_uj - second.start_uj) < _MIRROR_UJ

@@ -1,4 +1,4 @@
-"""Which size the trials speak for, and which trial would tell most.
+"""Which size the trials favour, and which trial would be most informative.
 
 All of it is read from curves that the trials allow: their spread is what is not known yet.
 """

@@ -68,7 +68,7 @@ def limits(sizes: Sequence[int], trials: Iterable[Trial], room_bytes: float | No
 
 
 def predicted_largest(peaks: Mapping[int, int], room_bytes: float | None) -> float | None:
-    """The size at which memory is expected to be full; ``None`` if peaks do not tell.
+    """The size at which memory is expected to be full; ``None`` if the peaks do not show it.
 
     Peaks are taken as affine in the size. The line goes through the largest size that was measured
     and is as steep as the steepest chord to one of at most half of it, so that a curve that bends

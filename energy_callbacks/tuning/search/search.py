@@ -1,4 +1,4 @@
-"""Which batch size to try next, and which one to answer: a search that is asked and told.
+"""Which batch size to try next, and which one to recommend.
 
 ::
 
@@ -8,7 +8,7 @@
     search.answer()
 
 It has no clock and no device, and remembers nothing but the trials: what it asks and answers is a
-function of what it was told, so that a search that was cut off goes on where it was.
+function of the results, so that a search that was cut off continues where it was.
 
 Steps are wide first (eightfold, up to the memory limit that measured peaks predict). ``largest``
 then closes in on the limit. The other objectives go by the curves that the trials allow
@@ -138,7 +138,7 @@ class SearchAnswer:
 
 
 class Search:
-    """Asks for sizes and is told trials."""
+    """Proposes sizes and receives trials."""
 
     def __init__(self, settings: SearchSettings) -> None:
         self._settings = settings
@@ -155,12 +155,12 @@ class Search:
         return search
 
     def state(self) -> dict[str, Any]:
-        """All that was told, for JSON."""
+        """All trials, for JSON."""
         return {"trials": [asdict(trial) for trial in self._trials]}
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """All that were told."""
+        """All trials."""
         return tuple(self._trials)
 
     def tell(self, trial: Trial) -> None:
@@ -183,7 +183,7 @@ class Search:
         self._choice = None
 
     def ask(self) -> int | None:
-        """The size to try next, the same until a trial is told; ``None`` if it is over."""
+        """The size to try next, the same until a trial is given; ``None`` if the search is over."""
         known = self._limits
         if self._left < 1 or known.high == 0:
             return None
@@ -193,7 +193,7 @@ class Search:
         return None if place is None else self._sizes[place]
 
     def answer(self) -> SearchAnswer | None:
-        """The best size by what was told so far; ``None``, and ``reason`` says why, where none."""
+        """The best size of the trials so far; ``None``, with a ``reason``, if there is none."""
         known = self._limits
         if known.low < 0:
             return None

@@ -15,7 +15,7 @@ class Trial:
 
     Attributes:
         size: samples that go through the model at once, on each rank.
-        accumulation: so many times before the optimizer steps.
+        accumulation: this many times before the optimizer steps.
         ranks: processes that step together.
         status: whether it ran.
         reason: what the device said where it did not.

@@ -43,7 +43,7 @@ class AttributesSnapshot:
 
 
 def _keep(value: Any, seen: set[int]) -> Callable[[], Any]:
-    torch = sys.modules["torch"]  # whoever hands us modules has imported it
+    torch = sys.modules["torch"]  # the caller has modules, so it is imported
     if isinstance(value, torch.nn.Parameter) or id(value) in seen:
         return lambda: value
     if isinstance(value, torch.Tensor):

@@ -57,7 +57,7 @@ def is_strided(tensor: Any) -> bool:
 
 
 def _torch() -> Any:
-    return sys.modules["torch"]  # whoever hands us tensors has imported it
+    return sys.modules["torch"]  # the caller has tensors, so it is imported
 
 
 def _once(tensor: Any) -> Any:

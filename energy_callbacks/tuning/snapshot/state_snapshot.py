@@ -1,4 +1,4 @@
-"""Objects that tell and take their state: schedulers, gradient scalers, a user's own."""
+"""Snapshots of objects with ``state_dict`` and ``load_state_dict``, such as schedulers."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from energy_callbacks.tuning.snapshot.host_copy import keep_copy
 
 
 class StateSnapshot:
-    """What an object's ``state_dict`` told.
+    """What an object's ``state_dict`` returned.
 
     Args:
         one: with ``state_dict`` and ``load_state_dict``.

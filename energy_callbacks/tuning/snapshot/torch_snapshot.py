@@ -25,7 +25,7 @@ class TorchSnapshot:
 
     Objects stay the same: optimizers and schedulers hold on to parameters and groups. Values are
     copied into the tensors that are there, so that restoring asks for no more device memory than
-    was in use before; what nobody held any longer is made anew. Not kept: tensors that a module
+    was in use before; what was no longer held is made anew. Not kept: tensors that a module
     keeps as plain attributes, and which children a module has.
 
     Args:
@@ -56,7 +56,7 @@ class TorchSnapshot:
         modules = _checked("modules", modules, lambda one: isinstance(one, kinds[0]))
         optimizers = _checked("optimizers", optimizers, lambda one: isinstance(one, kinds[1]))
 
-        # A state_dict tells less of those two than their own arguments do.
+        # A state_dict holds less of those two than their own arguments do.
         def is_stateful(one: Any) -> bool:
             return _has_state(one) and not isinstance(one, kinds)
 

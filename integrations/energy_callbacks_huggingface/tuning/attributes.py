@@ -8,7 +8,7 @@ class TrainerAttributes:
     """Attributes of objects, and the items of dictionaries and lists among them.
 
     To prepare a model for training, the Trainer and Accelerate hang hooks on modules, wrap their
-    ``forward``, and mark them as prepared; no state dictionary tells of it. Values of tensors are
+    ``forward``, and mark them as prepared; no state dictionary holds it. Values of tensors are
     not kept here.
 
     Args:

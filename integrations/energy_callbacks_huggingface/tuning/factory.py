@@ -21,7 +21,7 @@ def create(factory: TrainerFactory, size: int, accumulation: int) -> Any:
     Args:
         factory: of the user.
         size: of the micro-batches of each device.
-        accumulation: so many to an optimizer step.
+        accumulation: micro-batches per optimizer step.
 
     Raises:
         TypeError: if it is no function, or makes something else.

@@ -27,7 +27,7 @@ class FullBatches:
 
     def _endless(self, size: int) -> Iterator[Any]:
         loader = self._trainer.get_train_dataloader()
-        # Else ranks tell each other their generators at the start of an epoch; here, each comes to
+        # Otherwise ranks exchange their generators at the start of an epoch; here, each comes to
         # its end at a time of its own.
         loader.rng_types = None
         whole = rows_of(loader, size) // (size * self._trainer.args.world_size)

@@ -56,7 +56,7 @@ class InnerLoop:
         return kept if scaler is None else [*kept, scaler]
 
     def step(self, size: int, accumulation: int = 1) -> None:
-        """One optimizer step of so many micro-batches."""
+        """One optimizer step of this many micro-batches."""
         self._set(size, accumulation)
         self._step(self._batches.of(size), accumulation)
 

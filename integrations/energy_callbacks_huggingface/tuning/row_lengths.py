@@ -11,7 +11,7 @@ _COLUMN = "input_ids"
 def longest_rows(
     dataset: Any, length_fn: Callable[[Any], int] | None, length_column: str
 ) -> list[int] | None:
-    """Places of rows, longest first; ``None`` if nothing tells how long they are.
+    """Places of rows, longest first; ``None`` if their lengths are unknown.
 
     Args:
         dataset: with ``len()`` and rows by their place.

@@ -60,7 +60,7 @@ def tune_batch_size(
         ValueError: for options that make no sense, or a training whose batches cannot be changed
             or that ranks cannot run by themselves.
     """
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))  # as torchrun and accelerate launch tell it
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))  # set by torchrun and accelerate launch
     settings = search_settings(options, ranks, None)
     size = settings.sizes[0]
     random_state = RandomState(torch)

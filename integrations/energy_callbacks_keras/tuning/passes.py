@@ -91,7 +91,7 @@ class Passes:
 
 
 def ends() -> tuple[type[Exception], ...]:
-    """Errors that tell the end of data."""
+    """Errors that signal the end of data."""
     if keras.backend.backend() != "tensorflow":
         return (StopIteration,)
     import tensorflow as tf

@@ -23,7 +23,7 @@ def resized(data: Any, size: int) -> Any:
 
 
 class WholeBatches(keras.utils.PyDataset):
-    """The whole batches of a data set, which is read and told nothing of epochs.
+    """The whole batches of a data set, which is read without its hooks for epochs.
 
     Args:
         data: in batches.

@@ -27,7 +27,7 @@ def taken_apart(data: Any, model: Any) -> tuple[Any, float | None]:
 
     Args:
         data: of samples, or of batches of them.
-        model: whose inputs tell which.
+        model: whose inputs decide which.
     """
     if not _is_batched(data, model):
         return data, counted(data)

@@ -80,7 +80,7 @@ class TrialStep:
         try:
             return self._train(self._passes.next())
         except ends():
-            # Of data that nobody has counted only its end shows how much there is.
+            # The size of data that was not counted is known at its end.
             self._passes.again()
         try:
             return self._train(self._passes.next())

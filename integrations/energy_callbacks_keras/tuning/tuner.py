@@ -50,7 +50,7 @@ def tune_batch_size(
     Raises:
         NothingFits: if the smallest size does not run.
         TypeError: for data that cannot be had in another batch size, or an option that is none.
-        ValueError: for a model that is not compiled, data that nobody can count, several
+        ValueError: for a model that is not compiled, data that cannot be counted, several
             processes, and options that make no sense.
     """
     _check(model, options)

@@ -31,7 +31,7 @@ class BatchSizeTuner(Base):
     A run that is resumed goes on with the size that its checkpoint has.
 
     Args:
-        steps_per_trial: at least so many; a trial has eight or more, by ``patience``.
+        steps_per_trial: at least this many; a trial has eight or more, by ``patience``.
         init_val: where to begin, ``start_size``; by default with the size in use.
         batch_arg_name: the attribute of module or datamodule, or of their ``hparams``.
         max_val: none larger, ``max_size``.

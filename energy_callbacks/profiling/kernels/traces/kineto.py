@@ -49,8 +49,8 @@ class Trace:
         host: the host was inside an operator or a call of the driver.
         data: the host was fetching a batch.
         optimizer: by thread, spans of the optimizer's calls.
-        backward: likewise, of the backward pass.
-        cudnn: likewise, of operators of cuDNN.
+        backward: operators of the backward pass.
+        cudnn: operators of cuDNN.
     """
 
     base_ns: float

@@ -25,10 +25,10 @@ _SHORTEST_INTERVAL_S: Final = 0.04
 _LONGEST_INTERVAL_S: Final = 4.0
 # A tick that is known worse than this is caught again; on an H200 calls leave 6 to 12 ms.
 _SHARP_S: Final = 0.012
-# Calls one after another cannot tell a tick better than this many of them.
+# Consecutive calls locate a tick no better than this many of them.
 _BEST_CALLS: Final = 2.5
-# A clock known as well as calls can tell is looked after so often. Any other each second at first,
-# then where it is older by this share: one more tick tells of the period what its distance tells.
+# A clock as accurate as calls allow is checked this often. Any other each second at first,
+# then where it is older by this share: a more distant tick improves the period more.
 _CHECK_S: Final = 60.0
 _CHECK_AGAIN_S: Final = 1.0
 _CHECK_SHARE: Final = 0.25
@@ -82,7 +82,7 @@ class _Search:
 
     @property
     def is_expected(self) -> bool:
-        """Whether the clock tells about when the tick comes; else one waits for it."""
+        """Whether the clock predicts about when the tick comes; else it is waited for."""
         return self.number is not None and not self.is_next
 
     def next_call_s(self, call: _Call) -> float:

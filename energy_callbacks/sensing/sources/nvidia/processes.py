@@ -26,7 +26,7 @@ class CardProcess:
 
 
 def card_processes(uuid: str) -> tuple[CardProcess, ...]:
-    """Processes on a card, most memory first; empty if the driver does not tell.
+    """Processes on a card, most memory first; empty if the driver does not list them.
 
     Args:
         uuid: of the card.
