@@ -189,9 +189,9 @@ class EnergyMeter:
         call: ActiveCall | None = None,
         say: Callable[[str], None] = logger.info,
     ) -> Self:
-        """Begin an attempt; does nothing while one is running or where switched off.
+        """Begin an attempt; does nothing while one is running or if switched off.
 
-        An attempt that is not stopped ends with ``call``, with the interpreter, or where a report
+        An attempt that is not stopped ends with ``call``, with the interpreter, or if a report
         or a new start is asked for after ``call`` has ended; the report is then written too.
 
         Args:
@@ -313,7 +313,7 @@ class EnergyMeter:
         """What steps consumed that could not say so, or not exactly, when they ended.
 
         Args:
-            samples: of all steps that gave ``None``; a correction, even a negative one, where
+            samples: of all steps that gave ``None``; a correction, even a negative one, if
                 every step gave a number.
             tokens: tokens, with the same meaning.
         """
@@ -350,7 +350,7 @@ class EnergyMeter:
     def is_over_budget(self, add: Callable[[float], float] | None = None) -> bool:
         """Whether the run, over all its attempts, has used up what its settings allow.
 
-        Where several processes train, all of them must ask after the same steps.
+        If several processes train, all of them must ask after the same steps.
 
         Args:
             add: sums a number over all processes; ``None`` leaves that to PyTorch.
@@ -449,7 +449,7 @@ class EnergyMeter:
         if attempt is None or forecast is None:
             return
         attempt.forecaster.news = None
-        with contextlib.suppress(Exception):  # as where the standard output is closed
+        with contextlib.suppress(Exception):  # as when the standard output is closed
             if attempt.rank == 0:
                 self._say(str(forecast))
 

@@ -107,7 +107,7 @@ class ScriptedSource:
     Args:
         clock: time.
         power_w: the signal over monotonic time, W.
-        energy_j: its integral from any origin, J; offered as a counter where given.
+        energy_j: its integral from any origin, J; offered as a counter if given.
         kind: ``gauge`` readings of ``power_w`` at each ``interval_s``; ``mean`` the mean since the
             reading before, from ``energy_j``; ``None`` no power readings.
         device: who owns the readings; defaults to ``gpu0``.

@@ -58,7 +58,7 @@ class ActiveAttempt:
         state: of the meter, from a checkpoint of the run that this attempt continues; empty for a
             new one.
         process: which process this is.
-        on_failure: called on our own thread where the books cannot be kept any more.
+        on_failure: called on our own thread if the books cannot be kept any more.
         call: the user's call that trains; ``None`` if unknown.
         on_left: called on our own thread when that call has ended without ``stop``.
     """
@@ -253,7 +253,7 @@ class ActiveAttempt:
         If one has died, a launcher such as Lightning's may be about to kill this one.
         """
         if self._process.world_size == 1:
-            return  # its own last line may be missing where the disk is full
+            return  # its own last line may be missing if the disk is full
         folder = journal.path_for(self.folder, self._number, self._host, 0).parent
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
@@ -372,7 +372,7 @@ def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
 def _earlier(
     folder: Path, number: int, run_id: str, process: TrainingProcess, state: Mapping[str, Any]
 ) -> previous_attempts.PreviousAttempts:
-    """What was used before; nothing where files or checkpoint cannot be understood."""
+    """What was used before; nothing if files or checkpoint cannot be understood."""
     try:
         return previous_attempts.look(folder, number, run_id, process, state)
     except Exception as error:  # noqa: BLE001 - a curve that begins at 0 does no harm

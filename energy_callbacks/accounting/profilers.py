@@ -1,4 +1,4 @@
-"""The seam where profilers hear what a meter hears; one that fails ends itself, nothing else."""
+"""The seam if profilers hear what a meter hears; one that fails ends itself, nothing else."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence

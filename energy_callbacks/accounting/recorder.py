@@ -64,7 +64,7 @@ class JournalRecorder:
         writer: the journal.
         clock: time.
         start_s: monotonic time of the attempt's start, the journal's zero.
-        ends: dates the ends of steps by events of the device, where that was asked for.
+        ends: dates the ends of steps by events of the device, if that was asked for.
 
     Attributes:
         settled_s: up to here energy is final, and spans are written.

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: arguments without the program's name; ``None`` takes those of the process.
 
     Returns:
-        0 on success, 1 where the command failed, 2 where an argument was wrong.
+        0 on success, 1 if the command failed, 2 if an argument was wrong.
     """
     arguments = build_parser().parse_args(argv)
     command = _load(arguments.command)

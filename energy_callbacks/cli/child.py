@@ -102,7 +102,7 @@ def end_as(code: int) -> int:
         code: its exit code, negative for a signal.
 
     Returns:
-        The exit code, where it was no signal.
+        The exit code, if it was no signal.
     """
     if code >= 0:
         return code

@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _judged(comparison: Comparison, quantity: str | None, limit: float) -> int:
-    """``REGRESSED`` where a group is known to be worse by more than the limit."""
+    """``REGRESSED`` if a group is known to be worse by more than the limit."""
     code = 0
     first = comparison.groups[0].name
     for group in comparison.groups[1:]:

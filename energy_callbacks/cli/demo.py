@@ -145,7 +145,7 @@ def _train(arguments: argparse.Namespace) -> Path:
 
 
 def _choose_backend() -> None:
-    """Without a choice Keras takes TensorFlow, also where only another backend is installed."""
+    """Without a choice Keras takes TensorFlow, also if only another backend is installed."""
     if "KERAS_BACKEND" not in os.environ:
         installed = (name for name in ("tensorflow", "jax", "torch") if find_spec(name))
         os.environ["KERAS_BACKEND"] = next(installed, "tensorflow")

@@ -106,7 +106,7 @@ def as_json(elapsed_s: float, devices: list[DeviceLook]) -> dict[str, Any]:
 def _show(
     watch: Watch, looks: Iterator[list[DeviceLook]], missing: tuple[tuple[str, str, str], ...]
 ) -> None:
-    """A table that stays in its place; one after the other where the output is no terminal."""
+    """A table that stays in its place; one after the other if the output is no terminal."""
     from rich.console import Console
     from rich.live import Live
 

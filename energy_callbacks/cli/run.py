@@ -212,7 +212,7 @@ def _meter(arguments: argparse.Namespace, command: Sequence[str]) -> EnergyMeter
 
 
 def _name_of(command: Sequence[str]) -> str:
-    """The script where the program is an interpreter, else the program."""
+    """The script if the program is an interpreter, else the program."""
     scripts = [word for word in command[1:] if word.endswith((".py", ".sh"))]
     return Path(scripts[0] if scripts else command[0]).stem
 

@@ -42,7 +42,7 @@ def compare(
         target: value of the metric that energy and time are asked for; ``None`` takes the best
             that every run has reached.
         paired: whether the runs of two groups belong together one by one, in the order given;
-            ``"auto"``: where they were made in turn.
+            ``"auto"``: if they were made in turn.
         margin: share of the metric by which a group may be worse and still be as good.
 
     Raises:

@@ -95,7 +95,7 @@ class Effect:
         p_holm: of all questions of the comparison together (Holm).
         detectable: smallest change, as a share, that this many runs would find in 80 % of cases.
         basis: what the interval comes from.
-        verdict: lower and higher only where ``p_holm`` is below 0.05, the interval leaves 1 out
+        verdict: lower and higher only if ``p_holm`` is below 0.05, the interval leaves 1 out
             and nothing makes the comparison invalid.
     """
 
@@ -137,7 +137,7 @@ class Caveat:
 
     Attributes:
         group: of which; ``None`` for all.
-        quantities: that are not decided because of it; all where it is empty and ``is_fatal``.
+        quantities: that are not decided because of it; all if it is empty and ``is_fatal``.
         is_fatal: whether it keeps verdicts from being given.
     """
 

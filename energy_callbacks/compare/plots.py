@@ -61,7 +61,7 @@ def changes(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None"
 
 
 def _draw_effect(axes: "Axes", row: int, effect: Effect, colour: str) -> None:
-    """Filled where it is resolved, hollow where not, so that it shows without colour too."""
+    """Filled if it is resolved, hollow if not, so that it shows without colour too."""
     value = 100.0 * (effect.ratio - 1.0)
     if effect.low is not None and effect.high is not None:
         ends = [100.0 * (effect.low - 1.0), 100.0 * (effect.high - 1.0)]

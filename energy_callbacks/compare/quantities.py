@@ -109,9 +109,9 @@ def _resolved_j(figure: Figure) -> float | None:
 def unlike_sensors(
     old: Sequence[EnergyReport], new: Sequence[EnergyReport], scope: Scope
 ) -> tuple[float, float]:
-    """The shares by which sensors of either group may be off where they are unlike.
+    """The shares by which sensors of either group may be off if they are unlike.
 
-    Where each sensor has spoken as often for the one as for the other, what it is off by is in
+    If each sensor has spoken as often for the one as for the other, what it is off by is in
     both and cancels. Else both bounds stand.
     """
     if _are_known([*old, *new]) and _sensors(old) == _sensors(new):

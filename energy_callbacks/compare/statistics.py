@@ -39,7 +39,7 @@ class RatioInterval:
         value: best value.
         low: lower end of the 95 % interval.
         high: upper end.
-        p: two-sided; how likely so large a difference is where there is none.
+        p: two-sided; how likely so large a difference is if there is none.
         detectable: smallest change that as many such runs would find in four of five cases, as a
             share: 0.03 is 3 %.
     """

@@ -23,7 +23,7 @@ class EnergyConfig:
         country: ISO 3166 code or English name of the place whose grid feeds the machine;
             ``None`` reads CodeCarbon's configuration, else the place is unknown and emissions
             are an interval.
-        region: state or province, where ``country`` is ``USA`` or ``CAN``.
+        region: state or province, if ``country`` is ``USA`` or ``CAN``.
         pue: power usage effectiveness of the building, at least 1; multiplies emissions and cost.
         price_per_kwh: in any currency; ``None`` leaves cost out.
         devices: ``"auto"`` (the GPUs this run uses), ``"all"``, or NVML indices and UUIDs.
@@ -101,7 +101,7 @@ def is_on(variable: str) -> bool:
 
 
 def check_log_every_n_steps(value: int | None) -> int | None:
-    """``value`` itself, where it is ``None`` or a whole number of at least 1.
+    """``value`` itself, if it is ``None`` or a whole number of at least 1.
 
     Raises:
         ValueError: otherwise.
@@ -115,7 +115,7 @@ def check_log_every_n_steps(value: int | None) -> int | None:
 
 
 def check_positive(name: str, value: float | None) -> float | None:
-    """``value`` itself, where it is ``None`` or a number above 0.
+    """``value`` itself, if it is ``None`` or a number above 0.
 
     Raises:
         TypeError: if it is no number.
@@ -131,7 +131,7 @@ def check_positive(name: str, value: float | None) -> float | None:
 
 
 def check_function(name: str, value: Function | None) -> Function | None:
-    """``value`` itself, where it is ``None`` or can be called.
+    """``value`` itself, if it is ``None`` or can be called.
 
     Raises:
         TypeError: otherwise.

@@ -17,7 +17,7 @@ class requires:  # noqa: N801 - reads as a statement: ``with requires("lightning
         extra: the extra of this distribution that brings it.
 
     Raises:
-        MissingExtraError: on leaving the block, where one of them is not installed.
+        MissingExtraError: on leaving the block, if one of them is not installed.
     """
 
     def __init__(self, *packages: str, extra: str) -> None:

@@ -180,7 +180,7 @@ def _is_control(character: str) -> bool:
 
 
 def scaled(value: float | None, units: Sequence[_Unit], digits: int = 3) -> str:
-    """A value in the unit that fits, ``UNKNOWN`` where it is ``None``."""
+    """A value in the unit that fits, ``UNKNOWN`` if it is ``None``."""
     if value is None:
         return UNKNOWN
     factor, unit = in_unit(value, units)

@@ -56,7 +56,7 @@ def _code_of(handler: Any) -> CodeType | None:
 def harmless(
     method: Callable[Concatenate[Owner, P], R],
 ) -> Callable[Concatenate[Owner, P], R | None]:
-    """Let a method return ``None`` and its owner give up, where it would raise."""
+    """Let a method return ``None`` and its owner give up, if it would raise."""
 
     @functools.wraps(method)
     def guarded(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> R | None:

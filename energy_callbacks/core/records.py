@@ -66,7 +66,7 @@ class Device:
         index: NVML index or RAPL zone number.
         uuid: of the physical device, so that two processes know the same card.
         notes: what a reader of the report must know, such as who else uses the device.
-        instance_count: MIG instances that it is split into; 0 where it is not.
+        instance_count: MIG instances that it is split into; 0 if it is not.
         instances: those of them that this process uses, by UUID; empty if it uses the whole.
         limit_w: power that it is held to, as a mean; ``None`` if not known.
         memory_bytes: that it has; likewise.
@@ -151,7 +151,7 @@ class Energy:
         return is_resolved(self.energy_j, self.stderr_j)
 
     def __str__(self) -> str:
-        """Joules with their error, or below which bound they lie where that is all there is."""
+        """Joules with their error, or below which bound they lie if that is all there is."""
         if self.energy_j is None:
             return "not known"
         if not self.is_resolved:

@@ -49,7 +49,7 @@ def records(path: Path) -> Iterator[Record] | None:
 
     Raises:
         JournalError: if it is, and cannot be used. Also while it is read.
-        MissingExtraError: for a ``.zst`` file where ``zstandard`` is not installed.
+        MissingExtraError: for a ``.zst`` file if ``zstandard`` is not installed.
     """
     place, choice = located(path)
     if not place.is_file():

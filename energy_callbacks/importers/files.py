@@ -71,9 +71,9 @@ def lines(path: Path, damage: Damage, *, whole: bool = False) -> Iterator[str]:
 
 
 def objects(path: Path, damage: Damage) -> Iterator[dict[str, Any]]:
-    """The JSON objects in the first array of a file, also where its end is missing.
+    """The JSON objects in the first array of a file, also if its end is missing.
 
-    Where one is damaged, objects inside it may come instead: look at their keys.
+    If one is damaged, objects inside it may come instead: look at their keys.
     """
     found = _Objects(damage)
     with ExitStack() as stack:
@@ -141,7 +141,7 @@ def cells(line: str) -> list[str]:
 
 
 def _read(read: Any, size: int, damage: Damage) -> str:
-    """The next piece; where a packed file ends too early, nothing."""
+    """The next piece; if a packed file ends too early, nothing."""
     try:
         return str(read(size))
     except (EOFError, OSError, zlib.error, _zstd_error()):
@@ -179,7 +179,7 @@ def _unpacked(raw: IO[bytes]) -> IO[bytes]:
 
 
 def _zstd_error() -> type[Exception]:
-    """What ``zstandard`` raises for a damaged file, where it is installed."""
+    """What ``zstandard`` raises for a damaged file, if it is installed."""
     try:
         import zstandard
     except ImportError:

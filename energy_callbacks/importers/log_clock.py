@@ -18,7 +18,7 @@ class LogClock:
     * Local time that goes back by an hour, and less than a minute, is the end of summer time:
       the hour is added again.
     * Any other step back, and one ahead of more than a week, is a clock that was set: it counts
-      as no time at all. Where the next moment goes on from the one before, it was a slip.
+      as no time at all. If the next moment goes on from the one before, it was a slip.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class LogClock:
 
     @property
     def unix_s(self) -> float:
-        """Wall time of the first moment; 0.0 where there was none."""
+        """Wall time of the first moment; 0.0 if there was none."""
         return unix_s(self._first) if self._first else 0.0
 
     @property

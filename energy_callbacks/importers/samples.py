@@ -44,7 +44,7 @@ class DeviceSamples:
     )
 
     def column(self, name: str) -> Array:
-        """A gauge by its name, NaN where it is not known, (n,)."""
+        """A gauge by its name, NaN if it is not known, (n,)."""
         return np.asarray(self.gauges[name])
 
     @property
@@ -71,7 +71,7 @@ class Samples:
         return max((one.t_s[-1] for one in self.devices.values()), default=0.0)
 
     def of(self, key: str) -> DeviceSamples:
-        """The device of that key, new where there was none.
+        """The device of that key, new if there was none.
 
         Raises:
             JournalError: for more devices than any machine has.

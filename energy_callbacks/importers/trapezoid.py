@@ -1,4 +1,4 @@
-"""Energy of power samples over their own time; where they are too far apart nothing is known."""
+"""Energy of power samples over their own time; if they are too far apart nothing is known."""
 
 from dataclasses import dataclass
 from typing import Final

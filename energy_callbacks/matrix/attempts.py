@@ -5,7 +5,7 @@
     RESULTS/jobs/optimizer=adam,batch_size=16/repeat-1/try-1/
         job.json        what was run
         output.txt      what it said
-        outcome.json    how it ended; missing where it was killed, or goes on
+        outcome.json    how it ended; missing if it was killed, or goes on
         energy_report.* attempts/  ...: the run folder of energy-callbacks run
 """
 
@@ -121,7 +121,7 @@ class Results:
         """A folder for a new attempt.
 
         Raises:
-            Busy: where an older try of the job goes on.
+            Busy: if an older try of the job goes on.
         """
         self.check_free(job)
         number = len(list(self._place(job).glob("try-*"))) + 1
@@ -139,7 +139,7 @@ class Results:
         """No process runs a job.
 
         Raises:
-            Busy: where an older try of it goes on.
+            Busy: if an older try of it goes on.
         """
         for one in self.outcomes(job):
             if one.is_running:

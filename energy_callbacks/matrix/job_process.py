@@ -20,7 +20,7 @@ class JobProcess:
         environment: of the device that it is to use.
 
     Raises:
-        Busy: where an older try of the job goes on.
+        Busy: if an older try of the job goes on.
     """
 
     def __init__(self, job: MatrixJob, results: Results, environment: Mapping[str, str]) -> None:

@@ -52,7 +52,7 @@ class SignalHold:
             signal.pthread_sigmask(signal.SIG_BLOCK, self._held)
 
     def wait(self, timeout_s: float) -> list[int]:
-        """Signals to pass on to the jobs; returns early where one came or a job has ended."""
+        """Signals to pass on to the jobs; returns early if one came or a job has ended."""
         if (found := next_signal(self._held, timeout_s)) is not None:
             self._hear(found.number, pass_on=found.is_for_this_process)
         heard, self._to_pass_on = self._to_pass_on, []

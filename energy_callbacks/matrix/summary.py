@@ -25,7 +25,7 @@ def conclude(plan: MatrixPlan, results: Results) -> int:
     """Write ``matrix.html``, ``matrix.json`` and the comparison's files; print the table.
 
     Returns:
-        1 where a job has failed, else 0.
+        1 if a job has failed, else 0.
     """
     found = table(plan, results)
     answer = verdict(plan, found)
@@ -82,7 +82,7 @@ def _print(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict, page: Pa
         shown.add_column(name, justify="left" if name in plan.parameters else "right", no_wrap=True)
     for row in found.rows:
         shown.add_row(*(Text(cell) for cell in cells(plan, row, answer)))
-    # Where it goes to a file, nothing is cut off.
+    # If it goes to a file, nothing is cut off.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _FILE_COLUMNS)
     console.print(shown)
     caveats = answer.comparison.caveats if answer.comparison is not None else ()

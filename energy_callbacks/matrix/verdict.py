@@ -23,7 +23,7 @@ class MatrixVerdict:
 
     Attributes:
         sentence: for people.
-        is_real: whether the cheapest is cheaper than each other beyond chance; ``None`` where
+        is_real: whether the cheapest is cheaper than each other beyond chance; ``None`` if
             there are no two to compare, or nothing is known of one.
         comparison: of all configurations with the baseline, else with the cheapest.
         quantity: of the comparison, by which they are ranked.
@@ -124,7 +124,7 @@ def _rest(unknown: Sequence[str], found: MatrixTable) -> str:
 
 
 def _alone(found: MatrixTable) -> MatrixVerdict:
-    """Where there are no two to compare."""
+    """If there are no two to compare."""
     known = {row.name: row.energy_j for row in found.rows if row.energy_j is not None}
     if not known:
         return MatrixVerdict(sentence="Nothing is known yet of any configuration.", costs_j={})

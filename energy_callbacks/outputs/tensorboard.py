@@ -15,7 +15,7 @@ _serial = iter(range(2**62))
 class TensorBoardOutput:
     """Writes classic scalars into one event file, opened at the first write.
 
-    ``RecordWriter`` is used by itself: ``EventFileWriter`` would import all of TensorFlow where
+    ``RecordWriter`` is used by itself: ``EventFileWriter`` would import all of TensorFlow if
     it is installed (5 s and 500 MB, measured with TensorFlow 2.21).
 
     Args:

@@ -1,4 +1,4 @@
-"""What a job costs where it runs a million times a day, and what a change of it saves.
+"""What a job costs if it runs a million times a day, and what a change of it saves.
 
 Pure arithmetic over the energy of one job with its error::
 
@@ -148,7 +148,7 @@ class Projection:
     Attributes:
         jobs: how many.
         energy_kwh: of machines, building and scheduler.
-        emissions_kg: CO2 equivalents; without a value where the place is not known.
+        emissions_kg: CO2 equivalents; without a value if the place is not known.
         money: in the currency of the price; ``None`` without one.
         wall_h: of all jobs one after the other; ``None`` if not known.
         gpu_h: GPU-hours.

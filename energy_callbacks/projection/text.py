@@ -56,7 +56,7 @@ class Change:
 
 
 def value(found: Amount | None, unit: str) -> str:
-    """The number; where it is not known, its interval.
+    """The number; if it is not known, its interval.
 
     >>> value(Amount(value=750.0, low=600.0, high=900.0), "kWh")
     '750 kWh'
@@ -98,7 +98,7 @@ PERIODS: Final = (("a job", 0.0), ("a day", 1.0), ("a year", float(DAYS_A_YEAR))
 
 
 def over(job: JobUse, fleet: Fleet, days: float) -> Projection:
-    """Of one job where ``days`` is 0."""
+    """Of one job if ``days`` is 0."""
     return project(job, fleet, days=days) if days else one_job(job, fleet)
 
 

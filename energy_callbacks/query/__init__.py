@@ -1,7 +1,7 @@
 """SQL over any number of reports: ``query("select sum(total_wh) from reports", "runs")``.
 
 Nothing is kept between two queries, so nothing can be out of date: each reads the first lines of
-every report, and all of it only where the tables ``phases``, ``devices`` or ``metrics`` are asked.
+every report, and all of it only if the tables ``phases``, ``devices`` or ``metrics`` are asked.
 """
 
 import json
@@ -93,7 +93,7 @@ def _asked(connection: Any, sql: str, table: SqlTable) -> SqlTable:
     """A table with the columns that are asked for: taking a report apart is most of the work.
 
     Those whose names stand in the SQL, be it in a string; what is not asked for is not checked. All
-    of them where columns may be meant that are not named: by a star, as a whole row, in order, or
+    of them if columns may be meant that are not named: by a star, as a whole row, in order, or
     by what is no plain SELECT.
     """
     [tree] = connection.execute("SELECT json_serialize_sql($1)", [sql]).fetchone()

@@ -23,7 +23,7 @@ _JOURNALS: Final = "attempts"
 _DRAW: Final = "run: energy-callbacks report {}"
 HEAD_BYTES: Final = 8192
 _END_BYTES: Final = 16
-# So many reads are under way at once where one takes longer than from memory: a disk answers many
+# So many reads are under way at once if one takes longer than from memory: a disk answers many
 # together. What is in memory is read faster by one thread. Both are found by reading a few.
 _READERS: Final = 16
 _PROBE, _QUICK_S = 100, 100e-6
@@ -63,7 +63,7 @@ def place_of(path: str) -> ReportLocation:
 
     Raises:
         JournalError: if there is nothing.
-        MissingExtraError: for an address where fsspec is not installed.
+        MissingExtraError: for an address if fsspec is not installed.
     """
     if "://" in path:
         return _Remote(path)

@@ -239,7 +239,7 @@ def _value(field: JsonField) -> str:
 
 
 def _is_good(shape: str, table: SqlTable) -> bool:
-    """Whether each field has its kind, and is there where it must be: ``[VARCHAR, NULL, ...]``."""
+    """Whether each field has its kind, and is there if it must be: ``[VARCHAR, NULL, ...]``."""
     pairs = zip(table.fields, re.findall(r"\w+", shape), strict=True)
     return all(
         found in JSON_TYPES[field.kind] or (found == "NULL" and field.path not in table.required)

@@ -53,7 +53,7 @@ def save(
         The paths, in the order of ``formats``.
 
     Raises:
-        MissingExtraError: for ``"interactive"`` where Plotly is not installed.
+        MissingExtraError: for ``"interactive"`` if Plotly is not installed.
     """
     place = Path(folder_or_stem)
     stem = place / "energy_report" if place.is_dir() else place

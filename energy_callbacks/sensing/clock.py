@@ -22,7 +22,7 @@ class Periodic(Protocol):
         ...
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the end at most ``timeout_s``; ``False`` where the job hangs."""
+        """Wait for the end at most ``timeout_s``; ``False`` if the job hangs."""
         ...
 
     @property

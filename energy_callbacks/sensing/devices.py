@@ -43,14 +43,14 @@ class GpuInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuChoice:
-    """A card, and the MIG instance on it where one was named."""
+    """A card, and the MIG instance on it if one was named."""
 
     gpu: GpuInfo
     mig_uuid: str | None = None
 
     @property
     def uuid(self) -> str:
-        """What NVML opens: the instance's UUID where one was named, else the card's."""
+        """What NVML opens: the instance's UUID if one was named, else the card's."""
         return self.mig_uuid or self.gpu.uuid
 
 
@@ -99,7 +99,7 @@ def choose(
 
 
 def _one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
-    """For each card its own UUID where it was chosen as a whole, else its chosen instances'."""
+    """For each card its own UUID if it was chosen as a whole, else its chosen instances'."""
     chosen: dict[str, dict[str, None]] = {}
     for choice in choices:
         chosen.setdefault(choice.gpu.uuid, {})[choice.uuid] = None
@@ -251,7 +251,7 @@ def _mixed(mask: str) -> SourceUnavailable:
 
 
 def _refuse_hidden_instances(visible: Sequence[GpuChoice]) -> None:
-    """Refuse where ordinals depend on how many MIG instances the driver shows.
+    """Refuse if ordinals depend on how many MIG instances the driver shows.
 
     Before R570 a process sees a single instance and no other card beside it, since then one
     instance a GPU instance (NVIDIA's MIG user guide, "CUDA device enumeration"). On a machine

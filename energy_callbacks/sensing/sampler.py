@@ -115,7 +115,7 @@ class Sampler:
 
     @property
     def missed(self) -> dict[str, int]:
-        """Readings that failed, by source, where any did."""
+        """Readings that failed, by source, if any did."""
         return {w.source.name: w.missed for w in self._workers if w.missed}
 
     @property

@@ -258,7 +258,7 @@ class Timeline:
 
         Returns:
             The moment, which never goes back while it is known; ``None`` before the first and
-            where no device has shown anything for ``patience_s``.
+            if no device has shown anything for ``patience_s``.
         """
         return self._reached_s(_final_until, now_s, patience_s)
 
@@ -383,7 +383,7 @@ class Timeline:
             return series.latest(after_s) if series else None
 
     def impossible(self) -> dict[str, int]:
-        """How many power readings of a device none can draw, where there were any."""
+        """How many power readings of a device none can draw, if there were any."""
         with self._lock:
             return {
                 key: track.curve.impossible
@@ -392,7 +392,7 @@ class Timeline:
             }
 
     def disagreements(self) -> dict[str, int]:
-        """How often counter and readings of a device disagreed; only devices where they did."""
+        """How often counter and readings of a device disagreed; devices without a disagreement are left out."""
         with self._lock:
             return {
                 key: track.curve.disagreements
@@ -402,7 +402,7 @@ class Timeline:
 
 
 def _final_until(curve: EnergyCurve) -> float | None:
-    """Where nothing is settled yet, all before the first moment that was seen is final."""
+    """If nothing is settled yet, all before the first moment that was seen is final."""
     settled_s = curve.settled_s
     return curve.start_s if settled_s is None else settled_s
 

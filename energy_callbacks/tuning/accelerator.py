@@ -28,7 +28,7 @@ class DeviceMemory:
     """Of one device, in bytes.
 
     Attributes:
-        peak_bytes: the most that was in use since ``reset_peak``, by others too; ``None`` where
+        peak_bytes: the most that was in use since ``reset_peak``, by others too; ``None`` if
             it cannot be distinguished from an earlier peak.
         size_bytes: what there is.
     """

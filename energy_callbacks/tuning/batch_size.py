@@ -39,7 +39,7 @@ def tune_batch_size(
 
         result = tune_batch_size(step, keep=[model, optimizer])
 
-    Where PyTorch connects several processes, all of them must call it; they agree on one size.
+    If PyTorch connects several processes, all of them must call it; they agree on one size.
     Then ``step`` must contain no collective: it trains the module itself, not the one that is
     wrapped for distributed training.
 
@@ -51,11 +51,11 @@ def tune_batch_size(
         keep: what the step changes and is to be afterwards as it was, bit for bit: modules,
             optimizers, schedulers, scalers of PyTorch, and whatever has ``state_dict`` and
             ``load_state_dict``. Generators of random numbers are kept by themselves.
-        restore: puts back what ``keep`` cannot, after each trial: the whole training where it is
+        restore: puts back what ``keep`` cannot, after each trial: the whole training if it is
             not PyTorch's.
         worst: a training step with this many of the samples that need the most memory, such as the
             longest sequences; each trial begins with it.
-        steps_per_call: how many steps a call of ``step`` runs, where a compiled loop runs several.
+        steps_per_call: how many steps a call of ``step`` runs, if a compiled loop runs several.
         **options: see ``TuningOptions``.
 
     Returns:

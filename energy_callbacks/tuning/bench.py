@@ -71,7 +71,7 @@ class Bench:
         patience: how long a trial may take.
         worst: one training step with this many of the samples that need the most memory; each trial
             begins with it.
-        whole: samples of a step where that is fixed: ``step`` then also gets how many times a
+        whole: samples of a step if that is fixed: ``step`` then also gets how many times a
             size fits into it.
         steps_per_call: how many steps a call of ``step`` runs.
     """

@@ -16,9 +16,9 @@ class TuningOptions(TypedDict, total=False):
     Attributes:
         objective: ``knee``, the smallest size that is nearly as fast as the fastest;
             ``throughput``, ``energy`` or ``largest``; or a number from 0 to 1, the weight of
-            joules against seconds. By default the knee, ``energy`` where the global batch is
+            joules against seconds. By default the knee, ``energy`` if the global batch is
             fixed.
-        min_size: none smaller; 2 where the model has batch normalisation.
+        min_size: none smaller; 2 if the model has batch normalisation.
         max_size: none larger.
         multiple_of: only multiples of this number.
         powers_of_two: only these.

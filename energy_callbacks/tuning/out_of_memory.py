@@ -17,7 +17,7 @@ _TEXTS: Final = (
     # c10/cuda/CUDAException.cpp and driver_api.h; Triton's driver.c says "Triton Error".
     r"\b(?:CUDA|HIP|XPU)(?: driver)? error: out of memory\b",
     r"\bTriton Error \[(?:CUDA|HIP)\]: out of memory\b",
-    # aten/src/ATen/mps/MPSAllocator.mm, the second where one tensor exceeds the device.
+    # aten/src/ATen/mps/MPSAllocator.mm, the second if one tensor exceeds the device.
     r"\bMPS backend out of memory\b",
     r"^(?:RuntimeError: )?Invalid buffer size: [\d.]+ Gi?B$",
     # Habana's PyTorch bridge, as accelerate/utils/memory.py knows it.
@@ -33,11 +33,11 @@ _TEXTS: Final = (
     # cuDNN says of batches that are too large that it does not support them
     # (pytorch/pytorch#4107); aten/src/ATen/cuda/Exceptions.h adds a sentence after the dot.
     r"cuDNN error: CUDNN_STATUS_NOT_SUPPORTED\.",
-    # aten/src/ATen/native/cudnn/Conv_v7.cpp, where no algorithm's workspace could be had.
+    # aten/src/ATen/native/cudnn/Conv_v7.cpp, if no algorithm's workspace could be had.
     r"Unable to find a valid cuDNN algorithm to run convolution",
     # PyTorch, c10/core/impl/alloc_cpu.cpp, on Linux and on Windows.
     r"DefaultCPUAllocator: (?:can't allocate|not enough) memory",
-    # C++ itself, where PyTorch hands it on as a RuntimeError (torch/csrc/Exceptions.h).
+    # C++ itself, if PyTorch hands it on as a RuntimeError (torch/csrc/Exceptions.h).
     r"^(?:RuntimeError: )?std::bad_alloc$",
     # NCCL, src/include/checks.h and alloc.h; what PyTorch adds to "ncclUnhandledCudaError" as its
     # last error: "Cuda failure 2 'out of memory'", "Failed to CUDA calloc async 40 bytes".

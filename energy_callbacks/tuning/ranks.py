@@ -74,7 +74,7 @@ class Ranks:
 
 
 def _joined() -> Any:
-    """``torch.distributed`` where it connects processes."""
+    """``torch.distributed`` if it connects processes."""
     ranks: Any = getattr(sys.modules.get("torch"), "distributed", None)
     is_there = ranks is not None and ranks.is_available() and ranks.is_initialized()
     return ranks if is_there else None
@@ -83,7 +83,7 @@ def _joined() -> Any:
 def together(told: Sequence[tuple[Trial, int | None]]) -> Trial:
     """One trial of those of all ranks.
 
-    It fits where it fits on all; time is the slowest rank's, for which the others would wait;
+    It fits if it fits on all; time is the slowest rank's, for which the others would wait;
     energy is that of all for as many steps. Its peak leaves as much of the smallest device free as
     is free where the least is.
 

@@ -24,7 +24,7 @@ class BatchSizeResult:
     """The curve, and the size that was chosen from it.
 
     Attributes:
-        size: the batch size of each rank, which was run; that of micro-batches where the global
+        size: the batch size of each rank, which was run; that of micro-batches if the global
             batch was fixed.
         why: in a sentence.
         objective: what was asked for.

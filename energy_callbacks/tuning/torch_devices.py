@@ -8,7 +8,7 @@ from typing import Any
 
 
 def awake_backends(torch: Any) -> Iterator[Any]:
-    """``torch.cuda`` and its like, where this process has initialised them.
+    """``torch.cuda`` and its like, if this process has initialised them.
 
     Apple's Metal has no such query: there it is enough that the machine has it, which costs
     nothing anywhere else.

@@ -1,6 +1,6 @@
 """Samples and tokens of each micro-batch, from what the model is given.
 
-The Trainer hands its inputs to no callback. Where the user knows better than the loader how to
+The Trainer hands its inputs to no callback. If the user knows better than the loader how to
 count, and only there, a hook on the model's forward pass shows them the inputs.
 """
 
@@ -85,7 +85,7 @@ class InputCounter:
     def take(self, name: str, micro_batches: int) -> float | None:
         """What a function counted in the last micro-batches; ``None`` if one is missing."""
         counts = [found[name] for found in self._counts if name in found]
-        # DataParallel leaves cards idle where a batch is small: not every replica is called.
+        # DataParallel leaves cards idle if a batch is small: not every replica is called.
         return sum(counts) if counts and len(counts) >= micro_batches else None
 
     def __getstate__(self) -> dict[str, Any]:

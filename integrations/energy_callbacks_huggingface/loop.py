@@ -49,7 +49,7 @@ def used_gpus(args: Any, model: Any) -> tuple[int, ...]:
     own = args.device.index or 0
     if args.world_size > 1:
         ranks = process(args, "").local_world_size
-        # Where each rank sees only one card, that card is number 0 and the others are invisible.
+        # If each rank sees only one card, that card is number 0 and the others are invisible.
         seen = min(ranks, torch.cuda.device_count())
         return tuple(range(seen)) if args.local_process_index == 0 and seen > 1 else (own,)
     mapped = _ordinals(getattr(model, "hf_device_map", None) or {})
@@ -72,8 +72,8 @@ def samples(
 ) -> float | None:
     """Samples of the last micro-batches, on this rank, since the last step.
 
-    Batches are full but for the last one of an epoch, and that only where one process draws a
-    known number of samples: Accelerate fills it up where several share the data.
+    Batches are full but for the last one of an epoch, and that only if one process draws a
+    known number of samples: Accelerate fills it up if several share the data.
     """
     is_loader = isinstance(loader, DataLoader)
     sampler: Any = loader.batch_sampler if is_loader else None

@@ -92,7 +92,7 @@ class Session:
     def end_epoch(self, args: Any, state: Any, loader: Any) -> None:
         """An epoch is over; its last micro-batches may not have come to a step.
 
-        So it is where a callback stops the training between two of them, and in transformers
+        So it is if a callback stops the training between two of them, and in transformers
         4.50 wherever rows and batches leave different remainders by the accumulation.
         """
         if left_over := self._micro_batches:

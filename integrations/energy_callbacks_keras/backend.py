@@ -1,4 +1,4 @@
-"""Keras itself, whose import fails where the backend that it takes is not installed."""
+"""Keras itself, whose import fails if the backend that it takes is not installed."""
 
 from energy_callbacks.core.errors import MissingExtraError
 

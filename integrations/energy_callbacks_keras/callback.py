@@ -20,11 +20,11 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
     Args:
         update_freq: rows in TensorBoard at the end of each ``"epoch"``, or each this many batches,
             as in ``keras.callbacks.TensorBoard``.
-        batch_size: samples of a batch, where Keras does not know it before the end of an epoch.
+        batch_size: samples of a batch, if Keras does not know it before the end of an epoch.
         tokens_per_sample: for figures per token, which are left out without it.
         **settings: see ``CallbackSettings``; the run folder is by default
             ``<TensorBoard log_dir>/energy``, or
-            ``./energy_runs/<stamp>/energy`` where there is no TensorBoard callback.
+            ``./energy_runs/<stamp>/energy`` if there is no TensorBoard callback.
 
     Raises:
         ValueError: for a setting that is wrong in itself, such as an unknown country.

@@ -62,7 +62,7 @@ class OtherCallbacks:
     def draw_curtains(self, meter: EnergyMeter) -> None:
         """Hide our figures from those who must not see them, and listen to those that save.
 
-        Only where ``lead`` was true.
+        Only if ``lead`` was true.
         """
         if self._curtains:
             return

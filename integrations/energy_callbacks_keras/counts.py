@@ -58,7 +58,7 @@ class Data:
         """Batches of an epoch whose last execution has ended.
 
         Args:
-            begun: index of the first batch of the last execution that began. Where Keras does
+            begun: index of the first batch of the last execution that began. If Keras does
                 not know how many there are, that execution may have found no data.
             moved: optimizer steps of the epoch.
         """

@@ -65,7 +65,7 @@ def process(model: Any) -> TrainingProcess:
 
 
 def _rank(model: Any) -> tuple[int, int]:
-    """Number of this process among how many, where the backend knows of others."""
+    """Number of this process among how many, if the backend knows of others."""
     backend = keras.backend.backend()
     if backend == "tensorflow":
         return _rank_of_tensorflow(model)
@@ -93,7 +93,7 @@ def _rank_of_tensorflow(model: Any) -> tuple[int, int]:
 
 
 def check_budget(process: TrainingProcess) -> None:
-    """Refuse a budget where processes could not agree on the epoch that is the last.
+    """Refuse a budget if processes could not agree on the epoch that is the last.
 
     Raises:
         ValueError: with several processes of TensorFlow or torch.
@@ -106,7 +106,7 @@ def check_budget(process: TrainingProcess) -> None:
 
 
 def add(number: float) -> float:
-    """The sum over the processes of JAX, which all ask; the number itself where there is one."""
+    """The sum over the processes of JAX, which all ask; the number itself if there is one."""
     if keras.backend.backend() != "jax":
         return number
     import jax

@@ -21,7 +21,7 @@ class Rows:
 
     Args:
         siblings: Keras' list of the call.
-        folder: run folder, for a file of ours where the user has no TensorBoard callback.
+        folder: run folder, for a file of ours if the user has no TensorBoard callback.
         tags: keys in ``logs``, NaN while unknown; empty if several processes train, which see
             different figures and would decide differently on them.
         batches_to_a_row: ``None`` for a row an epoch.

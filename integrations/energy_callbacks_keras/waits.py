@@ -1,4 +1,4 @@
-"""Waiting for data, where the user lets us stand between Keras and a loader.
+"""Waiting for data, if the user lets us stand between Keras and a loader.
 
 ::
 
@@ -117,7 +117,7 @@ class TimedDataset(keras.utils.PyDataset):
         return count
 
     def on_epoch_begin(self) -> None:
-        """Before each epoch, where Keras says so."""
+        """Before each epoch, if Keras says so."""
         self._data.on_epoch_begin()
 
     def on_epoch_end(self) -> None:

@@ -27,11 +27,11 @@ def __getattr__(name: str) -> object:
 
     Raises:
         AttributeError: for any other name.
-        ModuleNotFoundError: for ``lightning``, where it is not installed.
+        ModuleNotFoundError: for ``lightning``, if it is not installed.
     """
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # First: where Lightning is missing, this one says so, and not a library that comes with it.
+    # First: if Lightning is missing, this one says so, and not a library that comes with it.
     from energy_callbacks_lightning import bases  # noqa: F401
 
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -13,7 +13,7 @@ class AutomaticCallback(GpuEnergyCallback):
 
     @property
     def state_key(self) -> str:
-        """Where it measures, that of ``GpuEnergyCallback()``: each resumes the other's runs.
+        """If it measures, that of ``GpuEnergyCallback()``: each resumes the other's runs.
 
         Until then another one: Lightning refuses two of the same in one Trainer.
         """
@@ -23,7 +23,7 @@ class AutomaticCallback(GpuEnergyCallback):
         return own.replace(type(self).__qualname__, GpuEnergyCallback.__qualname__, 1)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """The first hook of every call: leave the Trainer where another one measures."""
+        """The first hook of every call: leave the Trainer if another one measures."""
         others = [one for one in trainer.callbacks if one is not self]
         self._is_alone = not any(isinstance(one, GpuEnergyCallback) for one in others)
         if not self._is_alone:

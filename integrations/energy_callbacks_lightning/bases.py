@@ -1,7 +1,7 @@
 """The callback base classes of ``lightning`` and ``pytorch_lightning``, whichever is installed.
 
 A bare ``Trainer(callbacks=callback)`` accepts only an instance of its own package's class, so
-ours inherits from both where both are there (0.1 s more to import).
+ours inherits from both if both are there (0.1 s more to import).
 """
 
 import importlib
@@ -15,7 +15,7 @@ def installed() -> tuple[ModuleType, ...]:
     """The Lightning packages of this environment.
 
     Raises:
-        ModuleNotFoundError: for ``lightning``, where neither is installed.
+        ModuleNotFoundError: for ``lightning``, if neither is installed.
     """
     names = [name for name in PACKAGES if importlib.util.find_spec(name.partition(".")[0])]
     return tuple(importlib.import_module(name) for name in names or PACKAGES[:1])

@@ -54,7 +54,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
     @property
     def report(self) -> "EnergyReport":
-        """The energy report so far, at any time; of the ranks, where they were children."""
+        """The energy report so far, at any time; of the ranks, if they were children."""
         config = self._meter.config
         ran_here = self._meter.run_folder is not None
         folder = None if ran_here else spawned_ranks.run_folder(self, config.run_folder)

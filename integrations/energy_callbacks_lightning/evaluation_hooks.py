@@ -23,7 +23,7 @@ class EvaluationHooks(Base):
         raise NotImplementedError
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Validation inside training or by itself; part of the sanity check where it is one."""
+        """Validation inside training or by itself; part of the sanity check if it is one."""
         if trainer.state.fn != "fit":
             self._start(trainer)
         if not trainer.sanity_checking:

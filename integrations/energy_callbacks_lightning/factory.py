@@ -1,4 +1,4 @@
-"""What Lightning's entry point calls for every new Trainer: ours, where the environment asks.
+"""What Lightning's entry point calls for every new Trainer: ours, if the environment asks.
 
 Off it is unless ``ENERGY_CALLBACKS_LIGHTNING=1``, and then it imports nothing.
 """

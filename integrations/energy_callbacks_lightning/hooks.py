@@ -2,7 +2,7 @@
 
 ::
 
-    setup                               phase tuning, where a search comes first
+    setup                               phase tuning, if a search comes first
     on_fit_start                        meter.start, phase setup
     on_sanity_check_start / _end          phase sanity_check
     on_train_start                      phase train
@@ -91,7 +91,7 @@ class EnergyHooks(EvaluationHooks):
             self._dashboard.row(scalars, self._steps.logger_step)
 
     def _record_epoch(self, trainer: Any) -> None:
-        """Metrics of the epoch that is over, where one is."""
+        """Metrics of the epoch that is over, if one is."""
         if trainer.is_global_zero:
             values, epoch = self._metrics.of_epoch(trainer)
             self._meter.record_metrics(values, step=trainer.global_step, epoch=epoch)
@@ -138,7 +138,7 @@ class EnergyHooks(EvaluationHooks):
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
-        """The data is there, where ``training_step`` did not ask for the loader itself."""
+        """The data is there, if ``training_step`` did not ask for the loader itself."""
         self._meter.mark("data_ready")
 
     def on_train_batch_end(

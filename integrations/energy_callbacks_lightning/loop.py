@@ -98,7 +98,7 @@ def _first_dimension(batch: Any) -> int:
 def is_searching(trainer: Any) -> bool:
     """Whether ``fit`` is going to look for a batch size or a learning rate first.
 
-    Not where it resumes: the checkpoint, which says what run it is, is read after ``setup``.
+    Not if it resumes: the checkpoint, which says what run it is, is read after ``setup``.
     """
     kinds = {kind.__name__ for one in trainer.callbacks for kind in type(one).__mro__}
     is_there = bool(kinds & {"BatchSizeFinder", "LearningRateFinder"})  # of either package

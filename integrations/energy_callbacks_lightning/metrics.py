@@ -9,7 +9,7 @@
 
 ``callback_metrics`` holds the same tensor until a metric is computed anew. At these two moments
 Lightning has just read them for its loggers and its progress bar, and nothing is computed over
-ranks any more. Where it has neither, only what is in the host's memory is read: to read more would
+ranks any more. If it has neither, only what is in the host's memory is read: to read more would
 be to wait for the device.
 """
 

@@ -1,6 +1,6 @@
 """Our figures for callbacks that monitor one, such as ``ModelCheckpoint`` and ``EarlyStopping``.
 
-Ranks see different joules and would decide differently on them: where several processes train,
+Ranks see different joules and would decide differently on them: if several processes train,
 nothing is offered.
 """
 

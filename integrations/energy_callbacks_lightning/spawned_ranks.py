@@ -23,7 +23,7 @@ def run_folder(callback: object, chosen: Path | None) -> Path | None:
 
     Args:
         callback: of the trainer whose logs are looked at.
-        chosen: the run folder, where the user has chosen one.
+        chosen: the run folder, if the user has chosen one.
     """
     folders = [chosen] if chosen else [one for held in _trainers(callback) for one in _near(held)]
     found = [begun for folder in folders for begun in _begun(folder)]

@@ -40,7 +40,7 @@ def _facts(trainer: Any) -> Facts:
 def metrics(trainer: Any) -> dict[str, float]:
     """The last values of what the model has logged; single numbers only.
 
-    Where several ranks train, asking for them may compute a metric over all ranks, and this is
+    If several ranks train, asking for them may compute a metric over all ranks, and this is
     asked in the first one alone: none.
     """
     if trainer.world_size > 1:

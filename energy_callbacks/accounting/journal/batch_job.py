@@ -7,7 +7,7 @@ What each says of itself, and where:
 * HTCondor: ``_CONDOR_JOB_AD`` names a file of lines ``Name = value`` (users' manual, "Services for
   Running Jobs").
 * Kubernetes: ``KUBERNETES_SERVICE_HOST`` is in every container; its host name is that of the pod,
-  or ``<job>-<index>`` where an Indexed Job runs (concepts, "Jobs" and "Downward API"). Variables
+  or ``<job>-<index>`` if an Indexed Job runs (concepts, "Jobs" and "Downward API"). Variables
   and the file of labels are those of the examples in its documentation.
 
 A scheduler inside another (a Slurm that runs in pods) is the one that knows the job, so Kubernetes
@@ -177,7 +177,7 @@ def _kubernetes(environment: Mapping[str, str], root: Path) -> Job | None:
 
 
 def _text(path: Path) -> str:
-    """What a small file holds, nothing where it cannot be read."""
+    """What a small file holds, nothing if it cannot be read."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.read(_LARGEST_FILE_BYTES)

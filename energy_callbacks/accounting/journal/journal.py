@@ -275,10 +275,10 @@ def _number(name: str) -> int:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise before the first step where a run folder cannot be written.
+    """Raise before the first step if a run folder cannot be written.
 
     Raises:
-        PermissionError: with the folder and what to do (also where a file stands in its place).
+        PermissionError: with the folder and what to do (also if a file stands in its place).
     """
     existing = folder
     while not existing.exists() and existing != existing.parent:

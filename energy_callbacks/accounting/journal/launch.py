@@ -81,7 +81,7 @@ def default_folder(process: TrainingProcess) -> Path:
 def new_folder(wished: Path) -> Path:
     """A new folder of this name, or with the first number that is free.
 
-    Where none can be made the name is given nevertheless.
+    If none can be made the name is given nevertheless.
     """
     for number in itertools.count(1):
         folder = wished if number == 1 else wished.with_name(f"{wished.name}-{number}")

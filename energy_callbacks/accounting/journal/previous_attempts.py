@@ -1,7 +1,7 @@
 """What the attempts before this one have used, so that totals continue after a restart.
 
 The journals know it, those in the run folder as well as those in the folder that a checkpoint
-names; where they are gone, the checkpoint itself holds what had been used when it was written.
+names; if they are gone, the checkpoint itself holds what had been used when it was written.
 """
 
 import os

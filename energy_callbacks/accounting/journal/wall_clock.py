@@ -30,7 +30,7 @@ class WallClock:
         self._told = 0
 
     def news(self) -> Iterator[str]:
-        """A sentence where the wall clock was set since the last call."""
+        """A sentence if the wall clock was set since the last call."""
         now_s, ahead_s = looked_at(self._clock)
         jump_s, self._ahead_s = ahead_s - self._ahead_s, ahead_s
         if abs(jump_s) < _JUMP_S or self._told == _MOST_TOLD:

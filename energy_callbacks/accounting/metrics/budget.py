@@ -50,7 +50,7 @@ class Budget:
     def share(self, used: Used, now_s: float) -> float:
         """What has been used by now, as a share of the tighter limit; 1 and more is all of it.
 
-        Where the place is not known, emissions are taken from the high end of their interval.
+        If the place is not known, emissions are taken from the high end of their interval.
         """
         energy_j = used.by(now_s)
         shares = [0.0]

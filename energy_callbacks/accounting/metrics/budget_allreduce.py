@@ -30,7 +30,7 @@ class BudgetAllreduce:
         self._under_way = None
 
     def __call__(self, number: float) -> float:
-        """The sum of the last call; this process' own number where it is alone.
+        """The sum of the last call; this process' own number if it is alone.
 
         Raises:
             RuntimeError: if PyTorch does not connect the processes, or they do not reach each

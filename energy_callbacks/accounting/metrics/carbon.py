@@ -214,7 +214,7 @@ def _nearest(text: str, known: Mapping[str, str]) -> str:
 
 @cache
 def _english_names() -> dict[str, str]:
-    """English country names by ISO alpha-3 code; CodeCarbon's own where it has one."""
+    """English country names by ISO alpha-3 code; CodeCarbon's own if it has one."""
     names = {code: str(row["country_name"]) for code, row in _countries().items()}
     return {**{country.alpha_3: country.name for country in _iso_countries()}, **names}
 

@@ -28,7 +28,7 @@ from energy_callbacks.sensing.timeline import Timeline
 
 # A card goes beyond its limit for moments: an H200 to 940 W at 700 W, for 60 to 80 ms (measured).
 _BURST: Final = 1.4
-# Where no limit is known, nothing draws more than this many times the highest mean that one of its
+# If no limit is known, nothing draws more than this many times the highest mean that one of its
 # intervals has shown: as of a load that is high for half of its time or more, however fast.
 _HIDDEN_PEAK: Final = 2.0
 # Slivers that a tick has cut off an interval say little about power.

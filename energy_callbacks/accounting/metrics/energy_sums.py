@@ -10,7 +10,7 @@ UNKNOWN = Energy(energy_j=None)
 
 
 def total(energies: Iterable[Energy], durations_s: Sequence[float] | None = None) -> Energy:
-    """The sum of energies, which is unknown only where every part is unknown.
+    """The sum of energies, which is unknown only if every part is unknown.
 
     * joules add; a part that is ``None`` adds nothing and lowers the coverage;
     * random errors are independent: ``stderr = sqrt(sum(stderr_i ** 2))``;
@@ -66,7 +66,7 @@ def interval_j(energy: Energy) -> tuple[float, float, float] | None:
 def whole_window(energy: Energy) -> Energy:
     """The energy of all of its window, of which a part may not have been seen; see ``interval_j``.
 
-    What is guessed is a systematic bound; unknown where less than half was seen.
+    What is guessed is a systematic bound; unknown if less than half was seen.
 
     >>> whole_window(Energy(energy_j=90.0, systematic_j=9.0, method="power", coverage=0.9))
     Energy(energy_j=100.0, stderr_j=0.0, systematic_j=20.0, method='power', coverage=0.9)
@@ -84,7 +84,7 @@ def whole_window(energy: Energy) -> Energy:
 
 
 def _joined(methods: Iterable[str]) -> str:
-    """Each method once, also where a part is itself a sum."""
+    """Each method once, also if a part is itself a sum."""
     names = (name for method in methods for name in method.split(", "))
     return ", ".join(dict.fromkeys(names))
 

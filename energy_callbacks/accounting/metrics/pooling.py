@@ -63,7 +63,7 @@ def widened(
         share: random share of the energy since a tally.
 
     Returns:
-        The beginning and its share; the oldest where no span is long enough.
+        The beginning and its share; the oldest if no span is long enough.
     """
     start, reached = before, share(before)
     while reached > TARGET and earlier:
@@ -75,7 +75,7 @@ def widened(
 
 
 def random_share(energies: Iterable[Energy]) -> float:
-    """The largest random half-width of 95 % intervals, as a share; 0 where no energy is known."""
+    """The largest random half-width of 95 % intervals, as a share; 0 if no energy is known."""
     return max(
         (1.96 * one.stderr_j / one.energy_j for one in energies if one.energy_j), default=0.0
     )
@@ -85,7 +85,7 @@ def with_ends(energy: Energy, train_s: float, ends: Iterable[StepCounts]) -> Ene
     """An energy between two steps whose ends are themselves known to some error only.
 
     Each end adds mean power times ``t_error_s`` in quadrature, as if the bound were a standard
-    error; where a host mark stands for the end, its error is not known and nothing is added.
+    error; if a host mark stands for the end, its error is not known and nothing is added.
 
     Args:
         energy: between the steps.
@@ -100,7 +100,7 @@ def with_ends(energy: Energy, train_s: float, ends: Iterable[StepCounts]) -> Ene
 
 
 def short_span(rows: Iterable[tuple[float, float]]) -> tuple[str, str] | None:
-    """What the report must say, and what would help, where pooling has not sufficed.
+    """What the report must say, and what would help, if pooling has not sufficed.
 
     Args:
         rows: random share and length of the span, s, of each row that was logged.

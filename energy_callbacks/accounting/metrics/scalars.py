@@ -72,7 +72,7 @@ class Ready:
     """Scalars that wait to be logged: the newest span that was fully seen.
 
     Attributes:
-        pooled: random share of the energy per step and length of its span, s; ``None`` where
+        pooled: random share of the energy per step and length of its span, s; ``None`` if
             there is none.
     """
 
@@ -143,7 +143,7 @@ class ScalarBoard:
         return dict(ready.values)
 
     def short_span(self) -> tuple[str, str] | None:
-        """Message and fix for the report where the rows taken were too uncertain at random."""
+        """Message and fix for the report if the rows taken were too uncertain at random."""
         return pooling.short_span(self._rows)
 
     def update(self, *, is_final: bool = False) -> None:
@@ -354,7 +354,7 @@ class ScalarBoard:
         return [value for value in found if value is not None]
 
     def _means(self, quantity: Quantity, start_s: float, end_s: float) -> list[float]:
-        """One mean per device; its newest value where none fell into the span."""
+        """One mean per device; its newest value if none fell into the span."""
         means = []
         for key in self._timeline.keys_with(quantity):
             values = self._timeline.values(key, quantity, start_s, end_s)

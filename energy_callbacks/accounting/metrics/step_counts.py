@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
 # An optimizer step as the training thread has seen it, or a later correction of steps before: when,
-# samples, tokens, wait before it in s, steps (1 or 0), and its end where events date it. A plain
+# samples, tokens, wait before it in s, steps (1 or 0), and its end if events date it. A plain
 # tuple, because it is made on the training thread: a named one takes three times as long.
 _Step = tuple[float, float | None, float | None, float, int, "StepEnd | None"]
 
@@ -22,8 +22,8 @@ class StepCounts:
 
     Attributes:
         t_s: when that step ended.
-        t_error_s: bound of the error of ``t_s`` where an event of the device dated it; ``None``
-            where it is the moment at which the training thread had queued the step.
+        t_error_s: bound of the error of ``t_s`` if an event of the device dated it; ``None``
+            if it is the moment at which the training thread had queued the step.
         steps: optimizer steps.
         told_samples: samples of the steps that reported them at once or later.
         told_tokens: tokens of those steps.

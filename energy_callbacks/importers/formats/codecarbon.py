@@ -1,7 +1,7 @@
 """CodeCarbon's ``emissions.csv``: totals of runs, one row each; ``emissions.csv#RUN_ID`` is one.
 
 Rows of one ``run_id`` are states of one run, each with all before it: the last one counts.
-Energies are kWh with the PUE in them, which is taken out again where the row names it.
+Energies are kWh with the PUE in them, which is taken out again if the row names it.
 """
 
 import math

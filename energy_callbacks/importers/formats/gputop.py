@@ -2,7 +2,7 @@
 
 * native (``gputop.py --stats F``): records of the card that is looked at, by ``gpu_index``;
 * several cards (``F_multi_gpu.json`` beside it): ``multi_gpu_data`` in each record; it is read
-  instead of the native file where it is there, because that one holds one card at a time;
+  instead of the native file if it is there, because that one holds one card at a time;
 * simple (``gpu_stats_*.json`` of AdamWPrune and of ``energy-callbacks run``): temperature as a
   number, ``training_metadata`` in the first record or in all.
 

@@ -83,7 +83,7 @@ def _columns(log: Log) -> dict[str, int]:
 
 
 def _is_head(cells: list[str]) -> bool:
-    """Names again, where two files were put together."""
+    """Names again, if two files were put together."""
     return "timestamp" in (cell.lower() for cell in cells)
 
 

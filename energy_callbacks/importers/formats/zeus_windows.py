@@ -94,7 +94,7 @@ def records(log: Log) -> Iterator[Record]:
 
 
 def _windows(log: Log, keys: Sequence[str], damage: files.Damage) -> list[_Window]:
-    """By their start, the longest first where several begin together."""
+    """By their start, the longest first if several begin together."""
     found = []
     for place, line in enumerate(files.lines(log.path, damage)):
         cells = files.cells(line)

@@ -1,4 +1,4 @@
-"""Jobs on this machine: one for each GPU at a time, or one at a time where there is none."""
+"""Jobs on this machine: one for each GPU at a time, or one at a time if there is none."""
 
 import os
 import time

@@ -30,8 +30,8 @@ class RayOptions:
 
     Args:
         address: of a cluster; ``None`` takes RAY_ADDRESS, else a cluster of this machine, which is
-            started where there is none.
-        gpus: of a job; ``None`` is 1 where the cluster has any, else 0.
+            started if there is none.
+        gpus: of a job; ``None`` is 1 if the cluster has any, else 0.
         cpus: of a job; ``None`` is 1 beside a GPU. Without GPUs it is all of a machine, so that a
             machine has one job at a time, whose energy is known by itself.
         resources: others of Ray's, such as ``{big = 1}``.
@@ -157,7 +157,7 @@ def run_task(file: str, number: int) -> int:
     Returns:
         Its exit code.
     """
-    job_manifest.read(Path(file))  # says what is the matter where the folder is not shared
+    job_manifest.read(Path(file))  # says what is the matter if the folder is not shared
     words = [sys.executable, "-P", "-m", "energy_callbacks", "matrix", file, "--task", str(number)]
     with Path(file).with_name(f"ray_{number}.txt").open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - this package itself

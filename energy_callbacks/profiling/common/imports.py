@@ -14,7 +14,7 @@ logger = logging.getLogger("energy_callbacks")
 
 
 def when_imported(name: str, then: Callable[[ModuleType], None]) -> Callable[[], None]:
-    """Call a function with a module: at once where it has been imported, else right after.
+    """Call a function with a module: at once if it has been imported, else right after.
 
     Args:
         name: of the module.

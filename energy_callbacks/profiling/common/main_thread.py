@@ -55,7 +55,7 @@ class Pending:
         self._argument = ctypes.c_void_p(id(self))
 
     def ask(self) -> bool:
-        """Queue the call; ``False`` where 32 calls of others are waiting."""
+        """Queue the call; ``False`` if 32 calls of others are waiting."""
         return bool(self._add(self._function, self._argument) == 0)
 
     def __bool__(self) -> bool:
@@ -68,7 +68,7 @@ class Pending:
 
 
 def on_thread(thread: int, job: Callable[[], None]) -> bool:
-    """Make a call on a thread: now where it is this one, soon where it is the main one.
+    """Make a call on a thread: now if it is this one, soon if it is the main one.
 
     Args:
         thread: its identity, of ``threading.get_ident``.

@@ -1,6 +1,6 @@
 """One profiler of PyTorch at a time: a process has but one, and two end each other.
 
-Where the training makes a profiler of its own while a window of ours is open, Kineto is reset
+If the training makes a profiler of its own while a window of ours is open, Kineto is reset
 under ours, and to end ours then ends the process (torch 2.13). So ours ends before.
 """
 
@@ -60,7 +60,7 @@ def watch(leave: Callable[[], None]) -> None:
 
 
 def give() -> None:
-    """The window is over; harmless where none is open."""
+    """The window is over; harmless if none is open."""
     if _kept:
         kind, made = _kept
         kind.__init__ = made

@@ -38,7 +38,7 @@ class HostProfiler:
         longest_s: the window ends with the first step after this many seconds.
         functions: whose lines are followed, ``"module:function"``, ``"module:Class.method"``, or
             the function itself; from the beginning to the end.
-        whole: follow the program from the beginning on, for those that make no steps; where there
+        whole: follow the program from the beginning on, for those that make no steps; if there
             are steps, what came before the window is thrown away.
 
     Raises:

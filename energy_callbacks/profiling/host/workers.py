@@ -31,7 +31,7 @@ _LINES: Final = 40
 
 
 class WorkerTracker:
-    """What one worker has of the profiler; pickled where workers are spawned.
+    """What one worker has of the profiler; pickled if workers are spawned.
 
     Args:
         folder: for the files.
@@ -135,7 +135,7 @@ class Workers:
         self._undo = ExitStack()
 
     def start(self) -> None:
-        """From now on, also where PyTorch is imported later."""
+        """From now on, also if PyTorch is imported later."""
         for path in self._files("host.*.prof", "memory_lines.*.txt"):
             path.unlink(missing_ok=True)
         self._undo.callback(when_imported("torch.utils.data.dataloader", self._patch))

@@ -70,7 +70,7 @@ def verdict(
         found: times of a step.
         has_device: whether an accelerator was seen at work.
         activity: means of the card's own counters, as shares of the time.
-        roof: where FLOPs are known.
+        roof: if FLOPs are known.
     """
     idle = _idle_shares(found)
     evidence = [f"the device was at work for {_percent(found.busy_share)} of the time"]

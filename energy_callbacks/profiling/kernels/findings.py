@@ -38,7 +38,7 @@ class Findings:
         framework: whose profiler recorded; ``None`` if no window opened.
         captures: windows that were kept.
         schedule: steps, and what windows cost.
-        flops_per_step: where the user knows.
+        flops_per_step: if the user knows.
         notes: what went amiss.
     """
 

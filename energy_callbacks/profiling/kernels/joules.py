@@ -37,7 +37,7 @@ def split(found: KernelTally, step_s: float | None, j_per_step: float | None) ->
 
     Args:
         found: sums of the windows, of at least one step.
-        step_s: mean time of a step outside of windows, where the profiler does not slow the host;
+        step_s: mean time of a step outside of windows, if the profiler does not slow the host;
             ``None`` if there is none: then the windows' own.
         j_per_step: energy of a step.
     """

@@ -44,7 +44,7 @@ class KernelProfiler:
         max_events: of a window's trace; beyond it none is kept and no more are taken.
         max_trace_bytes: limit of the traces before compression, of all windows together.
         all_ranks: profile each rank, not the first alone.
-        flops_per_step: of an optimizer step, over all devices of this process, where they are
+        flops_per_step: of an optimizer step, over all devices of this process, if they are
             known: for the roofline.
         framework: whose profiler; ``None`` takes the one that the process trains with.
 
@@ -229,7 +229,7 @@ class _Run:
     def stop(self) -> None:
         try:
             self._abort()
-        except RuntimeError as error:  # as where another thread ends what this one began
+        except RuntimeError as error:  # as when another thread ends what this one began
             self._notes.append(f"a window could not be ended: {error}")
         began_s = time.monotonic()
         self._look_at_last()

@@ -79,7 +79,7 @@ class Schedule:
 
     @property
     def stretches(self) -> list[Stretch]:
-        """What ran undisturbed, after the first window where there is enough of that.
+        """What ran undisturbed, after the first window if there is enough of that.
 
         The first steps of a training tune and compile, and are unlike the others.
         """

@@ -2,7 +2,7 @@
 
 Whole steps are counted: the frame reaches from the first work of the first step on the device to
 the first work of the last one, so that n recorded steps give n - 1 periods, and neither the
-profiler's own start nor the synchronisation at its end is in it. Where no accelerator worked, the
+profiler's own start nor the synchronisation at its end is in it. If no accelerator worked, the
 operators of the host take the place of kernels, and the frame is the steps themselves.
 """
 

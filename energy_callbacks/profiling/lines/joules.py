@@ -64,7 +64,7 @@ def host(
     """Give the host's energy to lines.
 
     A span's energy E is split by the main thread's time: waiting gets E · waited / seen. The rest
-    goes by CPU seconds, where those of other threads count for the line whose call they were used
+    goes by CPU seconds, if those of other threads count for the line whose call they were used
     in. CPU time that no look accounts for keeps its part of the work unattributed.
 
     Args:

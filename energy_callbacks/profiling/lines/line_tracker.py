@@ -56,7 +56,7 @@ class LineTracker:
         self._lines: dict[FrameType, int] = {}
 
     def start(self) -> bool:
-        """Whether it can: not where a debugger or a coverage tool traces already."""
+        """Whether it can: not if a debugger or a coverage tool traces already."""
         if sys.gettrace() is not None:
             return False
         self._is_on = True

@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
     Attributes:
         file: path, as the interpreter knows it.
-        line: number; 0 where there is none.
+        line: number; 0 if there is none.
         function: qualified name, ``<module>`` outside of all.
     """
 
@@ -78,8 +78,8 @@ def line_of(code: CodeType, offset: int, how: How) -> int:
     Args:
         code: of the frame.
         offset: of the instruction, ``f_lasti``.
-        how: ``in`` where the instruction is a call that is under way, ``at`` where the interpreter
-            looked right here, ``before`` where what came before this call is asked for.
+        how: ``in`` if the instruction is a call that is under way, ``at`` if the interpreter
+            looked right here, ``before`` if what came before this call is asked for.
     """
     steps = [one for one in dis.get_instructions(code) if one.offset <= offset]
     here = _line(steps[-1]) if steps else 0

@@ -41,7 +41,7 @@ class StackSample(NamedTuple):
     Attributes:
         since_s: the last moment that an earlier look stands for.
         asked_s: the moment that the request was made for.
-        until_s: the newest moment; later than ``asked_s`` where the call lasted.
+        until_s: the newest moment; later than ``asked_s`` if the call lasted.
         cpu: CPU seconds of the main thread a second, from the request until it was heard.
         others: of the process's other threads, meanwhile.
         is_before: the thread held the interpreter when the moment came, and let it go only in the
@@ -61,8 +61,8 @@ class SampleRequest(NamedTuple):
 
     Attributes:
         moment_s: that it was asked for.
-        asked_s: when; later where the thread that asks was held up.
-        held_up_s: by the interpreter; 0 where it was not.
+        asked_s: when; later if the thread that asks was held up.
+        held_up_s: by the interpreter; 0 if it was not.
         cpu_s: CPU time of the main thread by then.
         process_s: and of the whole process.
     """
@@ -85,7 +85,7 @@ class SampleRequest(NamedTuple):
         Args:
             now_s: when the main thread has heard.
             span_s: the last moment that an earlier look stands for, and the newest one.
-            cpu_s: CPU time of the main thread now; asked for where a call has lasted.
+            cpu_s: CPU time of the main thread now; asked for if a call has lasted.
             process_s: and of the whole process.
         """
         waited_s = now_s - self.asked_s
@@ -106,7 +106,7 @@ class SampleRequest(NamedTuple):
 
 
 class SamplingSchedule:
-    """When to look: moments that scatter, and become rare where looks cost much.
+    """When to look: moments that scatter, and become rare if looks cost much.
 
     Args:
         start_s: the first.
@@ -154,11 +154,11 @@ class StackSampler:
         rate_hz: mean number of moments a second; they scatter evenly from half to one and a half
             periods, so that no step keeps pace with them.
         max_share: of the time that looks may take. The main thread stands still until the thread
-            that asks gets a processor; where others have them all that is some ms, and moments
+            that asks gets a processor; if others have them all that is some ms, and moments
             become rarer.
 
     Raises:
-        RuntimeError: on another thread than the main one, or where this interpreter cannot.
+        RuntimeError: on another thread than the main one, or if this interpreter cannot.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ class Stack:
     """One stack.
 
     Attributes:
-        frames: outermost first; libraries' have line 0. Empty where stacks were pooled.
+        frames: outermost first; libraries' have line 0. Empty if stacks were pooled.
         wall_s: seconds.
         energy_j: attributed to its innermost line of the user's.
     """

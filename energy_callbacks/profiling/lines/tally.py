@@ -57,7 +57,7 @@ Bin = dict[Site | None, LineTime]
 
 @dataclass(slots=True)
 class LineTally:
-    """Sums, in bounded memory: spans double their width where there are too many of them.
+    """Sums, in bounded memory: spans double their width if there are too many of them.
 
     Attributes:
         start_s: of the first span.

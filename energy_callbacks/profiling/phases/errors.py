@@ -1,7 +1,7 @@
 """How far fitted powers may be off what the phases drew in these very steps.
 
 Two things make readings differ from the fit: noise of the sensor, new in each reading, and phases
-that do not draw the same in each step. The second is no error where the sensor has seen it: the
+that do not draw the same in each step. The second is no error if the sensor has seen it: the
 energy asked for is that of these steps. Both are distinguished by how much neighbouring readings
 resemble each other, and of the second only that part counts which weighs a step's phase otherwise
 than by its time.

@@ -10,7 +10,7 @@ from energy_callbacks.profiling.phases.exposure import Spans
 from energy_callbacks.sensing.estimation.series import Array
 
 # Where lag and response are looked for. Sensors are late by up to a tenth of a second; the response
-# of an H200 is 15 to 20 ms; where it is many steps long, no split is possible anyway.
+# of an H200 is 15 to 20 ms; if it is many steps long, no split is possible anyway.
 LAGS_S: Final = np.arange(-0.040, 0.1001, 0.005)
 RESPONSES_S: Final = np.array([0.001, 0.005, 0.010, 0.015, 0.020, 0.030, 0.050, 0.080])
 _LONGEST_RESPONSE_S: Final = 0.15
@@ -18,7 +18,7 @@ _NUDGE_S: Final = 1e-4
 _ROUNDS: Final = 30
 _SHARES: Final = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01)
 _DONE: Final = 1e-4
-# How well a sensor's lag and response are known beforehand, where they are; fits this far from the
+# How well a sensor's lag and response are known beforehand, if they are; fits this far from the
 # best in cost (two standard deviations) may be the right ones as well.
 SURE_S: Final = 0.003
 _CLOSE: Final = 4.0

@@ -30,7 +30,7 @@ class PhaseMarks:
         self.name = OUTSIDE
 
     def begin(self, name: str, t_s: float) -> None:
-        """A phase begins, and ends the one before; nothing where it goes on."""
+        """A phase begins, and ends the one before; nothing if it goes on."""
         if name == self.name:
             return
         self.name = name

@@ -1,4 +1,4 @@
-"""Phases in pieces: where power changes inside a phase, one power for all of it is no fit.
+"""Phases in pieces: if power changes inside a phase, one power for all of it is no fit.
 
 A convolutional network draws more at its end than at its beginning, and its backward pass the
 other way round. One power for each phase then makes a lag and a response that no sensor has, and
@@ -40,9 +40,9 @@ def cut(spans: Spans, counts: tuple[int, ...]) -> tuple[Spans, Numbers]:
 
 
 def counts_of(spans: Spans, readings: Readings, steps: int) -> tuple[int, ...]:
-    """Into how many pieces each phase is to be cut; all ones where one power each is enough.
+    """Into how many pieces each phase is to be cut; all ones if one power each is enough.
 
-    Only where lag and response are known beforehand: else pieces and response explain each other.
+    Only if lag and response are known beforehand: else pieces and response explain each other.
     """
     counts = (1,) * spans.count
     if readings.lag_s is None or readings.response_s is None:

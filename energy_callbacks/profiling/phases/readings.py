@@ -13,7 +13,7 @@ from energy_callbacks.profiling.phases.fit import Readings
 def device_of(meter: Measuring) -> str | None:
     """Key of the device that this process trains on: its GPU, else the processor.
 
-    ``None`` if no such device has a sensor, or where it is one of several and none knows which.
+    ``None`` if no such device has a sensor, or if it is one of several and none knows which.
     """
     metered = set(meter.timeline.metered)
     devices = [device for device in meter.devices if device.key in metered]
@@ -28,7 +28,7 @@ def device_of(meter: Measuring) -> str | None:
 
 
 def _current_gpu() -> str | None:
-    """UUID of the card that PyTorch uses now; ``None`` without PyTorch, or where it uses none."""
+    """UUID of the card that PyTorch uses now; ``None`` without PyTorch, or if it uses none."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None

@@ -46,7 +46,7 @@ _CONFIDENCE: Final = 0.975
 # between them.
 _HOLE: Final = 0.05
 _SENSOR_UNKNOWNS: Final = 2
-# Where one power for each phase asks for a sensor so unlike the known one (squared distance, in
+# If one power for each phase asks for a sensor so unlike the known one (squared distance, in
 # standard deviations), it is the phases that are not like that.
 _STRANGE: Final = 9.0
 # A reading of which more was outside all phases, as in a validation, is left out.

@@ -49,7 +49,7 @@ class StepPhases:
 
     Args:
         follow_s: how long steps are followed, after the first ten.
-        device_events: let events of the device date phases, where it has any.
+        device_events: let events of the device date phases, if it has any.
 
     Raises:
         TypeError: if ``follow_s`` is no number.

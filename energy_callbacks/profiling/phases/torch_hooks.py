@@ -6,7 +6,7 @@
     torch.autograd.backward            backward, and what was before when it returns
     an optimizer's step                optimizer    (Lightning runs forward and backward inside it)
 
-Nothing here imports PyTorch: where the training has not, there is nothing to hook into.
+Nothing here imports PyTorch: if the training has not, there is nothing to hook into.
 """
 
 import functools

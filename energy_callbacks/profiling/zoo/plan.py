@@ -16,7 +16,7 @@ class TrainingPlan:
     Attributes:
         data_dir: where CIFAR-10 is looked for.
         max_steps: at most this many; ``None`` is all of the epochs.
-        device: such as ``cuda:0``; ``None`` is a GPU where there is one, else the CPU.
+        device: such as ``cuda:0``; ``None`` is a GPU if there is one, else the CPU.
 
     Raises:
         ValueError: for numbers below one, or data that are not known.

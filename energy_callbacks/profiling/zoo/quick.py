@@ -67,7 +67,7 @@ def run_quick_profile(
         data_dir: where CIFAR-10 lies.
         out: folder for results.
         max_steps: at most this many for each model; ``None`` is all of the epochs.
-        device: such as ``cuda:0``; ``None`` is a GPU where there is one, else the CPU.
+        device: such as ``cuda:0``; ``None`` is a GPU if there is one, else the CPU.
         profilers: gives those of one training; ``None`` is ``KernelProfiler()``.
         config: country, price and the like.
 
@@ -105,6 +105,6 @@ def run_quick_profile(
 
 
 def _new(folder: Path) -> Path:
-    """The folder, or with a number behind its name where it holds an older run."""
+    """The folder, or with a number behind its name if it holds an older run."""
     names = (folder, *(folder.with_name(f"{folder.name}-{number}") for number in range(2, 1000)))
     return next(one for one in names if not (one / "attempts").exists())

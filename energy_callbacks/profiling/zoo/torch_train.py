@@ -30,7 +30,7 @@ def parameters(model_name: str) -> int:
 
 
 def device_name(wanted: str | None) -> str:
-    """The device to train on: a GPU of CUDA or ROCm where there is one."""
+    """The device to train on: a GPU of CUDA or ROCm if there is one."""
     return wanted or ("cuda" if torch.cuda.is_available() else "cpu")
 
 

@@ -1,6 +1,6 @@
 """What to change, ranked by the energy that it would save, each with its evidence.
 
-Told only where it was measured and where it matters: a run without a fault gets no advice.
+Told only if it was measured and if it matters: a run without a fault gets no advice.
 """
 
 from collections.abc import Iterator

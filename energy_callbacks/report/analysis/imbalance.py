@@ -112,7 +112,7 @@ def _imbalance(quantity: Quantity, gap: _Gap, rows: Sequence[RankUse], says: str
 
 
 def data_wait(processes: Sequence[ProcessJournal]) -> _Gap | None:
-    """The rank that waited longest for data, where it is no chance that it did.
+    """The rank that waited longest for data, if it is no chance that it did.
 
     All ranks are compared over the same steps. Differences from the median of the others in
     stretches of as many steps are compared with zero by Student's t, at 95 % for all ranks

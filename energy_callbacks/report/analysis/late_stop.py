@@ -48,7 +48,7 @@ def late_stop(metrics: Sequence[Metric]) -> LateStop | None:
 
 
 def _past_best(metric: Metric) -> LateStop | None:
-    """The best of all, where the best of the last ones is worse beyond noise."""
+    """The best of all, if the best of the last ones is worse beyond noise."""
     costs = _costs(metric)
     best = int(np.argmin(costs))
     is_worse = costs[-_FEWEST_AFTER:].min() - costs[best] > _noise(costs)
@@ -74,7 +74,7 @@ def _noise(costs: Array) -> float:
     """How far the best of this many may lie below their level by chance, and a value above it.
 
     The standard deviation is that of third differences, which hardly see a smooth curve, by their
-    median, and more where these are few; the lowest of n normal values lies some sqrt(2 ln n) of it
+    median, and more if these are few; the lowest of n normal values lies some sqrt(2 ln n) of it
     below their mean.
     """
     differences = np.diff(costs, n=3)

@@ -91,7 +91,7 @@ def _of_ratios(name: str, old: Ratio | None, new: Ratio | None) -> _Row:
 
 
 def _ratio(row: _Row) -> str:
-    """With the ends that both intervals leave; nothing where one is not known."""
+    """With the ends that both intervals leave; nothing if one is not known."""
     if row.old_is is None or row.new_is is None or not row.old_is[0]:
         return "-"
     (old, old_low, old_high), (new, new_low, new_high) = row.old_is, row.new_is

@@ -27,7 +27,7 @@ class Chart:
 
     Attributes:
         name: of its file and its tag.
-        draw: a report, or what else it is of, and ``width_in`` give its figure; ``None`` where
+        draw: a report, or what else it is of, and ``width_in`` give its figure; ``None`` if
             nothing is known to draw.
     """
 

@@ -26,7 +26,7 @@ def save(samples: Sequence[Sample], path: Path) -> None:
 
 
 def figure(samples: Sequence[Sample]) -> "Figure":
-    """A panel for each quantity, a line for each card; gaps where nothing is known."""
+    """A panel for each quantity, a line for each card; gaps if nothing is known."""
     from matplotlib.figure import Figure
 
     with plots.style():

@@ -30,7 +30,7 @@ _PEAK = ("allocated, peak", {"color": INK, "ls": (0, (4, 3)), "lw": 1.0})
 
 
 def memory_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
-    """The highest of all devices, allocators and ranks; where there is room, a metric beside it.
+    """The highest of all devices, allocators and ranks; if there is room, a metric beside it.
 
     Args:
         report: what to draw.

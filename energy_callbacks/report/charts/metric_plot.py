@@ -64,7 +64,7 @@ def families(report: EnergyReport, over: Over) -> list[MetricPair]:
 
 
 def _fullest(metrics: Sequence[Metric]) -> Metric | None:
-    """Of several, that with the most points; of an epoch, where a step's is there too."""
+    """Of several, that with the most points; of an epoch, if a step's is there too."""
     return max(metrics, key=lambda one: (len(one.t_s), "epoch" in one.name), default=None)
 
 
@@ -127,7 +127,7 @@ def draw(axes: "Axes", family: MetricPair, over: Over) -> None:
     values = [value for _, _, y in lines for value in y]
     if min(values) > 0.0 and max(values) > _DECADES * min(values):
         axes.set_yscale("log")
-        # matplotlib's own labels are TeX, which is switched off where names are the user's.
+        # matplotlib's own labels are TeX, which is switched off if names are the user's.
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("")
     axes.set_ylabel(short_name(family.name))

@@ -214,7 +214,7 @@ def _mark_attempts(axes: "Axes", report: EnergyReport, scale_s: float) -> None:
 
 
 def energy_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
-    """A bar for each phase, gpu and host in it, hatched where estimated, with the 95 % interval.
+    """A bar for each phase, gpu and host in it, hatched if estimated, with the 95 % interval.
 
     Args:
         report: what to draw.

@@ -31,7 +31,7 @@ class _Spell(NamedTuple):
 
 
 def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
-    """Means of each phase over all its time, all GPUs and all attempts, where any is known."""
+    """Means of each phase over all its time, all GPUs and all attempts, if any is known."""
     found: dict[str, list[_Spell]] = {}
     for device in (device for attempt in attempts for device in attempt.owned):
         columns = device.owner.columns.get(device.key, DeviceColumns())

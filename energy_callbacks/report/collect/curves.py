@@ -145,7 +145,7 @@ def _bins(columns: DeviceColumns, start_s: float) -> _Bins:
 
 
 def _mean(values: Array, first: Places) -> Array:
-    """Mean of what is known from each of ``first`` to the next; NaN where nothing is."""
+    """Mean of what is known from each of ``first`` to the next; NaN if nothing is."""
     return _sum(values, first) / np.add.reduceat(~np.isnan(values), first, dtype=float)
 
 
@@ -209,7 +209,7 @@ def timeline(attempts: Iterable[MergedAttempt]) -> tuple[Span, ...]:
 
 
 def _append(spans: list[Span], span: Span) -> None:
-    """Add a span, or make the last one longer where it goes on in the same phase."""
+    """Add a span, or make the last one longer if it goes on in the same phase."""
     if spans and spans[-1].phase == span.phase and spans[-1].end_s == span.start_s:
         spans[-1] = replace(spans[-1], end_s=span.end_s)
     elif span.end_s > span.start_s:

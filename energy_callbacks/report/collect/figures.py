@@ -86,7 +86,7 @@ def wait_parts(devices: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
 def _waited(process: ProcessJournal, key: str) -> tuple[float, Energy]:
     """Seconds of waiting, and the energy of one device in them.
 
-    Where a process was cut off, the energy of its last seconds of waiting is not known.
+    If a process was cut off, the energy of its last seconds of waiting is not known.
     """
     known_s: float = process.data_wait["duration_s"]
     told_s = math.fsum(line["data_wait_s"] or 0.0 for line in process.steps)
@@ -109,7 +109,7 @@ def _part(
 
 
 def figure(chosen: Sequence[DeviceEnergy]) -> Figure:
-    """The sum of some parts; unknown where no part is known."""
+    """The sum of some parts; unknown if no part is known."""
     energy = total([part.energy for part in chosen], [part.duration_s for part in chosen])
     origins: set[Origin] = {part.origin for part in chosen if part.energy.energy_j is not None}
     return as_figure(energy, origins)

@@ -3,7 +3,7 @@
 * Journals of one run only: a folder may hold older runs, the newest wins. Hosts of one launch that
   share no folder have named one run each: these are one.
 * Attempts follow each other; the pauses between them are left out of every time axis.
-* A physical device is its host and UUID (its host and key where it has none). However many ranks
+* A physical device is its host and UUID (its host and key if it has none). However many ranks
   of an attempt wrote it down, the lowest rank that knows its energy owns it, unless it died and
   another went on.
 * A device whose parent is there too is listed and not added: the parent's energy contains it.
@@ -177,7 +177,7 @@ def _outlives(one: ProcessJournal, other: ProcessJournal) -> bool:
 
 
 def _without_parent(device: OwnedDevice, others: Iterable[OwnedDevice]) -> OwnedDevice:
-    """The device itself, free of its parent where that is not there or knows no energy."""
+    """The device itself, free of its parent if that is not there or knows no energy."""
     has_parent = any(
         other.key == device.counted_in
         and other.identity.host == device.identity.host

@@ -17,7 +17,7 @@ _MEMORY_NAMES = ("memory_used_bytes", "rss_bytes", "allocated_bytes")
 
 
 class DeviceColumns:
-    """The rows of one device; NaN where a row does not say.
+    """The rows of one device; NaN if a row does not say.
 
     Args:
         names: of the columns, time first.

@@ -19,7 +19,7 @@ class BatchSizePoint:
         size: samples that went through the model at once, on each rank.
         accumulation: this many times before the optimizer stepped.
         fits: whether it ran.
-        reason: what the device said where it did not.
+        reason: what the device said if it did not.
         samples_per_s: of all ranks; ``None`` if it did not run.
         samples_per_s_error: half-width of the 95 % interval, random alone.
         scope: whose power and energy it is.

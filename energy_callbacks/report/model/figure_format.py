@@ -125,7 +125,7 @@ def cards(rank: RankUse) -> str:
 
 
 def emissions(found: Emissions | None) -> str:
-    """The best value, or the interval where the place is not known."""
+    """The best value, or the interval if the place is not known."""
     if found is None:
         return UNKNOWN
     if found.kg is not None:

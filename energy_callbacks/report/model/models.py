@@ -169,7 +169,7 @@ class Imbalance:
         quantity: what it stands out in: s, samples, or W.
         value: of this rank; of waits, over the steps that all ranks have done.
         median: of the others.
-        error: half-width of the 95 % interval of the difference; 0 where things were counted.
+        error: half-width of the 95 % interval of the difference; 0 if things were counted.
         message: the same in words.
     """
 
@@ -474,7 +474,7 @@ class Progress:
 
     Attributes:
         t_s: on the time axis of the charts.
-        step: optimizer steps of the run; falls where a resume repeated some.
+        step: optimizer steps of the run; falls if a resume repeated some.
         samples: of all ranks, each executed step counted; ``None`` if not counted.
         energy_j: of GPUs and host until then, as far as it was seen.
         train_j: of it, in the phase ``train``.

@@ -18,7 +18,7 @@ class KernelRow:
     """A kernel's, or a kind of kernels', part of a step.
 
     Attributes:
-        name: of it; operators of the host where no accelerator worked.
+        name: of it; operators of the host if no accelerator worked.
         class_name: what kind of work; ``idle`` for none.
         calls: a step.
         time_s: a step, on all devices of the process together.

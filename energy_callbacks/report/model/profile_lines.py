@@ -20,7 +20,7 @@ class SourceLine:
         file: path, as the interpreter knew it.
         line: number of the line; of a function the first one seen.
         function: qualified name.
-        source: the line's text; ``""`` where it cannot be read, and of a function.
+        source: the line's text; ``""`` if it cannot be read, and of a function.
         wall_s: that the training thread spent there, calls to libraries included.
         cpu_s: CPU time of that thread, and of others while it was in a call.
         wait_s: time in which no thread of the process ran.

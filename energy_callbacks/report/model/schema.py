@@ -55,7 +55,7 @@ class EnergyReport:
         forecast: the newest one; ``None`` if the run was too short or its length not known.
         measured_fraction: share of the total energy that sensors measured.
         timeline: phases in time, for the charts.
-        ranks: what each rank did, where an attempt has several; empty otherwise.
+        ranks: what each rank did, if an attempt has several; empty otherwise.
         imbalances: ranks that stand out from the others.
         batch_sizes: searches for one, in the order in which they were made.
         advice: what to change, what saves most first.

@@ -119,7 +119,7 @@ def _forecast(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def _efficiency(report: EnergyReport) -> Iterator[HeadlineCard]:
-    """Joules for the finest unit of work that was counted, on the GPUs where there are any."""
+    """Joules for the finest unit of work that was counted, on the GPUs if there are any."""
     has_gpu = report.energy.gpu.energy_j is not None
     found = report.efficiency.gpu if has_gpu else report.efficiency.total
     scope = "GPU" if has_gpu else "total"
@@ -152,7 +152,7 @@ def _speed(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def _waiting(report: EnergyReport) -> str:
-    """Time, and energy of the GPUs where there are any, that training spent waiting for data."""
+    """Time, and energy of the GPUs if there are any, that training spent waiting for data."""
     share, found = report.throughput.data_wait_fraction, report.throughput.data_wait
     if share is None:
         return ""

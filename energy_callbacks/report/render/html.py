@@ -146,7 +146,7 @@ def _batch_sizes(report: EnergyReport) -> list[dict[str, Any]]:
 
 
 def _section(one: Section) -> dict[str, Any]:
-    """A section of a profile, with its picture where it has one."""
+    """A section of a profile, with its picture if it has one."""
     chart = section_chart(one)
     pictures = [] if chart is None else drawn(None, [chart])
     return {"section": one, **(pictures[0] if pictures else {})}

@@ -1,7 +1,7 @@
 """The report's curves as one page to zoom and to point at, drawn by Plotly; no network.
 
 Plotly's own library is most of its 5 MB, and a page that runs no script can be mailed and opened
-anywhere: so this is a second file, and only where it is asked for.
+anywhere: so this is a second file, and only if it is asked for.
 """
 
 from collections.abc import Iterator

@@ -45,7 +45,7 @@ def co2_eq_emissions(
 
 
 def _hardware(report: EnergyReport) -> str:
-    """How many devices of which name: the GPUs, or the processors where there are none."""
+    """How many devices of which name: the GPUs, or the processors if there are none."""
     for kind in ("gpu", "cpu"):
         names = Counter(device.name for device in report.devices if device.kind == kind)
         if names:

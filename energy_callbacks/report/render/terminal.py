@@ -28,7 +28,7 @@ _ORIGIN_STYLES = {"measured": "green", "estimated": "yellow", "mixed": "cyan"}
 
 
 def print_report(report: EnergyReport, console: "Console | None" = None) -> None:
-    """Print the report: with rich in a terminal, plain where the output is no terminal.
+    """Print the report: with rich in a terminal, plain if the output is no terminal.
 
     Args:
         report: what to print.

@@ -359,7 +359,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> li
 
 
 def fitted(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
-    """The cells of a table, head first; names give way where its lines are too long.
+    """The cells of a table, head first; names give way if its lines are too long.
 
     Args:
         head: of the columns.

@@ -186,7 +186,7 @@ class CumulativeEnergy:
     def energy(
         self, start_s: float, end_s: float, relative_error: float, scale_error: float = 0.0
     ) -> Energy:
-        """Energy from ``start_s`` to ``end_s``; coverage falls where the ends were not seen.
+        """Energy from ``start_s`` to ``end_s``; coverage falls if the ends were not seen.
 
         ``scale_error`` is a random error, as a share, beside that of the knots.
         """

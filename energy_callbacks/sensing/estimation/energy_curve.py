@@ -291,7 +291,7 @@ class EnergyCurve:
         return power_intervals.errors_of_mean(self._counted, power_w, width_s, instant)
 
     def _restate(self, segment: Array, energy_j: float, point: float) -> None:
-        """Where the counter contradicts the readings more or less than they state, so is stated."""
+        """If the counter contradicts the readings more or less than they state, so is stated."""
         off_j = energy_j - segment[:, power_intervals.AREA].sum()
         stated = segment[:, power_intervals.NOISE].sum() + (_SCALE_NOISE * energy_j) ** 2
         newest = np.array([max(off_j**2 - 2.0 * point, 0.0), stated])

@@ -50,7 +50,7 @@ _WHOLE: Final = 0.75
 _SMEARED: Final = 0.42
 _SMEARED_UNSEEN: Final = 0.0065
 _SMEARING: Final = 3.0
-# Where some are missing, power may have gone up and down between those that are there.
+# If some are missing, power may have gone up and down between those that are there.
 _MISSING: Final = 4.0
 # Readings are quantised and noisy by about this share.
 _READING: Final = 0.001
@@ -64,7 +64,7 @@ class PowerIntervals:
     END     time, s
     AREA    energy that the readings say, J: the trapezoid plus tau times the rise
     NOISE   variance of AREA, J^2, that stays: later readings do not make it good
-    SEEN    seconds that were seen: the width, or 0 where readings are missing
+    SEEN    seconds that were seen: the width, or 0 if readings are missing
     BEND    rise of power over the interval, W
     EDGE    variance of the energy up to any moment inside, J^2, gone further on
     INSIDE  error scale of a moment inside, J: its variance is INSIDE^2 x (1 - x)

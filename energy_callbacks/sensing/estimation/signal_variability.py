@@ -2,8 +2,8 @@
 
 Readings that rise once and stay show all that happened; readings that jump about show that more
 happens between them than they show. The two are distinguished by the mean square of differences
-two readings apart, in units of that of neighbours: 2 and more after single jumps, 1 where each
-reading is a new draw, less where the load repeats faster than it is read.
+two readings apart, in units of that of neighbours: 2 and more after single jumps, 1 if each
+reading is a new draw, less if the load repeats faster than it is read.
 """
 
 from typing import Final
@@ -19,9 +19,9 @@ class SignalVariability:
 
     Attributes:
         typical: mean square of the difference from one reading to the next.
-        local: the newest of these squares, or half of the one before where that is more.
+        local: the newest of these squares, or half of the one before if that is more.
         spread: mean square distance of the readings from their mean.
-        smooth: 1 where single jumps lie between quiet stretches, 0 where each reading is a new
+        smooth: 1 if single jumps lie between quiet stretches, 0 if each reading is a new
             draw.
 
     Args:
@@ -69,7 +69,7 @@ class SignalVariability:
         """What readings of this kind hide, in their unit squared.
 
         Args:
-            local: mean square of differences just here; it counts where the series is smooth.
+            local: mean square of differences just here; it counts if the series is smooth.
             if_smooth: share of it that is hidden in a smooth series.
             if_rough: share of the typical mean square that is hidden in a rough one.
         """

@@ -27,7 +27,7 @@ Event = Any
 class Events(Protocol):
     """What timing a step's end needs of a device.
 
-    ``elapsed_s`` and ``is_done`` raise ``SourceLost`` where the device answers no more; they may
+    ``elapsed_s`` and ``is_done`` raise ``SourceLost`` if the device answers no more; they may
     be called from any thread inside ``attached``.
     """
 
@@ -36,7 +36,7 @@ class Events(Protocol):
         ...
 
     def record(self, event: Event) -> bool:
-        """Put an event behind all work queued so far; ``False`` where that cannot be now."""
+        """Put an event behind all work queued so far; ``False`` if that cannot be now."""
         ...
 
     def record_idle(self, event: Event) -> bool:
@@ -185,7 +185,7 @@ class CudaEvents:
 def open_events() -> CudaEvents | None:
     """Events of the device that the calling thread trains on; ``None`` while it uses none.
 
-    Only where the training itself has imported PyTorch and initialised CUDA.
+    Only if the training itself has imported PyTorch and initialised CUDA.
     """
     torch = sys.modules.get("torch")
     if torch is None or "torch.cuda" not in sys.modules or not torch.cuda.is_initialized():

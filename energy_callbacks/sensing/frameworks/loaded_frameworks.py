@@ -9,7 +9,7 @@ from typing import Any
 
 
 def awake_tensorflow() -> Any:
-    """``tensorflow``, where its context is there; else ``None``."""
+    """``tensorflow``, if its context is there; else ``None``."""
     eager = sys.modules.get("tensorflow.python.eager.context")
     context = eager.context_safe() if eager is not None else None
     # Every public call on devices initialises the context; only this attribute does not.
@@ -18,7 +18,7 @@ def awake_tensorflow() -> Any:
 
 
 def awake_jax() -> Any:
-    """``jax``, where its backends are initialised; else ``None``."""
+    """``jax``, if its backends are initialised; else ``None``."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     is_awake = bridge is not None and bridge.backends_are_initialized()
     return sys.modules.get("jax") if is_awake else None

@@ -42,7 +42,7 @@ _RESOLUTION_S: Final = 1e-6
 _GOOD_S: Final = 25e-6
 _TRIES: Final = 4
 _KEPT_ANCHORS: Final = 8
-# Where streams share one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1), anchors queue too.
+# If streams share one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1), anchors queue too.
 _SPIN_S: Final = 0.2e-3
 _PATIENCE_S: Final = 20e-3
 

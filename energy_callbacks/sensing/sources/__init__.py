@@ -79,7 +79,7 @@ def discover(
 def _nvidia(
     clock: Clock, devices: Devices, used_ordinals: Sequence[int] | None, *, other_program: bool
 ) -> DiscoveredSources:
-    """A source for each chosen card; a refusal only where the user named one."""
+    """A source for each chosen card; a refusal only if the user named one."""
     from energy_callbacks.sensing.devices import check_devices_argument
     from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 
@@ -182,7 +182,7 @@ def _unclaimed(count: int) -> tuple[tuple[str, str, str], ...]:
 
 
 def _host_energy(clock: Clock) -> DiscoveredSources:
-    """RAPL where it can be read, and an estimate of what it does not give."""
+    """RAPL if it can be read, and an estimate of what it does not give."""
     from energy_callbacks.sensing.sources.estimate import HostEstimateSource
     from energy_callbacks.sensing.sources.rapl import POWERCAP, RaplSource
 

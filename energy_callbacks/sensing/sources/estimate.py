@@ -1,4 +1,4 @@
-"""CPU and memory power where no sensor exists: CodeCarbon's models, marked as estimates.
+"""CPU and memory power if no sensor exists: CodeCarbon's models, marked as estimates.
 
 CPU: ``P = TDP * (0.1 + 0.9 * load**3)``, the ``cpu_load`` mode of CodeCarbon 3.3.2
 (``external/hardware.py``). The TDP comes from CodeCarbon's table; a CPU that is not in it counts

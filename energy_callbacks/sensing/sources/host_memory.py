@@ -13,7 +13,7 @@ from energy_callbacks.sensing.schedule import until_reading_s
 if TYPE_CHECKING:
     import psutil
 
-# psutil looks at every process of the machine to find children: 1.3 ms where 80 run.
+# psutil looks at every process of the machine to find children: 1.3 ms if 80 run.
 _LIST_INTERVAL_S: Final = 10.0
 # Resident set sizes, not the fairer proportional ones: those make the kernel walk all pages of a
 # process under the lock that its own page faults need, which a training of 100 GB would feel.

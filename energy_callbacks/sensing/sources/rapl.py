@@ -43,7 +43,7 @@ _MOST_POWER_W = 5000.0
 _GRACE_S = 1.0
 
 # Dies of one package may all show the same package-wide counter (mlco2/codecarbon issue 1274).
-# Two zones of a package are one counter where they differ by less than the energy of the few
+# Two zones of a package are one counter if they differ by less than the energy of the few
 # milliseconds between two reads; by chance two counters of 262 kJ do so once in 100 000 times.
 _MIRROR_UJ = 1_000_000
 
@@ -315,7 +315,7 @@ def _number(path: Path) -> int | None:
 
 
 def _text(path: Path) -> str:
-    """The text of a small file, or ``""`` where it cannot be read, which no zone is called."""
+    """The text of a small file, or ``""`` if it cannot be read, which no zone is called."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:

@@ -80,7 +80,7 @@ class Choice:
         return float((self._of(self.best) - self._least).mean())
 
     def next_for_best(self) -> int | None:
-        """The size that may save most against ``best``, or ``best`` where that was tried less.
+        """The size that may save most against ``best``, or ``best`` if that was tried less.
 
         At the end a neighbour on each side is tried: the curves know nothing of tiles.
         """
@@ -146,7 +146,7 @@ class Choice:
 
 
 def is_known(trial: Trial, energy_weight: float) -> bool:
-    """Whether the trial ran, and energy was measured where it counts."""
+    """Whether the trial ran, and energy was measured if it counts."""
     return trial.status == "ok" and (not energy_weight or (trial.j_per_sample or 0.0) > 0.0)
 
 
@@ -163,7 +163,7 @@ def _cost(trial: Trial, energy_weight: float) -> tuple[float, float]:
 
 
 def _scatter(sizes: Iterable[Sequence[tuple[float, float]]]) -> float:
-    """By how much repeats of a size differ more than their stated errors allow; 1 where not.
+    """By how much repeats of a size differ more than their stated errors allow; 1 if not.
 
     What changes between trials, such as the load of a machine that is shared, no trial knows of
     (the ratio of Birge, Physical Review 40, 1932).
@@ -194,7 +194,7 @@ def _round(sizes: Sequence[int], multiple: int) -> list[int]:
     """Sizes that devices like: the multiple times 4 to 7 times a power of two, and to the last.
 
     The last size cut to its leading binary digits is where tiles are full, close to the limit.
-    Where the user has narrowed them to some, all are.
+    If the user has narrowed them to some, all are.
     """
     if not isinstance(sizes, range):
         return list(sizes)

@@ -5,9 +5,9 @@ that grows with it, and the two overlap somewhat; large sizes may cost a little 
 
     cost of a step = k (1 + (b / r)^p)^(1/p) (1 + b / q)
 
-``p`` = 1 is a sum, large ``p`` the larger of the two, ``r`` where they are equal; that ``p`` = 1
+``p`` = 1 is a sum, large ``p`` the larger of the two, ``r`` if they are equal; that ``p`` = 1
 and that nothing is lost at large sizes have a probability of their own. What the family cannot
-follow is left to a Gaussian process in log size, as strong as the trials ask for: where the family
+follow is left to a Gaussian process in log size, as strong as the trials ask for: if the family
 is wrong, the curves go through the measured points.
 
 Curves that the trials allow are drawn from the posterior of ``r``, ``p``, ``q`` and the strength

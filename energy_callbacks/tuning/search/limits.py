@@ -12,8 +12,8 @@ class Limits:
     """Places in the list of all sizes.
 
     Attributes:
-        low: of the largest that ran with the margin free, below ``high``; -1 where none did.
-        high: of the smallest that did not; one past the end where all did.
+        low: of the largest that ran with the margin free, below ``high``; -1 if none did.
+        high: of the smallest that did not; one past the end if all did.
         guess: where the largest that fits is expected; at least ``low``, below ``high``.
         is_known: whether ``guess`` comes from measured peaks.
     """

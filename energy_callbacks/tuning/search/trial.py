@@ -18,11 +18,11 @@ class Trial:
         accumulation: this many times before the optimizer steps.
         ranks: processes that step together.
         status: whether it ran.
-        reason: what the device said where it did not.
+        reason: what the device said if it did not.
         steps: how many of the optimizer were measured, after those of the warm-up.
         duration_s: how long these took.
         stderr_s: standard error of it at random.
-        energy: of the GPUs meanwhile, or of the host where there is none; what sensors have not
+        energy: of the GPUs meanwhile, or of the host if there is none; what sensors have not
             seen of that time is taken to be like the rest.
         scope: whose energy it is, ``gpu`` or ``host``.
         peak_bytes: the most memory of the device that was in use, on the card with the most.

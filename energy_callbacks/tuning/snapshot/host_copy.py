@@ -20,7 +20,7 @@ class HostTensor:
         self._values = to_host(tensor)
 
     def into_place(self) -> Any:
-        """The same tensor with its values again; a new one where it was let go of meanwhile."""
+        """The same tensor with its values again; a new one if it was let go of meanwhile."""
         tensor = self._tensor()
         if tensor is None or tensor.device != self._device or not is_alike(tensor, self._values):
             return self.anew()
@@ -40,7 +40,7 @@ def to_host(tensor: Any) -> Any:
 def write(values: Any, tensor: Any) -> None:
     """Put values of ``to_host`` back into a tensor, on its device, without another copy there.
 
-    To be called where no gradients are recorded.
+    To be called while no gradients are recorded.
     """
     _once(tensor).copy_(values)
 
@@ -76,7 +76,7 @@ def keep(value: Any) -> Callable[[], Any]:
         value: a tensor, a plain value, or dictionaries, lists and tuples of such.
 
     Returns:
-        What gives it back, as often as one likes: the same dictionaries, lists and, where they
+        What gives it back, as often as one likes: the same dictionaries, lists and, if they
         still exist, tensors, with the values that they had.
     """
     if isinstance(value, _torch().Tensor):

@@ -22,7 +22,7 @@ class TensorSnapshot:
         self._grad = keep(tensor.grad if self._has_grad else None)
 
     def let_go(self) -> None:
-        """Drop what has come since: a graph behind a leaf, a gradient where there was none."""
+        """Drop what has come since: a graph behind a leaf, a gradient if there was none."""
         if self._is_leaf and not self._tensor.is_leaf:
             self._tensor.detach_()
         if self._tensor.is_leaf and not self._has_grad:

@@ -82,7 +82,7 @@ class InnerLoop:
         trainer, args, accelerator = self._trainer, self._trainer.args, self._trainer.accelerator
         fetched, items = trainer.get_batch_samples(batches, accumulation, args.device)
         for place, inputs in enumerate(fetched, start=1):
-            # Accelerate's optimizer steps only where gradients are said to be complete.
+            # Accelerate's optimizer steps only if gradients are said to be complete.
             accelerator.gradient_state._set_sync_gradients(place == accumulation)  # noqa: SLF001
             loss = trainer.training_step(self._model, inputs, items)
             if args.logging_nan_inf_filter:

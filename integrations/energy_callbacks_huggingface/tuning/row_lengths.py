@@ -15,7 +15,7 @@ def longest_rows(
 
     Args:
         dataset: with ``len()`` and rows by their place.
-        length_fn: how long a row is; ``None`` takes a column of lengths where there is one, else
+        length_fn: how long a row is; ``None`` takes a column of lengths if there is one, else
             the length of ``input_ids``.
         length_column: ``TrainingArguments.length_column_name``.
     """

@@ -47,7 +47,7 @@ def tune_batch_size(
             ``gradient_accumulation_steps``.
         length_fn: how long a row of ``train_dataset`` is, such as its tokens. Each trial begins
             with a batch of the longest rows. By default the column ``length_column_name`` of
-            ``TrainingArguments``, else the number of ``input_ids``, where rows have one of them.
+            ``TrainingArguments``, else the number of ``input_ids``, if rows have one of them.
         **options: see ``energy_callbacks.tuning.TuningOptions``. With ``global_batch_size``
             micro-batches are accumulated to it, so that the optimizer sees what it did before.
 

@@ -121,7 +121,7 @@ class RebuiltSource:
 
     Args:
         make: a ``tf.data.Dataset``, ``PyDataset`` or PyTorch's ``DataLoader`` of a batch size.
-        samples: where that is known beforehand.
+        samples: if that is known beforehand.
     """
 
     def __init__(self, make: Callable[[int], Any], *, samples: float | None = None) -> None:

@@ -59,7 +59,7 @@ class Passes:
         raise ValueError(self.too_few())
 
     def too_few(self) -> str:
-        """What to say where there is no batch."""
+        """What to say if there is no batch."""
         several = "" if self._execution == 1 else f" for steps_per_execution={self._execution}"
         return (
             f"x must give a whole batch of {self._size} samples{several}, got too few samples; "

@@ -66,7 +66,7 @@ def _is_batched(data: Any, model: Any) -> bool:
 
 
 def _leading(data: Any) -> int | None:
-    """First dimension of an element, where that is fixed."""
+    """First dimension of an element, if that is fixed."""
     shape = keras.tree.flatten(data.element_spec)[0].shape
     return shape[0] if shape.rank else None
 

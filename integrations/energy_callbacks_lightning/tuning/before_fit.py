@@ -26,7 +26,7 @@ def tune_batch_size(
 ) -> BatchSizeResult:
     """Find the batch size before ``trainer.fit``.
 
-    Where module or datamodule have the attribute, it is set. A loader that was passed is not
+    If module or datamodule have the attribute, it is set. A loader that was passed is not
     changed: ``with_batch_size(loader, result.size)`` is one of the size. With
     ``global_batch_size``, ``trainer.accumulate_grad_batches`` is set too.
 
@@ -45,7 +45,7 @@ def tune_batch_size(
     Raises:
         NothingFits: if the smallest size does not run.
         TypeError: for an option that is none.
-        ValueError: for options that make no sense, or where no other batch size can be tried.
+        ValueError: for options that make no sense, or if no other batch size can be tried.
     """
     if any(isinstance(one, _FINDERS) for one in trainer.callbacks):
         raise ValueError(

@@ -47,7 +47,7 @@ class TrialStep:
     def __call__(self, size: int, accumulation: int | None = None) -> None:
         """One batch, or ``accumulation`` of them and a step of the optimizer.
 
-        Where the trainer accumulates by itself, the first call of a trial runs as many as it
+        If the trainer accumulates by itself, the first call of a trial runs as many as it
         takes to a step of the optimizer, whose memory counts.
         """
         count, epochs = accumulation or 1, self._epochs

@@ -27,7 +27,7 @@ class BatchSizeTuner(Base):
     >>> trainer = Trainer(callbacks=[BatchSizeTuner(objective="energy")])  # doctest: +SKIP
 
     In the place of Lightning's ``BatchSizeFinder``: Lightning runs it before other callbacks, and
-    it finds the attribute ``batch_size`` where that does. Loaders may also be passed to ``fit``.
+    it finds the attribute ``batch_size`` if that does. Loaders may also be passed to ``fit``.
     A run that is resumed goes on with the size that its checkpoint has.
 
     Args:

@@ -28,7 +28,7 @@ _SHARP_S: Final = 0.012
 # Consecutive calls locate a tick no better than this many of them.
 _BEST_CALLS: Final = 2.5
 # A clock as accurate as calls allow is checked this often. Any other each second at first,
-# then where it is older by this share: a more distant tick improves the period more.
+# then if it is older by this share: a more distant tick improves the period more.
 _CHECK_S: Final = 60.0
 _CHECK_AGAIN_S: Final = 1.0
 _CHECK_SHARE: Final = 0.25
@@ -86,7 +86,7 @@ class _Search:
         return self.number is not None and not self.is_next
 
     def next_call_s(self, call: _Call) -> float:
-        """When to call again: at once where the tick is near."""
+        """When to call again: at once if the tick is near."""
         return call.stop_s if self.is_expected else max(call.start_s + _SPACING_S, call.stop_s)
 
 
@@ -122,7 +122,7 @@ class CounterTicks:
         self.misses = 0
 
     def next_tick(self) -> Tick | None:
-        """One call, where one is due; a tick, where that call has made one known."""
+        """One call, if one is due; a tick, if that call has made one known."""
         if self._clock.monotonic_s() < self.due_s - PUNCTUAL_S:
             return None
         call = self._called()
@@ -135,7 +135,7 @@ class CounterTicks:
         return tick
 
     def last_tick(self) -> Tick | None:
-        """The newest tick, at the end of all: one call now, where the clock is known."""
+        """The newest tick, at the end of all: one call now, if the clock is known."""
         call = self._called() if self._search is None else None
         return self._placed(call) if call is not None else None
 
@@ -183,7 +183,7 @@ class CounterTicks:
         return self._ticks.period_s[0]
 
     def _call_after(self, number: int) -> None:
-        """Call between a tick and the next, where calls are quick."""
+        """Call between a tick and the next, if calls are quick."""
         self._search = None
         start_s, end_s = self._ticks.span(number)[1], self._ticks.span(number + 1)[0]
         self.due_s = start_s + _CALL_SHARE * max(end_s - start_s, 0.0)
@@ -211,7 +211,7 @@ class CounterTicks:
     # --- one call between two ticks
 
     def _placed(self, call: _Call) -> Tick | None:
-        """The value at the last tick before the call, where it is certain which one that is."""
+        """The value at the last tick before the call, if it is certain which one that is."""
         number = self._ticks.number_at(call.start_s)
         number -= self._ticks.span(number)[1] > call.start_s
         if call.stop_s > self._ticks.span(number + 1)[0]:

@@ -44,7 +44,7 @@ def _gauge(
 
 
 def _memory_used_bytes(card: NvmlCard) -> float | None:
-    """Without what the driver keeps for itself, as nvidia-smi shows it, where it can say that."""
+    """Without what the driver keeps for itself, as nvidia-smi shows it, if it can say that."""
     nvml = card.nvml
     try:
         info = nvml.nvmlDeviceGetMemoryInfo(card.handle, version=nvml.nvmlMemory_v2)
@@ -72,7 +72,7 @@ def _throttled(card: NvmlCard) -> Reader | None:
     """Seconds in which clocks were held down by the power limit, the power brake or heat.
 
     The sum of nanosecond counters (nvml.h, NVML_FI_DEV_PERF_POLICY_* and _CLOCKS_EVENT_REASON_*):
-    power policy and thermal policy, and the brake of the power supply; where there is no thermal
+    power policy and thermal policy, and the brake of the power supply; if there is no thermal
     policy, software and hardware slowdown by heat in its place. Seconds with two reasons count
     twice. Not counted are limits that the user sets (application clocks, sync boost).
     """

@@ -50,7 +50,7 @@ def activity(card: NvmlCard) -> tuple[Reader, ...]:
 
 
 def permission_note(nvml: Any, handle: Any) -> tuple[str, ...]:
-    """What the report must say where a card has these counters and this user may not read them."""
+    """What the report must say if a card has these counters and this user may not read them."""
     try:
         if nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
             sample = nvml.nvmlGpmSampleAlloc()
@@ -96,7 +96,7 @@ class _Samples:
         return quantity in self._waiting
 
     def taken(self, quantity: Quantity) -> tuple[float, float, float] | None:
-        """Moment, its error and mean since the sample before, where it is new."""
+        """Moment, its error and mean since the sample before, if it is new."""
         if self.card.clock.monotonic_s() >= self._due_s - PUNCTUAL_S:
             t_s, t_error_s = self._take_sample()
             shares = self._shares()
@@ -153,12 +153,12 @@ class _Activity:
 
     @property
     def due_s(self) -> float:
-        """When the next value is wanted: at once, where one has been read with another metric's."""
+        """When the next value is wanted: at once, if one has been read with another metric's."""
         is_waiting = self._samples.is_waiting(self._quantity)
         return float("-inf") if is_waiting else self._samples.due_s
 
     def read(self, *, at_once: bool = False) -> list[Reading]:  # noqa: ARG002 - a mean needs its time
-        """The newest mean, where it is new."""
+        """The newest mean, if it is new."""
         found = self._samples.taken(self._quantity)
         if found is None:
             return []

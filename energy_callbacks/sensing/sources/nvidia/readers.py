@@ -84,12 +84,12 @@ class Reader(Protocol):
         ...
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
-        """What is new, where it is due or all is wanted at once; raises ``NVMLError``."""
+        """What is new, if it is due or all is wanted at once; raises ``NVMLError``."""
         ...
 
 
 def tried(card: NvmlCard, make: Callable[[NvmlCard], Reader | None]) -> Reader | None:
-    """The reader, where the card answers its first call.
+    """The reader, if the card answers its first call.
 
     Raises:
         NVMLError: if the card is gone.
@@ -124,7 +124,7 @@ class SampledPower:
 
     @classmethod
     def found_on(cls, card: NvmlCard) -> "SampledPower | None":
-        """The reader, where the card keeps a buffer that fills."""
+        """The reader, if the card keeps a buffer that fills."""
         samples = _samples(card)
         if not samples:
             card.clock.sleep(_FIRST_SAMPLE_S)
@@ -267,7 +267,7 @@ class PolledQuantity:
         return self._value(self._card)
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
-        """One value, stamped in the middle of the call, where one is due."""
+        """One value, stamped in the middle of the call, if one is due."""
         start_s = self._card.clock.monotonic_s()
         if start_s < self.due_s - PUNCTUAL_S and not at_once:
             return []
@@ -281,7 +281,7 @@ class PolledQuantity:
 
 
 def offered(reader: PolledQuantity) -> Reader | None:
-    """The reader, where it has a value now."""
+    """The reader, if it has a value now."""
     return reader if reader.value() is not None else None
 
 

@@ -1,6 +1,6 @@
 """One NVIDIA card: power, energy, memory, load, temperature, clock, throttled time.
 
-Power comes from the driver's buffer of 20 ms samples where there is one; the energy counter is
+Power comes from the driver's buffer of 20 ms samples if there is one; the energy counter is
 read at its own ticks (``counter_ticks``). How each quantity is read is in ``nvml_readers``,
 ``nvml_gauges`` and ``nvml_gpm``, what is known of the sensors in ``nvml_sensors``.
 """
@@ -209,7 +209,7 @@ def session() -> Iterator[Any]:
     """The driver's library, to ask of inside the block.
 
     Raises:
-        SourceUnavailable: without driver or permission, or where it fails, with what to do.
+        SourceUnavailable: without driver or permission, or if it fails, with what to do.
     """
     nvml = _nvml()
     _start(nvml)

@@ -46,7 +46,7 @@ class TickClock:
         """A tick happened between two moments.
 
         Returns:
-            Whether that agrees with the ticks before; where not, all is forgotten.
+            Whether that agrees with the ticks before; if not, all is forgotten.
         """
         if not self._corners:
             self._origin_s = earliest_s
