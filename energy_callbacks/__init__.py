@@ -1,6 +1,6 @@
 """Energy as a training metric: joules beside the loss, a report at the end.
 
-For a framework import its callback from its door: ``energy_callbacks.lightning``. A plain loop
+For a framework import its callback from its module: ``energy_callbacks.lightning``. A plain loop
 drives an ``EnergyMeter``.
 """
 

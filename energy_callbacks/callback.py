@@ -91,7 +91,7 @@ class EnergyCallback:
         """Only asked for what is not there: most likely by another framework.
 
         Raises:
-            AttributeError: always, naming the doors of all three.
+            AttributeError: always, naming the modules of all three.
         """
         if hasattr(type(self), name):  # a property of ours has raised: say what it said
             return object.__getattribute__(self, name)

@@ -1,4 +1,4 @@
-"""What of a training stands in TensorBoard beside its curves: charts, comparison, report.
+"""What a training shows in TensorBoard beside its curves: charts, hyperparameters, report.
 
 ::
 

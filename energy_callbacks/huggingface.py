@@ -1,4 +1,4 @@
-"""Door: ``from energy_callbacks.huggingface import GpuEnergyCallback, tune_batch_size``."""
+"""Import path ``from energy_callbacks.huggingface import GpuEnergyCallback, tune_batch_size``."""
 
 from energy_callbacks.core.extras import requires
 

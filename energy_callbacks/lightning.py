@@ -1,4 +1,4 @@
-"""Door: ``from energy_callbacks.lightning import GpuEnergyCallback``.
+"""Import path ``from energy_callbacks.lightning import GpuEnergyCallback``.
 
 The tuner is behind it too, and imported when first used.
 """

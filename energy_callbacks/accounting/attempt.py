@@ -48,7 +48,7 @@ _LEFT: Final = (
 
 
 class ActiveAttempt:
-    """Sensors, timeline, books and figures of one attempt.
+    """Sensors, timeline, journal and figures of one attempt.
 
     Args:
         config: settings.
@@ -58,7 +58,7 @@ class ActiveAttempt:
         state: of the meter, from a checkpoint of the run that this attempt continues; empty for a
             new one.
         process: which process this is.
-        on_failure: called on our own thread if the books cannot be kept any more.
+        on_failure: called on our own thread if the journal cannot be written any more.
         call: the user's call that trains; ``None`` if unknown.
         on_left: called on our own thread when that call has ended without ``stop``.
     """
@@ -186,7 +186,7 @@ class ActiveAttempt:
             logger.warning("%s", message)
 
     def now_s(self) -> float:
-        """What time it is; the training is seen to be alive at this moment."""
+        """The time; the training is known to be running at this moment."""
         self._seen_s = self._clock.monotonic_s()
         return self._seen_s
 
@@ -201,7 +201,7 @@ class ActiveAttempt:
                 self._stop(*_status_and_text(error))
 
     def end_left(self, *, on_own_thread: bool) -> bool:
-        """End an attempt that was not stopped, at the last moment it was seen alive.
+        """End an attempt that was not stopped, at the last moment it was known to run.
 
         Args:
             on_own_thread: whether the journal's thread asks: it must not wait for a caller that
@@ -266,7 +266,7 @@ class ActiveAttempt:
             time.sleep(0.05)
 
     def abandon(self) -> None:
-        """Read no sensor and keep no books any more; waits for nothing."""
+        """Stop reading sensors and writing the journal; does not wait."""
         self._sampler.ask_to_stop()
         self._periodic.ask_to_stop()
 

@@ -1,4 +1,4 @@
-"""Which phase a process is in: a stack of names, cut into spans that leave no hole."""
+"""The stack of phases that a process is in, cut into spans without gaps."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The seam if profilers hear what a meter hears; one that fails ends itself, nothing else."""
+"""Passes a meter's events to its profilers; one that fails is stopped, and nothing else."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Turns events and measured energies into journal lines, on its own thread.
 
-The training thread only puts events into queues; ``update`` runs on each beat elsewhere,
+The training thread only puts events into queues; ``update`` runs periodically elsewhere,
 asks the timeline for the energy of what has been fully seen, and writes it down.
 """
 
@@ -23,7 +23,7 @@ from energy_callbacks.sensing.timeline import Timeline
 if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
-# Steps are pooled over each beat, because what was not written is lost with a killed process, but
+# Steps are pooled over each update, because what was not written is lost with a killed process, but
 # not over less than this, because windows of a few periods of a sensor are too inaccurate.
 _POOL_S = 0.5
 # How long nothing at all may be seen before steps are counted without energy.
@@ -35,7 +35,7 @@ _FEW_HOST_MARKS = 0.05
 
 
 def mean(values: Sequence[float]) -> float:
-    """Of the one or two readings of a beat: numpy takes ten times as long for so few."""
+    """Mean of one or two readings: numpy takes ten times as long for this few."""
     return sum(values) / len(values)
 
 

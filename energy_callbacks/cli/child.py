@@ -1,4 +1,4 @@
-"""Another program as a child that notices nothing: same streams, same signals, same end.
+"""Runs a command transparently: same streams, same signals, same exit status.
 
 Signals are taken in one place, by ``sigtimedwait``, so that none interrupts the measuring: one that
 was sent to this process alone is passed on; one from the terminal has reached the child as well.
@@ -87,7 +87,7 @@ def signals_held() -> Iterator[Collection[int]]:
 
 
 def first_pending() -> int | None:
-    """A signal that has come since they are held, before there was a child to hear it.
+    """A signal that has come since they are held, before the child was started.
 
     One that this process ignores, as jobs in a shell's background do, is none: so will the child.
     """

@@ -1,4 +1,4 @@
-"""What a comparison comes to, in a sentence for each group."""
+"""The conclusion of a comparison, in a sentence for each group."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Stretches of one run that are long enough to know little of each other."""
+"""Blocks of one run that are long enough to be nearly independent."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Reports in, a ``Comparison`` out."""
+"""Builds a ``Comparison`` from reports."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -19,7 +19,7 @@ SCHEMA_VERSION = 1
 Verdict = Literal["lower", "higher", "not resolved"]
 QualityVerdict = Literal["as good", "worse", "not resolved"]
 Basis = Literal["runs", "pairs", "blocks"]
-"""What an interval comes from: repeats, repeats made in turn, or stretches of one run a side."""
+"""What an interval comes from: repeats, repeats made in turn, or blocks of one run a side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The charts of a comparison: what changes, and the runs over each other on time and on step."""
+"""The charts of a comparison: what changes, and the runs over time and over steps."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final

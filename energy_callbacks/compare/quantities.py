@@ -1,4 +1,4 @@
-"""What is compared: a value of each run, with what its sensors leave open."""
+"""The compared quantities: a value of each run, with the error of its sensors."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

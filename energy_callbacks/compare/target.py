@@ -1,4 +1,4 @@
-"""The user's metric in a comparison: which one, how good it became, what it took to get there."""
+"""The user's metric in a comparison: which one, its best value, and the energy to reach it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

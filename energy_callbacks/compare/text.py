@@ -1,4 +1,4 @@
-"""A comparison in plain text and as markdown: the same table, drawn twice."""
+"""A comparison as plain text and as markdown."""
 
 from collections.abc import Iterator, Sequence
 

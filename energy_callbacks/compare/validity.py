@@ -1,4 +1,4 @@
-"""What makes a comparison say less than its figures seem to, or nothing at all."""
+"""Checks what limits the conclusions of a comparison or forbids them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean

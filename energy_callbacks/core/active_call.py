@@ -1,4 +1,4 @@
-"""A call of the user's that is under way, found from inside it and watched from other threads.
+"""A running call of the user's, found from inside it and watched from other threads.
 
 Keras and Hugging Face hand a callback neither the trainer nor the list of callbacks, and fire no
 hook after an exception or Ctrl-C. Both are on the stack while a hook runs: the call that trains,

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic writes: files appear whole or not at all."""
 
 import os
 from pathlib import Path

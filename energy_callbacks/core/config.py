@@ -28,8 +28,8 @@ class EnergyConfig:
         price_per_kwh: in any currency; ``None`` leaves cost out.
         devices: ``"auto"`` (the GPUs this run uses), ``"all"``, or NVML indices and UUIDs.
         sample_interval_s: how often figures are brought up to date and written, s; at most 1,
-            because what was not written is lost with a killed process. The default is the beat on
-            which sensors are read; on that everything is written in any case.
+            because what was not written is lost with a killed process. The default is the interval
+            at which sensors are read; on that everything is written in any case.
         raw_readings: keep every reading on disk, beside the journal: about 120 MB a day for a GPU.
         step_events: whether CUDA events date when the GPU finished each step, instead of when
             Python had queued it; PyTorch on NVIDIA GPUs only, about 10 us a step.

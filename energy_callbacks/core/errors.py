@@ -1,4 +1,4 @@
-"""Every error this package raises on purpose, as one tree.
+"""The exceptions of this package, as one tree.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Optional frameworks: a missing one names the extra to install, every other error passes."""
+"""Optional packages: the error for a missing one names the extra to install."""
 
 from types import TracebackType
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Whether this process is a fork of the one in which something began.
+"""Detects that this process is a fork of the one in which something began.
 
 ``os.getpid`` would do, but asks the kernel: 7 us with cold caches, at every step.
 """

@@ -1,4 +1,4 @@
-"""A bug of ours becomes one warning and the end of measuring, never of the training."""
+"""Turns an error of this package into one warning and the end of measuring."""
 
 import functools
 import signal

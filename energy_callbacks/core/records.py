@@ -1,4 +1,4 @@
-"""The values that travel through the package: frozen records, SI units, nothing unknown as zero."""
+"""The records of the package: frozen, in SI units, ``None`` for unknown values."""
 
 from dataclasses import dataclass
 from typing import Final, Literal

@@ -1,4 +1,4 @@
-"""Conversions at the border: inside the package everything is SI (W, J, s, byte, Hz, kg)."""
+"""Unit conversions: inside the package everything is SI (W, J, s, byte, Hz, kg)."""
 
 JOULES_PER_WATT_HOUR = 3600.0
 BYTES_PER_GIBIBYTE = 2**30

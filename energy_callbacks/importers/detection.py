@@ -1,4 +1,4 @@
-"""Files that hold several runs: which of them is meant."""
+"""Selects one run of a file that holds several."""
 
 from collections.abc import Mapping
 from typing import Final, TypeVar

@@ -1,4 +1,4 @@
-"""Files of strangers, read in pieces: no line, record or file is larger in memory than a bound."""
+"""Reads files of other programs in pieces, so that memory stays bounded."""
 
 import csv
 import gzip

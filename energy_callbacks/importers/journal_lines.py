@@ -1,4 +1,4 @@
-"""Lines of the journal of a log: what no log says is ``None``, as it would be in our own."""
+"""Journal lines for an imported log; what the log does not contain is ``None``."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

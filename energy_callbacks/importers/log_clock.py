@@ -1,4 +1,4 @@
-"""The time of a log as seconds that never fall, and what its clock did on the way."""
+"""The time of a log as seconds that never decrease, and how its clock was set."""
 
 from collections.abc import Iterator
 from typing import Final

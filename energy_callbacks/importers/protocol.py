@@ -1,4 +1,4 @@
-"""What one file format is to the rest: how it is recognised, and its content as journal lines."""
+"""The protocol of a log format: how it is recognised, and its content as journal lines."""
 
 import hashlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What stands in a cell or field of a stranger's file, as a number or a moment; else ``None``."""
+"""Parses numbers and times of other programs' files; ``None`` for anything else."""
 
 import math
 import re

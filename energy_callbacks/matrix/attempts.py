@@ -1,4 +1,4 @@
-"""The results folder: each job's tries, how they ended, and which of them counts.
+"""The results folder: the attempts of each job, how they ended, and which one counts.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Jobs handed on to another machine: a file that stays as it is when the TOML file changes."""
+"""A file of jobs for another machine, independent of later changes of the TOML file."""
 
 import json
 from collections.abc import Sequence

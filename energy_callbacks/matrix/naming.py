@@ -1,4 +1,4 @@
-"""Names of folders that say what is in them, and that no two configurations share."""
+"""Readable and unique folder names for configurations."""
 
 import hashlib
 import re

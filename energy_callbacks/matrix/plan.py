@@ -1,4 +1,4 @@
-"""A matrix as it was asked for, and its jobs in the order in which they run."""
+"""A matrix and its jobs in the order in which they run."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""What a matrix has found: a row for each configuration, the cheapest first."""
+"""The results of a matrix: a row for each configuration, the cheapest first."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

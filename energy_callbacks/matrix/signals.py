@@ -1,4 +1,4 @@
-"""Signals that end a matrix: heard in one place, and who sent them is known.
+"""Signals that end a matrix, received in one place with their sender.
 
 A terminal's Ctrl-C reaches all programs of its group, so the jobs have it already; what another
 process has sent to this one alone is passed on to them.

@@ -1,4 +1,4 @@
-"""The end of a matrix: its page, its table as JSON, and what the terminal says."""
+"""Summary of a matrix: its page, its table as JSON, and the terminal output."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""A matrix in a TOML file: every key known, every value checked, before anything runs."""
+"""Reads a matrix from a TOML file and checks every key and value."""
 
 import dataclasses
 import difflib

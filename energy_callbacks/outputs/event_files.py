@@ -1,4 +1,4 @@
-"""What stands already in the event files of a run."""
+"""Finds tags that the event files of a run contain already."""
 
 from collections.abc import Iterable
 from pathlib import Path

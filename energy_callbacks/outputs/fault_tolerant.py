@@ -1,4 +1,4 @@
-"""An output that can fail without harm: it is left out from then on, with one warning."""
+"""Wraps an output so that its failure is logged once and the output skipped from then on."""
 
 import contextlib
 import logging

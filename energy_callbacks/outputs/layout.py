@@ -1,4 +1,4 @@
-"""The layout of TensorBoard's page "Custom Scalars": one chart a question, bands if we know.
+"""The layout of TensorBoard's page "Custom Scalars": charts with error bands if known.
 
 A chart with an interval needs exact tags: value, lower end, upper end. Lines are given as regular
 expressions, which TensorBoard matches from the start of a tag.

@@ -1,4 +1,4 @@
-"""The seam for outputs: where figures go while training."""
+"""The protocol of outputs, which receive figures during training."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol

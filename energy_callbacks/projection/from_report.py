@@ -1,4 +1,4 @@
-"""From reports and comparisons to what a projection multiplies: the energy of one job."""
+"""The energy of one job, from reports and comparisons."""
 
 from collections.abc import Iterator
 

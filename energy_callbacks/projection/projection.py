@@ -1,4 +1,4 @@
-"""What a job costs if it runs a million times a day, and what a change of it saves.
+"""The cost of a job at scale, and the saving of a change.
 
 Pure arithmetic over the energy of one job with its error::
 

@@ -1,4 +1,4 @@
-"""A projection in words: tables for a terminal, for markdown, and what must be known of them."""
+"""A projection as tables for a terminal and markdown, with notes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

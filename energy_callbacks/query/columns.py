@@ -1,4 +1,4 @@
-"""The tables that a query may ask: what their columns are called, mean, and where they come from.
+"""The tables of a query: names, meanings and sources of their columns.
 
 Each table is made of JSON objects: ``reports`` of the first lines of each report, up to its
 phases, the others of the elements of one of its lists. A column is SQL over *fields*, paths into

@@ -1,4 +1,4 @@
-"""Where reports lie: below a folder, or below an address that fsspec knows (``s3://...``).
+"""Finds reports below a folder, or below an address that fsspec knows (``s3://...``).
 
 Only what a table needs is read of a report: its first lines, up to its phases, are 3 kB of a
 hundred or more. That its end is there too is looked at, so that a file that was cut off is noticed.

@@ -1,4 +1,4 @@
-"""Reports into tables of DuckDB, and a connection that can do nothing but answer.
+"""Loads reports into DuckDB tables, on a connection that can only read.
 
 What a report says is data and never SQL: its text is handed over as values. Each field's kind is
 checked; a report that fails is read again by ``schema.from_json``, which knows older writers and

@@ -1,4 +1,4 @@
-"""What one reads afterwards: journals in, one report out, saved as HTML, JSON and text.
+"""Reports: built from journals, saved as HTML, JSON and text.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Journals in, an ``EnergyReport`` out: the only way to a report."""
+"""Builds an ``EnergyReport`` from journals."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""Time as a parameter: reading it, waiting for it, and doing a job at a regular interval.
+"""Clocks: reading time, waiting, and running a job at a regular interval.
 
 Everything that needs time takes a ``Clock``; tests hand in ``energy_callbacks.testing.FakeClock``,
 on which a day passes in seconds and no thread runs.

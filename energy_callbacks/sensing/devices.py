@@ -1,6 +1,6 @@
 """Which physical GPUs this process uses.
 
-The driver is asked first: once the framework has woken CUDA, it names its devices under every
+The driver is asked first: once the framework has initialised CUDA, it names its devices under every
 mask (``cuda_driver``). Before that, the masks are read as CUDA reads them (``resolve``), and
 where they do not name one card beyond doubt the answer is a refusal, never a guess.
 """

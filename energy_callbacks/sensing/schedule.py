@@ -1,12 +1,12 @@
 """When periodic work runs: the same moments in all threads and all ranks of a host.
 
 What a training feels of its meter are threads that wake up. So sensors that keep what they have
-seen are read on a common beat of the monotonic clock, and the journal is written right after it::
+seen are read at common moments of the monotonic clock, and the journal is written right after::
 
     sensors   |         |         |         BEAT_S apart, LEAD_S before the journal
     journal     |         |         |
 
-A process that is killed loses what came after the last beat: less than a second.
+A process that is killed loses what came after the last such moment: less than a second.
 """
 
 import math
@@ -20,7 +20,7 @@ _EARLY_S: Final = 0.01
 
 
 def until_reading_s(start_s: float, beats: int = 1) -> float:
-    """From the beginning of one reading to the beginning of the next, or of one some beats on."""
+    """From the beginning of one reading to the beginning of the next, or a later one."""
     return next_reading_s(start_s, beats) - start_s
 
 

@@ -24,14 +24,14 @@ _MOST_FOLLOWED: Final = 60_000
 
 @dataclass(slots=True)
 class _Heard:
-    """When each quantity of a device was heard last, by the clock and by the time it has spoken."""
+    """When each quantity of a device was last read, by the clock and by its own time."""
 
     newest_s: float = -math.inf
     spoken_s: float = 0.0
     last: dict[Quantity, tuple[float, float]] = field(default_factory=dict)
 
     def note(self, readings: Iterable[Reading]) -> None:
-        """Quantities were heard."""
+        """Quantities were read."""
         for reading in readings:
             t_s = reading.t_s
             if t_s > self.newest_s:
@@ -40,7 +40,7 @@ class _Heard:
             self.last[reading.channel.quantity] = (t_s, self.spoken_s)
 
     def silent(self, limit_s: float) -> dict[Quantity, float]:
-        """When those were heard last that have missed more than ``limit_s`` of speech."""
+        """When those were last read that have been silent for more than ``limit_s`` of readings."""
         return {
             quantity: t_s
             for quantity, (t_s, spoken_s) in self.last.items()
@@ -320,7 +320,7 @@ class Timeline:
         """Quantities that have missed more than ``limit_s`` in which their device spoke.
 
         Returns:
-            For device key and quantity, when it was heard last.
+            For device key and quantity, when it was last read.
         """
         with self._lock:
             return {
@@ -392,7 +392,7 @@ class Timeline:
             }
 
     def disagreements(self) -> dict[str, int]:
-        """How often counter and readings of a device disagreed; devices without a disagreement are left out."""
+        """How often counter and readings disagreed, by device; devices without are left out."""
         with self._lock:
             return {
                 key: track.curve.disagreements

@@ -13,7 +13,7 @@ from energy_callbacks.sensing.timeline import Timeline
 
 # Power is the mean over this time: a second is what a counter of joules needs on older cards.
 _RECENT_S: Final = 2.0
-# A gauge that was heard before is not what is now.
+# An old reading of a gauge is not its present value.
 _FRESH_S: Final = 5.0
 _STOP_TIMEOUT_S: Final = 3.0
 

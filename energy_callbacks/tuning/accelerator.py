@@ -1,4 +1,4 @@
-"""The devices that a training uses, asked of its own framework, which is never woken for it.
+"""The devices that a training uses, asked of its own framework without initialising it.
 
 Memory is that of the fullest device: PyTorch's allocator reports its maximum, JAX's and
 TensorFlow's do too; without a device it is this process's resident memory, and what the machine

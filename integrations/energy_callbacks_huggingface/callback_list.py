@@ -2,11 +2,11 @@
 
 Reporting callbacks stand before the user's, and each is handed the same dictionary of logs. So
 ours takes the first place and adds its figures there. TensorBoard would show them as
-``train/power/gpu_w``: it gets them through its own writer, and a curtain hides them from it.
+``train/power/gpu_w``: it gets them through its own writer, and a ``LogFilter`` hides them from it.
 
 ::
 
-    ours   curtain | TensorBoard | curtain   W&B, user's   curtain | console | curtain   rear
+    ours   filter | TensorBoard | filter   W&B, user's   filter | console | filter   last
     all    nothing               all                       a few             all
 """
 
@@ -96,7 +96,7 @@ class OtherCallbacks:
         self._callbacks[:] = [*hung, LastCallback(self._ours)]
 
     def _shown_to(self, sibling: Any) -> Callable[[], Scalars] | None:
-        """What a sibling may see of our figures; ``None`` if it may see all."""
+        """What another callback may see of our figures; ``None`` if it may see all."""
         if isinstance(sibling, TensorBoardCallback):
             return self._row.nothing
         return self._row.selection if isinstance(sibling, _READ_ALONG) else None
@@ -126,7 +126,7 @@ class OtherCallbacks:
         self._row.put(logs, in_logs)
 
     def leave(self) -> None:
-        """Take the curtains down and close our own file."""
+        """Remove the filters and close our own file."""
         if self._is_first:
             self._callbacks[:] = self._bare()
         own, self._own = self._own, None

@@ -55,11 +55,11 @@ class LogRow:
 
 
 class LogFilter(TrainerCallback):
-    """Stands directly before or after a sibling.
+    """Placed directly before or after another callback.
 
     Args:
         row: that is being handed around.
-        shown: what of it those behind the curtain see.
+        shown: what of it the callbacks after it see.
     """
 
     def __init__(self, row: LogRow, shown: Callable[[], Scalars]) -> None:

@@ -18,7 +18,7 @@ class Session:
         meter: has been started.
         call: of the user; ``None`` if it was not found.
         phase: ``train``, or what the call does by itself: ``validation`` or ``predict``.
-        siblings: the callbacks beside ours.
+        siblings: the other callbacks of the trainer.
         inputs: counts what the model is given.
     """
 

@@ -1,10 +1,10 @@
 """The callbacks beside ours: our place before them, TensorBoard's writer, who must not see what.
 
-Keras hands a callback neither the list nor its siblings. What ours adds to ``logs`` reaches all
+Keras gives a callback neither the list nor the others in it. What ours adds to ``logs`` reaches all
 that stand behind it in Keras' own list of the call. Three kinds must not see it: TensorBoard and
 the progress bar would repeat it under names of their own, and a callback that monitors a figure
-would take NaN, the value before anything was measured, for the best one forever. Curtains before
-and behind such a sibling hide it.
+would take NaN, the value before anything was measured, for the best one forever. Filters before
+and behind such a callback hide it.
 """
 
 import math
@@ -75,7 +75,7 @@ class OtherCallbacks:
                     self._curtains += pair
 
     def add_rear(self, act: Callable[[], None]) -> None:
-        """Do something once all siblings have had the hook that is being called now."""
+        """Do something once all callbacks have had the hook that is being called now."""
 
         def last() -> None:
             self.all.remove(rear)
@@ -91,7 +91,7 @@ class OtherCallbacks:
 
 
 def _hides_from(sibling: Any) -> Callable[[float], bool] | None:
-    """Which values of ours a sibling must not see; ``None`` if it may see all."""
+    """Which of our values another callback must not see; ``None`` if it may see all."""
     if isinstance(sibling, _BLIND):
         return lambda _: True
     monitor = getattr(sibling, "monitor", None)

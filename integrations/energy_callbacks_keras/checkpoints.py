@@ -49,7 +49,7 @@ class _BatchSavePatch(_SavePatch):
 
 
 def ears(sibling: Any, meter: EnergyMeter) -> tuple[keras.callbacks.Callback, ...]:
-    """What belongs before and behind a sibling; nothing if it saves nothing."""
+    """The callbacks to place before and after one that saves; none for others."""
     if not isinstance(sibling, _SAVERS):
         return ()
     kind = _SavePatch if sibling.save_freq == "epoch" else _BatchSavePatch

@@ -59,7 +59,7 @@ class JournalWriter:
     """Appends records to one file; ``flush`` hands them to the operating system.
 
     What has been flushed survives ``kill -9`` of this process. A full disk loses lines, is
-    counted in ``failures`` and never raises; writing goes on where there is room again.
+    counted in ``failures`` and never raises; writing continues when there is space again.
     """
 
     def __init__(self, path: Path) -> None:

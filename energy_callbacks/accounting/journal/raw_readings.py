@@ -1,4 +1,4 @@
-"""Every reading of an attempt on disk, where it was asked for."""
+"""Writes every reading of an attempt to disk, if requested."""
 
 from collections import deque
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Where a run takes place, how clean the electricity is there, and what its energy emitted.
+"""The location of a run, the carbon intensity there, and the emissions of its energy.
 
 All figures are those of CodeCarbon's packaged tables, read through CodeCarbon's own code, so that
 they agree with what CodeCarbon reports for the same place. There is no network and no tracker.

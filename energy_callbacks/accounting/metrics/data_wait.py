@@ -109,7 +109,7 @@ class DataWaitEnergy:
     """Adds up, on the journal's thread, what each device took in the waits of an attempt.
 
     Args:
-        timeline: is asked once a device and beat, however many waits there were.
+        timeline: is asked once per device and update, however many waits there were.
         steps: knows the waits.
         start_s: of the attempt.
     """

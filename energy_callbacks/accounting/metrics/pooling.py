@@ -1,4 +1,4 @@
-"""How far back figures per step reach: over this many steps that their random error is small.
+"""How far back figures per step reach: as many steps as keep their random error small.
 
 The random error of an energy comes mostly from the two ends of its span, so its share of the
 energy falls as the span grows; the systematic bound is a share of every span alike.

@@ -66,7 +66,7 @@ class StepLog:
         ends: dates the steps by events of the device; ``None``: a step ends when it was queued.
 
     Attributes:
-        marked_s: when the training thread was heard last.
+        marked_s: when the training thread last reported.
     """
 
     def __init__(self, start_s: float, ends: "StepEnds | None" = None) -> None:

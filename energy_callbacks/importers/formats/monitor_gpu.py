@@ -1,4 +1,4 @@
-"""JSON of AdamWPrune's ``monitor_gpu.py``: memory and load of cards, and no power at all."""
+"""JSON of AdamWPrune's ``monitor_gpu.py``: memory and load of cards, without power."""
 
 import re
 from collections.abc import Iterator

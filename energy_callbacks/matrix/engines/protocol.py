@@ -1,4 +1,4 @@
-"""What an engine does, and what it reports."""
+"""The protocol of engines, which run jobs."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -8,7 +8,7 @@ from energy_callbacks.matrix.plan import MatrixJob
 
 
 class JobListener(Protocol):
-    """Who hears how jobs go; called on the thread that called ``Engine.run``."""
+    """Callbacks for the progress of jobs; called on the thread that called ``Engine.run``."""
 
     def started(self, job: MatrixJob, place: str) -> None:
         """A job has begun, on a device or machine."""

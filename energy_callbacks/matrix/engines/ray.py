@@ -123,7 +123,7 @@ class RayEngine:
     def _wait(
         self, ray: Any, tasks: dict[Any, MatrixJob], told: JobListener, heard: Sequence[int]
     ) -> None:
-        """Until each has ended, or a signal is heard."""
+        """Wait until each has ended, or a signal has come."""
         begun: set[Path] = set()
         while tasks and not heard:
             ended, _ = ray.wait(list(tasks), timeout=_LOOK_S)

@@ -105,7 +105,7 @@ class SlurmEngine:
         return [job for job in jobs if str(job.folder) in folders]
 
     def run(self, jobs: Sequence[MatrixJob], told: JobListener) -> None:
-        """Submit them; they run when there is room.
+        """Submit them; they run when the cluster has room.
 
         Raises:
             SlurmFailed: if ``sbatch`` refused.

@@ -1,4 +1,4 @@
-"""To look at a module as soon as it is there, without importing it ourselves."""
+"""Calls a function when a module has been imported, without importing it."""
 
 import logging
 import sys

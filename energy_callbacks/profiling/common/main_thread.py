@@ -1,4 +1,4 @@
-"""Calls that the main thread makes between two bytecodes, asked for on any thread.
+"""Runs calls on the main thread between two bytecodes, requested on any thread.
 
 CPython keeps a queue of such calls (``Py_AddPendingCall``): they are made after a call, at a
 function's entry, at a loop's jump back, and by the main thread only (3.11 to 3.13,
@@ -49,7 +49,7 @@ class Pending:
                 "no Py_AddPendingCall; use CPython"
             ) from error
         add.argtypes, add.restype = (ctypes.c_void_p, ctypes.c_void_p), ctypes.c_int
-        api.Py_IncRef(ctypes.py_object(self))  # a request may be heard after all else is gone
+        api.Py_IncRef(ctypes.py_object(self))  # a request may be served after all else is gone
         self._add = add
         self._function = ctypes.cast(truth, ctypes.c_void_p)
         self._argument = ctypes.c_void_p(id(self))

@@ -1,4 +1,4 @@
-"""The profilers by their names on a command line, each imported when it is asked for."""
+"""The profilers by their command-line names; each is imported when requested."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

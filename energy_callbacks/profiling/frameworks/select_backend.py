@@ -1,4 +1,4 @@
-"""Whose profiler records: that of the framework which the process trains with."""
+"""Selects the profiler of the framework that the process trains with."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What cProfile has seen, as plain figures: functions, and a tree of who called whom.
+"""Results of cProfile: functions, and the tree of callers.
 
 cProfile knows of a function by whom it was called, but not from where those were called in turn.
 The tree below a function is therefore the same, in its proportions, wherever the function stands.

@@ -1,4 +1,4 @@
-"""The profiler of the host: when it looks, and what it records."""
+"""``HostProfiler``: when it runs, and what it records."""
 
 import logging
 import sys

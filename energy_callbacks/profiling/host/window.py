@@ -1,4 +1,4 @@
-"""cProfile switched on for a while, unless another profiler is at work."""
+"""Runs cProfile for a while, unless another profiler is active."""
 
 import cProfile
 import marshal
@@ -13,7 +13,7 @@ from energy_callbacks.profiling.host.calls import Calls
 
 
 class ProfileWindow:
-    """One stretch of the calling thread under cProfile; from Python 3.12 on, of all threads.
+    """One period of the calling thread under cProfile; from Python 3.12 on, of all threads.
 
     Raises:
         ValueError: if another profiler is active in this process.

@@ -1,4 +1,4 @@
-"""What holds a training back: its input, the launching of kernels, memory, or arithmetic.
+"""What limits a training: its input, kernel launches, memory, or arithmetic.
 
 Idle time comes first: a device that waits is not held back by itself. Of a device that works,
 its own counters (GPM: how much of the memory's bandwidth is used while kernels run); with the

@@ -1,4 +1,4 @@
-"""One window that was recorded: its file, and what was known at the time."""
+"""One recorded window: its file, and the circumstances."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""What kind of work a kernel or an operator does, by its name.
+"""Classifies kernels and operators by their names.
 
 The names are those of the CUDA libraries (cuDNN, cuBLAS, CUTLASS, NCCL, FlashAttention), of
 PyTorch's own kernels and of what Inductor and XLA generate. They are not documented: what fits

@@ -1,4 +1,4 @@
-"""All windows of an attempt as the record that the report reads."""
+"""Summarises all windows of an attempt as the record for the report."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""What cards can do at most, from their makers' data sheets; cards that are not here have none."""
+"""Peak performance of cards, from their data sheets."""
 
 from dataclasses import dataclass
 from typing import Final

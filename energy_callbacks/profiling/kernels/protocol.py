@@ -1,4 +1,4 @@
-"""What each framework's own profiler does for one window."""
+"""The protocol of framework profilers, which record one window."""
 
 from pathlib import Path
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""When a window opens: by steps, and by what windows have cost so far.
+"""Schedules windows by steps, and by the cost of earlier windows.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What a window's trace adds up to: time by kernel, by part of the step, and idle time by cause.
+"""Sums of a window's trace: time by kernel, by part of the step, and idle time by cause.
 
 Whole steps are counted: the frame reaches from the first work of the first step on the device to
 the first work of the last one, so that n recorded steps give n - 1 periods, and neither the

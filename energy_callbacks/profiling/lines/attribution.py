@@ -1,4 +1,4 @@
-"""What the meter measured while lines were followed, handed on to ``joules``."""
+"""What the meter measured while lines were followed, as input of ``joules``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

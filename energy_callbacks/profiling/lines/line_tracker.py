@@ -1,4 +1,4 @@
-"""Which line of the user's the training thread is at, moment by moment, for a few steps.
+"""Traces the line of the user's source that the training thread executes, for a few steps.
 
 A trace of PyTorch names functions but not the lines in them (torch 2.13: ``with_stack`` gives the
 line of ``def``). So for the steps of a window this thread follows itself with ``sys.settrace``, in

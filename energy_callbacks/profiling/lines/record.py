@@ -1,4 +1,4 @@
-"""What a profile of lines leaves behind: its record in the journal, and its files."""
+"""Writes a profile of lines: its record in the journal, and its files."""
 
 import json
 import linecache

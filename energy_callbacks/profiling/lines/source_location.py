@@ -1,4 +1,4 @@
-"""Whose file it is, and which line did the work that a look came upon."""
+"""Whether a file is the user's, and which of its lines a stack sample belongs to."""
 
 import dis
 import site
@@ -72,7 +72,7 @@ def line_of(code: CodeType, offset: int, how: How) -> int:
     """The line that worked when the interpreter came to look at an instruction.
 
     It looks after calls, at a function's entry and at a loop's jump back only. A jump does no
-    work: that was done by the instruction before it. A matrix product that lasts is heard of at the
+    work: that was done by the instruction before it. A long matrix product is noticed at the
     next call; there it is always the product.
 
     Args:

@@ -1,4 +1,4 @@
-"""Asks the main thread, at random moments, to look at its own stack.
+"""Samples the main thread's stack at random moments; the main thread reads it itself.
 
 There is no signal and no timer, and no thread reads another's stack: see ``main_thread``.
 """
@@ -42,7 +42,7 @@ class StackSample(NamedTuple):
         since_s: the last moment that an earlier look stands for.
         asked_s: the moment that the request was made for.
         until_s: the newest moment; later than ``asked_s`` if the call lasted.
-        cpu: CPU seconds of the main thread a second, from the request until it was heard.
+        cpu: CPU seconds of the main thread a second, from the request until it was served.
         others: of the process's other threads, meanwhile.
         is_before: the thread held the interpreter when the moment came, and let it go only in the
             call that is seen: that moment belongs to what came before the call.
@@ -83,7 +83,7 @@ class SampleRequest(NamedTuple):
         """The look that comes of it.
 
         Args:
-            now_s: when the main thread has heard.
+            now_s: when the main thread served it.
             span_s: the last moment that an earlier look stands for, and the newest one.
             cpu_s: CPU time of the main thread now; asked for if a call has lasted.
             process_s: and of the whole process.
@@ -220,7 +220,7 @@ class StackSampler:
     def _ask(self, now_s: float, held_up_s: float) -> None:
         cpu_s = time.clock_gettime(self._clock)
         self._request = SampleRequest(self._until_s, now_s, held_up_s, cpu_s, time.process_time())
-        self._is_asked = True  # before the main thread may hear it
+        self._is_asked = True  # before the main thread may serve it
         if not self._answer.ask():
             self._is_asked = False
 

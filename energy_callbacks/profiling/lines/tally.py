@@ -1,4 +1,4 @@
-"""What looks have found, summed up at once: by place and second, and by stack."""
+"""Sums stack samples as they come: by line and second, and by stack."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""When kernels are recorded: a few steps now and then, for a bounded share of the time."""
+"""Schedules the recording of kernels: a few steps at a time, for a bounded share of the time."""
 
 import time
 from typing import Final

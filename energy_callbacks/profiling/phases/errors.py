@@ -1,4 +1,4 @@
-"""How far fitted powers may be off what the phases drew in these very steps.
+"""Errors of fitted powers for the steps that were measured.
 
 Two things make readings differ from the fit: noise of the sensor, new in each reading, and phases
 that do not draw the same in each step. The second is no error if the sensor has seen it: the

@@ -1,4 +1,4 @@
-"""What a sensor with a slow response sees of each phase: how much of a reading belongs to which."""
+"""How much of each reading of a slow sensor belongs to each phase."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,4 @@
-"""One power for each phase, one lag and response of the sensor: the best fit and its rivals."""
+"""One power for each phase, one lag and response of the sensor: the best fit and alternatives."""
 
 import math
 from dataclasses import dataclass

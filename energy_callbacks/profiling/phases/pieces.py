@@ -1,4 +1,4 @@
-"""Phases in pieces: if power changes inside a phase, one power for all of it is no fit.
+"""Splits phases into pieces if power changes inside a phase.
 
 A convolutional network draws more at its end than at its beginning, and its backward pass the
 other way round. One power for each phase then makes a lag and a response that no sensor has, and

@@ -1,4 +1,4 @@
-"""What the power sensor of the device that trains has said, as the split needs it."""
+"""Readings of the power sensor of the training device, as input of the split."""
 
 import sys
 

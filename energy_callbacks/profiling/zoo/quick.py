@@ -1,4 +1,4 @@
-"""A quick profile: train a known model for a moment, and say what it took."""
+"""Quick profile: trains a known model briefly and reports its cost."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

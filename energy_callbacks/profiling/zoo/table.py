@@ -1,4 +1,4 @@
-"""The table over models: what each took, as CSV, JSON and markdown."""
+"""The results of quick profiles by model, as CSV, JSON and markdown."""
 
 import csv
 import io

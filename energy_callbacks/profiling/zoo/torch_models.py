@@ -1,4 +1,4 @@
-"""The models, written from their papers: no package besides PyTorch is needed.
+"""Models written from their papers; only PyTorch is needed.
 
 ResNets: He et al., Deep Residual Learning for Image Recognition, arXiv:1512.03385, table 1, with
 the stride in the 3 x 3 convolution of a bottleneck as in later practice. Transformer: patches as

@@ -1,4 +1,4 @@
-"""What to change, ranked by the energy that it would save, each with its evidence.
+"""Advice, ranked by the energy that it would save, each with its evidence.
 
 Told only if it was measured and if it matters: a run without a fault gets no advice.
 """

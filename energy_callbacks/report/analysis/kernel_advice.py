@@ -1,4 +1,4 @@
-"""What to change by a kernel profile; what it would save is attributed like the kernels' joules."""
+"""Advice from a kernel profile; its savings are attributed like the kernels' joules."""
 
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Final

@@ -1,4 +1,4 @@
-"""Two runs side by side, with what their sensors leave open."""
+"""Two runs side by side, with the errors of their sensors."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A report at another place, PUE or price: the energy as it was measured, what it means anew."""
+"""A report at another location, PUE or price: the same energy, other emissions and cost."""
 
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What the reader must know first, and every assumption behind the numbers, in sentences."""
+"""The warnings of a report, and the assumptions behind its numbers."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The icicle of a host profile: who called whom, and how long that took."""
+"""The icicle of a host profile: the tree of callers and their times."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Which journals belong together, and which process measures which physical device.
+"""Groups the journals of a run, and finds the process that measures each physical device.
 
 * Journals of one run only: a folder may hold older runs, the newest wins. Hosts of one launch that
   share no folder have named one run each: these are one.

@@ -100,7 +100,7 @@ def _nvidia(
 
 
 def _visible() -> tuple[tuple[str, ...], ...]:
-    """All cards that the masks of this process leave, by UUID; CUDA is not woken."""
+    """All cards that the masks of this process leave, by UUID; CUDA is not initialised."""
     from energy_callbacks.sensing.devices import resolve
 
     cards = _cards()

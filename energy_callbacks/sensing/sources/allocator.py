@@ -56,7 +56,7 @@ class AllocatorSource:
 
     @property
     def interval_s(self) -> float:
-        """Each second beat: the allocator keeps the peak itself, so a slow look loses none."""
+        """Every second interval: the allocator keeps the peak, so slow polling loses none."""
         return until_reading_s(self._read_s, beats=2)
 
     def open(self) -> Sequence[Channel]:

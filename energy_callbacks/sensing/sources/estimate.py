@@ -72,7 +72,7 @@ class HostEstimateSource:
 
     @property
     def interval_s(self) -> float:
-        """A beat holds 80 ticks of each CPU's 10 ms clock."""
+        """An interval holds 80 ticks of each CPU's 10 ms clock."""
         return until_reading_s(self._read_s)
 
     def open(self) -> Sequence[Channel]:

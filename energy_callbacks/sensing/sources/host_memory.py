@@ -54,7 +54,7 @@ class HostMemorySource:
 
     @property
     def interval_s(self) -> float:
-        """Each second beat."""
+        """Every second interval."""
         return until_reading_s(self._read_s, beats=2)
 
     def open(self) -> Sequence[Channel]:

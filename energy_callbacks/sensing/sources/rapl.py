@@ -106,7 +106,7 @@ class RaplSource:
 
     @property
     def interval_s(self) -> float:
-        """A beat holds 800 updates of the counter: its step is 0.1 % of a difference."""
+        """An interval holds 800 updates of the counter: its step is 0.1 % of a difference."""
         return until_reading_s(self._read_s)
 
     def open(self) -> Sequence[Channel]:

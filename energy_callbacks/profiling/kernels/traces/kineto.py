@@ -1,4 +1,4 @@
-"""What PyTorch's profiler wrote: Kineto's trace, a Chrome JSON, as plain records.
+"""Parses Kineto's traces (Chrome JSON), which PyTorch's profiler writes.
 
 Absolute time is ``baseTimeNanoseconds + ts * 1000`` in Unix nanoseconds
 (pytorch/kineto, libkineto/src/output_json.h); traces without a base hold Unix microseconds.

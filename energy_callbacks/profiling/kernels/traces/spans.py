@@ -1,4 +1,4 @@
-"""Arithmetic of spans of time: arrays (n, 2) of starts and ends, in any one unit."""
+"""Arithmetic of time spans: arrays (n, 2) of starts and ends, in any one unit."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the sensors said during a window, as counters of a Chrome trace.
+"""Sensor readings of a window as counters of a Chrome trace.
 
 The Trace Event format ("Trace Event Format", Google, section *Counter Events*): ``ph`` ``C``, one
 value that holds until the next of the same process and name. Power is that of the energy curve,

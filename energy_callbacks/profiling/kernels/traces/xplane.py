@@ -1,4 +1,4 @@
-"""What the profilers of TensorFlow and JAX write: ``plugins/profile/<window>/*.xplane.pb``.
+"""Parses traces of TensorFlow and JAX: ``plugins/profile/<window>/*.xplane.pb``.
 
 TensorBoard with the package ``xprof`` shows it. The same package, if it is installed, gives
 the table of kernels; it is asked in a process of its own, as its libraries are those of TensorFlow.

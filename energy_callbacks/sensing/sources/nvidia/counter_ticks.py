@@ -236,7 +236,7 @@ class CounterTicks:
         search.calls += 1
         is_first = before is None and search.is_expected
         if is_first and call.start_s > self._ticks.span(search.number or 0)[0]:
-            return self._placed(call)  # woken too late to catch it: a single call then
+            return self._placed(call)  # woke up too late to catch it: a single call then
         if before is not None and before.value != call.value:
             return self._caught(search, before.start_s, call)
         is_over = call.stop_s >= search.end_s or search.calls >= _MOST_CALLS

@@ -1,4 +1,4 @@
-"""What an NVIDIA card is asked about each second beat: memory, load, heat, clock, throttling."""
+"""Gauges of an NVIDIA card: memory, load, temperature, clock, throttling."""
 
 from collections.abc import Callable
 from typing import Final
@@ -15,7 +15,7 @@ from energy_callbacks.sensing.sources.nvidia.readers import (
     offered,
 )
 
-# On the beat, when the samples are read as well: the thread wakes for neither alone.
+# At the moments when the samples are read as well, so that the thread wakes once for both.
 _BEATS: Final = 2
 # A counter misses nothing; asking for these takes 1.6 ms of a core (H200, driver 580).
 _COUNTER_BEATS: Final = 6

@@ -200,7 +200,7 @@ def _polled_power(
     random = Random(0)  # noqa: S311 - no secret
 
     def next_s(now_s: float) -> float:
-        """Intervals that differ, so that no load beats with them."""
+        """Intervals that differ, so that no load aliases with them."""
         interval_s = _QUICK_INTERVAL_S if is_quick else _POLL_INTERVAL_S
         return now_s + interval_s * (1.0 + _SWING * (random.random() - 0.5))
 

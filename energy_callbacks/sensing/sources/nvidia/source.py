@@ -32,7 +32,7 @@ logger = logging.getLogger("energy_callbacks")
 
 _WAIT_S: Final = 1.0
 _SHORTEST_S: Final = 0.0005
-# Gauges are asked each second beat.
+# Gauges are read every second interval.
 _SILENT_S: Final = 2.0
 _LIST_FIX: Final = "'nvidia-smi -L' lists the cards that this process may use"
 
