@@ -1,4 +1,4 @@
-"""Public fakes: a clock without waiting, a scripted sensor, an output that remembers.
+"""Public fakes: a clock without waiting, a scripted sensor, an in-memory output.
 
 With them a whole run is deterministic and takes no time::
 

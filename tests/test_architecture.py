@@ -1,4 +1,4 @@
-"""The rules of the house, each with a proof that its check can fail."""
+"""The rules of the architecture, each with a proof that its check can fail."""
 
 import ast
 import inspect
@@ -63,7 +63,7 @@ def broken_contracts(graph: ImportGraph) -> list[str]:
 
 
 def test_imports_point_down_only(graph: ImportGraph) -> None:
-    """Rooms import only rooms below them, and the core imports no framework and no adapter."""
+    """Packages import only packages below them, and the core imports no framework and no adapter."""
     assert broken_contracts(graph) == []
 
 

@@ -14,7 +14,7 @@ class PhaseSpan:
 
 
 def without(spans: Iterable[PhaseSpan], holes: Iterable[PhaseSpan]) -> tuple[PhaseSpan, ...]:
-    """What is left of spans if others lie over them.
+    """Spans without the parts that other spans cover.
 
     >>> a = PhaseSpan(name="train", start_s=0.0, end_s=9.0)
     >>> b = PhaseSpan(name="x", start_s=2.0, end_s=3.0)

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--collect", action="store_true", help="write the page of what is there, and run nothing"
     )
-    parser.add_argument("--task", type=int, help=argparse.SUPPRESS)  # FILE is handed.write's
+    parser.add_argument("--task", type=int, help=argparse.SUPPRESS)  # FILE is job_manifest.write's
 
 
 def run(arguments: argparse.Namespace) -> int:

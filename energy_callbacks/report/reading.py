@@ -1,4 +1,4 @@
-"""Reports read back, from whatever is left of a run."""
+"""Loads a report from a run folder, a journal, a saved report or a log."""
 
 from collections.abc import Callable
 from pathlib import Path

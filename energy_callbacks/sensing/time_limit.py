@@ -1,4 +1,4 @@
-"""A call into a driver that must not hold up the caller permanently."""
+"""Calls into a driver with a time limit."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""All devices of this machine, watched without a run: what they do now, and since the start."""
+"""Watches all devices of this machine without a run, for ``monitor``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a user may ask of a search for a batch size, in every framework."""
+"""Options of the batch-size search, the same in every framework."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""Whether a step failed because it did not fit, and getting its memory back."""
+"""Recognises out-of-memory errors and frees the memory of the failed step."""
 
 import gc
 import re

@@ -1,4 +1,4 @@
-"""Ranks that search together: after each trial they exchange its result.
+"""Exchanges the results of trials between ranks.
 
 Each runs the trials of one size by itself, without a collective in a step, so that one that runs
 out of memory leaves no other waiting. All then go on with the same trial, the worst of theirs, and

@@ -1,4 +1,4 @@
-"""What a search for a batch size has found."""
+"""The result of a batch-size search."""
 
 import math
 import os

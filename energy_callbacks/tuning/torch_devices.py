@@ -1,4 +1,4 @@
-"""Which devices PyTorch has in use in this process, asked without waking any of them.
+"""The devices that PyTorch has in use in this process, without initialising any of them.
 
 CUDA that is initialised too early breaks a later fork and takes hundreds of megabytes.
 """

@@ -1,4 +1,4 @@
-"""The callbacks beside ours in the trainer's list: first place, their writers, what they see.
+"""The other callbacks of the trainer: our place before them, their writers, what they see.
 
 Reporting callbacks stand before the user's, and each is handed the same dictionary of logs. So
 ours takes the first place and adds its figures there. TensorBoard would show them as

@@ -1,4 +1,4 @@
-"""What each callback beside ours sees of our figures in a row, and when all have seen it."""
+"""Filters our figures in logged rows for each of the other callbacks."""
 
 from collections.abc import Callable
 from typing import Any

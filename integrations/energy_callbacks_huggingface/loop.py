@@ -1,4 +1,4 @@
-"""What a training loop of the Trainer knows without touching data: counts, ranks, devices."""
+"""Counts, ranks and devices of a training of the Trainer, without touching data."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Which of us measures, which call it is, and what of it travels in a checkpoint."""
+"""Sessions of measuring: which callback measures, and what a checkpoint holds."""
 
 from typing import Any, ClassVar
 

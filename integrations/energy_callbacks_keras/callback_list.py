@@ -1,4 +1,4 @@
-"""The callbacks beside ours: our place before them, TensorBoard's writer, who must not see what.
+"""The other callbacks: our place before them, TensorBoard's writer, which values they see.
 
 Keras gives a callback neither the list nor the others in it. What ours adds to ``logs`` reaches all
 that stand behind it in Keras' own list of the call. Three kinds must not see it: TensorBoard and

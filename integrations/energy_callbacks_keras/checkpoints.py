@@ -1,4 +1,4 @@
-"""Callbacks that save: the time they take, and our part of what a training is resumed from.
+"""Callbacks that save checkpoints: their time, and our state beside a checkpoint.
 
 Keras has no hook for a checkpoint. A callback of ours before each one that saves and
 one behind it see how long it takes. What ``BackupAndRestore`` keeps is read and written by it

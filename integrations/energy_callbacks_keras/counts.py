@@ -1,4 +1,4 @@
-"""How many samples a batch has and how many were counted, from what Keras itself keeps."""
+"""Samples of batches, from Keras' own state."""
 
 import logging
 from collections.abc import Callable

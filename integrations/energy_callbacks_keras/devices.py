@@ -1,4 +1,4 @@
-"""Which GPUs a model is on, and which process of several this is, in each backend's words."""
+"""The GPUs of a model and the rank of this process, by backend."""
 
 import dataclasses
 from typing import Any

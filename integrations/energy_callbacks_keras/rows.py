@@ -1,4 +1,4 @@
-"""Where the figures of one ``fit`` go: the user's TensorBoard or a file of ours, and ``logs``."""
+"""Writes the figures of one ``fit``: to TensorBoard or our own event file, and to ``logs``."""
 
 import math
 import time

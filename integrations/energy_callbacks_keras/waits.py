@@ -1,4 +1,4 @@
-"""Waiting for data, if the user lets us stand between Keras and a loader.
+"""Measures waiting for data, if the user wraps the loader.
 
 ::
 

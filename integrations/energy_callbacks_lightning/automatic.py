@@ -1,4 +1,4 @@
-"""The callback that the environment adds, for trainings whose code does not know us."""
+"""The callback that an environment variable adds to every Trainer."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What Lightning's entry point calls for every new Trainer: ours, if the environment asks.
+"""Called by Lightning's entry point for every new Trainer.
 
 Off it is unless ``ENERGY_CALLBACKS_LIGHTNING=1``, and then it imports nothing.
 """

@@ -1,4 +1,4 @@
-"""What a Lightning loop knows without touching data: batch sizes, logger steps, devices.
+"""Batch sizes, logger steps and devices of a Lightning loop, without touching data.
 
 Lightning's own x-axis is the number of batches that ended in an optimizer step, not
 ``global_step``: that is one ahead in ``on_train_batch_end`` and counts every optimizer under

@@ -1,4 +1,4 @@
-"""Our figures for callbacks that monitor one, such as ``ModelCheckpoint`` and ``EarlyStopping``.
+"""Gives our figures to callbacks such as ``ModelCheckpoint`` and ``EarlyStopping``.
 
 Ranks see different joules and would decide differently on them: if several processes train,
 nothing is offered.

@@ -1,4 +1,4 @@
-"""The run of ranks that Lightning started as children of this process: ``ddp_spawn``, ``ddp_fork``.
+"""Finds the run of ranks that Lightning started as children: ``ddp_spawn``, ``ddp_fork``.
 
 The user's callback stays behind in the parent, where no hook is called and no logger knows which
 version its children have taken. Their journals lie in the folder that was chosen, else beside the

@@ -1,4 +1,4 @@
-"""Sections of a report that profilers fill: page, text and terminal show the same ones."""
+"""Sections of a report for profiles, the same on page, in text and in the terminal."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

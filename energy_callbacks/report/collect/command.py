@@ -1,4 +1,4 @@
-"""A measured command and the trainings inside it, made one.
+"""Combines a measured command and the trainings inside it.
 
 ``energy-callbacks run`` measures all devices from the command's start to its end, and writes a
 journal of its own. Trainings of the command that use our callbacks write theirs into the same

@@ -1,4 +1,4 @@
-"""Each physical device over the whole run, and the memory at its highest."""
+"""Each physical device over the whole run, and peak memory."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""From the energies of devices to the figures of a report: scopes, phases, efficiency, work."""
+"""Figures of a report from the energies of devices: scopes, phases, efficiency, work."""
 
 import math
 from collections.abc import Iterable, Sequence

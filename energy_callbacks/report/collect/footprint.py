@@ -1,4 +1,4 @@
-"""What the energy meant: emissions at the run's place and money at its price."""
+"""Emissions and cost of the energy of a run."""
 
 import logging
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The user's metrics from journals, each value beside the energy that the run had used by then."""
+"""The user's metrics from journals, each value with the energy used until then."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

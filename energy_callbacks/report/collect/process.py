@@ -1,4 +1,4 @@
-"""What one process of one attempt wrote: a journal read once, its rows kept as plain columns."""
+"""The journal of one process of one attempt, with its rows as columns."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

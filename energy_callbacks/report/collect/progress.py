@@ -1,4 +1,4 @@
-"""How far a training was, and what it had used by then: what runs are compared by."""
+"""Progress of a training and its energy, by which runs are compared."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple

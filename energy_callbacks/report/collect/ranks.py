@@ -1,4 +1,4 @@
-"""The ranks of an attempt side by side: what each one did, waited for and drew."""
+"""The ranks of an attempt: work, waiting and power of each."""
 
 from collections.abc import Iterable, Iterator
 

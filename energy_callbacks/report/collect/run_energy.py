@@ -1,4 +1,4 @@
-"""How much energy a run had used by a moment, from the rows of its journals."""
+"""The energy that a run had used by a moment, from the rows of its journals."""
 
 import numpy as np
 from numpy.typing import NDArray

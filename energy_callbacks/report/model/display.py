@@ -1,4 +1,4 @@
-"""How results show themselves, without knowing what renders them.
+"""Lets records print themselves without importing their renderers.
 
 A record such as ``EnergyReport`` calls these functions; a renderer registers its own for the type::
 

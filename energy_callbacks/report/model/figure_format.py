@@ -1,4 +1,4 @@
-"""Figures of a report as text: with their errors, or what they lie below."""
+"""Figures of a report as text, with their errors or upper bounds."""
 
 import math
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The user's metrics in a report, and what their names say: of training or validation, which way.
+"""The user's metrics in a report; their names tell training from validation and the direction.
 
 A name is read by its words: ``val_loss``, ``eval/F1``, ``ValidationAccuracy``.
 """

@@ -1,4 +1,4 @@
-"""The parts of an energy report: frozen records, units in names, ``None`` for what is not known."""
+"""The records of an energy report: units in names, ``None`` for unknown."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""What profilers have found in a run: a section for each kind."""
+"""The profiles of a run, a field for each kind."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

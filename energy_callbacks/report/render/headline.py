@@ -1,4 +1,4 @@
-"""The headline: the few numbers that a reader came for, in words."""
+"""The headline of a report: energy, efficiency, emissions and others, as text."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

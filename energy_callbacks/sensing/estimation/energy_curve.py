@@ -1,4 +1,4 @@
-"""Joules between two moments, from whatever power and energy readings a device has.
+"""Energy between two moments, from a device's power and energy readings.
 
 The energy counter anchors the total, power readings give the shape::
 

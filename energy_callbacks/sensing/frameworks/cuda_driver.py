@@ -1,4 +1,4 @@
-"""What the CUDA driver says about its devices, asked only if a framework has initialised it.
+"""Queries the CUDA driver for its devices, only if a framework has initialised it.
 
 A process that has initialised CUDA can no longer fork workers that use it, so nothing here
 initialises anything.

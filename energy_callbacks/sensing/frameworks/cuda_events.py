@@ -1,4 +1,4 @@
-"""CUDA events by the driver's own interface, on the stream that a framework trains on.
+"""CUDA events through the driver interface, on the stream that a framework trains on.
 
 Nothing here waits for a device, wakes one, or touches a stream that is being captured into a
 graph. The stream is PyTorch's current one: TensorFlow and JAX do not hand theirs to Python.

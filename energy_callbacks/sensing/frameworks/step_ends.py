@@ -1,4 +1,4 @@
-"""When the device finished a step, not when Python had queued it; found out later, on host time.
+"""When the device finished a step, by CUDA events that are read later, in host time.
 
 ::
 

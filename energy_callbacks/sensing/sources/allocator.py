@@ -1,4 +1,4 @@
-"""Device memory as the frameworks' own allocators count it, asked without waking any framework.
+"""Device memory by the frameworks' allocators, without initialising any framework.
 
 Only frameworks that the training has imported are asked, and only once they have initialised
 their devices themselves: asking earlier would start CUDA, which breaks a later fork and takes

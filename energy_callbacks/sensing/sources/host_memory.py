@@ -1,4 +1,4 @@
-"""Memory of this process and its children, as the operating system counts it."""
+"""Memory of this process and its children, by the operating system."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""The seam for sensors: open, read, close."""
+"""The protocol of sensors: open, read, close."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable

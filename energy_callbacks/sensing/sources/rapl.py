@@ -1,4 +1,4 @@
-"""CPU packages and their memory, from the RAPL energy counters that Linux shows under powercap.
+"""CPU packages and their memory, from the RAPL energy counters in Linux's powercap folder.
 
 Read are zones named ``package-*`` and their child zone ``dram``. Left out are ``core`` and
 ``uncore`` (inside the package), ``psys`` (contains the package) and ``intel-rapl-mmio`` (the same

@@ -1,4 +1,4 @@
-"""Plays recorded readings when their time has come: for tests, and to look at a recording again."""
+"""Replays recorded readings at their times."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

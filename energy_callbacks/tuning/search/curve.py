@@ -1,4 +1,4 @@
-"""What a step costs at sizes between those that were tried.
+"""Models the cost of a step at sizes between those that were tried.
 
 A step has a part that is the same for every size (launching kernels, the optimizer) and a part
 that grows with it, and the two overlap somewhat; large sizes may cost a little more again::

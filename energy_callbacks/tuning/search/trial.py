@@ -1,4 +1,4 @@
-"""What one batch size has shown."""
+"""The result of one trial of a batch size."""
 
 from dataclasses import dataclass
 from typing import Final, Literal

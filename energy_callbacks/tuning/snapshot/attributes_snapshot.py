@@ -1,4 +1,4 @@
-"""What the modules of PyTorch hold beside parameters, buffers and children, as it was.
+"""Snapshots of what PyTorch modules hold beside parameters, buffers and children.
 
 Counters, lists that steps append to, the states of metrics: attributes that PyTorch knows nothing
 of, and that a step on trial must not leave changed.

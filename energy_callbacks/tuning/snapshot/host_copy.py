@@ -1,4 +1,4 @@
-"""Values kept in host memory, and given back where they were."""
+"""Copies of values in host memory, restored in place."""
 
 import copy
 import sys

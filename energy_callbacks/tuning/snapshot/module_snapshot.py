@@ -1,4 +1,4 @@
-"""A PyTorch module and its tensors as they were."""
+"""Snapshots of a PyTorch module and its tensors."""
 
 from typing import Any
 

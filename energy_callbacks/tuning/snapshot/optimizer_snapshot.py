@@ -1,4 +1,4 @@
-"""A PyTorch optimizer as it was."""
+"""Snapshots of a PyTorch optimizer."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The random generators that a step draws from, as they were."""
+"""Snapshots of random generators."""
 
 import random
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What a search has to put back, sorted from what the user names."""
+"""Makes the function that restores a training after trials."""
 
 import sys
 from collections.abc import Callable, Sequence

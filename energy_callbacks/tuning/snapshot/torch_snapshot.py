@@ -1,4 +1,4 @@
-"""A PyTorch training put back, bit for bit, to where it was before steps on trial."""
+"""Restores a PyTorch training bit for bit to its state before trials."""
 
 import sys
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""What objects hold under their own names, put back."""
+"""Snapshots of the attributes of objects."""
 
 from collections.abc import Iterable
 from typing import Any

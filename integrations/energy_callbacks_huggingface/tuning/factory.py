@@ -1,4 +1,4 @@
-"""A Trainer to try batch sizes on, made by the user's function; some cannot be."""
+"""Makes the Trainer for trials with the user's function, and checks it."""
 
 from typing import Any, Protocol
 

@@ -1,4 +1,4 @@
-"""The Trainer's own batches at a size on trial, epoch after epoch."""
+"""The Trainer's own batches at the size of a trial, epoch after epoch."""
 
 from collections.abc import Iterator
 from typing import Any

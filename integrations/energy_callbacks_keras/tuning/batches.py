@@ -1,4 +1,4 @@
-"""Whole batches of any size from what ``fit`` takes: a short one would be counted as a full one."""
+"""Whole batches of any size from what ``fit`` takes."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""A model as it was before steps on trial, bit for bit, on each backend."""
+"""Snapshots of a model, bit for bit, on each backend."""
 
 import sys
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""What is used in place of parts of a model that a trial would build for good."""
+"""Placeholders for parts of a model that a trial would otherwise build permanently."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Random numbers as they were: Python's, NumPy's, PyTorch's, TensorFlow's and Keras' own."""
+"""Snapshots of random generators: Python's, NumPy's, PyTorch's, TensorFlow's and Keras' own."""
 
 import sys
 from typing import Any

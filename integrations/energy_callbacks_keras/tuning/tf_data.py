@@ -1,4 +1,4 @@
-"""``tf.data``: taken apart into samples, counted, and whole batches of it."""
+"""``tf.data``: its samples, their number, and whole batches."""
 
 import math
 import sys

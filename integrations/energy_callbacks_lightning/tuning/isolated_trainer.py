@@ -1,4 +1,4 @@
-"""A trainer in which steps can be tried: no callback, logger, profiler or other rank takes part."""
+"""A trainer for trials, without callbacks, loggers, profilers and other ranks."""
 
 import contextlib
 from collections.abc import Iterator

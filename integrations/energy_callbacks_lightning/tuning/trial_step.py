@@ -1,4 +1,4 @@
-"""A training step at any batch size: one turn of Lightning's own training loop.
+"""A training step at any batch size: one iteration of Lightning's own training loop.
 
 ::
 

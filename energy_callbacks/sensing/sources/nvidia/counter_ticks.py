@@ -1,4 +1,4 @@
-"""A counter's value at moments that are known, with few calls.
+"""Reads a counter at the moments of its ticks, with few calls.
 
 An energy counter whose call is slow (2.5 to 24 ms of processor time on an H200) and whose value
 moves each 100 ms cannot be read *at* a moment. But it moves on a regular clock (``TickClock``).

@@ -1,4 +1,4 @@
-"""Places a driver's Unix time stamps on the monotonic clock, each sample once and in order.
+"""Converts a driver's Unix time stamps to the monotonic clock, each sample once and in order.
 
 The two clocks keep their distance until someone sets the wall clock. The distance is measured at
 each call; when it jumps, a sample may have been stamped before or after the jump, and is placed

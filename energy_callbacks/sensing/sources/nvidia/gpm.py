@@ -1,4 +1,4 @@
-"""How busy the parts of an NVIDIA card were: its GPM counters, on Hopper and newer.
+"""Activity of an NVIDIA card's units: its GPM counters, on Hopper and newer.
 
 Two samples bracket a span of time, and the driver says what share of it the multiprocessors, the
 tensor cores and the memory were at work. The names are those of DCGM's profiling fields

@@ -1,4 +1,4 @@
-"""What is known of the power sensors of NVIDIA's generations, with sources.
+"""Known properties of the power sensors of NVIDIA's generations, with sources.
 
 Periods and windows are those of Yang, Adamek and Armour, "Part-time Power Measurements"
 (SC'24, arXiv 2312.02741), table of generations, drivers newer than 530. They found the on-board

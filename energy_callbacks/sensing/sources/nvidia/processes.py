@@ -1,4 +1,4 @@
-"""Who computes or draws on a card now, with the memory that each holds there."""
+"""The processes on a card now, with their memory."""
 
 from dataclasses import dataclass
 from typing import Any

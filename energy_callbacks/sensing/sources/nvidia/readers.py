@@ -1,4 +1,4 @@
-"""How an NVIDIA card is asked: power from the best place it has, energy by its ticks.
+"""Readers of an NVIDIA card: power from its best sensor, energy at its ticks.
 
 What is only asked for now and then is in ``nvml_gauges``.
 """

@@ -1,4 +1,4 @@
-"""When a counter ticks: all regular clocks that agree with every tick that was seen.
+"""Predicts the ticks of a counter from those that were seen.
 
 A tick is seen as "somewhere between these two moments". With ticks at ``phase + n period`` each
 of these is a pair of straight lines in the plane of phase and period, and what agrees with all of
