@@ -63,7 +63,7 @@ def broken_contracts(graph: ImportGraph) -> list[str]:
 
 
 def test_imports_point_down_only(graph: ImportGraph) -> None:
-    """Packages import only packages below them, and the core imports no framework and no adapter."""
+    """Packages import only packages below them; the core imports no framework and no adapter."""
     assert broken_contracts(graph) == []
 
 
