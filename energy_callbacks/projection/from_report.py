@@ -6,7 +6,6 @@ from energy_callbacks.accounting.metrics.energy_sums import interval_j
 from energy_callbacks.compare.model import Comparison, Effect, Group
 from energy_callbacks.projection.projection import Amount, JobUse, exact
 from energy_callbacks.projection.text import Change
-from energy_callbacks.report.collect.figures import as_energy
 from energy_callbacks.report.model.schema import EnergyReport
 
 
@@ -18,7 +17,7 @@ def job_of(report: EnergyReport) -> JobUse:
     Raises:
         ValueError: if less than half of its energy is known.
     """
-    found = interval_j(as_energy(report.energy.total))
+    found = interval_j(report.energy.total)
     if found is None:
         raise ValueError(
             f"the energy of {report.run.name or report.run.run_id} is not known, or less than half "

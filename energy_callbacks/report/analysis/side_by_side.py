@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from energy_callbacks.accounting.metrics.energy_sums import interval_j
 from energy_callbacks.core import formatting
-from energy_callbacks.report.collect.figures import as_energy
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.models import Figure, Ratio
 from energy_callbacks.report.model.schema import EnergyReport
@@ -74,8 +73,8 @@ def _of_figures(name: str, old: Figure, new: Figure) -> _Row:
         name=name,
         old=figure_format.figure(old),
         new=figure_format.figure(new),
-        old_is=interval_j(as_energy(old)),
-        new_is=interval_j(as_energy(new)),
+        old_is=interval_j(old),
+        new_is=interval_j(new),
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, interval_j, total
 from energy_callbacks.core.records import Energy, Origin, Scope
@@ -116,28 +116,10 @@ def figure(chosen: Sequence[DeviceEnergy]) -> Figure:
 
 
 def as_figure(energy: Energy, origins: Iterable[Origin]) -> Figure:
-    """An energy with who spoke for it."""
+    """An energy with its origin."""
     known = set(origins)
     origin: FigureOrigin | None = "mixed" if len(known) > 1 else next(iter(known), None)
-    return Figure(
-        energy_j=energy.energy_j,
-        stderr_j=energy.stderr_j,
-        systematic_j=energy.systematic_j,
-        method=energy.method,
-        coverage=energy.coverage,
-        origin=origin if energy.energy_j is not None else None,
-    )
-
-
-def as_energy(figure: Figure) -> Energy:
-    """A figure without who spoke for it."""
-    return Energy(
-        energy_j=figure.energy_j,
-        stderr_j=figure.stderr_j,
-        systematic_j=figure.systematic_j,
-        method=figure.method,
-        coverage=figure.coverage,
-    )
+    return Figure(**asdict(energy), origin=origin if energy.energy_j is not None else None)
 
 
 def scopes(chosen: Sequence[DeviceEnergy]) -> Scopes:
@@ -247,7 +229,7 @@ def _efficiency(train: Figure, done: Work) -> Efficiency:
 
 
 def _ratio(train: Figure, count: float | None, done: Work) -> Ratio | None:
-    found = interval_j(as_energy(train))
+    found = interval_j(train)
     if found is None or not count:
         return None
     value_j, low_j, high_j = found
@@ -273,7 +255,7 @@ def data_wait(waited: Sequence[DeviceEnergy]) -> DataWait | None:
 
 
 def _wait_energy(waited: Figure) -> WaitEnergy | None:
-    found = interval_j(as_energy(waited))
+    found = interval_j(waited)
     if found is None:
         return None
     value_j, low_j, high_j = found

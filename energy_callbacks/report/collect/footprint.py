@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.core.units import kilowatt_hours
-from energy_callbacks.report.collect.figures import as_energy
 from energy_callbacks.report.model.models import (
     Cost,
     Emissions,
@@ -37,7 +36,7 @@ def emissions_with(total: Figure, intensity: "Intensity", pue: float) -> Emissio
     """Greenhouse gas of a known energy at a place whose grid is looked up."""
     from energy_callbacks.accounting.metrics import carbon
 
-    found = carbon.emissions(as_energy(total), intensity, pue)
+    found = carbon.emissions(total, intensity, pue)
     assert found.low_kg is not None, "a known energy has an interval"
     assert found.high_kg is not None, "a known energy has an interval"
     return Emissions(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from energy_callbacks.accounting.journal.batch_job import Job
-from energy_callbacks.core.records import Origin, Scope, is_resolved
+from energy_callbacks.core.records import Energy, Origin, Scope, is_resolved
 
 Status = Literal["finished", "failed", "interrupted", "cut off", "running"]
 FigureOrigin = Literal["measured", "estimated", "mixed"]
@@ -26,34 +26,14 @@ class ReportWarning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class Figure(Energy):
     """An energy with all that is known of its quality.
 
     Attributes:
-        energy_j: joules in the share of the time that was seen; ``None`` if unknown.
-        stderr_j: random standard error.
-        systematic_j: bound of the error that all readings share.
-        method: how it was found; several are joined with ``", "``.
-        coverage: share of the time that was really seen, 0 to 1.
         origin: sensors, models or both; ``None`` if the energy is unknown.
     """
 
-    energy_j: float | None
-    stderr_j: float = 0.0
-    systematic_j: float = 0.0
-    method: str = "none"
-    coverage: float = 0.0
     origin: FigureOrigin | None = None
-
-    @property
-    def error_j(self) -> float:
-        """Half-width of the 95 % interval: 1.96 standard errors plus the systematic bound."""
-        return 1.96 * self.stderr_j + self.systematic_j
-
-    @property
-    def is_resolved(self) -> bool:
-        """Whether the time was long enough for its sensors; see ``records.Energy``."""
-        return is_resolved(self.energy_j, self.stderr_j)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ from energy_callbacks.accounting.emissions_csv import write_emissions_csv
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.energy_sums import total
 from energy_callbacks.core.records import Energy
-from energy_callbacks.report.collect.figures import as_energy
 from energy_callbacks.report.model.models import DeviceUse
 from energy_callbacks.report.model.schema import EnergyReport
 
@@ -36,7 +35,7 @@ def write(report: EnergyReport, path: Path) -> None:
 
 
 def _of_kind(devices: Iterable[DeviceUse], kind: str) -> Energy:
-    return total(as_energy(device.energy) for device in devices if device.kind == kind)
+    return total(device.energy for device in devices if device.kind == kind)
 
 
 def _place(report: EnergyReport) -> carbon.Place:
