@@ -30,6 +30,11 @@ class Figure(Energy):
     """An energy with all that is known of its quality.
 
     Attributes:
+        energy_j: joules in the share of the time that was seen; ``None`` if unknown.
+        stderr_j: random standard error.
+        systematic_j: bound of the error that all readings share.
+        method: how it was found; several are joined with ``", "``.
+        coverage: share of the time that was really seen, 0 to 1.
         origin: sensors, models or both; ``None`` if the energy is unknown.
     """
 
