@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("energy_callbacks")
 
-# Ranks end within moments of each other; a rank that died must not hold up the report for long.
+# Ranks end at about the same time; a rank that died must not delay the report for long.
 _RANKS_S = 5.0
 _LOOK_S = 0.02
 _NEVER_STARTED = "there is nothing yet: the meter was never started; train first, or call start()"
@@ -52,7 +52,7 @@ class EnergyMeter:
         report = meter.report()
 
     Nothing is opened before ``start``: a meter can be pickled and copied until then. After
-    ``start`` no method raises on account of measuring, and none but ``stop`` waits for a sensor,
+    ``start`` no method raises because of measuring, and only ``stop`` waits for a sensor,
     for some seconds at most. In a forked child every method does nothing, until that child
     starts an attempt of its own.
 

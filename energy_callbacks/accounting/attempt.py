@@ -1,4 +1,4 @@
-"""One attempt of a run: everything that lives from ``EnergyMeter.start`` to ``stop``."""
+"""One attempt of a run: everything between ``EnergyMeter.start`` and ``stop``."""
 
 import logging
 import os
@@ -91,8 +91,8 @@ class ActiveAttempt:
         )
         self.earlier = _earlier(folder, self._number, self.run_id, process, state)
         path = journal.path_for(folder, self._number, self._host, process.rank)
-        # Imports of CodeCarbon are over before a loader forks its workers: a lock that another
-        # thread holds at a fork stays locked in the child. All this comes before the first moment.
+        # Import CodeCarbon before a loader forks its workers: a lock that another
+        # thread holds at a fork stays locked in the child. This comes before the start time.
         from energy_callbacks.accounting.journal import environment
 
         place, problem = _place(config)
@@ -147,7 +147,7 @@ class ActiveAttempt:
         )
 
     def note_unavailable(self, missing: Iterable[tuple[str, str, str]]) -> None:
-        """Write down sensors that this machine does not have: (source, reason, fix)."""
+        """Record sensors that this machine does not have: (source, reason, fix)."""
         for source, reason, fix in missing:
             self.recorder.note(
                 Notice(
@@ -176,7 +176,7 @@ class ActiveAttempt:
         return self._budget.share(used, self._clock.monotonic_s())
 
     def note_over_budget(self) -> None:
-        """The budget is used up: into the journal and the log, once."""
+        """Record and log, once, that the budget is used up."""
         if self._is_over_budget:
             return
         self._is_over_budget = True
@@ -191,7 +191,7 @@ class ActiveAttempt:
         return self._seen_s
 
     def end(self, error: BaseException | None) -> None:
-        """A last look at every sensor, totals, journal closed; takes a few seconds at most.
+        """Read every sensor once more, write totals, close the journal; takes a few seconds at most.
 
         Args:
             error: the exception that ended the training, if any.
@@ -204,7 +204,7 @@ class ActiveAttempt:
         """End an attempt that was not stopped, at the last moment it was known to run.
 
         Args:
-            on_own_thread: whether the journal's thread asks: it must not wait for a caller that
+            on_own_thread: whether the journal's thread calls: it must not wait for a caller that
                 waits for it.
 
         Returns:
@@ -271,11 +271,11 @@ class ActiveAttempt:
         self._periodic.ask_to_stop()
 
     def wait_for_journal(self, timeout_s: float) -> None:
-        """Wait until the journal's thread, once asked to stop, has done its last."""
+        """Wait until the journal's thread has stopped."""
         self._periodic.wait(timeout_s)
 
     def _update(self) -> float:
-        """One turn of the journal's thread; returns the time until the next."""
+        """One period of the journal's thread; returns the time until the next."""
         start_s = self._clock.monotonic_s()
         if self._is_broken:
             self._writer.close()
@@ -302,9 +302,9 @@ class ActiveAttempt:
             self._on_failure("keeping the energy journal failed; measuring ends here")
 
     def _look_after_call(self) -> None:
-        """Notice, at a second look, that the call that trains has ended without a word.
+        """Notice, at a second check, that the call that trains has ended without ``stop``.
 
-        Between the two looks an interactive shell has noted the exception.
+        Between the two checks an interactive shell has recorded the exception.
         """
         if self.call is None:
             return
@@ -372,7 +372,7 @@ def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
 def _earlier(
     folder: Path, number: int, run_id: str, process: TrainingProcess, state: Mapping[str, Any]
 ) -> previous_attempts.PreviousAttempts:
-    """What was used before; nothing if files or checkpoint cannot be understood."""
+    """What was used before; nothing if files or checkpoint cannot be read."""
     try:
         return previous_attempts.look(folder, number, run_id, process, state)
     except Exception as error:  # noqa: BLE001 - a curve that begins at 0 does no harm
@@ -381,7 +381,7 @@ def _earlier(
 
 
 def _place(config: EnergyConfig) -> "tuple[Place, str]":
-    """Where the machine stands, and what is wrong with CodeCarbon's configuration of it."""
+    """The location of the machine, and what is wrong with CodeCarbon's configuration of it."""
     from energy_callbacks.accounting.metrics.carbon import Place, place
 
     try:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Steps are pooled over each update, because what was not written is lost with a killed process, but
 # not over less than this, because windows of a few periods of a sensor are too inaccurate.
 _POOL_S = 0.5
-# How long nothing at all may be seen before steps are counted without energy.
+# How long sensors may be silent before steps are counted without energy.
 _PATIENCE_S = 6.0
 # How often the energy so far is written with its quality: for runs that are cut off.
 _SO_FAR_S = 10.0
@@ -101,7 +101,7 @@ class JournalRecorder:
         self._complete_s = start_s
         timeline.pin(start_s)
 
-    # What the training thread says: no file, no sensor, a lock for a moment at most.
+    # Called on the training thread: no file, no sensor, locks only for a moment.
 
     def enter(self, name: str, t_s: float) -> None:
         """A phase begins."""
@@ -112,7 +112,7 @@ class JournalRecorder:
         self._change(lambda: self.phases.leave(name, t_s))
 
     def leave_all(self, t_s: float) -> None:
-        """No phase goes on: what follows is idle."""
+        """End all phases: what follows is idle."""
         self._change(lambda: self.phases.leave_all(t_s))
 
     def _change(self, change: Callable[[], PhaseSpan | None]) -> None:
@@ -131,7 +131,7 @@ class JournalRecorder:
         self.event("phase", span.end_s, phase=self.phases.name)
 
     def window(self, name: str, start_s: float, end_s: float) -> None:
-        """A span of time gets a name afterwards."""
+        """Give a span of time a phase afterwards."""
         self._timeline.pin(start_s)
         self._timeline.pin(end_s)
         span = PhaseSpan(name=name, start_s=start_s, end_s=end_s)
@@ -141,18 +141,18 @@ class JournalRecorder:
                 self._renamed.append(span)
 
     def event(self, kind: str, t_s: float, **values: Any) -> None:
-        """Anything else that happened."""
+        """Record any other event."""
         self._lines.append({"type": "event", "kind": kind, "t_s": t_s - self._start_s, **values})
 
     def warn(self, code: str, message: str, fix: str = "") -> None:
-        """Something that the reader of the report must know, and what to do about it."""
+        """Record a warning for the report, with what to do about it."""
         t_s = self._clock.monotonic_s() - self._start_s
         self._lines.append(
             {"type": "warning", "t_s": t_s, "code": code, "message": message, "fix": fix}
         )
 
     def note(self, notice: Notice) -> None:
-        """What the sampler reports about a source."""
+        """Record what the sampler reports about a source."""
         t_s = notice.t_s - self._start_s
         if notice.kind == "opened":
             by_device = {channel.device.key: channel.device for channel in notice.channels}
@@ -176,10 +176,10 @@ class JournalRecorder:
         else:
             self.warn(f"source_{notice.kind}", f"{notice.source}: {notice.message}")
 
-    # What the writer's thread does.
+    # Called on the journal's thread.
 
     def update(self, *, is_final: bool = False) -> None:
-        """Write down everything that has been fully seen by now."""
+        """Write everything that has been fully seen by now."""
         now_s = self._clock.monotonic_s()
         settled_s = self._timeline.settled_s(now_s, _PATIENCE_S)
         seen_s = self._timeline.seen_s(now_s, _PATIENCE_S)
@@ -307,7 +307,7 @@ class JournalRecorder:
             self._writer.write({"type": "series", "t_s": t_s, "rows": rows})
 
     def _write_so_far(self) -> None:
-        """The whole energy up to a settled moment: what a killed run is known by."""
+        """The whole energy up to a settled moment: all that is known of a killed run."""
         end_s = min(self.settled_s, self._complete_s)
         if end_s - self._so_far_s >= _SO_FAR_S:
             self._so_far_s = end_s

@@ -34,7 +34,7 @@ class ActiveCall:
 
     @classmethod
     def find(cls, *names: str, package: str) -> "ActiveCall | None":
-        """The innermost call of a function so named on the stack of the caller.
+        """The innermost call of a function with one of these names on the caller's stack.
 
         Args:
             names: of functions, such as ``fit``.
@@ -52,7 +52,7 @@ class ActiveCall:
         (``take_ownership`` in ``frame.c``). In an interpreter that does otherwise
         the call ends when it is released.
         """
-        frames = self._frames  # another thread may let go meanwhile
+        frames = self._frames  # another thread may release it meanwhile
         return bool(frames) and not (self._can_tell and gc.is_tracked(frames[0]))
 
     def local(self, name: str) -> Any:
@@ -83,7 +83,7 @@ def keep_interrupt() -> None:
     """Let an uncaught Ctrl-C end the process as it would without this package.
 
     The interpreter ends itself by SIGINT after one, but forgets that as soon as any code is
-    executed from a string, as imports of dataclasses do. Code that raises one reminds it
+    executed from a string, as imports of dataclasses do. Code that raises one sets it again
     (CPython 3.11 to 3.14, ``run_eval_code_obj`` in ``pythonrun.c``). For handlers of exit only.
     """
     if isinstance(_last_error(), KeyboardInterrupt):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Write beside the place and rename, so that no reader sees half a file."""
+    """Write to a temporary file beside it and rename, so that no reader sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:

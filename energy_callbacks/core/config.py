@@ -16,11 +16,11 @@ RUN_DIR_VARIABLE = "ENERGY_CALLBACKS_RUN_DIR"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyConfig:
-    """What the user wants measured, where it goes, and what a kilowatt-hour means there.
+    """What to measure, where to write it, and location and price of the electricity.
 
     Args:
         report_dir: run folder; ``None`` lets the adapter choose one beside the training's logs.
-        country: ISO 3166 code or English name of the place whose grid feeds the machine;
+        country: ISO 3166 code or English name of the country whose grid supplies the machine;
             ``None`` reads CodeCarbon's configuration, else the place is unknown and emissions
             are an interval.
         region: state or province, if ``country`` is ``USA`` or ``CAN``.
@@ -80,12 +80,12 @@ class EnergyConfig:
 
     @property
     def has_budget(self) -> bool:
-        """Whether the training is to be stopped somewhere."""
+        """Whether there is a budget."""
         return self.max_energy_wh is not None or self.max_emissions_g is not None
 
     @property
     def run_folder(self) -> Path | None:
-        """The folder that a parent process handed down, else ``report_dir``, else ``None``."""
+        """The folder that a parent process passed on, else ``report_dir``, else ``None``."""
         chosen = os.environ.get(RUN_DIR_VARIABLE) or self.report_dir
         return Path(chosen) if chosen else None
 

@@ -7,9 +7,9 @@ from energy_callbacks.core.errors import MissingExtraError
 
 
 class requires:  # noqa: N801 - reads as a statement: ``with requires("lightning", ...):``
-    """Turn the absence of one package into a message that says how to install it.
+    """Replace the error for a missing package by one that says how to install it.
 
-    Only a missing one of ``packages`` itself is translated: an import that fails inside it, or
+    Only a missing one of ``packages`` itself is replaced: an import that fails inside it, or
     inside ours, is a real error and passes through unchanged.
 
     Args:

@@ -1,4 +1,4 @@
-"""Numbers as people read them: a fitting unit, and no more digits than are known."""
+"""Formats numbers for people: a suitable unit, and no more digits than are known."""
 
 import math
 import re
@@ -98,7 +98,7 @@ def celsius(temperature_c: float) -> str:
 
 
 def rate(per_s: float | None, unit: str) -> str:
-    """Something per second."""
+    """A rate per second."""
     return UNKNOWN if per_s is None else f"{grouped(per_s)} {unit}/s"
 
 
@@ -167,7 +167,7 @@ def listed(numbers: Sequence[int]) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text without line ends, escape sequences and marks that turn the direction of writing.
+    """A text without line ends, escape sequences and marks that change the direction of writing.
 
     Names come from users and drivers; in a terminal, control characters are commands.
     """
@@ -175,7 +175,7 @@ def one_line(text: str) -> str:
 
 
 def _is_control(character: str) -> bool:
-    """Whether a character does something instead of being seen; joiners belong to scripts."""
+    """Whether a character is a control character; joiners belong to scripts."""
     return unicodedata.category(character)[0] == "C" and character not in "\u200c\u200d"
 
 
@@ -199,7 +199,7 @@ def in_unit(value: float, units: Sequence[_Unit]) -> _Unit:
 
 
 def short_time(time_s: float) -> str:
-    """Kernels take microseconds.
+    """Short times, such as those of kernels.
 
     >>> short_time(0.0000421), short_time(0.0123)
     ('42.1 us', '12.3 ms')

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 
 class Abandonable(Protocol):
-    """What can give up measuring."""
+    """An object that can stop measuring."""
 
     def abandon(self, message: str) -> None:
         """Stop measuring, and say so once."""
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 def give_up(owner: Abandonable, method: str) -> None:
-    """Let an owner give up because of the exception that is being handled."""
+    """Make an owner stop measuring because of the exception that is being handled."""
     pass_on_signals()
     owner.abandon(f"{type(owner).__name__}.{method} failed; measuring ends here")
 
@@ -31,7 +31,7 @@ def give_up(owner: Abandonable, method: str) -> None:
 def pass_on_signals() -> None:
     """Raise the exception that is being handled again, if a handler of a signal raised it.
 
-    The interpreter runs handlers in the middle of anything, of our code too. What a user's handler
+    The interpreter runs signal handlers anywhere, in our code too. What a user's handler
     of SIGTERM raises there is meant to end the training, and is no bug of ours.
     """
     error = sys.exc_info()[1]
@@ -56,7 +56,7 @@ def _code_of(handler: Any) -> CodeType | None:
 def harmless(
     method: Callable[Concatenate[Owner, P], R],
 ) -> Callable[Concatenate[Owner, P], R | None]:
-    """Let a method return ``None`` and its owner give up, if it would raise."""
+    """Make a method return ``None`` and its owner stop measuring if it raises."""
 
     @functools.wraps(method)
     def guarded(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> R | None:

@@ -54,7 +54,7 @@ class Sensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """Something that owns readings: a card, a CPU package, memory modules, this process.
+    """A device with readings: a card, a CPU package, memory modules, this process.
 
     Attributes:
         key: short name, unique on its host: ``gpu0``, ``cpu0``, ``dram0``, ``process``.
@@ -68,8 +68,8 @@ class Device:
         notes: what a reader of the report must know, such as who else uses the device.
         instance_count: MIG instances that it is split into; 0 if it is not.
         instances: those of them that this process uses, by UUID; empty if it uses the whole.
-        limit_w: power that it is held to, as a mean; ``None`` if not known.
-        memory_bytes: that it has; likewise.
+        limit_w: power limit, as a mean; ``None`` if not known.
+        memory_bytes: its memory; ``None`` if not known.
     """
 
     key: str
@@ -107,7 +107,7 @@ class Reading:
 
     Attributes:
         channel: what was read.
-        t_s: monotonic time the value stands for.
+        t_s: monotonic time of the value.
         value: in the SI unit of the channel's quantity.
         t_error_s: half-width of the uncertainty of ``t_s``.
     """
@@ -151,7 +151,7 @@ class Energy:
         return is_resolved(self.energy_j, self.stderr_j)
 
     def __str__(self) -> str:
-        """Joules with their error, or below which bound they lie if that is all there is."""
+        """Joules with their error, or their upper bound if they are not resolved."""
         if self.energy_j is None:
             return "not known"
         if not self.is_resolved:
