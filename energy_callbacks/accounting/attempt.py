@@ -191,7 +191,7 @@ class ActiveAttempt:
         return self._seen_s
 
     def end(self, error: BaseException | None) -> None:
-        """Read every sensor once more, write totals, close the journal; takes a few seconds at most.
+        """Read every sensor once more, write totals, close the journal; in a few seconds.
 
         Args:
             error: the exception that ended the training, if any.
