@@ -124,7 +124,7 @@ def measure_ours(loops: tuple[Loop, Loop], size: Size) -> Ours:
         def hook() -> None:
             meter.step(samples=64)
 
-        gpus = len(meter._attempt.timeline.keys("gpu"))
+        gpus = len(meter._lifecycle.attempt.timeline.keys("gpu"))
         changes = {}
         for loop, pairs in zip(loops, size.pairs, strict=True):
             with quiet_core(loop) as settle:
