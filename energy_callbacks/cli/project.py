@@ -12,8 +12,8 @@ from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.cli.shares import share
 from energy_callbacks.compare import model
 from energy_callbacks.compare.model import Comparison
-from energy_callbacks.compare.text import escaped
 from energy_callbacks.core import formatting
+from energy_callbacks.core.tables import aligned, escaped, markdown
 from energy_callbacks.projection import text as said
 from energy_callbacks.projection.from_report import changes_of, job_of, warnings_of
 from energy_callbacks.projection.projection import Fleet, project
@@ -210,7 +210,7 @@ def _print(
 ) -> None:
     print(f"{said.terms(fleet)}\n")
     for head, rows in tables:
-        print("\n".join((said.markdown if is_markdown else said.text)(head, rows)), end="\n\n")
+        print("\n".join((markdown if is_markdown else aligned)([head, *rows], "<")), end="\n\n")
     for note in [*notes, *said.notes(fleet)]:
         if is_markdown:
             print(f"- {escaped(note)}")

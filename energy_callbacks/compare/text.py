@@ -1,11 +1,12 @@
 """A comparison as plain text and as markdown."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from energy_callbacks.compare.answers import change, detectable
 from energy_callbacks.compare.model import Comparison, Effect, Group, Quality
 from energy_callbacks.compare.quantities import BY_NAME
-from energy_callbacks.core import formatting
+from energy_callbacks.core import formatting, tables
+from energy_callbacks.core.tables import aligned, escaped
 from energy_callbacks.report.model.display import as_text
 
 _Row = tuple[str, ...]
@@ -19,7 +20,7 @@ def render(comparison: Comparison) -> str:
     if comparison.caveats:
         lines.append("")
     for group in comparison.groups[1:]:
-        lines += _aligned([head(comparison, group), *rows(comparison, group)])
+        lines += aligned(_table(comparison, group))
         lines.append("")
     lines += notes(comparison)
     return "\n".join(lines).rstrip() + "\n"
@@ -30,11 +31,14 @@ def markdown(comparison: Comparison) -> str:
     lines = [f"**{escaped(answer)}**\n" for answer in comparison.answers]
     lines += [f"> {escaped(caveat.message)}\n" for caveat in comparison.caveats]
     for group in comparison.groups[1:]:
-        table = [head(comparison, group), *rows(comparison, group)]
-        drawn = [f"| {' | '.join(map(escaped, row))} |" for row in table]
-        lines += [drawn[0], "|---" + "|---:" * (len(table[0]) - 1) + "|", *drawn[1:], ""]
+        lines += [*tables.markdown(_table(comparison, group)), ""]
     lines += [f"{escaped(note)}\n" for note in notes(comparison)]
     return "\n".join(lines)
+
+
+def _table(comparison: Comparison, group: Group) -> list[list[str]]:
+    table = [head(comparison, group), *rows(comparison, group)]
+    return [[formatting.one_line(cell) for cell in row] for row in table]
 
 
 def head(comparison: Comparison, group: Group) -> _Row:
@@ -96,23 +100,3 @@ def _gained(quality: Quality) -> str:
 
 def _number(value: float | None) -> str:
     return formatting.UNKNOWN if value is None else f"{value:.5g}"
-
-
-def _aligned(table: Sequence[_Row]) -> list[str]:
-    clean = [[formatting.one_line(cell) for cell in row] for row in table]
-    widths = [max(map(len, column)) for column in zip(*clean, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in clean
-    ]
-
-
-def escaped(cell: str) -> str:
-    """A cell of a table: nothing in it ends the cell, begins HTML or a link."""
-    clean = formatting.one_line(cell).replace("&", "&amp;").replace("<", "&lt;")
-    for character in "\\|`*_[]":
-        clean = clean.replace(character, f"\\{character}")
-    return clean

@@ -2,10 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Final
 
-from energy_callbacks.compare.text import escaped
 from energy_callbacks.core import formatting
 from energy_callbacks.projection.projection import (
     DAYS_A_YEAR,
@@ -208,26 +206,3 @@ def notes(fleet: Fleet) -> list[str]:
         ),
         f"Grid: {fleet.intensity.source}.",
     ]
-
-
-def text(head: _Row, rows: Sequence[_Row]) -> list[str]:
-    """A table in columns; cells may have several lines."""
-    lines = [line for row in (head, *rows) for line in _lines(row)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
-
-
-def _lines(row: _Row) -> list[tuple[str, ...]]:
-    return list(zip_longest(*(cell.split("\n") for cell in row), fillvalue=""))
-
-
-def markdown(head: _Row, rows: Sequence[_Row]) -> list[str]:
-    """The same for pull requests and wikis."""
-    lines = [
-        f"| {' | '.join('<br>'.join(map(escaped, cell.splitlines())) for cell in row)} |"
-        for row in (head, *rows)
-    ]
-    return [lines[0], "|---" * len(head) + "|", *lines[1:]]

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from energy_callbacks.core.tables import aligned
 from energy_callbacks.report.charts.batch_size_plot import batch_size_figure
 from energy_callbacks.report.charts.plots import figure_png
 from energy_callbacks.report.model import batch_sizes
@@ -114,7 +115,7 @@ class BatchSizeResult:
         """As a table, smallest size first."""
         table = [batch_sizes.HEAD, *batch_sizes.rows(self.curve)]
         sentence = f"batch size {self.size}: {self.curve.sentence}"
-        return "\n".join([sentence, "", *_aligned(table)])
+        return "\n".join([sentence, "", *aligned(table, ">")])
 
 
 def points(trials: Sequence[Trial]) -> tuple[BatchSizePoint, ...]:
@@ -154,11 +155,3 @@ def _ratio(trial: Trial) -> Ratio | None:
         systematic_j=trial.energy.systematic_j / trial.samples,
         steps=trial.steps,
     )
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]

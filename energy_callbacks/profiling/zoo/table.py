@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from energy_callbacks.core import atomic_files, formatting
+from energy_callbacks.core.tables import aligned
 from energy_callbacks.report.model.schema import EnergyReport
 
 HEAD = ("model", "parameters", "samples/s", "peak memory", "J/sample", "device busy", "kernels")
@@ -91,9 +92,7 @@ def markdown(rows: Sequence[ModelRow]) -> str:
 
 def text(rows: Sequence[ModelRow]) -> str:
     """The table for a terminal."""
-    lines = [HEAD, *map(cells, rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+    return "\n".join(aligned([HEAD, *map(cells, rows)], "<"))
 
 
 def save(rows: Sequence[ModelRow], folder: Path) -> None:

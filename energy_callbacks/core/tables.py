@@ -1,0 +1,64 @@
+"""Tables of text cells: aligned columns for a terminal, and markdown."""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from energy_callbacks.core.formatting import one_line
+
+_MARKS = {"<": "---", ">": "---:"}
+
+
+def _aligns(columns: int, align: str) -> str:
+    """One of ``<`` and ``>`` for each column; the last one holds for the columns after it."""
+    return align[:columns].ljust(columns, align[-1])
+
+
+def aligned(rows: Sequence[Sequence[str]], align: str = "<>") -> list[str]:
+    r"""Lines of a table; cells may have several lines.
+
+    >>> aligned([("size", "rate"), ("a\nb", "10")])
+    ['size  rate', 'a       10', 'b']
+
+    Args:
+        rows: the head first.
+        align: ``<`` or ``>`` for each column; the last one holds for the columns after it.
+    """
+    lines = [
+        line
+        for row in rows
+        for line in zip_longest(*(cell.split("\n") for cell in row), fillvalue="")
+    ]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    aligns = _aligns(len(widths), align)
+    return [
+        "  ".join(
+            f"{cell:{side}{width}}" for cell, side, width in zip(line, aligns, widths, strict=True)
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def markdown(rows: Sequence[Sequence[str]], align: str = "<>") -> list[str]:
+    r"""Lines of a markdown table, with every cell escaped.
+
+    >>> markdown([("size", "rate"), ("a|b", "10")])
+    ['| size | rate |', '|---|---:|', '| a\\|b | 10 |']
+
+    Args:
+        rows: the head first.
+        align: as in ``aligned``.
+    """
+    head, *body = (
+        f"| {' | '.join('<br>'.join(map(escaped, cell.splitlines())) for cell in row)} |"
+        for row in rows
+    )
+    marks = "|".join(_MARKS[side] for side in _aligns(len(rows[0]), align))
+    return [head, f"|{marks}|", *body]
+
+
+def escaped(cell: str) -> str:
+    """A text that cannot end a markdown cell or begin HTML or a link."""
+    clean = one_line(cell).replace("&", "&amp;").replace("<", "&lt;")
+    for character in "\\|`*_[]":
+        clean = clean.replace(character, f"\\{character}")
+    return clean
