@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from energy_callbacks.compare.answers import change, detectable
 from energy_callbacks.compare.model import Comparison, Effect, Group, Quality
 from energy_callbacks.compare.quantities import BY_NAME
-from energy_callbacks.core import formatting, tables
+from energy_callbacks.core import formatting
 from energy_callbacks.core.tables import aligned, escaped
+from energy_callbacks.core.tables import markdown as markdown_table
 from energy_callbacks.report.model.display import as_text
 
 _Row = tuple[str, ...]
@@ -31,7 +32,7 @@ def markdown(comparison: Comparison) -> str:
     lines = [f"**{escaped(answer)}**\n" for answer in comparison.answers]
     lines += [f"> {escaped(caveat.message)}\n" for caveat in comparison.caveats]
     for group in comparison.groups[1:]:
-        lines += [*tables.markdown(_table(comparison, group)), ""]
+        lines += [*markdown_table(_table(comparison, group)), ""]
     lines += [f"{escaped(note)}\n" for note in notes(comparison)]
     return "\n".join(lines)
 
