@@ -13,13 +13,14 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, fields
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from energy_callbacks.core import atomic_files, json_lines
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.core.records import Channel, Device, Energy, Sensor
+from energy_callbacks.core.records import Channel, Device, Energy
 
 FORMAT = "energy_callbacks.journal"
 VERSION = 2
@@ -45,6 +46,7 @@ COLUMNS: Final[Mapping[str, int]] = {
     "dram_active": 4,
 }
 
+_ENERGY: Final = tuple(one.name for one in fields(Energy))
 _MARKER: Final = "run_id"
 # A second at most: the marker follows its folder at once, unless its writer was killed between.
 _MARKER_LOOKS, _MARKER_PAUSE_S = 50, 0.02
@@ -299,24 +301,12 @@ def check_writable(folder: Path) -> None:
 
 def energy_as_json(energy: Energy) -> Record:
     """An ``Energy`` as it stands in a journal."""
-    return {
-        "energy_j": energy.energy_j,
-        "stderr_j": energy.stderr_j,
-        "systematic_j": energy.systematic_j,
-        "method": energy.method,
-        "coverage": energy.coverage,
-    }
+    return {name: getattr(energy, name) for name in _ENERGY}
 
 
 def energy_from_json(record: Mapping[str, Any]) -> Energy:
     """The ``Energy`` that a journal holds."""
-    return Energy(
-        energy_j=record["energy_j"],
-        stderr_j=record["stderr_j"],
-        systematic_j=record["systematic_j"],
-        method=record["method"],
-        coverage=record["coverage"],
-    )
+    return Energy(**{name: record[name] for name in _ENERGY})
 
 
 def row_as_json(row: Mapping[str, float | None]) -> list[float | None]:
@@ -339,37 +329,11 @@ def device_record(device: Device, channels: Iterable[Channel]) -> Record:
     """The ``device`` line: a device and the sensors behind its channels."""
     return {
         "type": "device",
-        "device": {
-            "key": device.key,
-            "kind": device.kind,
-            "scope": device.scope,
-            "name": device.name,
-            "origin": device.origin,
-            "parent": device.parent,
-            "index": device.index,
-            "uuid": device.uuid,
-            "notes": list(device.notes),
-            "instance_count": device.instance_count,
-            "instances": list(device.instances),
-            "limit_w": device.limit_w,
-            "memory_bytes": device.memory_bytes,
-        },
+        "device": asdict(device)
+        | {"notes": list(device.notes), "instances": list(device.instances)},
         "sensors": {
-            channel.quantity: _sensor_json(channel.sensor)
+            channel.quantity: asdict(channel.sensor)
             for channel in channels
             if channel.sensor is not None
         },
-    }
-
-
-def _sensor_json(sensor: Sensor) -> Record:
-    return {
-        "name": sensor.name,
-        "period_s": sensor.period_s,
-        "window_s": sensor.window_s,
-        "lag_s": sensor.lag_s,
-        "response_s": sensor.response_s,
-        "relative_error": sensor.relative_error,
-        "is_buffered": sensor.is_buffered,
-        "citation": sensor.citation,
     }
