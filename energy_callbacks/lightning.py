@@ -19,7 +19,7 @@ _LATER: Final = ("BatchSizeTuner", "tune_batch_size", "with_batch_size")
 
 
 def __getattr__(name: str) -> object:
-    """What not every training needs.
+    """Imports on first use what not every training needs.
 
     Raises:
         AttributeError: for any other name.

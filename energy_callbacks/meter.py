@@ -118,7 +118,7 @@ class EnergyMeter:
         return meter
 
     def now_s(self) -> float:
-        """What time it is, by ``time.monotonic`` or the clock that was handed in."""
+        """The time, by ``time.monotonic`` or the clock that was passed in."""
         return self._clock.monotonic_s()
 
     @property
@@ -160,12 +160,12 @@ class EnergyMeter:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """What is measured on this host, once its sensors have opened."""
+        """The measured devices of this host, once their sensors have opened."""
         newest = self._lifecycle.newest
         return newest.timeline.devices if newest else ()
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint should hold, as JSON: the run, its folder and what it has used so far.
+        """The state for a checkpoint, as JSON: the run, its folder and its usage so far.
 
         Empty before the first start. ``start(state=...)`` goes on from it.
         """
@@ -310,7 +310,7 @@ class EnergyMeter:
 
     @harmless
     def count(self, samples: float | None = None, tokens: float | None = None) -> None:
-        """What steps consumed that could not say so, or not exactly, when they ended.
+        """Report samples and tokens of steps that could not report them when they ended.
 
         Args:
             samples: of all steps that gave ``None``; a correction, even a negative one, if

@@ -14,11 +14,11 @@ from energy_callbacks.sensing.timeline import Timeline
 logger = logging.getLogger("energy_callbacks")
 
 Kind = Literal["kernels", "lines", "host", "step_phases"]
-"""What a profile is of; the report has a section for each."""
+"""The kinds of profiles; the report has a section for each."""
 
 
 class Measuring(Protocol):
-    """What of a meter a profiler may use, between ``start`` and ``stop``."""
+    """The part of a meter that profilers may use between ``start`` and ``stop``."""
 
     @property
     def clock(self) -> Clock:
@@ -37,7 +37,7 @@ class Measuring(Protocol):
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """What is measured."""
+        """The measured devices."""
         ...
 
     @property
@@ -46,7 +46,7 @@ class Measuring(Protocol):
         ...
 
     def now_s(self) -> float:
-        """What time it is, by ``time.monotonic``."""
+        """The time, as by ``time.monotonic``."""
         ...
 
     def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:

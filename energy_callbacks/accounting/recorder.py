@@ -284,7 +284,7 @@ class JournalRecorder:
         )
 
     def _since_told(self, name: str, count: float | None) -> float | None:
-        """What was counted since the last line with a count; ``None`` while unknown."""
+        """The count since the last line with one; ``None`` while unknown."""
         if count is None:
             return None
         before, self._told[name] = self._told[name], count

@@ -31,7 +31,7 @@ COMMANDS: tuple[str, ...] = (
 
 
 class Command(Protocol):
-    """What a module of this folder offers."""
+    """The interface of the modules of this folder."""
 
     HELP: str
 

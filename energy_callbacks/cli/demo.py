@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """What goes with ``--model``."""
+    """Declare the options for ``--model``."""
     parser.add_argument(
         "--data",
         choices=plan.DATA,

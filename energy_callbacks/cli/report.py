@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _formats(arguments: argparse.Namespace, *, is_own: bool) -> list[Format]:
-    """What is to be written.
+    """The formats to write.
 
     Args:
         arguments: of the command.

@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def words(arguments: argparse.Namespace) -> list[str]:
-    """What stands after ``--``."""
+    """The words after ``--``."""
     found: list[str] = arguments.words
     return found[1:] if found[:1] == ["--"] else found
 

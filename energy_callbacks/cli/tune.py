@@ -78,7 +78,7 @@ def _objective(word: str) -> str | float:
 
 
 def _step(name: str) -> Callable[[int], Any]:
-    """What ``MODULE:FUNCTION`` names, looked for in the current folder too."""
+    """The function named by ``MODULE:FUNCTION``, also in the current folder."""
     if ":" not in name:
         raise ValueError(f"{name!r} names no function; write it as MODULE:FUNCTION")
     found = _found(name)

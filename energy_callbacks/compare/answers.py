@@ -93,7 +93,7 @@ def detectable(share: float) -> str:
 
 
 def signed_percent(ratio: float) -> str:
-    """What a ratio changes.
+    """A ratio as a change in per cent.
 
     >>> signed_percent(0.95), signed_percent(1.0042), signed_percent(12.0)
     ('-5.0 %', '+0.42 %', '+1100 %')

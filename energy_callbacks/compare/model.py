@@ -19,7 +19,7 @@ SCHEMA_VERSION = 1
 Verdict = Literal["lower", "higher", "not resolved"]
 QualityVerdict = Literal["as good", "worse", "not resolved"]
 Basis = Literal["runs", "pairs", "blocks"]
-"""What an interval comes from: repeats, repeats made in turn, or blocks of one run a side."""
+"""The basis of an interval: repeats, repeats made in turn, or blocks of one run a side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What a group changes of one quantity against the first group.
+    """The effect of a group on one quantity, relative to the first group.
 
     Attributes:
         group: name of the other group.
@@ -133,7 +133,7 @@ class Quality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caveat:
-    """What stands between the figures and a conclusion.
+    """A limitation of the conclusions of a comparison.
 
     Attributes:
         group: of which; ``None`` for all.
@@ -178,7 +178,7 @@ class Comparison:
         return next(found, None)
 
     def answer(self, group: str) -> Effect | None:
-        """What is said of a group: its effect on ``primary``, else the first that is known."""
+        """The headline effect of a group: on ``primary``, else the first that is known."""
         found = [one for one in self.effects if one.group == group]
         chosen = (one for one in found if one.quantity == self.primary)
         return next(chosen, found[0] if found else None)
@@ -221,7 +221,7 @@ def to_json(comparison: Comparison) -> str:
 
 
 def from_json(text: str) -> Comparison:
-    """What ``to_json`` wrote.
+    """The comparison that ``to_json`` wrote.
 
     Raises:
         JournalError: if the text is no comparison, is damaged, or is of a newer version.

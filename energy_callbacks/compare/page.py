@@ -15,7 +15,7 @@ def render(comparison: Comparison) -> str:
 
 
 def content(comparison: Comparison) -> dict[str, Any]:
-    """What the page is made of, also for pages that say more than it."""
+    """The values of the page, also for pages that include it."""
     return {
         "comparison": comparison,
         "title": " · ".join(group.name for group in comparison.groups),

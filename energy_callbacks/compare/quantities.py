@@ -35,7 +35,7 @@ class Quantity:
 
     @property
     def scope(self) -> Scope:
-        """Whose sensors have part in it."""
+        """The devices whose sensors contribute."""
         return "gpu" if self.name.startswith("gpu_") else "total"
 
 

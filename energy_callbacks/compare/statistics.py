@@ -159,7 +159,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _means(values: Array, rng: np.random.Generator) -> Array:
-    """What the mean of resamples deviates by, stretched to what the mean of runs does."""
+    """Deviations of the means of resamples, scaled to those of the mean of runs."""
     n = len(values)
     chosen = rng.integers(n, size=(REPLICATES, n))
     deviations: Array = (values[chosen].mean(axis=1) - values.mean()) * math.sqrt(n / (n - 1.0))

@@ -17,7 +17,7 @@ class Goal:
 
     @property
     def sign(self) -> float:
-        """What makes larger better."""
+        """Sign of the direction: 1 if larger is better, else -1."""
         return 1.0 if self.direction == "higher" else -1.0
 
 
@@ -27,7 +27,7 @@ def goal(
     direction: Direction | None,
     target: float | None,
 ) -> Goal | None:
-    """What to judge by.
+    """The metric to judge by.
 
     Args:
         reports: of all groups.

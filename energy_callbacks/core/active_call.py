@@ -117,6 +117,6 @@ def _package(frame: FrameType) -> str:
 
 
 def _last_error() -> BaseException | None:
-    """What the interpreter keeps of the last uncaught exception."""
+    """The last uncaught exception, if the interpreter has kept it."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     return error if isinstance(error, BaseException) else None

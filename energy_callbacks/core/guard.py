@@ -43,7 +43,7 @@ def pass_on_signals() -> None:
 
 
 def _code_of(handler: Any) -> CodeType | None:
-    """What runs when a handler is called; ``None`` for one that is not written in Python."""
+    """The code of a handler; ``None`` for one that is not written in Python."""
     if not callable(handler):  # SIG_DFL, SIG_IGN
         return None
     function = getattr(handler, "func", handler)  # of functools.partial

@@ -29,7 +29,7 @@ Method = Literal["counter+samples", "counter+power", "counter", "power", "model"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensor:
-    """What is known of the sensor behind a channel.
+    """Known properties of the sensor of a channel.
 
     Attributes:
         name: the call or file that is read, in words for the report.

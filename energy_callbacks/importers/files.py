@@ -15,7 +15,7 @@ from energy_callbacks.core.extras import requires
 
 HEAD_BYTES: Final = 65536
 MOST_BYTES: Final = 4 * 2**30
-"""That are read of one file, unpacked: two months of eight cards, a sample a second."""
+"""Limit of bytes of one unpacked file: two months of eight cards, a sample a second."""
 _CHUNK: Final = 2**20
 # A frame of all-smi with some hundred processes is about 100 kB.
 _LINE: Final = 2**22
@@ -27,7 +27,7 @@ _BYTE_ORDER_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Damage:
-    """What could not be read: counted while a file is read.
+    """Counts what could not be read of a file.
 
     Attributes:
         places: lines or records that were left out.
@@ -179,7 +179,7 @@ def _unpacked(raw: IO[bytes]) -> IO[bytes]:
 
 
 def _zstd_error() -> type[Exception]:
-    """What ``zstandard`` raises for a damaged file, if it is installed."""
+    """The errors of ``zstandard`` for a damaged file, if it is installed."""
     try:
         import zstandard
     except ImportError:

@@ -24,7 +24,7 @@ UNKNOWN_HOST: Final = "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What a log says of its run as a whole.
+    """Facts of a log about its run as a whole.
 
     Attributes:
         program: that wrote it.
@@ -103,7 +103,7 @@ def totals(end_s: float, energy: Mapping[str, Energy]) -> Record:
 
 
 def warning(code: str, message: str, fix: str = "") -> Record:
-    """What the reader of the report must know."""
+    """A warning for the report."""
     return {"type": "warning", "t_s": 0.0, "code": code, "message": message, "fix": fix}
 
 
@@ -113,7 +113,7 @@ def remark(program: str, message: str) -> Record:
 
 
 def of_damage(log: Log, damage: Damage) -> Iterator[Record]:
-    """What could not be read of the file."""
+    """A warning about what could not be read of the file."""
     if damage.is_cut_off:
         message = f"{log.path.name} ends in the middle; what came before it is here."
         yield warning("log_cut_off", message)

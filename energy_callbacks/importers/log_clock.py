@@ -66,7 +66,7 @@ class LogClock:
             self._ahead_s -= step_s
 
     def problems(self) -> Iterator[str]:
-        """What a reader must know of the times, a sentence each."""
+        """Warnings about the times, a sentence each."""
         if self._winter:
             yield (
                 "The log's local time went back by an hour, as at the end of summer time: the hour "

@@ -17,7 +17,7 @@ def write(path: Path, results: Results, jobs: Sequence[MatrixJob]) -> None:
 
 
 def read(path: Path) -> tuple[Results, list[MatrixJob]]:
-    """What ``write`` has written.
+    """Read a file of ``write``.
 
     Raises:
         ValueError: if it is no such file, or not to be seen on this machine.

@@ -51,7 +51,7 @@ class MatrixJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixPlan:
-    """What is to be run.
+    """A matrix to run.
 
     Args:
         name: of the matrix.

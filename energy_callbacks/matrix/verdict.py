@@ -116,7 +116,7 @@ def _is_real(effects: Sequence[Effect]) -> bool | None:
 
 
 def _rest(unknown: Sequence[str], found: MatrixTable) -> str:
-    """What the answer does not know of."""
+    """Limitations of the answer."""
     if not unknown:
         return ""
     told = ", ".join(unknown[:_NAMED]) + (", ..." if len(unknown) > _NAMED else "")
@@ -135,7 +135,7 @@ def _alone(found: MatrixTable) -> MatrixVerdict:
 
 
 def _quantity(comparison: Comparison, found: MatrixTable, *, is_judged: bool) -> str:
-    """What the cheapest is cheapest in: reaching the metric that was asked for, else a run."""
+    """The compared cost: reaching the metric that was asked for, else a whole run."""
     is_reached = all(ENERGY_TO_TARGET in group.means for group in comparison.groups)
     if is_judged and is_reached and found.scope == "total":
         return ENERGY_TO_TARGET

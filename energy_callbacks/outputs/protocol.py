@@ -32,7 +32,7 @@ class Board(Protocol):
 
     @property
     def prefix(self) -> str:
-        """What is put before each of our tags."""
+        """The prefix of our tags."""
         ...
 
     def add(self, summary: Any, step: int) -> None:

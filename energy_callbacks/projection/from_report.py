@@ -34,7 +34,7 @@ def job_of(report: EnergyReport) -> JobUse:
 
 
 def warnings_of(report: EnergyReport) -> Iterator[str]:
-    """What makes a run a poor example of a job."""
+    """Warnings if a run is a poor example of a job."""
     name = report.run.name or report.run.run_id
     if report.run.status != "finished":
         yield f"{name} is {report.run.status}: a job that ends as it should takes another energy."

@@ -65,7 +65,7 @@ def exact(value: float) -> Amount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobUse:
-    """What one job takes.
+    """Energy and time of one job.
 
     Attributes:
         energy_j: at the machine, GPUs and host.
@@ -78,7 +78,7 @@ class JobUse:
     gpu_s: Amount | None = None
 
     def minus(self, other: "JobUse") -> "JobUse":
-        """What ``other`` takes less."""
+        """The difference to a cheaper job."""
         return JobUse(
             energy_j=self.energy_j.minus(other.energy_j),
             wall_s=self.wall_s and other.wall_s and self.wall_s.minus(other.wall_s),
@@ -176,7 +176,7 @@ def project(job: JobUse, fleet: Fleet, *, days: float = 1.0) -> Projection:
 
 
 def one_job(job: JobUse, fleet: Fleet) -> Projection:
-    """What one of them takes, with its part of building and scheduler."""
+    """The cost of one job, with its part of building and scheduler."""
     return _of_jobs(job, fleet, jobs=1.0, share=fleet.pue * (1.0 + fleet.scheduler_overhead))
 
 

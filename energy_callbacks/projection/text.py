@@ -183,7 +183,7 @@ def _clipped(name: str) -> str:
 
 
 def terms(fleet: Fleet) -> str:
-    """What was multiplied with, in a line."""
+    """The factors, in a line."""
     price = "" if fleet.price_per_kwh is None else f", {fleet.price_per_kwh:g} per kWh"
     return (
         f"{formatting.grouped(fleet.jobs_per_day)} jobs a day, PUE {fleet.pue:g}, scheduler "

@@ -30,7 +30,7 @@ class QueryError(EnergyCallbacksError, ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAnswer:
-    """What a query found.
+    """The answer of a query.
 
     Attributes:
         columns: their names.

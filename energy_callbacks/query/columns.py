@@ -19,7 +19,7 @@ JSON_TYPES: Final[Mapping[Kind, tuple[str, ...]]] = {
     "object": ("OBJECT",),
     "list": ("ARRAY",),
 }
-"""What DuckDB's ``json_type`` may answer for each kind, beside null and nothing."""
+"""The answers of DuckDB's ``json_type`` for each kind, beside null and nothing."""
 
 SQL_TYPES: Final[Mapping[Kind, str]] = {
     "number": "DOUBLE",

@@ -80,7 +80,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def said(error: BaseException) -> str:
-    """What an error says, in plain letters."""
+    """The message of an error, without control codes for style."""
     return _STYLE.sub("", str(error))
 
 

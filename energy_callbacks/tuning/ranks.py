@@ -37,7 +37,7 @@ class Ranks:
             self._group = ranks.new_group(backend="gloo", timeout=_PATIENCE)
 
     def gather(self, mine: Any) -> list[Any]:
-        """What each has handed in, by rank."""
+        """The value of each rank, by rank."""
         if self.count == 1:
             return [mine]
         told: list[Any] = [None] * self.count

@@ -83,7 +83,7 @@ class InputCounter:
         return name in self._given
 
     def take(self, name: str, micro_batches: int) -> float | None:
-        """What a function counted in the last micro-batches; ``None`` if one is missing."""
+        """The counts of the last micro-batches; ``None`` if one is missing."""
         counts = [found[name] for found in self._counts if name in found]
         # DataParallel leaves cards idle if a batch is small: not every replica is called.
         return sum(counts) if counts and len(counts) >= micro_batches else None

@@ -36,7 +36,7 @@ _NO_BOARD = "figures of energy no longer reach TensorBoard"
 
 
 class OtherCallbacks:
-    """What stands beside ours during one call of ``train``, ``evaluate`` or ``predict``.
+    """The other callbacks during one call of ``train``, ``evaluate`` or ``predict``.
 
     Args:
         ours: our callback.

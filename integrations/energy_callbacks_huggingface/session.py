@@ -65,7 +65,7 @@ class Session:
         self.see()
 
     def tuned(self) -> None:
-        """What came since the last step did not fit into memory; the loop begins anew."""
+        """The steps since the last one did not fit into memory; the loop begins again."""
         self._name("tuning", self._settled_s)
 
     def begin_step(self) -> None:

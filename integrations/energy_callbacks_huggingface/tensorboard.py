@@ -34,7 +34,7 @@ class TensorBoardRunOutput:
 
 
 def dashboard(meter: EnergyMeter, runs: Iterable[Board], args: Any, state: Any) -> Dashboard:
-    """That of a training which begins.
+    """The dashboard of a training that begins.
 
     Args:
         meter: measures it.

@@ -88,7 +88,7 @@ class Data:
         return batches * self.batch_size - (self.short if batches == self.steps else 0.0)
 
     def _counted(self) -> float | None:
-        """What this process's part of the model's count is."""
+        """This process's part of the model's count."""
         if self.processes == 1:
             return counted_samples(self.model)
         backend = keras.backend.backend()
@@ -124,7 +124,7 @@ def asked(question: Callable[[], T]) -> T | None:
 
 
 def iterations(model: Any) -> int | None:
-    """What the optimizer has counted; ``None`` if there is none. Waits for the device."""
+    """The optimizer's count of steps; ``None`` if there is none. Waits for the device."""
     optimizer = _optimizer(model)
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         return None
@@ -133,7 +133,7 @@ def iterations(model: Any) -> int | None:
 
 
 def _optimizer(model: Any) -> Any:
-    """That which steps, inside one that scales the loss."""
+    """The stepping optimizer, inside one that scales the loss."""
     optimizer = getattr(model, "optimizer", None)
     return getattr(optimizer, "inner_optimizer", optimizer)
 

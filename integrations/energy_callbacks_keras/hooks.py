@@ -105,7 +105,7 @@ class EnergyHooks(EnergyCalls):
 
     @harmless
     def _settle(self) -> None:
-        """What was counted in training is forgotten next."""
+        """The counts of training are reset next."""
         if self._rows is not None and self._meter.is_running:
             self._steps.settle()
 

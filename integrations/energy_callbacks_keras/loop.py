@@ -105,6 +105,6 @@ class StepCounter:
             self._given = counted
 
     def _moved(self) -> int:
-        """What the optimizer has counted since ``fit`` began; 0 if it does not count."""
+        """The optimizer's steps since ``fit`` began; 0 if it does not count."""
         now = iterations(self._data.model)
         return 0 if now is None or self._start_iterations is None else now - self._start_iterations

@@ -46,7 +46,7 @@ class Waits:
         self._thread, self._call = threading.get_ident(), call
 
     def end(self) -> None:
-        """What is fetched from now on is not for training."""
+        """Data that is fetched from now on is not for training."""
         self._thread = self._call = None
 
     def timed(self, loader: Any) -> Any:

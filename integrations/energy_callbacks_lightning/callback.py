@@ -70,7 +70,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         return self._generate_state_key(report_dir=str(self._meter.config.report_dir))
 
     def state_dict(self) -> dict[str, Any]:
-        """What travels in the checkpoint: the run, its energy so far and the logger's step."""
+        """The state for a checkpoint: the run, its energy so far and the logger's step."""
         state = self._meter.state() or self._state
         return {**state, "stepped_batches": self._steps.stepped_batches}
 

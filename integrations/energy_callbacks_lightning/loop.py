@@ -63,7 +63,7 @@ class StepCounter:
         return [consumed] + [(0, None if consumed[1] is None else 0)] * (steps - 1)
 
     def _counted(self, count: Counter | None, batch: Any) -> float | None:
-        """What a function finds in a batch; one that fails is not asked again."""
+        """The count of a batch by a user's function; one that fails is not called again."""
         if count is None:
             return None
         try:

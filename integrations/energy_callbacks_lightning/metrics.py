@@ -30,11 +30,11 @@ class LoggedMetrics:
         self._epoch: int | None = None
 
     def begin_validation(self, trainer: Any) -> None:
-        """What is logged from here on is of a validation."""
+        """Metrics that are logged from here on are of a validation."""
         self._before = dict(trainer.callback_metrics)
 
     def of_validation(self, trainer: Any) -> dict[str, float]:
-        """What a validation has found that is over."""
+        """The metrics of the validation that has ended."""
         new = _changed(trainer, self._before)
         self._of_validation |= set(new)
         return _numbers(trainer, new)
@@ -44,7 +44,7 @@ class LoggedMetrics:
         self._epoch = trainer.current_epoch
 
     def of_epoch(self, trainer: Any) -> tuple[dict[str, float], int | None]:
-        """What else has been logged of the epoch that is over, and its number."""
+        """The other metrics of the epoch that has ended, and its number."""
         epoch, self._epoch = self._epoch, None
         if epoch is None:
             return {}, None
@@ -55,7 +55,7 @@ class LoggedMetrics:
 
 
 def _changed(trainer: Any, before: Logged) -> Logged:
-    """What was computed anew."""
+    """The metrics that were computed again."""
     return {k: v for k, v in trainer.callback_metrics.items() if v is not before.get(k)}
 
 

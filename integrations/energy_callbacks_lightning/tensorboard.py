@@ -14,7 +14,7 @@ _LOGGERS = tuple(package.loggers.TensorBoardLogger for package in packages)
 
 
 def dashboard(meter: EnergyMeter, trainer: Any) -> Dashboard:
-    """That of a training which begins; asked only in the first process."""
+    """The dashboard of a training that begins; only in the first process."""
     return Dashboard(meter, lambda: _boards(trainer), lambda: _facts(trainer))
 
 

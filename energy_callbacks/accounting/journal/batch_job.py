@@ -177,7 +177,7 @@ def _kubernetes(environment: Mapping[str, str], root: Path) -> Job | None:
 
 
 def _text(path: Path) -> str:
-    """What a small file holds, nothing if it cannot be read."""
+    """The text of a small file; empty if it cannot be read."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.read(_LARGEST_FILE_BYTES)

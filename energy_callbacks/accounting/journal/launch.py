@@ -59,7 +59,7 @@ def _number(variable: str, otherwise: int) -> int:
 
 
 def launch_id(process: TrainingProcess) -> str | None:
-    """What all processes of one start share; ``None`` for a process that is alone."""
+    """An id that all processes of one launch share; ``None`` for a single process."""
     if process.world_size == 1:
         return None
     names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",

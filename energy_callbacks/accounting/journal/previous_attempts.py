@@ -46,7 +46,7 @@ class PreviousAttempts:
 def look(
     folder: Path, number: int, run_id: str, process: TrainingProcess, state: Mapping[str, Any]
 ) -> PreviousAttempts:
-    """What a run has used before an attempt.
+    """The usage of a run before an attempt.
 
     Args:
         folder: run folder.
@@ -98,7 +98,7 @@ def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[_Head]:
 
 
 def _linked_j(heads: Iterable[_Head]) -> Joules:
-    """What was used before the run came to the folder of these journals."""
+    """The usage before the run came to the folder of these journals."""
     links = (head.record.get("before") or {} for head in heads)
     return _sum(link.get("energy_j") or {} for link in links)
 

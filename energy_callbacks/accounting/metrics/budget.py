@@ -16,7 +16,7 @@ _REACH_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """What one process has seen of a run.
+    """The usage of a run as one process has measured it.
 
     Attributes:
         energy_j: over all attempts, up to ``seen_s``.
@@ -35,7 +35,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a run may use, over all its attempts and hosts.
+    """The budget of a run, over all its attempts and hosts.
 
     Attributes:
         max_energy_wh: of GPUs and host; ``None`` for no limit.
@@ -48,7 +48,7 @@ class Budget:
     emissions_kg: EmissionsKg | None
 
     def share(self, used: Used, now_s: float) -> float:
-        """What has been used by now, as a share of the tighter limit; 1 and more is all of it.
+        """The used share of the tighter limit; 1 or more if it is used up.
 
         If the place is not known, emissions are taken from the high end of their interval.
         """

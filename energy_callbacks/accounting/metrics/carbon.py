@@ -142,7 +142,7 @@ def intensity(place: Place) -> Intensity:
 
 
 def emissions(energy: Energy, intensity: Intensity, pue: float = 1.0) -> EmissionsEstimate:
-    """What an amount of energy emitted: ``kWh * pue * kg/kWh``.
+    """The emissions of an amount of energy: ``kWh * pue * kg/kWh``.
 
     The interval multiplies the ends: the least energy with the cleanest electricity, the most
     energy with the dirtiest.
@@ -270,7 +270,7 @@ def _unknown_intensity(place: Place) -> Intensity:
 
 
 def _codecarbon_kg_per_kwh(place: Place) -> float:
-    """What CodeCarbon would multiply a kilowatt-hour with."""
+    """CodeCarbon's carbon intensity, in kg per kWh."""
     from codecarbon.core.emissions import Emissions as CodeCarbonEmissions
     from codecarbon.core.units import Energy as CodeCarbonEnergy
     from codecarbon.external.geography import GeoMetadata

@@ -100,7 +100,7 @@ def with_ends(energy: Energy, train_s: float, ends: Iterable[StepCounts]) -> Ene
 
 
 def short_span(rows: Iterable[tuple[float, float]]) -> tuple[str, str] | None:
-    """What the report must say, and what would help, if pooling has not sufficed.
+    """The warning and advice for the report if pooling has not sufficed.
 
     Args:
         rows: random share and length of the span, s, of each row that was logged.

@@ -217,7 +217,7 @@ class ScalarBoard:
         return self.emissions_kg(Energy(energy_j=energy_j, coverage=1.0))
 
     def _energy(self, key: str, start_s: float, end_s: float) -> Energy:
-        """What the timeline says, asked once for all figures that it is in."""
+        """Energy of a window, asked of the timeline once for all figures."""
         window = (key, start_s, end_s)
         found = self._asked.get(window)
         if found is None:

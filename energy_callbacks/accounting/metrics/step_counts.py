@@ -125,7 +125,7 @@ class StepLog:
         self.marked_s = self._done_s = t_s
 
     def tell(self, t_s: float, samples: float | None, tokens: float | None) -> None:
-        """What the steps consumed that have not said so themselves, or not all of it.
+        """Counts of steps that did not report them, or only in part.
 
         ``None`` leaves that count unknown.
         """
@@ -185,5 +185,5 @@ class StepLog:
 
 
 def difference(now: float | None, before: float | None) -> float | None:
-    """What was counted between two tallies; ``None`` if one of them does not know."""
+    """The difference of two counts; ``None`` if one is unknown."""
     return None if now is None or before is None else now - before

@@ -48,7 +48,7 @@ class MetricLog:
     def record(
         self, values: Mapping[str, Any], t_s: float, step: int | None, epoch: float | None
     ) -> None:
-        """What the metrics are at a moment."""
+        """The metrics at a moment."""
         found = kept(values)
         if found and self._is_due(frozenset(found)):
             self._recorder.event("metrics", t_s, step=step, epoch=epoch, values=found)

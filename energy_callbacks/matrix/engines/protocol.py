@@ -31,7 +31,7 @@ class Engine(Protocol):
     """Runs jobs, each as ``energy-callbacks run``, in the order given as far as it can."""
 
     def preview(self, jobs: Sequence[MatrixJob]) -> str:
-        """What ``run`` would do, in words; does nothing."""
+        """Describe what ``run`` would do."""
         ...
 
     def queued(self, jobs: Sequence[MatrixJob]) -> list[MatrixJob]:

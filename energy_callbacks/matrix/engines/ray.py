@@ -174,7 +174,7 @@ def run_task(file: str, number: int) -> int:
 
 
 def needs(options: RayOptions, nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What each task asks for."""
+    """The resources of each task."""
     alive = [node["Resources"] for node in nodes if node["Alive"]]
     gpus = options.gpus
     if gpus is None:

@@ -176,7 +176,7 @@ def _max_array_size() -> int:
 
 
 def _said(*words: str) -> str:
-    """What a program of Slurm prints.
+    """The output of a program of Slurm.
 
     Raises:
         SlurmFailed: if it is not there, is silent, or ends with an error.

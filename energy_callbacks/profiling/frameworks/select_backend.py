@@ -14,7 +14,7 @@ FRAMEWORKS: Final[tuple[Framework, ...]] = ("torch", "tensorflow", "jax")
 
 
 def framework() -> Framework:
-    """What the process trains with: Keras' backend, else the first that is imported.
+    """The framework of the process: Keras' backend, else the first that is imported.
 
     Raises:
         RuntimeError: if none is.

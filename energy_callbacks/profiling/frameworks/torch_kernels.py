@@ -106,7 +106,7 @@ class Window:
                 self._trace = path.read_text(encoding="utf-8", errors="replace")
 
     def result(self) -> tuple[dict[Line | None, float], float] | None:
-        """What ``kernel_times`` finds, a step; ``None`` if the trace was too large or cut."""
+        """Result of ``kernel_times`` per step; ``None`` if the trace was too large or cut."""
         if self._trace is None or self._left != 0:
             return None
         trace, self._trace = json.loads(self._trace), None

@@ -87,7 +87,7 @@ class Calls:
             start_s += width_s
 
     def _below(self, function: Function, width_s: float) -> list[tuple[Function, float]]:
-        """What a function called, in proportion to the part of its time that is looked at."""
+        """The callees of a function, in proportion to the considered part of its time."""
         found = [(one, s) for one, s in self._callees[function] if one != function]
         whole_s = max(self._stats[function][3], sum(s for _, s in found))
         return [(one, s * width_s / whole_s) for one, s in found] if whole_s > 0.0 else []

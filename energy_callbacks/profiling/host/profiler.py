@@ -152,7 +152,7 @@ class HostProfiler:
             meter.record_profile("host", record)
 
     def _calls(self, meter: Measuring, calls: Calls) -> dict[str, Any]:
-        """What was seen, with the host's energy of the window."""
+        """The record of the window, with the host's energy."""
         energy_j = None
         if self._end_s > self._start_s:
             meter.wait_until_seen(self._end_s, _PATIENCE_S)

@@ -31,7 +31,7 @@ _LINES: Final = 40
 
 
 class WorkerTracker:
-    """What one worker has of the profiler; pickled if workers are spawned.
+    """The profiler's part in one worker; pickled if workers are spawned.
 
     Args:
         folder: for the files.
@@ -144,7 +144,7 @@ class Workers:
         self._undo.callback(_patch(loaders.DataLoader, self._follower))
 
     def stop(self) -> dict[str, Any] | None:
-        """What the workers have written so far; ``None`` if they have not.
+        """Results of the workers so far; ``None`` if there are none.
 
         Returns:
             How many, their functions together, and the first lines of their tables.

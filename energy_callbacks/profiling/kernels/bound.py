@@ -29,7 +29,7 @@ _MOST_KERNELS: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundVerdict:
-    """What holds the training back, and by what it is known."""
+    """The limit of the training, with its evidence."""
 
     bound: Bound
     sentence: str
@@ -64,7 +64,7 @@ def verdict(
     activity: Mapping[str, float],
     roof: KernelRoofline | None,
 ) -> BoundVerdict:
-    """What holds the training back.
+    """Find what limits the training.
 
     Args:
         found: times of a step.

@@ -71,7 +71,7 @@ def captured(
 
 
 def told(capture: Capture) -> tuple[KernelTally | None, Path]:
-    """What a window adds up to, and the file in which it is kept.
+    """The sums of a window, and the file of its trace.
 
     A trace of PyTorch gets the tracks of the sensors and is compressed; its first form is removed.
     """

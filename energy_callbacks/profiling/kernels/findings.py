@@ -32,7 +32,7 @@ _ACTIVITY: Final[tuple[Quantity, ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What one attempt has gathered.
+    """Everything that one attempt has gathered.
 
     Attributes:
         framework: whose profiler recorded; ``None`` if no window opened.
@@ -132,7 +132,7 @@ def _of_limits(
     parts: KernelEnergySplit,
     step_s: float | None,
 ) -> dict[str, Any]:
-    """What holds the training back, by which figures."""
+    """The limit of the training, with the figures behind it."""
     gpus = [device for device in meter.devices if device.kind == "gpu"]
     activity = _activity(meter, [gpu.key for gpu in gpus], found.schedule.stretches)
     peak = peak_of(gpus[0].name) if gpus else None
@@ -148,7 +148,7 @@ def _of_limits(
 
 
 def _traffic(activity: Mapping[str, float], peak: Peak | None) -> Iterator[str]:
-    """What the memory moved, beside what it can."""
+    """The used memory bandwidth beside its peak."""
     if peak is not None and "dram_active" in activity:
         most = peak.bytes_per_s / 1e12
         moved = activity["dram_active"] * most

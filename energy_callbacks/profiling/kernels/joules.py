@@ -33,7 +33,7 @@ class KernelEnergySplit:
 
 
 def split(found: KernelTally, step_s: float | None, j_per_step: float | None) -> KernelEnergySplit:
-    """Who had the time of a step, and with it the energy.
+    """Time and energy of a step by kernel.
 
     Args:
         found: sums of the windows, of at least one step.

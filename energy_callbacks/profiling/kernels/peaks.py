@@ -50,7 +50,7 @@ _PEAKS: Final[dict[str, Peak]] = {
 
 
 def peak_of(name: str) -> Peak | None:
-    """What a card can do at most; ``None`` if no data sheet was read for it, or of a part.
+    """Peak performance of a card; ``None`` without a data sheet, or for a part of a card.
 
     >>> peak_of("NVIDIA H200").bytes_per_s, peak_of("NVIDIA T4")
     (4800000000000.0, None)

@@ -109,7 +109,7 @@ class KernelProfiler:
             run.stop()
 
     def recorder(self, path: Path, left_bytes: int) -> TraceRecorder:
-        """What records one window."""
+        """The framework's profiler for one window."""
         return select_backend.recorder(
             self._framework or select_backend.framework(),
             path,

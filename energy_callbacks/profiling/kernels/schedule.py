@@ -67,7 +67,7 @@ class Schedule:
 
     @property
     def cost_s(self) -> float:
-        """What all windows took beyond their steps."""
+        """The time of all windows beyond their steps."""
         return sum(self._costs)
 
     @property
@@ -79,7 +79,7 @@ class Schedule:
 
     @property
     def stretches(self) -> list[Stretch]:
-        """What ran undisturbed, after the first window if there is enough of that.
+        """Steps outside windows, after the first window if there are enough.
 
         The first steps of a training tune and compile, and are unlike the others.
         """
@@ -135,7 +135,7 @@ class Schedule:
         return self.cost_s + self._costs[-1] <= self._max_overhead * (t_s - self._first_s)
 
     def interrupt(self) -> None:
-        """What comes next is no step of this training: a window, a validation."""
+        """The next span is not a step of this training: a window or a validation."""
         ended, self._current = self._current, None
         if ended is None or not ended.steps:
             return

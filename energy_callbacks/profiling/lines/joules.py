@@ -14,7 +14,7 @@ from energy_callbacks.profiling.lines.tally import Bin, LineTime, Site
 
 @dataclass(slots=True, kw_only=True)
 class LineShare:
-    """What one line took, and what was attributed to it.
+    """Time of one line, and the energy attributed to it.
 
     Attributes:
         spent: seconds.

@@ -15,7 +15,7 @@ MOST_CODES: Final = 20_000
 _DEEPEST: Final = 200
 
 Site = tuple[int, int, How]
-"""What a look came upon: number of the code, offset in it, and where in the instruction."""
+"""The place of a sample: number of the code, offset in it, and place in the instruction."""
 Frames = tuple[tuple[int, int], ...]
 """A stack, outermost first: number and offset, which is -1 for frames of libraries."""
 
@@ -52,7 +52,7 @@ class LineTime:
 
 
 Bin = dict[Site | None, LineTime]
-"""What was spent in a span, by place; ``None`` is time in no line of the user's."""
+"""Time of a span by place; ``None`` is time in no line of the user's."""
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ _VALLEYS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """What a sensor has reported.
+    """Readings of a sensor.
 
     Attributes:
         t_s: when, ascending, (m,).
@@ -60,7 +60,7 @@ class Fit:
     strangeness: float
 
     def cost(self, noise_w2: float) -> float:
-        """What the best fit has least of: twice the negative logarithm of the likelihood."""
+        """The minimised cost: twice the negative logarithm of the likelihood."""
         return self.squares / noise_w2 + self.strangeness
 
 
@@ -171,7 +171,7 @@ def _step(jacobian: Array, rest_w: Array, readings: Readings, fit: Fit, noise_w2
 
 
 def beforehand(columns: int, readings: Readings, fit: Fit, noise_w2: float) -> tuple[Array, Array]:
-    """What is known of lag and response beforehand, as rows like those of readings."""
+    """Prior knowledge of lag and response, as rows like those of readings."""
     weight = math.sqrt(noise_w2) / SURE_S
     both = ((-2, fit.lag_s, readings.lag_s), (-1, fit.response_s, readings.response_s))
     rows, target = np.zeros((2, columns)), np.zeros(2)

@@ -167,7 +167,7 @@ class StepPhases:
             self._said = self._read(meter, marks)
 
     def _read(self, meter: Measuring, marks: PhaseMarks) -> "_Said":
-        """What sensors have reported of the steps; nothing is marked any more."""
+        """Readings during the steps; marking ends."""
         marks.close()
         spans, names = marks.spans()
         if self._device is None:
@@ -243,7 +243,7 @@ class StepPhases:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What was marked, and what sensors have reported meanwhile."""
+    """The marks, and the readings meanwhile."""
 
     spans: Spans
     names: tuple[str, ...]

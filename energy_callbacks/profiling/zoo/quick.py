@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuickProfile:
-    """What ``run_quick_profile`` has found; in a notebook it shows its table.
+    """The result of ``run_quick_profile``; a notebook shows its table.
 
     Attributes:
         folder: of all files.

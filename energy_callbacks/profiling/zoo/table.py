@@ -45,7 +45,7 @@ class ModelRow:
 
 
 def row(model: str, dataset: str, parameters: int, report: EnergyReport) -> ModelRow:
-    """What a report says of a model."""
+    """The row of a model from its report."""
     has_gpu = report.efficiency.gpu.j_per_sample is not None
     found = (report.efficiency.gpu if has_gpu else report.efficiency.total).j_per_sample
     known = found if found is not None and found.is_resolved else None

@@ -79,7 +79,7 @@ class _ArraysOnly(pickle.Unpickler):
     """Runs no code that a file brings."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """What arrays are made of.
+        """The types of arrays.
 
         Raises:
             UnpicklingError: for anything else.

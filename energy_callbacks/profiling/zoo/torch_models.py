@@ -54,7 +54,7 @@ class Transformer(nn.Module):
 
 
 class _Residual(nn.Module):
-    """What a branch computes is added to what came in."""
+    """Adds the result of a branch to its input."""
 
     def __init__(self, branch: nn.Module, shortcut: nn.Module) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ _CHANCE: Final = 2.0
 
 
 class Choice:
-    """What is known of the cost of sizes that fit, a sample.
+    """The known cost per sample of sizes that fit.
 
     Args:
         trials: all that ran and whose cost is known; of sizes that are too tight as well.
@@ -66,7 +66,7 @@ class Choice:
 
     @property
     def gain(self) -> float:
-        """What the size beyond is expected to save of the best cost, as a share."""
+        """The expected saving of the next larger size, as a share of the best cost."""
         return float(np.maximum(self._least - self._probe_cost, 0.0).mean())
 
     @property
@@ -76,7 +76,7 @@ class Choice:
 
     @property
     def loss(self) -> float:
-        """What ``best`` is expected to cost more than the best of all sizes, as a share."""
+        """The expected excess cost of ``best`` over the best of all sizes, as a share."""
         return float((self._of(self.best) - self._least).mean())
 
     def next_for_best(self) -> int | None:

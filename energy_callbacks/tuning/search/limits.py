@@ -32,7 +32,7 @@ class Limits:
 
 
 def limits(sizes: Sequence[int], trials: Iterable[Trial], room_bytes: float | None) -> Limits:
-    """What ``trials`` say of ``sizes``.
+    """Limits of ``sizes`` from ``trials``.
 
     Args:
         sizes: all that may be asked for, in rising order.

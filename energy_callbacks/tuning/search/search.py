@@ -37,7 +37,7 @@ _CLOSE: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """What is searched for, and among which sizes.
+    """The objective of a search, and its sizes.
 
     Attributes:
         objective: ``knee``, the smallest size whose throughput is within ``knee_share`` of the

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class HostTensor:
-    """What a tensor holds, kept without keeping the tensor.
+    """The values of a tensor, kept without keeping the tensor.
 
     Args:
         tensor: of any device.

@@ -47,7 +47,7 @@ def _is_at(tensor: Any, view: Any) -> bool:
 
 
 class ModuleSnapshot:
-    """What one module says of itself: its mode, and which tensors it holds under which name.
+    """A module's mode, and its tensors by name.
 
     Args:
         module: without its children.

@@ -9,7 +9,7 @@ from energy_callbacks.tuning.snapshot.torch_snapshot import TorchSnapshot
 
 
 def restorer(keep: Sequence[Any], restore: Callable[[], None] | None) -> Callable[[], None]:
-    """What puts back all that is named, as it is now, and generators of random numbers.
+    """Make the function that restores the given objects and the random generators.
 
     Args:
         keep: modules, optimizers, and whatever else has ``state_dict`` and ``load_state_dict``.

@@ -22,7 +22,7 @@ class StateSnapshot:
 
 
 class StagesSnapshot:
-    """What ``torch.amp.GradScaler`` leaves out of its state: whose gradients it has unscaled.
+    """State that ``torch.amp.GradScaler`` leaves out: whose gradients it has unscaled.
 
     A step that fails between ``unscale_`` and ``update`` leaves that behind, and the next one
     would raise "unscale_() has already been called".

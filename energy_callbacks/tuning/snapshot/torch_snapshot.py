@@ -12,7 +12,7 @@ from energy_callbacks.tuning.snapshot.state_snapshot import StagesSnapshot, Stat
 
 
 class TorchSnapshot:
-    """What a step of training changes, kept in host memory.
+    """Snapshot of everything that a training step changes, in host memory.
 
     - Modules: parameters and buffers (also those that are not saved) with their values, place in
       memory, gradients and ``requires_grad``; the mode of every submodule. Compiled modules and

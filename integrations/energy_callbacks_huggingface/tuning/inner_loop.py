@@ -49,7 +49,7 @@ class InnerLoop:
 
     @property
     def keep(self) -> list[Any]:
-        """What steps change."""
+        """The objects that steps change."""
         trainer = self._trainer
         scaler = trainer.accelerator.scaler
         kept = [self._model, trainer.optimizer, trainer.lr_scheduler]

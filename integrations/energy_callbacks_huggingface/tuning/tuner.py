@@ -73,7 +73,7 @@ def tune_batch_size(
 
 
 def batch_arguments(result: BatchSizeResult) -> dict[str, int]:
-    """What was found, by the names that ``TrainingArguments`` and the factory have for it.
+    """The result, by the names of ``TrainingArguments`` and the factory.
 
     Args:
         result: of ``tune_batch_size``.

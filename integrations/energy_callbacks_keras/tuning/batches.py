@@ -13,7 +13,7 @@ from energy_callbacks_keras.tuning import py_datasets, tf_data, torch_loaders
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedInput:
-    """What Keras is fed at one batch size.
+    """The input of Keras at one batch size.
 
     Attributes:
         x: arrays, or a data set of batches.
@@ -47,7 +47,7 @@ class BatchSource(Protocol):
 
 
 def source(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> BatchSource:
-    """What is able to hand out batches of any size.
+    """Makes batches of any size from the data.
 
     Args:
         model: that is trained on them.

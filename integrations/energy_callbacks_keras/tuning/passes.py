@@ -48,7 +48,7 @@ class Passes:
         self._data = self._all()
 
     def _all(self) -> Iterator[Any]:
-        """What the training function takes, for one call after the other; no short batch."""
+        """The inputs of the training function, call after call, without short batches."""
         is_empty = False
         while not is_empty:
             is_empty = True
@@ -59,7 +59,7 @@ class Passes:
         raise ValueError(self.too_few())
 
     def too_few(self) -> str:
-        """What to say if there is no batch."""
+        """The error if there is no batch."""
         several = "" if self._execution == 1 else f" for steps_per_execution={self._execution}"
         return (
             f"x must give a whole batch of {self._size} samples{several}, got too few samples; "

@@ -21,7 +21,7 @@ class Placeholders:
         self.replace()
 
     def replace(self) -> None:
-        """What is the model's own, with new stand-ins for what a trial would build for good."""
+        """The model's own parts, with new placeholders for what a trial would build."""
         self.release()
         for name in _BUILT_BY_A_BATCH:
             one = self._own.get(name)
@@ -29,7 +29,7 @@ class Placeholders:
                 vars(self._model)[name] = _unbuilt_twin(one)
 
     def release(self) -> None:
-        """What is the model's own."""
+        """The model's own parts."""
         vars(self._model).update(self._own)
 
 

@@ -103,7 +103,7 @@ class TrialStep:
 
 
 def _build(model: Any, passes: Passes) -> None:
-    """What ``fit`` builds before its first step."""
+    """Build what ``fit`` builds before its first step."""
     backend = keras.backend.backend()
     if backend == "tensorflow":
         model._maybe_symbolic_build(iterator=passes.epochs)  # noqa: SLF001 - as fit does

@@ -45,7 +45,7 @@ def with_batch_size(loaders: Loaders, batch_size: int) -> Loaders:
 
 
 class TrainLoaders:
-    """What ``fit`` trains on.
+    """The training data of ``fit``.
 
     Args:
         trainer: in ``fit``.
@@ -103,7 +103,7 @@ class TrainLoaders:
         return min((one for one in known if one is not None), default=None)
 
     def worst(self, combined: Any, length_fn: Callable[[Any], int]) -> Callable[[int], Any]:
-        """What makes the batch of the longest samples, collated as the loaders do."""
+        """Makes the batch of the longest samples, collated as the loaders do."""
         places = [longest(one.dataset, length_fn) for one in combined.flattened]
 
         def batch(size: int) -> Any:
@@ -186,7 +186,7 @@ def _samples(loader: Any) -> int | None:
 
 
 def _holders(module: Any, name: str) -> list[tuple[Any, Any]]:
-    """Who has the attribute, by Lightning's own rules, and its value there."""
+    """The owner of the attribute, by Lightning's own rules, and its value there."""
     found = _parsing._lightning_get_all_attr_holders(module, name)  # noqa: SLF001
     return [(one, one[name] if isinstance(one, dict) else getattr(one, name)) for one in found]
 

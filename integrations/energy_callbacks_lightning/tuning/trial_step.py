@@ -106,7 +106,7 @@ class _Epochs:
             loop.max_batches = len(combined)
 
     def __next__(self) -> Any:
-        """What ``CombinedLoader`` gives: a batch, its index, and that of its loader.
+        """The items of ``CombinedLoader``: a batch, its index, and that of its loader.
 
         Raises:
             ValueError: if an epoch has no batch.

@@ -131,7 +131,7 @@ class BatchSizeTuner(Base):
         """See ``on_validation_start``."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What travels in the checkpoint."""
+        """The state for a checkpoint."""
         if self.optimal_batch_size is None:
             return {}
         return {"batch_size": self.optimal_batch_size, "accumulation": self._accumulation}

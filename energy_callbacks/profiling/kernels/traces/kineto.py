@@ -139,7 +139,7 @@ def _ordinal(value: Any) -> int:
 
 
 def _without_closure(ranges: Sequence[Event], backward: Sequence[Event]) -> Iterator[Event]:
-    """What optimizers do themselves: Lightning hands them forward and backward as a closure."""
+    """The optimizers' own work: Lightning passes them forward and backward as a closure."""
     ends_us = np.sort(np.array([event.end_us for event in backward]))
     for event in ranges:
         if not event.name.startswith(_OPTIMIZER):

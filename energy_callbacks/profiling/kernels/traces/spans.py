@@ -35,13 +35,13 @@ def union(found: Spans, bridge: float = 0.0) -> Spans:
 
 
 def clipped(found: Spans, start: float, end: float) -> Spans:
-    """What of each span lies between two moments; those with nothing there are left out."""
+    """The parts of spans between two moments; empty ones are left out."""
     inside = np.clip(found, start, end)
     return inside[inside[:, 1] > inside[:, 0]]
 
 
 def gaps(cover: Spans, start: float, end: float) -> Spans:
-    """What lies between two moments and is not covered.
+    """The gaps between two moments.
 
     Args:
         cover: a ``union``.

@@ -51,7 +51,7 @@ _GAUGES: Final[Mapping[Quantity, tuple[str, str, Callable[[float], float]]]] = {
 def tracks(
     timeline: Timeline, devices: Sequence[Device], start_s: float, end_s: float
 ) -> list[Track]:
-    """What is known of a window, with some time around it.
+    """The sensor readings of a window, with some time around it.
 
     Args:
         timeline: of the meter.
