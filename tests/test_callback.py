@@ -53,7 +53,7 @@ def test_the_settings_are_those_of_the_configuration() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"contry": "DEU"}, "no setting 'contry'; did you mean 'country'"),
+        ({"run_nam": "a"}, "no setting 'run_nam'; did you mean 'run_name'"),
         ({"length_fun": len}, "did you mean 'length_fn'"),
         ({"xyz": 1}, "no setting 'xyz'; it has length_fn, report_dir, country"),
     ],
