@@ -73,7 +73,8 @@ def meter_from(settings: CallbackSettings, own: Sequence[str]) -> EnergyMeter:
             raise TypeError(f"GpuEnergyCallback has no setting {name!r}; {hint}")
     values: dict[str, Any] = {**settings}
     meter, profile = values.pop("meter", None), values.pop("profile", ())
-    config = EnergyConfig(**values | {"tags": values.get("tags") or {}})
+    values["tags"] = values.get("tags") or {}
+    config = EnergyConfig(**values)
     return EnergyMeter.from_settings(config, meter, profile)
 
 
