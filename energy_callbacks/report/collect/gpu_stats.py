@@ -64,7 +64,7 @@ def summary(found: Sequence[Sample]) -> str:
 
 def _samples(attempt: MergedAttempt, device: OwnedDevice) -> Iterator[Sample]:
     line, process = device.record["device"], device.owner
-    columns, doing = process.columns[device.key], _Doing(attempt.lead)
+    columns, state = process.columns[device.key], _TrainingState(attempt.lead)
     zero_s, first_s = process.unix_s, attempt.start_of(process)
     lead_s = attempt.start_of(attempt.lead) - first_s
     names = ("t_s", "utilisation", "memory_used_bytes", "power_w", "temperature_c", "clock_hz")
@@ -87,12 +87,12 @@ def _samples(attempt: MergedAttempt, device: OwnedDevice) -> Iterator[Sample]:
             "temperature": celsius,
             "fan_speed": None,
             "clocks": {} if clock_hz is None else {"gpu": round(megahertz(clock_hz))},
-            "training_metadata": doing.at(t_s - lead_s),
+            "training_metadata": state.at(t_s - lead_s),
         }
 
 
-class _Doing:
-    """What a process was doing at any moment of its own time."""
+class _TrainingState:
+    """Phase, epoch and step of a process at any moment of its own time."""
 
     def __init__(self, process: ProcessJournal) -> None:
         header = process.header
@@ -100,7 +100,7 @@ class _Doing:
             "model": header.get("run_name"),
             "training_command": (header.get("environment") or {}).get("command"),
         }
-        self._edges_s, self._phases = _painted(phases.stretches(process))
+        self._edges_s, self._phases = _flatten_spans(phases.stretches(process))
         self._epoch_ends_s = [line["t_s"] for line in process.epochs]
         self._step_ends_s = [line["end_s"] for line in process.steps]
         self._steps = [0]
@@ -108,7 +108,7 @@ class _Doing:
             self._steps.append(self._steps[-1] + line["steps"])
 
     def at(self, t_s: float) -> Mapping[str, Any]:
-        """Phase; epochs that have ended, and steps that have, as far as anybody counts them."""
+        """The phase, and the numbers of finished epochs and steps if the journal has them."""
         place = bisect_right(self._edges_s, t_s) - 1
         steps = self._steps[bisect_right(self._step_ends_s, t_s)]
         return {
@@ -119,10 +119,10 @@ class _Doing:
         }
 
 
-def _painted(
+def _flatten_spans(
     stretches: Sequence[tuple[str, float, float]],
 ) -> tuple[list[float], list[str | None]]:
-    """Moments at which the phase may change, and that from each of them on: a later one covers."""
+    """Moments at which the phase may change, and the phase from each; later spans override."""
     edges_s = sorted({edge_s for _, start_s, end_s in stretches for edge_s in (start_s, end_s)})
     names: list[str | None] = [None] * len(edges_s)
     for name, start_s, end_s in stretches:

@@ -92,7 +92,7 @@ def test_memory_of_a_card_whose_size_is_known(tmp_path: Path) -> None:
 def test_the_phase_at_a_moment_is_the_last_that_covers_it() -> None:
     """As a look at each stretch would find it: nested, with a gap, and one that is turned round."""
     stretches = [("a", 0.0, 4.0), ("b", 6.0, 9.0), ("c", 1.0, 2.0), ("d", 8.0, 7.0)]
-    edges_s, names = gpu_stats._painted(stretches)
+    edges_s, names = gpu_stats._flatten_spans(stretches)
     for tenth in range(-10, 110):
         t_s = tenth / 10.0
         inside = [name for name, start_s, end_s in stretches if start_s <= t_s < end_s]
