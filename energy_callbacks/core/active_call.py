@@ -2,7 +2,7 @@
 
 Keras and Hugging Face hand a callback neither the trainer nor the list of callbacks, and fire no
 hook after an exception or Ctrl-C. Both are on the stack while a hook runs: the call that trains,
-and the object that keeps the callbacks. See ``docs/adr/0007-the-call-that-trains.md``.
+and the object that keeps the callbacks. See ``docs/adr/0007``.
 
 A thread walks its own stack only: to walk another's can end the process (CPython 3.11).
 """
