@@ -1,4 +1,4 @@
-"""Runs the lanes of ``tests/lanes.py`` side by side, each in a process of pytest-xdist."""
+"""Runs the lanes of ``tests/lanes.py`` in parallel, each in a process of pytest-xdist."""
 
 import os
 import signal
@@ -13,12 +13,12 @@ from tests.integrations.no_tensorflow import keep_tensorflow_out
 from tests.lanes import LANES, Lane, lanes_of
 from tests.scheduling import LaneScheduling
 
-# A busy machine fails no test: examples of Hypothesis take as long as they take.
+# No deadline for examples of Hypothesis: on a busy machine they take longer.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 TESTS = Path(__file__).parent
-# A worker that dies is replaced, which runs what is left of its lane.
+# A worker that dies is replaced; the new one runs the remaining tests of the lane.
 _RESTARTS = "4"
 
 
@@ -39,13 +39,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _listen_to_ctrl_c() -> None:
-    """A shell lets background jobs ignore it, and a new program ignores what its parent does."""
+    """Handle SIGINT also if the parent ignores it, as shells do for background jobs."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _asked_for(config: pytest.Config) -> list[Lane]:
-    """The lanes with the tests that the command line names; of Keras those of its backend."""
+    """Return the lanes with tests that the command line names; for Keras, those of its backend."""
     found = {lane.name for argument in config.args for lane in lanes_of(_path(argument))}
     backend = os.environ.get("KERAS_BACKEND")
     chosen = [lane for lane in LANES if lane.name in found and lane.is_installed]
@@ -57,12 +57,12 @@ def _asked_for(config: pytest.Config) -> list[Lane]:
 
 
 def _path(argument: str) -> Path:
-    """Of a test that the command line names."""
+    """Return the path of a test that the command line names."""
     return Path(argument.partition("::")[0])
 
 
 def _distribute(config: pytest.Config, lanes: list[Lane]) -> None:
-    """Have pytest-xdist start the lanes."""
+    """Make pytest-xdist start the lanes."""
     if config.option.usepdb or config.option.numprocesses == 0:
         names = ", ".join(lane.name for lane in lanes)
         raise pytest.UsageError(
@@ -75,7 +75,7 @@ def _distribute(config: pytest.Config, lanes: list[Lane]) -> None:
 
 
 def _spec(lane: Lane) -> str:
-    """How execnet starts the process of a lane."""
+    """Return the specification with which execnet starts the process of a lane."""
     environment = [f"env:{name}={value}" for name, value in lane.environment.items()]
     return "//".join(("popen", f"id={lane.name}", f"lane={lane.name}", *environment))
 
@@ -85,8 +85,8 @@ def _by_name(name: str) -> Lane:
 
 
 def _run_in(config: pytest.Config, lane: Lane) -> None:
-    """Run what the command line names of a lane."""
-    # pytest asks no hook whether to ignore what the command line names.
+    """Run the tests of one lane that the command line names."""
+    # pytest calls no ``pytest_ignore_collect`` for paths on the command line.
     config.args = [argument for argument in config.args if lane in lanes_of(_path(argument))]
     if not lane.has_tensorflow:
         keep_tensorflow_out()
@@ -94,15 +94,15 @@ def _run_in(config: pytest.Config, lane: Lane) -> None:
 
 
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker its lane, and which others run."""
+    """Tell a worker its lane, and which other lanes run."""
     node.workerinput["lane"] = node.gateway.spec.lane
     node.workerinput["lanes"] = [lane.name for lane in _asked_for(node.config)]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LaneScheduling:
-    """``-n`` is how many lanes run at a time; by default two more than there are processors.
+    """Schedule ``-n`` lanes at a time; by default two more than there are processors.
 
-    That many wait: for processes of their tests, for devices, for real time.
+    About two lanes are always waiting: for processes of their tests, for devices, for real time.
     """
     lanes = [lane.name for lane in _asked_for(config)]
     at_a_time = config.option.numprocesses or len(os.sched_getaffinity(0)) + 2
@@ -110,13 +110,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LaneScheduli
 
 
 class OneLane:
-    """Leaves out what other lanes run."""
+    """Ignores the tests of other lanes."""
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """See ``tests/lanes.py``; what tests share has no doctests, and may be a script."""
+        """Ignore other lanes (``tests/lanes.py``) and doctests of modules that tests share."""
         is_shared = collection_path.is_relative_to(TESTS) and collection_path.suffix == ".py"
         is_test = not is_shared or collection_path.name.startswith("test_")
         return None if is_test and self._lane in lanes_of(collection_path) else True

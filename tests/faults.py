@@ -1,7 +1,7 @@
-"""Each fault that a sensor, a driver or a disk can have: what it is, and what must be seen of it.
+"""Every fault that a sensor, a driver or a disk can have, and what the report must show of it.
 
-They begin in the middle of a training of 90 s on virtual time: a plain loop in ``test_faults.py``,
-one of each framework in ``integrations/contract/faults.py``.
+Faults begin in the middle of a training of 90 s in virtual time: a plain loop in
+``test_faults.py``, a training of each framework in ``integrations/contract/faults.py``.
 """
 
 import math
@@ -42,7 +42,7 @@ FAULT_S = 30.0
 END_S = 90.0
 LOAD = Staircase(low_w=100.0, high_w=600.0, step_s=0.3, seed=5)
 EPOCH_UNIX_S = 1.7e9
-# From the start of the scenario; opening takes a moment, and a last second may be provisional.
+# Seconds from the start. Opening takes a moment; the last second may be provisional.
 BEFORE = (10.0, 28.0)
 ACROSS = (25.0, 60.0)
 AFTER = (62.0, 86.0)
@@ -66,12 +66,12 @@ def fault(
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A fault of one card, and what must be seen of it.
+    """A fault of one card, and what the report must show of it.
 
     Attributes:
-        gap_s: seconds from the fault on in which nothing may be known; 0 where the figures go on.
-        says: words of the report that name it; ``""`` where it cannot be told from no fault.
-        wrong: what is known to be wrong under it.
+        gap_s: seconds after the fault for which the energy is unknown; 0 if there is no gap.
+        says: words of the report that name the fault; ``""`` if it cannot be detected.
+        wrong: figures that are known to be wrong during the fault.
     """
 
     name: str
@@ -152,7 +152,7 @@ CASES = (
         fault=fault("spike_w", value=1e7, for_s=0.3),
         says="gpu0: power readings that no device can draw were left out",
     ),
-    # The whole buffer is asked for each time: that samples come again is the rule.
+    # Every read returns the whole buffer, so repeated samples are normal.
     Case(name="stale samples", fault=fault("stale", "samples", for_s=15.0), cards=SAMPLED),
     Case(
         name="samples twice",
@@ -171,12 +171,12 @@ CASES = (
 
 @dataclass(kw_only=True)
 class Run:
-    """A training that has ended, and what the card did in it.
+    """A training that has ended, and the load of its card.
 
     Attributes:
-        meter: ours.
-        load: power of the card, or of the CPU, since ``zero_s``.
-        zero_s: monotonic time at which it begins.
+        meter: of the training.
+        load: power of the card, or of the CPU, as a function of time since ``zero_s``.
+        zero_s: monotonic time at which the load begins.
         report: of the run folder.
     """
 
@@ -187,44 +187,44 @@ class Run:
 
     @property
     def cards(self) -> list[DeviceUse]:
-        """GPUs in the report."""
+        """Return the GPUs of the report."""
         return [device for device in self.report.devices if device.scope == "gpu"]
 
     def energy(self, window: tuple[float, float], scope: str = "gpu") -> Energy:
-        """Of the card, between two moments of the scenario."""
+        """Return the energy of the card between two moments of the scenario."""
         start_s, end_s = (moment_s + self.zero_s for moment_s in window)
         return self.meter.energy(start_s, end_s, scope)
 
     def truth_j(self, window: tuple[float, float]) -> float:
-        """What the card really used."""
+        """Return the energy that the card used, in closed form."""
         return self.load.energy_j(*window)
 
     def says(self, words: str) -> bool:
-        """Whether a warning or a note of the report holds these words."""
+        """Return whether a warning or a note of the report contains these words."""
         told = [warning.message for warning in self.report.warnings]
         return any(words in sentence for sentence in (*told, *self.report.method_notes))
 
 
 def clock_of(play: Play, *cards: Card, faults: Sequence[Fault] = ()) -> CardClock:
-    """Time of a machine with these cards."""
+    """Return a virtual clock of a machine with these cards."""
     scenario = Scenario(cards=cards, faults=tuple(faults), epoch_unix_s=EPOCH_UNIX_S)
     return CardClock(play(scenario).time)
 
 
 def assert_right_or_gap(run: Run, window: tuple[float, float], *, may_miss: bool) -> None:
-    """The truth lies in the stated interval, or it is said how much was not seen."""
+    """The truth lies in the stated interval, or the report states how much was not measured."""
     found, truth_j = run.energy(window), run.truth_j(window)
     if may_miss and found.coverage < 0.999:
         assert (found.energy_j or 0.0) <= truth_j + found.error_j
         return
     assert found.energy_j is not None
     assert found.coverage == pytest.approx(1.0, abs=1e-3)
-    # The library's sensors have no error of gain, which most of a stated interval is for.
+    # The simulated sensors have no gain error, which makes up most of a stated interval.
     assert abs(found.energy_j - truth_j) <= 1.96 * found.stderr_j + GAIN * truth_j, (found, truth_j)
 
 
 def assert_total(run: Run, *, may_miss: bool) -> None:
-    """The report's total is the truth of the whole run, less what was not seen; so is its peak."""
+    """The report's total and peak are the truth of the whole run, minus what was not measured."""
     total, (device,) = run.report.energy.gpu, run.cards
     truth_j = run.truth_j((0.0, run.report.run.duration_s))
     assert total.energy_j is not None
@@ -249,7 +249,7 @@ def assert_case(run: Run, case: Case) -> None:
 
 
 class SetClock(CardClock):
-    """The driver stamps its samples by a wall clock that is set; monotonic time goes on."""
+    """A driver whose samples are stamped by a wall clock that jumps; monotonic time goes on."""
 
     jumps_s = 0.0
 
@@ -268,10 +268,10 @@ class SetClock(CardClock):
 
 
 def clock_to_set(play: Play) -> tuple[SetClock, Signal]:
-    """Time of a machine whose wall clock will be set, and what its card does.
+    """Return a virtual clock whose wall clock will jump, and the load of its card.
 
-    The library plays its signal by the wall clock, so the load repeats in those two seconds and
-    the card has no counter, which would jump with it.
+    The simulated library plays its signal by the wall clock, so the load repeats during the jump of
+    two seconds, and the card has no counter, which would jump with it.
     """
     load = Square(low_w=100.0, high_w=600.0, period_s=0.5)
     card = h200(load)
@@ -280,7 +280,7 @@ def clock_to_set(play: Play) -> tuple[SetClock, Signal]:
 
 
 def assert_clock_was_set(run: Run, jump_s: float) -> None:
-    """Energies are as before, but for a gap of the buffer's length."""
+    """Energies are as before, except for a gap of the buffer's length."""
     assert_right_or_gap(run, BEFORE, may_miss=False)
     assert_right_or_gap(run, ACROSS, may_miss=True)
     assert run.energy(ACROSS).coverage > 1.0 - 3.0 / (ACROSS[1] - ACROSS[0])
@@ -301,7 +301,7 @@ class Powercap:
     is_readable: bool = True
 
     def play(self, clock: FakeClock) -> None:
-        """Keep the file up to date from now on."""
+        """Keep the counter file up to date from now on."""
         zero_s = clock.monotonic_s()
         zone = self.root / "intel-rapl:0"
         zone.mkdir(parents=True)
@@ -311,7 +311,7 @@ class Powercap:
         def write() -> None:
             energy_uj = round(1e6 * LOAD.energy_j(0.0, clock.monotonic_s() - zero_s))
             raw_uj = (self.start_uj + energy_uj) % self.range_uj
-            # A file that is opened each time takes most of such a test.
+            # Opening the file for every write would take most of the test's time.
             os.pwrite(file, (str(raw_uj) if self.is_readable else "").ljust(20).encode(), 0)
 
         file = os.open(zone / "energy_uj", os.O_RDWR | os.O_CREAT)
@@ -319,7 +319,7 @@ class Powercap:
         clock.every(0.05, write, "powercap")
 
     def hide(self, clock: FakeClock, for_s: float) -> None:
-        """Nobody may read the file from now on, for so long."""
+        """Make the file unreadable from now on, for a number of seconds."""
         self.is_readable = False
         back_s = clock.monotonic_s() + for_s
 
@@ -329,12 +329,12 @@ class Powercap:
         clock.every(0.5, show, "back")
 
     def wrap(self) -> None:
-        """It will begin anew at its range when the fault is due."""
+        """Let the counter wrap around when the fault begins."""
         self.start_uj = self.range_uj - round(1e6 * LOAD.energy_j(0.0, FAULT_S))
 
 
 def assert_host_is_right(run: Run) -> None:
-    """Every window of the host is fully seen and right."""
+    """Every window of the host has full coverage and the right energy."""
     for window in (BEFORE, ACROSS, AFTER):
         found = run.energy(window, "host")
         assert found.energy_j is not None
@@ -347,7 +347,7 @@ def assert_host_is_right(run: Run) -> None:
 
 
 def without_driver(play: Play, *, is_installed: bool) -> FakeClock:
-    """Time of a machine whose driver is not loaded, or that has no NVML at all."""
+    """Return a virtual clock of a machine whose driver is not loaded, or that has no NVML."""
     code = float(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
     unloaded = Fault(group="init", kind="error", start_s=0.0, value=code)
     clock = clock_of(play, h200(LOAD), faults=[unloaded])
@@ -362,7 +362,7 @@ def without_driver(play: Play, *, is_installed: bool) -> FakeClock:
 
 
 def break_codecarbon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on no part of CodeCarbon can be imported, and nothing is remembered of it."""
+    """Make every import of CodeCarbon fail from now on, with all caches cleared."""
     for name in [*sys.modules, "codecarbon"]:
         if name.partition(".")[0] == "codecarbon":
             monkeypatch.setitem(sys.modules, name, None)
@@ -375,14 +375,14 @@ def break_codecarbon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def journal_of(folder: Path) -> int:
-    """The file descriptor of the open journal in a run folder."""
+    """Return the file descriptor of the open journal in a run folder."""
     (path,) = folder.rglob("*.jsonl")
     numbers = (int(link.name) for link in Path("/proc/self/fd").iterdir() if link.exists())
     return next(number for number in numbers if os.path.samestat(os.fstat(number), path.stat()))
 
 
 def fill_disk(folder: Path, clock: FakeClock, for_s: float) -> None:
-    """From now on the journal below a folder has no room, for so long."""
+    """Make writes to the journal in a folder fail from now on, for a number of seconds."""
     number = journal_of(folder)
     disk, full = os.dup(number), os.open("/dev/full", os.O_WRONLY)
     os.dup2(full, number)
@@ -397,7 +397,7 @@ def fill_disk(folder: Path, clock: FakeClock, for_s: float) -> None:
 
 
 def assert_disk_was_full(run: Run, for_s: float) -> None:
-    """The report says what it has not got, and what it has is right."""
+    """The report states what is missing, and the rest is right."""
     found, duration_s = run.report.energy.gpu, run.report.run.duration_s
     assert found.energy_j is not None
     if math.isfinite(for_s):

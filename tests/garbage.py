@@ -1,7 +1,7 @@
-"""Collections of garbage pass over what the tests have imported.
+"""Excludes imported modules from garbage collection.
 
-``gc.collect()`` looks at every object of every imported module: half a second where a framework is
-among them. Searches for a batch size and some Trainers call it for each trial or training.
+``gc.collect()`` visits every object of every imported module, which takes half a second with a
+framework. Batch-size searches and some Trainers call it for each trial or training.
 """
 
 import gc
@@ -9,23 +9,23 @@ import sys
 
 import pytest
 
-# As many new modules as make it worth looking through all objects once more.
+# Number of new modules from which freezing again takes less time than it saves.
 _MANY = 200
 
 
 class Freezer:
-    """A plugin of pytest: freezes what is there whenever many modules have been imported."""
+    """A pytest plugin that freezes all objects whenever many modules have been imported."""
 
     def __init__(self) -> None:
         self._modules = 0
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self) -> None:
-        """The test files and their imports; before this process is forked."""
+        """Freeze the test files and their imports, before this process is forked."""
         self._freeze()
 
     def pytest_runtest_teardown(self) -> None:
-        """What a test has imported, where it is much."""
+        """Freeze what a test has imported, if it is much."""
         if len(sys.modules) > self._modules + _MANY:
             self._freeze()
 
@@ -35,6 +35,6 @@ class Freezer:
 
 
 def freeze() -> None:
-    """No collection looks at what is there now; else it also copies all memory of a fork."""
+    """Exclude all present objects from collections, which would also copy the memory of a fork."""
     gc.collect()
     gc.freeze()

@@ -1,9 +1,9 @@
-"""Lanes: processes that run the tests side by side.
+"""Lanes: processes that run the tests in parallel.
 
-A framework takes seconds to import, and Keras knows one backend per process. So the tests of each
-framework, and of each backend of Keras, have a process of their own that imports it once. A lane is
-such a process; which tests it runs follows from the folder they are in. ``python -m pytest`` runs
-all lanes, two more at a time than there are processors. Where the arguments name tests of one lane
+A framework takes seconds to import, and Keras supports one backend per process. So the tests of
+each framework, and of each backend of Keras, run in a process of their own that imports it once.
+Such a process is called a lane; the folder of a test decides its lane. ``python -m pytest`` runs
+all lanes, two more at a time than there are processors. If the arguments name tests of one lane
 only, they run in the process of pytest itself, as without this file.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 INTEGRATIONS = Path("tests/integrations")
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # lanes side by side would wait for each other's threads
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # threads of parallel lanes would wait for each other
 QUIET = ONE_THREAD | {
     "CUDA_VISIBLE_DEVICES": "",
     "HF_HUB_OFFLINE": "1",
@@ -27,10 +27,10 @@ class Lane:
 
     Attributes:
         name: shown by pytest.
-        folders: what it runs, relative to the repository.
-        packages: without which it is left out.
-        environment: what it sets before it imports anything.
-        has_tensorflow: whether TensorBoard may import it, which takes seconds.
+        folders: of its tests, relative to the repository.
+        packages: the lane is skipped if one of them is not installed.
+        environment: variables that it sets before it imports anything.
+        has_tensorflow: whether TensorBoard may import TensorFlow, which takes seconds.
     """
 
     name: str
@@ -41,12 +41,12 @@ class Lane:
 
     @property
     def roots(self) -> list[Path]:
-        """Where its folders are."""
+        """Return the paths of its folders."""
         return [ROOT / folder for folder in self.folders]
 
     @property
     def is_installed(self) -> bool:
-        """Whether its packages are there."""
+        """Return whether its packages are installed."""
         return all(find_spec(package) is not None for package in self.packages)
 
 
@@ -72,7 +72,7 @@ def _keras(backend: str, **environment: str) -> Lane:
 
 # Tests that start commands and wait for them.
 _COMMANDS = ("tests/cli", "tests/matrix", "tests/integrations/notebook", "tests/test_crash.py")
-# Everything that is in no other lane.
+# All tests that belong to no other lane.
 CORE = Lane(name="core", environment=dict(ONE_THREAD))
 COMMANDS = Lane(name="commands", folders=tuple(map(Path, _COMMANDS)), environment=dict(QUIET))
 FRAMEWORKS = (
@@ -83,12 +83,12 @@ FRAMEWORKS = (
     _framework("lightning", "lightning"),
     _keras("torch"),
 )
-# Longest first: the lanes that begin last should be short.
+# Longest first, so that the lanes that begin last are short.
 LANES = (CORE, COMMANDS, *FRAMEWORKS)
 
 
 def lanes_of(path: Path) -> list[Lane]:
-    """The lanes that run the tests in a file or anywhere below a folder."""
+    """Return the lanes that run the tests in a file or below a folder."""
     path = path.resolve()
     special = (COMMANDS, *FRAMEWORKS)
     inside = [lane for lane in special if any(map(path.is_relative_to, lane.roots))]

@@ -1,10 +1,10 @@
-"""Small changes to the source, drawn at random: how many of them do the tests notice?
+"""Measures how many small random changes of the source the tests detect.
 
 ``python -m pip install cosmic-ray && python -m tests.mutations [--number 60] [--processes 2]``
 draws changes in sensing, accounting and Lightning's adapter, makes each in a copy of the last
 commit, and runs tests until one fails: first those of the changed folder, then the others. The
-commit's hash is the seed. A change that no test notices is printed as a diff; it needs a test,
-unless it changes nothing that a user could see.
+commit's hash is the seed. A change that no test detects is printed as a diff; it needs a test,
+unless it has no effect that a user could see.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from cosmic_ray.plugins import get_operator, operator_names
 
 from tests.lanes import ROOT
 
-# Folder of the source -> arguments of pytest, run after run.
+# Folder of the source -> arguments of pytest for each run, in order.
 CORE = (
     *("tests/core", "tests/report", "tests/tuning", "tests/outputs"),
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests").glob("test_*.py"))),
@@ -38,7 +38,7 @@ TESTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "energy_callbacks/accounting": (("tests/accounting",), ("tests/sensing", *CORE)),
     "integrations/energy_callbacks_lightning": (("tests/integrations/lightning",),),
 }
-LIMIT_S = 900.0  # a change that makes a test wait for ever has been noticed
+LIMIT_S = 900.0  # a change that makes a test hang counts as detected
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Mutation:
     occurrence: int
 
     def change(self, source: str) -> str:
-        """The changed file."""
+        """Return the changed file."""
         changed: str = mutate_code(source, get_operator(self.operator)(), self.occurrence)
         return changed
 
 
 def draw(number: int, seed: str) -> list[Mutation]:
-    """Changes at places that are drawn first, so that many operators for one do not matter."""
+    """Draw places first, then operators: places with many operators are not preferred."""
     places: dict[tuple[str, tuple[int, int]], list[Mutation]] = defaultdict(list)
     for mutation, at in _mutations():
         places[mutation.path, at].append(mutation)
@@ -73,12 +73,12 @@ def draw(number: int, seed: str) -> list[Mutation]:
 
 
 def _mutations() -> Iterator[tuple[Mutation, tuple[int, int]]]:
-    """All changes that can be drawn, and the line and column of each."""
+    """Return all changes that can be drawn, and the line and column of each."""
     found = {name: get_operator(name) for name in operator_names()}
     operators = {
         name: operator()
         for name, operator in found.items()
-        # In this source ``|`` stands in annotations, where a change is an error on import.
+        # ``|`` is used in annotations, where a change is an error on import.
         if not operator.arguments() and "BitOr" not in name
     }
     for folder in TESTS:
@@ -92,7 +92,7 @@ def _mutations() -> Iterator[tuple[Mutation, tuple[int, int]]]:
 
 
 def is_noticed(mutation: Mutation, copy: Path) -> bool:
-    """Whether a test fails in a copy of the repository with the change."""
+    """Return whether a test fails in a copy of the repository with the change."""
     path = copy / mutation.path
     source = path.read_text(encoding="utf-8")
     path.write_text(mutation.change(source), encoding="utf-8")
@@ -103,7 +103,7 @@ def is_noticed(mutation: Mutation, copy: Path) -> bool:
 
 
 def passes(copy: Path, arguments: tuple[str, ...]) -> bool:
-    """Whether tests pass in a copy of the repository."""
+    """Return whether tests pass in a copy of the repository."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
     paths = os.pathsep.join(map(str, (copy, copy / "integrations")))
     environment = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -117,7 +117,7 @@ def passes(copy: Path, arguments: tuple[str, ...]) -> bool:
 
 
 def show(mutation: Mutation, is_killed: bool) -> None:
-    """A line, and the change where no test noticed it."""
+    """Print a line, and the change if no test detected it."""
     word = "noticed" if is_killed else "MISSED "
     print(f"{word} {mutation.path} {mutation.operator} {mutation.occurrence}", flush=True)
     if not is_killed:
@@ -128,13 +128,13 @@ def show(mutation: Mutation, is_killed: bool) -> None:
 
 
 def git(*arguments: str) -> str:
-    """What git says."""
+    """Return the output of a git command."""
     command = ("git", "-C", str(ROOT), *arguments)
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def main() -> int:
-    """Draw, test, and print those that no test noticed."""
+    """Draw changes, test them, and print those that no test detected."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""A real terminal, tmux: a command runs in it, and what stands on the screen is read back."""
+"""Runs a command in a real terminal (tmux) and reads the screen."""
 
 import os
 import shlex
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-# What the tests' own terminal says must not reach the command.
+# Variables of the tests' own terminal must not reach the command.
 _OURS = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TERM", "TMUX")
 
 
@@ -17,7 +17,7 @@ class Terminal:
 
     Args:
         server: name of the server.
-        raw: where everything that the command writes is kept.
+        raw: file with everything that the command has written.
     """
 
     def __init__(self, server: str, raw: Path) -> None:
@@ -25,7 +25,7 @@ class Terminal:
         self._raw = raw
 
     def tmux(self, *command: str, timeout_s: float = 600.0) -> str:
-        """Ask the server."""
+        """Run a command of the server."""
         done = subprocess.run(
             [*self._tmux, *command],
             capture_output=True, text=True, check=True, timeout=timeout_s,
@@ -33,24 +33,24 @@ class Terminal:
         return done.stdout
 
     def wait(self) -> int:
-        """Until the command has ended; its exit code."""
+        """Wait until the command has ended; return its exit code."""
         self.tmux("wait-for", "ended")
         return int((self._raw.parent / "code").read_text())
 
     @property
     def lines(self) -> list[str]:
-        """All lines, as they stand on the screen or have left it at the top."""
+        """Return all lines of the screen and of its history."""
         return self.tmux("capture-pane", "-p", "-S", "-").rstrip().splitlines()
 
     @property
     def wrapped(self) -> int:
-        """How many lines were too wide for the terminal, which has gone on below each."""
+        """Return the number of lines that were wider than the terminal."""
         joined = self.tmux("capture-pane", "-p", "-J", "-S", "-").rstrip().splitlines()
         return len(self.lines) - len(joined)
 
     @property
     def raw(self) -> str:
-        """Everything that was written, escape sequences included."""
+        """Return everything that was written, including escape sequences."""
         return self._raw.read_text(encoding="utf-8")
 
 
@@ -64,22 +64,22 @@ def terminal(
     height: int = 50,
     **settings: str,
 ) -> Iterator[Terminal]:
-    """A terminal in which a command runs.
+    """Open a terminal in which a command runs.
 
     Args:
         command: to run.
-        folder: for what it writes.
-        environment: of the command; ours where it is left out.
+        folder: for its output.
+        environment: of the command; by default that of this process.
         width: in columns.
         height: in lines.
-        settings: more of the environment, such as ``NO_COLOR="1"``.
+        settings: additional variables, such as ``NO_COLOR="1"``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     inherited = {k: v for k, v in (environment or os.environ).items() if k not in _OURS}
     shown = Terminal(f"test-{uuid.uuid4().hex[:8]}", folder / "raw")
     (folder / "raw").touch()
     words = ["env", *(f"{name}={value}" for name, value in settings.items()), *command]
-    # The pipe is there before the command begins; its code is written when it has ended.
+    # The pipe is opened before the command begins; its exit code is written when it has ended.
     script = (
         f"tmux wait-for begin; {shlex.join(words)}; echo $? > {shlex.quote(str(folder / 'code'))}; "
         "tmux wait-for -S ended; sleep 600"

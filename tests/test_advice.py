@@ -1,6 +1,6 @@
-"""What to change, the whole way: trainings that have a fault, measured on a card of known power.
+"""Advice, end to end: trainings with one fault each, measured on a card of known power.
 
-Each has one fault and is told that one; the training without a fault is told nothing.
+The report gives the advice for that fault only; a training without a fault gets no advice.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ STEP_S, STEPS = 0.1, 600
 
 
 class BusyClock(CardClock):
-    """Whoever waits lets the sensors go on."""
+    """A fake clock whose ``sleep`` lets the sensors run."""
 
     def sleep(self, duration_s: float) -> None:
         """See ``FakeClock.advance``."""
@@ -30,7 +30,7 @@ class BusyClock(CardClock):
 
 
 class Bench:
-    """A training of a minute on virtual time, and the ways to spoil it."""
+    """A training of a minute in virtual time, and ways to introduce a fault."""
 
     def __init__(self, clock: CardClock, folder: Path) -> None:
         self.clock = clock
@@ -38,7 +38,7 @@ class Bench:
         self.meter = EnergyMeter(config=EnergyConfig(report_dir=folder, devices=[0]), clock=clock)
 
     def train(self, *, wait_s: float = 0.001, samples: int = 64, step_s: float = STEP_S) -> None:
-        """Optimizer steps, each after a wait for its batch."""
+        """Take optimizer steps, each after a wait for its batch."""
         with self.meter.phase("train"):
             for _ in range(round(STEPS * STEP_S / step_s)):
                 self.clock.advance(wait_s)
@@ -48,7 +48,7 @@ class Bench:
                 self.meter.mark("batch_done")
 
     def step(self, size: int) -> None:
-        """20 ms and 1 ms a sample."""
+        """Return the duration of a step: 20 ms plus 1 ms per sample."""
         self.clock.advance(0.02 + 0.001 * size)
         if size > 256:
             raise RuntimeError("CUDA out of memory")
@@ -56,7 +56,7 @@ class Bench:
 
 @pytest.fixture
 def bench(fake_nvml, tmp_path: Path) -> Callable[..., Bench]:
-    """Makes one, on a card with the given differences from an H200 at 400 W."""
+    """Return a function that makes a bench with given differences from an H200 at 400 W."""
 
     def make(**card: float) -> Bench:
         nvml = fake_nvml(Scenario(cards=(h200(Constant(POWER_W), **card),)))
@@ -66,12 +66,12 @@ def bench(fake_nvml, tmp_path: Path) -> Callable[..., Bench]:
 
 
 def told(report: EnergyReport) -> list[str]:
-    """By their codes."""
+    """Return the codes of the advice."""
     return [one.code for one in report.advice]
 
 
 def test_without_a_fault(bench: Callable[..., Bench]) -> None:
-    """Waits of a hundredth, a start of some seconds, validations that get better: nothing."""
+    """Waits of 1 %, a start of some seconds and improving validations give no advice."""
     one = bench()
     with one.meter:
         one.clock.advance(3.0)
@@ -84,7 +84,7 @@ def test_without_a_fault(bench: Callable[..., Bench]) -> None:
 
 
 def test_waiting_for_data(bench: Callable[..., Bench]) -> None:
-    """Half of each step: half of the minute's energy at most is to be saved."""
+    """Waiting for half of each step can save at most half of the energy."""
     one = bench()
     with one.meter:
         one.train(wait_s=STEP_S / 2)
@@ -92,11 +92,11 @@ def test_waiting_for_data(bench: Callable[..., Bench]) -> None:
     assert told(report) == ["data_wait"]
     gpu_j = POWER_W * STEPS * STEP_S / 2
     assert report.advice[0].saves_j is not None
-    assert gpu_j * 0.9 < report.advice[0].saves_j < gpu_j * 1.5  # the host's is on top
+    assert gpu_j * 0.9 < report.advice[0].saves_j < gpu_j * 1.5  # the host's energy comes on top
 
 
 def test_idle_time(bench: Callable[..., Bench]) -> None:
-    """Half a minute after the training in which nothing runs."""
+    """Half a minute without work after the training is reported."""
     one = bench()
     with one.meter:
         one.train()
@@ -108,7 +108,7 @@ def test_idle_time(bench: Callable[..., Bench]) -> None:
 def test_a_batch_below_the_measured_knee(
     bench: Callable[..., Bench], size: int, codes: list[str]
 ) -> None:
-    """A search has said what fits and pays; the training takes another size."""
+    """A search measured the best size; the training uses another one."""
     one = bench()
     with one.meter:
         result = tune_batch_size(one.step, max_size=256, powers_of_two=True, meter=one.meter)
@@ -119,7 +119,7 @@ def test_a_batch_below_the_measured_knee(
 
 @pytest.mark.parametrize("share", ["power_throttle", "thermal_throttle"])
 def test_throttling(bench: Callable[..., Bench], share: str) -> None:
-    """The card's clocks are held down for 40 % of the time."""
+    """The card's clocks are reduced for 40 % of the time."""
     one = bench(**{share: 0.4})
     with one.meter:
         one.train()
@@ -129,7 +129,7 @@ def test_throttling(bench: Callable[..., Bench], share: str) -> None:
 
 
 def test_energy_after_the_best_validation(bench: Callable[..., Bench]) -> None:
-    """Best after a third of the minute: two thirds of its energy were for nothing."""
+    """The best validation is after a third of the run: two thirds of the energy are wasted."""
     one = bench()
     with one.meter, one.meter.phase("train"):
         for epoch in range(12):
@@ -148,7 +148,7 @@ def test_energy_after_the_best_validation(bench: Callable[..., Bench]) -> None:
 def test_a_rank_that_holds_up_the_other(
     bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, wait_s: float, codes: list[str]
 ) -> None:
-    """Both take as long for a step; the second waits for its data, the first for the second."""
+    """One rank waits for its data, the other rank waits for the first."""
     monkeypatch.setenv("MASTER_PORT", "29500")
     first = bench()
     second = Bench(first.clock, first.folder)

@@ -25,7 +25,7 @@ CONTRACTS = {
     "forbidden": ForbiddenContract,
     "independence": IndependenceContract,
 }
-# No framework, nothing heavy, nothing that opens a device: these wait until they are needed.
+# Frameworks, heavy libraries and libraries that open devices: imported only when needed.
 FORBIDDEN = (
     "torch", "lightning", "pytorch_lightning", "tensorflow", "keras", "jax", "transformers",
     "codecarbon", "pandas", "pynvml", "matplotlib", "pydantic", "rich", "tensorboard", "jinja2",
@@ -39,20 +39,20 @@ PACKAGES = (
     "integrations/energy_callbacks_keras",
     "integrations/energy_callbacks_huggingface",
 )
-# Modules, devices and threads of a process that has none of those above.
+# Modules, devices and threads of a process without any of these.
 NOTHING: list[list[str]] = [[], [], []]
 DEVICES = ("/dev/nvidia", "/dev/cpu", "/sys/class/powercap", "libnvidia-ml", "libcuda")
 
 
 @pytest.fixture(scope="module")
 def graph() -> ImportGraph:
-    """Who imports whom, also inside of functions."""
+    """Return the graph of imports, including imports inside functions."""
     packages = read_configuration(PYPROJECT)["session_options"]["root_packages"]
     return build_graph(*packages, include_external_packages=True, cache_dir=None)
 
 
 def broken_contracts(graph: ImportGraph) -> list[str]:
-    """Names of the contracts of ``pyproject.toml`` that a graph of imports breaks."""
+    """Return the names of the contracts of ``pyproject.toml`` that an import graph breaks."""
     found = read_configuration(PYPROJECT)
     contracts = [
         CONTRACTS[options["type"]](options["name"], found["session_options"], options)
@@ -86,7 +86,7 @@ def test_imports_point_down_only(graph: ImportGraph) -> None:
 def test_the_check_of_imports_can_fail(
     graph: ImportGraph, importer: str, imported: str, contract: str
 ) -> None:
-    """One forbidden import more, and the contract is broken."""
+    """An additional forbidden import breaks its contract."""
     assert importer in graph.modules
     changed = deepcopy(graph)
     changed.add_import(importer=importer, imported=imported)
@@ -96,7 +96,7 @@ def test_the_check_of_imports_can_fail(
 def test_an_import_inside_of_a_function_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A library that is imported where it is used is in the graph, too."""
+    """The graph contains libraries that are imported inside functions."""
     package = tmp_path / "package_of_the_test"
     package.mkdir()
     (package / "__init__.py").write_text("def f():\n    import torch\n")
@@ -123,9 +123,9 @@ for action in ("from energy_callbacks import EnergyMeter", *sys.argv[1:]):
 
 
 def costs(*actions: str) -> list[list[list[str]]]:
-    """What a process has at a time: modules, devices it opened, threads.
+    """Return forbidden modules, opened devices and threads of a process after each action.
 
-    First after ``from energy_callbacks import EnergyMeter``, then after each action.
+    The first entry is after ``from energy_callbacks import EnergyMeter``.
     """
     program = f"FORBIDDEN, DEVICES = {FORBIDDEN}, {DEVICES}\n{PROBE}"
     answer = subprocess.run(
@@ -136,12 +136,12 @@ def costs(*actions: str) -> list[list[list[str]]]:
 
 
 def test_the_import_and_making_a_meter_are_light() -> None:
-    """No framework, nothing heavy, no device, no thread: nothing is opened before ``start``."""
+    """Before ``start`` no framework or heavy library is imported, no device and thread opened."""
     assert costs("EnergyMeter()") == [NOTHING, NOTHING]
 
 
 def test_the_check_of_the_import_can_fail() -> None:
-    """An opened device, a thread and a heavy import are each seen by the check above."""
+    """The check above detects an opened device, a thread and a heavy import."""
     found = costs(
         "try: open('/dev/nvidia-probe')\nexcept OSError: pass",
         "import ctypes\ntry: ctypes.CDLL('libnvidia-ml.so.1')\nexcept OSError: pass",
@@ -170,7 +170,7 @@ def test_all_is_what_is_exported() -> None:
 
 
 def test_public_names_show_the_path_that_users_type() -> None:
-    """Every exported class can be found where it says that it lives."""
+    """Every exported class can be found in the module that it names."""
     for name in set(energy_callbacks.__all__) - {"__version__"}:
         value = getattr(energy_callbacks, name)
         assert getattr(sys.modules[value.__module__], name) is value
@@ -178,14 +178,14 @@ def test_public_names_show_the_path_that_users_type() -> None:
 
 
 def modules_of(*folders: str) -> list[Path]:
-    """All modules below some folders, relative to the repository."""
+    """Return all modules below some folders, relative to the repository."""
     found = [path for name in folders for path in (ROOT / name).rglob("*.py")]
     assert len(found) > len(folders)
     return [path.relative_to(ROOT) for path in found]
 
 
 def test_adapters_stay_thin() -> None:
-    """Adapters translate events; what a framework does not need belongs in the core."""
+    """Adapters translate events; code that does not need a framework belongs in the core."""
     modules = modules_of(*PACKAGES[1:])
     assert len(modules) >= 50
     lengths = {path: len((ROOT / path).read_text().splitlines()) for path in modules}
@@ -193,7 +193,7 @@ def test_adapters_stay_thin() -> None:
 
 
 def circle_in(graph: ImportGraph) -> list[str]:
-    """Modules that import each other in a circle; none where there is no such circle."""
+    """Return modules that import each other in a circle, or an empty list."""
     imported = {
         module: graph.find_modules_directly_imported_by(module) - {module}
         for module in graph.modules
@@ -207,12 +207,12 @@ def circle_in(graph: ImportGraph) -> list[str]:
 
 
 def test_no_modules_import_each_other_in_a_circle(graph: ImportGraph) -> None:
-    """Not inside functions, and not for type checking alone."""
+    """Imports inside functions and for type checking count too."""
     assert circle_in(graph) == []
 
 
 def test_the_check_of_circles_can_fail(graph: ImportGraph) -> None:
-    """One import back, and the circle is named."""
+    """An additional import in the opposite direction is reported as a circle."""
     changed = deepcopy(graph)
     changed.add_import(
         importer="energy_callbacks.core.units", imported="energy_callbacks.core.formatting"
@@ -222,6 +222,6 @@ def test_the_check_of_circles_can_fail(graph: ImportGraph) -> None:
 
 @pytest.mark.parametrize(("folders", "limit"), [(PACKAGES, 15), (("tests",), 25)])
 def test_no_folder_is_crowded(folders: tuple[str, ...], limit: int) -> None:
-    """A folder that can be read at a glance; ``__init__.py`` does not count."""
+    """No folder has more modules than the limit; ``__init__.py`` does not count."""
     counts = Counter(path.parent for path in modules_of(*folders) if path.name != "__init__.py")
     assert {folder: count for folder, count in counts.items() if count > limit} == {}

@@ -1,4 +1,4 @@
-"""A bar that is missed is seen: in the exit status, or in the list of known misses."""
+"""Missed bars of benchmarks fail, or are listed in ``known_misses.toml``."""
 
 import json
 import sys
@@ -38,23 +38,23 @@ def finished(*found: Bar, is_quick: bool = True, file: Path | None = None) -> in
     [(1.0, True), (2.0, True), (0.9, False), (2.1, False), (float("nan"), False)],
 )
 def test_bar_is_met_within_its_limits(value, is_met):
-    """The limits belong to it; no number is within none."""
+    """The limits themselves meet the bar; NaN does not."""
     assert Bar(name="", value=value, at_least=1.0, at_most=2.0).is_met == is_met
 
 
 def test_nan_meets_no_bar():
-    """Not even one without limits."""
+    """Not even a bar without limits."""
     assert not Bar(name="", value=float("nan")).is_met
 
 
 def test_miss_that_is_not_listed_fails(listed, capsys):
-    """And is printed."""
+    """The benchmark exits non-zero and prints the miss."""
     assert finished(Bar(name="fast", value=3.0, at_most=2.0)) == 1
     assert "fast: 3, at most 2: MISSED" in capsys.readouterr().out
 
 
 def test_miss_of_another_run_is_not_listed(listed):
-    """What a quick run may miss, a full one may not."""
+    """A miss listed for quick runs is not allowed in a full run."""
     assert finished(Bar(name="slow", value=12.0, at_most=10.0), is_quick=False) == 1
 
 
@@ -62,7 +62,7 @@ def test_miss_of_another_run_is_not_listed(listed):
     "bar", [Bar(name="slow", value=12.0, at_most=10.0), Bar(name="low", value=0.8, at_least=0.9)]
 )
 def test_listed_miss_passes_and_is_shown(listed, capsys, bar):
-    """With the reason."""
+    """The output gives the listed reason."""
     assert finished(bar) == 0
     said = capsys.readouterr().out
     assert f"{bar.name}: {bar.value:g}" in said
@@ -72,7 +72,7 @@ def test_listed_miss_passes_and_is_shown(listed, capsys, bar):
 
 @pytest.mark.parametrize(("value", "status"), [(1.9, 0), (2.9, 0), (3.1, 1)])
 def test_time_that_slow_machines_miss_may_be_met(listed, value, status):
-    """But it is not worse than listed anywhere."""
+    """Such a bar may be met, but not be missed by more than listed."""
     assert finished(Bar(name="time", value=value, at_most=2.0)) == status
 
 
@@ -80,19 +80,19 @@ def test_time_that_slow_machines_miss_may_be_met(listed, value, status):
     "bar", [Bar(name="slow", value=13.0, at_most=10.0), Bar(name="low", value=0.7, at_least=0.9)]
 )
 def test_miss_that_is_worse_than_listed_fails(listed, capsys, bar):
-    """The listed value is the most that it may be off."""
+    """A value may be off by the listed amount at most."""
     assert finished(bar) == 1
     assert "WORSE THAN LISTED" in capsys.readouterr().out
 
 
 def test_listed_bar_that_is_met_fails(listed, capsys):
-    """Until the entry is removed."""
+    """The benchmark fails until the entry is removed."""
     assert finished(Bar(name="slow", value=9.0, at_most=10.0)) == 1
     assert "MET, BUT LISTED" in capsys.readouterr().out
 
 
 def test_bar_that_is_not_judged_fails_nothing(listed, capsys):
-    """It is counted as such, and not as met."""
+    """The table counts it as not judged, not as met."""
     assert finished(Bar(name="fast", value=3.0, at_most=2.0, is_judged=False)) == 0
     said = capsys.readouterr().out
     assert "bars: 1 not judged" in said
@@ -100,7 +100,7 @@ def test_bar_that_is_not_judged_fails_nothing(listed, capsys):
 
 
 def test_figures_are_written_with_the_verdicts(listed, tmp_path):
-    """For the table of all benchmarks, and for whoever keeps figures."""
+    """The JSON file has figures and verdicts."""
     file = tmp_path / "figures.json"
     finished(Bar(name="fast", value=1.0, at_most=2.0), file=file)
     found = json.loads(file.read_text(encoding="utf-8"))
@@ -111,7 +111,7 @@ def test_figures_are_written_with_the_verdicts(listed, tmp_path):
 
 
 def test_every_listed_miss_has_its_reason():
-    """Each is of a benchmark that there is."""
+    """Every entry belongs to an existing benchmark."""
     runs = tomllib.loads(bars.KNOWN_MISSES.read_text(encoding="utf-8"))
     for run in runs:
         assert run.removesuffix(" --quick") in runner.BENCHMARKS
@@ -119,7 +119,7 @@ def test_every_listed_miss_has_its_reason():
 
 
 def test_every_benchmark_is_run():
-    """Whatever has a ``main`` and takes ``--quick``."""
+    """Every module with a ``main`` that takes ``--quick`` is run."""
     folder = Path(runner.__file__).parent
     texts = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.py")}
     with_bars = {name for name, text in texts.items() if "bars.finish(" in text}
@@ -143,7 +143,7 @@ raise SystemExit({})
 
 @pytest.fixture
 def fakes(monkeypatch, tmp_path):
-    """Benchmarks of four kinds; ``run`` starts them by their file, as it starts a module."""
+    """Four benchmarks with different outcomes; ``run`` starts them by their file."""
     for name, text in FAKES.items():
         (tmp_path / f"{name}.py").write_text(FAKE.format(text), encoding="utf-8")
     monkeypatch.setattr(runner, "BENCHMARKS", tuple(FAKES))
@@ -154,7 +154,7 @@ def fakes(monkeypatch, tmp_path):
 
 
 def test_all_benchmarks_end_in_one_table(fakes, capfd, tmp_path):
-    """One that fails or breaks lets the others run, and is seen in the exit status."""
+    """One that fails or breaks does not stop the others, and sets the exit status."""
     out = tmp_path / "all.json"
     assert runner.main(["--quick", "--json", str(out)]) == 1
     table = capfd.readouterr().out.split("benchmark ")[-1].splitlines()
@@ -168,20 +168,20 @@ def test_all_benchmarks_end_in_one_table(fakes, capfd, tmp_path):
 
 
 def test_named_benchmarks_alone_are_run(fakes, capfd):
-    """Skipped ones fail nothing."""
+    """Benchmarks that are not named are skipped and fail nothing."""
     assert runner.main(["good", "absent"]) == 0
     assert "== bad" not in capfd.readouterr().out
 
 
 def test_unknown_benchmark_is_refused(capsys):
-    """Before anything is measured."""
+    """The error comes before anything is measured."""
     with pytest.raises(SystemExit, match="2"):
         runner.main(["no_such"])
     assert "no such benchmark: no_such" in capsys.readouterr().err
 
 
 def test_peers_and_the_fake_card_are_for_those_that_know_them():
-    """A quick overhead plays a card; the peers' interpreter goes where tools are compared."""
+    """``overhead --quick`` gets ``--fake``; benchmarks that compare tools get ``--peers``."""
     assert runner.options("overhead", is_quick=True, peers="python") == [
         *("--quick", "--fake", "--peers", "python")
     ]

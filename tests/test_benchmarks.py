@@ -1,4 +1,4 @@
-"""What benchmarks say about what they have measured; the measuring itself is theirs to run."""
+"""What benchmarks conclude from given measurements; the measuring itself is not tested here."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ def noisy_rounds(slower: float) -> list[Round]:
     without_s[:25] *= 3.0
     with_s[25:50] *= 3.0
     has_turn = dice.uniform(size=2000) < 0.1
-    # All that is slower comes from the few rounds in which a thread woke.
+    # The whole change comes from the few rounds in which a thread woke up.
     with_s *= 1.0 + np.where(has_turn, slower / 0.1, 0.0)
     return [
         Round(with_s=with_s[i], without_s=without_s[i], steps=40, has_turn=bool(has_turn[i]))
@@ -48,7 +48,7 @@ def noisy_rounds(slower: float) -> list[Round]:
 
 @pytest.mark.parametrize("slower", [0.0, 0.02])
 def test_interval_of_rounds_holds_the_true_change(slower):
-    """No change and 2 % are found among noise and interrupted rounds, though few rounds have it."""
+    """No change and 2 % are found among noise and interruptions, in few rounds."""
     found = change(noisy_rounds(slower), pairs=200)
     assert found.low < slower < found.high
     assert found.high - found.low < 0.007
@@ -56,7 +56,7 @@ def test_interval_of_rounds_holds_the_true_change(slower):
 
 
 class Switched:
-    """Tells what it was asked. One turn falls due without, one is under way at a round's end."""
+    """Records what it is asked. One turn is due while off, one is running at the end of a round."""
 
     def __init__(self, said: list[str]) -> None:
         self.said = said
@@ -75,7 +75,7 @@ class Switched:
 
 
 def test_rounds_run_in_order_abba_and_no_turn_is_cut_off_or_held_up():
-    """With, without, without, with; a turn that falls due has its time, one under way too."""
+    """On, off, off, on; turns that are due or running are completed."""
     said: list[str] = []
     loop = Loop(name="", step=lambda: said.append("-"), wait=lambda: None, step_s=0.5)
     interleaved(loop, 2, lambda: said.append("+"), Switched(said), half_s=1.0)
@@ -84,7 +84,7 @@ def test_rounds_run_in_order_abba_and_no_turn_is_cut_off_or_held_up():
 
 
 def test_paused_clock_does_nothing():
-    """After ``pause`` has returned no job is under way and none begins, until ``resume``."""
+    """After ``pause`` no job runs or begins until ``resume``."""
     clock, is_busy, turns = PausableClock(), threading.Event(), []
 
     def job() -> None:
@@ -108,7 +108,7 @@ def test_paused_clock_does_nothing():
 
 
 def rows(errors: dict[str, float]) -> list[Row]:
-    """One window of each duration, each wrong by so much of its truth."""
+    """Return a window of each duration, each with a given relative error."""
     return [
         Row(
             tool=tool,
@@ -131,13 +131,13 @@ def test_peer_must_be_as_many_times_worse_as_the_bar():
 
 
 def test_unknown_energy_is_no_victory():
-    """An energy that is no number meets no bar."""
+    """NaN meets no bar."""
     assert not any(v.bar.is_met for v in peers.verdicts(rows({OURS: float("nan"), "Zeus": 1.0})))
 
 
 @pytest.mark.parametrize(("peer_error", "code"), [(0.11, 0), (0.09, 1)])
 def test_peers_fail_where_one_is_near(monkeypatch, capsys, peer_error, code):
-    """CodeCarbon must be ten times worse; the others are not here, and that is said."""
+    """CodeCarbon must be ten times worse; tools that are not installed are listed."""
     measured = []
 
     def measure(tool, python, period_s, windows):
@@ -155,7 +155,7 @@ def test_peers_fail_where_one_is_near(monkeypatch, capsys, peer_error, code):
 
 
 def test_tools_run_where_they_are_installed():
-    """Ours and CodeCarbon with this interpreter, the others with that of the peers or nowhere."""
+    """CodeCarbon and our tool run with this interpreter, other tools with that of the peers."""
     with_peers = {tool: tools.interpreter(tool, "peers/python") for tool in MAKERS}
     assert {tool for tool, python in with_peers.items() if python == sys.executable} == {
         OURS,
@@ -182,14 +182,14 @@ class Blind:
 
 
 def test_tool_that_sees_no_card_is_no_peer(monkeypatch):
-    """CodeCarbon without nvidia-smi reads 0 J and says nothing: that is not compared with."""
+    """CodeCarbon without nvidia-smi reads 0 J without a message: it is not compared with."""
     monkeypatch.setitem(tools.MAKERS, "blind", Blind)
     with pytest.raises(RuntimeError, match="0 J in every window"):
         tools.measure("blind", [(0.0, 0.001), (0.0, 0.001)])
 
 
 def test_peer_that_fails_takes_no_other_figures_with_it(monkeypatch):
-    """What was measured on a GPU is printed, whatever becomes of one of the peers."""
+    """Figures measured on a GPU are printed even if a peer fails."""
     of_codecarbon = step_windows.Peer(tool=CODECARBON, loop="loop", hook=None, change=None)
 
     def measured(python, name, pairs, *, is_fake):
@@ -207,7 +207,7 @@ def test_peer_that_fails_takes_no_other_figures_with_it(monkeypatch):
 
 
 def test_plan_has_as_many_windows_of_each_duration():
-    """Every tool gets the same windows, whose pauses keep no step."""
+    """Every tool gets the same windows, with irregular pauses."""
     plan = peers.plan(40)
     durations_s = [duration_s for _, duration_s in plan]
     assert {d: durations_s.count(d) for d in durations_s} == {0.05: 40, 0.2: 40}
@@ -238,7 +238,7 @@ def test_small_changes_are_judged_on_a_gpu_in_a_full_run_alone(is_fake, is_quick
 
 @pytest.mark.parametrize(("loop", "is_judged"), [("launch-bound", True), (overhead.SLEEP, False)])
 def test_hook_behind_a_sleep_is_not_judged(loop, is_judged):
-    """Caches are cold there, which no step on a GPU leaves; with a GPU all hooks are judged."""
+    """After a sleep caches are cold, unlike on a GPU; with a GPU all hooks are judged."""
     cost = HookCost(median_us=12.0, mean_us=1.0, p99_us=1.0, steps=1)
     ours = overhead.Ours(
         changes={"a": SLOW, "b": SLOW},
@@ -255,7 +255,7 @@ def test_hook_behind_a_sleep_is_not_judged(loop, is_judged):
 
 
 def test_threads_of_ours_are_found_and_their_time_is_counted():
-    """A thread that calculates takes a share of a core, under its own name."""
+    """A computing thread is listed by name with its share of a core."""
     stopping = threading.Event()
 
     def burn() -> None:
@@ -287,7 +287,7 @@ def empty_list(folder: Path) -> Path:
 
 
 def windows(errors, random_j: float = 3.0, total_j: float = 8.0) -> Windows:
-    """Windows of 100 J, each with the same interval."""
+    """Return windows of 100 J with equal intervals."""
     error_j = np.asarray(errors, dtype=float)
     widths = [np.full(len(error_j), width_j) for width_j in (100.0, random_j, total_j)]
     return Windows(error_j, *widths, method="power")
@@ -308,9 +308,9 @@ def test_cell_counts_the_windows_that_hold_the_truth():
     ("outside", "half_width_j", "count", "is_met"),
     [
         (0.1, 3.9, 500, True),
-        (0.11, 3.9, 500, False),  # held too rarely
-        (0.1, 4.1, 500, False),  # wider than needed
-        (0.1, 3.9, 400, False),  # too few windows to tell
+        (0.11, 3.9, 500, False),  # coverage too low
+        (0.1, 4.1, 500, False),  # intervals too wide
+        (0.1, 3.9, 400, False),  # too few windows
     ],
 )
 def test_interval_must_hold_and_be_narrow(outside, half_width_j, count, is_met):
@@ -333,7 +333,7 @@ def test_energy_that_is_no_number_is_not_held():
 def test_calibration_fails_where_a_judged_cell_misses(
     monkeypatch, capsys, tmp_path, half_width_j, code
 ):
-    """Intervals that hold pass, those that hold nothing fail, where the sensor is judged."""
+    """Only sensors that are judged can fail the benchmark."""
 
     def simulated(runs):
         widths = dict.fromkeys(runs, half_width_j)
@@ -366,7 +366,7 @@ def test_gains_of_whole_intervals_fill_the_stated_bound():
 
 
 def test_accuracy_is_the_median_over_seeds_of_the_mean_error():
-    """Means of 2, 3 and 50 % are 3 %; above its bar of 1.6 % that is missed, on the H200 alone."""
+    """Means of 2, 3 and 50 % give 3 %; only the H200's bar of 1.6 % is judged."""
     results = {
         Run(card=card, load="230 ms", seed=seed, count=2): {0.2: windows(errors)}
         for card in (accuracy.JUDGED, "25 % duty only (A100)")
@@ -381,7 +381,7 @@ def test_accuracy_is_the_median_over_seeds_of_the_mean_error():
 
 @pytest.mark.parametrize(("error", "code"), [(0.0011, 0), (0.0013, 1), (float("nan"), 1)])
 def test_accuracy_fails_where_a_bar_is_missed(monkeypatch, capsys, error, code):
-    """0.12 % is the bar of 5 s; without recordings that is said."""
+    """The bar for 5 s is 0.12 %; missing recordings are reported."""
     cell = accuracy.Cell(card=accuracy.JUDGED, load="230 ms", width_s=5.0, error=error)
     monkeypatch.setattr(accuracy, "simulated", lambda seeds: [cell])
     monkeypatch.setattr("sys.argv", ["accuracy"])
@@ -502,7 +502,7 @@ def test_gain_of_a_card_is_divided_out_and_its_lag_is_not(tmp_path):
 
 
 def test_missing_recordings_are_an_error(tmp_path):
-    """A folder was named, so recordings were asked for."""
+    """A folder was named, so its recordings are required."""
     with pytest.raises(FileNotFoundError):
         list(recordings.findings(tmp_path))
 

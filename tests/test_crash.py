@@ -1,6 +1,6 @@
-"""kill -9 in the middle of a training: the report is there and at most a second short.
+"""A report after ``kill -9`` in the middle of a training lacks at most one second.
 
-How short in real processes and real time is a bar of ``tests.benchmarks.crash``.
+``tests.benchmarks.crash`` measures this in real processes and real time.
 """
 
 import json
@@ -52,7 +52,7 @@ class Killed:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
-    """A process killed as soon as its files hold 2 s of the card's energy and 50 steps."""
+    """A process killed when its files contain 2 s of the card's energy and 50 steps."""
     folder = tmp_path_factory.mktemp("killed")
     scenario = Scenario(cards=(h200(Constant(POWER_W)),))
     environment = env(scenario.write(folder / "scenario"))
@@ -68,17 +68,17 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
 
 
 def so_far(run: Path) -> EnergyReport | None:
-    """What its files say, once that is enough."""
+    """Return the report of its files, once they contain enough."""
     try:
         report = build(run)
-    except EnergyCallbacksError:  # there is no journal as yet
+    except EnergyCallbacksError:  # there is no journal yet
         return None
     energy_j, steps = report.energy.gpu.energy_j or 0.0, report.throughput.steps
     return report if energy_j > 2.0 * POWER_W and steps > 50 else None
 
 
 def test_nothing_that_was_written_is_lost(killed: Killed) -> None:
-    """The report holds the energy, steps and time of the files before the kill, and no excess."""
+    """The report has the energy, steps and time of the files before the kill, and no more."""
     report, before = build(killed.folder), killed.before
     lived_s = killed.end_unix_s - report.run.started_unix_s
     assert report.run.status == "cut off"
@@ -92,7 +92,7 @@ def test_nothing_that_was_written_is_lost(killed: Killed) -> None:
 def test_the_command_says_that_it_was_cut_off(
     killed: Killed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """energy-callbacks report on the folder writes a report whose first words are the warning."""
+    """``energy-callbacks report`` begins with the warning."""
     assert main(["report", str(killed.folder)]) == 0
     shown = capsys.readouterr().out
     assert "cut off" in shown
@@ -104,7 +104,7 @@ def test_the_command_says_that_it_was_cut_off(
 def test_at_no_moment_is_more_than_a_second_unwritten(
     fake_nvml, tmp_path: Path, interval_s: float
 ) -> None:
-    """Whenever it is killed: what the files hold by then reaches to within a second."""
+    """At any moment the files are at most one second behind."""
     nvml = fake_nvml(Scenario(cards=(h200(Constant(POWER_W)),)))
     clock = CardClock(nvml.time)
     start_s = clock.monotonic_s()

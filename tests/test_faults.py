@@ -63,13 +63,13 @@ EVERY_CASE = [
 
 @dataclass(kw_only=True)
 class Run(faults.Run):
-    """A plain loop that has ended, and how long each of our hooks took in it."""
+    """A plain loop that has ended, and the duration of each of our hooks in it."""
 
     hooks_s: list[tuple[float, float]]
 
     @property
     def steps(self) -> int:
-        """Beside a hook for the phase's begin and one for its end there are two for each step."""
+        """Return the number of steps: two hooks per step, and two for the phase."""
         return (len(self.hooks_s) - 2) // 2
 
 
@@ -80,7 +80,7 @@ def trained(
     middle: Callable[[], object] | None = None,
     **meter: Any,
 ) -> Run:
-    """Ninety seconds of training from now on; in the middle something happens."""
+    """Train for 90 s; call a function in the middle."""
     zero_s = clock.monotonic_s()
     config = EnergyConfig(report_dir=folder, country="DEU")
     running = EnergyMeter(config=config, clock=clock, **meter).start()
@@ -93,7 +93,7 @@ def trained(
 def train(
     meter: EnergyMeter, clock: FakeClock, end_s: float, middle: Callable[[], object] | None = None
 ) -> list[tuple[float, float]]:
-    """The loop of a user; how long each of our hooks took, by the clock and of the processor."""
+    """Run a user's loop; measure each hook's wall time and processor time."""
     hooks_s = []
 
     def hook(call: Callable[[], object]) -> None:
@@ -114,7 +114,7 @@ def train(
 
 
 def assert_no_hook_waited(hooks_s: Sequence[tuple[float, float]]) -> None:
-    """No hook worked for 5 ms; that one in four is held up longer is a busy machine's doing."""
+    """No hook uses 5 ms of processor time; three of four take less than that in wall time."""
     wall_s, cpu_s = (sorted(column) for column in zip(*hooks_s, strict=True))
     assert cpu_s[int(0.99 * len(cpu_s)) - 1] < LONGEST_HOOK_S
     assert wall_s[len(wall_s) // 2] < LONGEST_HOOK_S
@@ -122,7 +122,7 @@ def assert_no_hook_waited(hooks_s: Sequence[tuple[float, float]]) -> None:
 
 
 def assert_as_without_us(run: Run) -> None:
-    """The training has ended by itself, no step is missing in the books, and no hook waited."""
+    """The training ends by itself, all steps are counted, and no hook waits."""
     assert run.report.run.status == "finished"
     assert run.report.throughput.steps == run.steps
     assert_no_hook_waited(run.hooks_s)
@@ -155,7 +155,7 @@ def test_wall_clock_is_set(fake_nvml: Play, tmp_path: Path, jump_s: float) -> No
 
 
 def trained_on_rapl(folder: Path, powercap: Powercap, middle: Callable[[FakeClock], object]) -> Run:
-    """A training on a CPU that RAPL measures."""
+    """Train on a CPU that RAPL measures."""
     clock = FakeClock()
     powercap.play(clock)
     source = RaplSource(clock, powercap.root)
@@ -163,7 +163,7 @@ def trained_on_rapl(folder: Path, powercap: Powercap, middle: Callable[[FakeCloc
 
 
 def test_rapl_unreadable_for_a_while(tmp_path: Path) -> None:
-    """A counter that cannot be read for 15 s has lost nothing when it is back, and that is said."""
+    """After 15 s without readings the counter has lost nothing, and the report says so."""
     powercap = Powercap(root=tmp_path / "powercap")
     run = trained_on_rapl(tmp_path / "run", powercap, lambda clock: powercap.hide(clock, 15.0))
     assert_host_is_right(run)
@@ -172,7 +172,7 @@ def test_rapl_unreadable_for_a_while(tmp_path: Path) -> None:
 
 
 def test_rapl_wraps(tmp_path: Path) -> None:
-    """A counter that begins anew at its range in the middle has lost nothing."""
+    """A counter that wraps around during the training loses nothing."""
     powercap = Powercap(root=tmp_path / "powercap")
     powercap.wrap()
     run = trained_on_rapl(tmp_path / "run", powercap, lambda _: None)
@@ -190,7 +190,7 @@ def test_rapl_wraps(tmp_path: Path) -> None:
 def test_no_driver_at_the_start(
     fake_nvml: Play, tmp_path: Path, is_installed: bool, says: str
 ) -> None:
-    """Driver not loaded, or no NVML at all: the training goes on, its GPU energy is not known."""
+    """No driver or no NVML: the training runs, its GPU energy is unknown."""
     clock = without_driver(fake_nvml, is_installed=is_installed)
     run = trained(tmp_path, clock)
 
@@ -206,7 +206,7 @@ def test_no_driver_at_the_start(
 def test_codecarbon_raises(
     fake_nvml: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: str
 ) -> None:
-    """Without CodeCarbon there are no emissions, which is said; the energy is right."""
+    """Without CodeCarbon emissions are unknown, with a warning; the energy is right."""
     clock = clock_of(fake_nvml, h200(LOAD))
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path, country="DEU"), clock=clock)
     if begins == "at the start":
@@ -231,7 +231,7 @@ def test_codecarbon_raises(
 def test_disk_full(
     fake_nvml: Play, tmp_path: Path, for_s: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What cannot be written is lost; figures go on, and the report says what it has not got."""
+    """Unwritten lines are lost; figures go on, and the report states what is missing."""
     clock = clock_of(fake_nvml, h200(LOAD))
 
     run = trained(tmp_path, clock, middle=lambda: fill_disk(tmp_path, clock, for_s))
@@ -245,7 +245,7 @@ def test_disk_full(
 def test_report_folder_deleted(
     fake_nvml: Play, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Somebody tidies up: figures go on to the end, and one warning says that no report is left."""
+    """The run folder is deleted: figures go on, and one warning says that there is no report."""
     clock = clock_of(fake_nvml, h200(LOAD))
     folder = tmp_path / "run"
     meter = EnergyMeter(config=EnergyConfig(report_dir=folder), clock=clock).start()

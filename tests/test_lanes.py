@@ -27,12 +27,12 @@ from tests.scheduling import LaneScheduling
     ],
 )
 def test_the_folder_decides(path: str, names: list[str]) -> None:
-    """A folder above those of lanes has tests of all of them."""
+    """A folder above those of several lanes selects all of them."""
     assert [lane.name for lane in lanes_of(ROOT / path)] == names
 
 
 def test_folders_of_lanes_are_there() -> None:
-    """No lane is left without tests when a folder is renamed."""
+    """Every folder of a lane exists."""
     for lane in (COMMANDS, *FRAMEWORKS):
         for folder in lane.folders:
             assert (ROOT / folder).exists(), folder
@@ -40,7 +40,7 @@ def test_folders_of_lanes_are_there() -> None:
 
 @dataclass(eq=False)
 class Node:
-    """A process, as pytest-xdist shows it to a scheduler."""
+    """A process as pytest-xdist presents it to a scheduler."""
 
     lane: str
     told: list[int] | None = None
@@ -69,26 +69,26 @@ class Run:
         self.scheduling.schedule()
 
     def begin(self, lane: str, tests: tuple[str, ...] = ("a", "b")) -> Node:
-        """A process is there, and has collected tests."""
+        """Start a process that has collected tests."""
         node = Node(lane)
         self.scheduling.add_node(node)
         self.scheduling.add_node_collection(node, tests)
         return node
 
     def end(self, lane: str, *ended: int) -> str | None:
-        """A process ends after some tests; the one that it died in."""
+        """End a process after some tests; return the test during which it died."""
         node = self.nodes[lane]
         for test in ended:
             self.scheduling.mark_test_complete(node, test)
         return self.scheduling.remove_node(node)
 
     def running(self) -> set[str]:
-        """Lanes that have been told to run tests."""
+        """Return the lanes that were told to run tests."""
         return {lane for lane, node in self.nodes.items() if node.told is not None}
 
 
 def test_some_lanes_run_at_a_time() -> None:
-    """The next begins when one has ended, in their order."""
+    """The next lane begins when one has ended, in their order."""
     run = Run("one", "two", "three", at_a_time=2)
     assert run.running() == {"one", "two"}
     assert run.nodes["one"].told == [0, 1]
@@ -102,7 +102,7 @@ def test_some_lanes_run_at_a_time() -> None:
 
 
 def test_a_process_that_replaces_one_that_died_runs_the_rest() -> None:
-    """The test that it died in is told, and not run again."""
+    """The test during which it died is reported and not repeated."""
     run = Run("one", at_a_time=1)
     assert run.end("one") == "a"
     assert run.scheduling.has_pending
@@ -114,7 +114,7 @@ def test_a_process_that_replaces_one_that_died_runs_the_rest() -> None:
 
 
 def test_a_lane_without_tests_ends() -> None:
-    """As where ``-k`` names tests of another."""
+    """For example if ``-k`` selects tests of another lane only."""
     run = Run("one", at_a_time=1)
     empty = run.begin("empty", ())
     assert empty.is_told_to_end
@@ -144,7 +144,7 @@ def test_tests_of_two_lanes_run_in_two_processes() -> None:
 
 
 def test_the_debugger_needs_one_lane() -> None:
-    """It cannot work in many processes; pytest says what to do."""
+    """It cannot work in several processes; pytest reports what to do."""
     ended = pytest_of(*TWO_LANES, "--pdb")
     assert ended.returncode == pytest.ExitCode.USAGE_ERROR
     assert "name tests of one lane" in ended.stderr

@@ -1,4 +1,4 @@
-"""The first rank waits for the others before it writes the report, but not for the dead."""
+"""The first rank waits for running ranks before it writes the report, not for dead ones."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def first_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnergyMeter:
 
 
 def second_rank(meter: EnergyMeter, pid: int, *, has_ended: bool = False) -> None:
-    """The other rank's journal, as the process with this number has left it."""
+    """Write the other rank's journal as the process with this number left it."""
     host = os.uname().nodename
     writer = journal.JournalWriter(journal.path_for(meter.run_folder, 1, host, 1))
     form = {"type": "header", "format": journal.FORMAT, "version": journal.VERSION}
@@ -42,25 +42,25 @@ def second_rank(meter: EnergyMeter, pid: int, *, has_ended: bool = False) -> Non
 
 
 def waited_s(meter: EnergyMeter, patience_s: float = PATIENCE_S) -> float:
-    """How long the first rank waits."""
+    """Return how long the first rank waits."""
     start_s = time.monotonic()
     meter._lifecycle.newest.wait_for_ranks(patience_s)
     return time.monotonic() - start_s
 
 
 def test_a_rank_that_goes_on_is_waited_for(first_rank: EnergyMeter) -> None:
-    """It may write its last line any moment."""
+    """It may write its last line at any moment."""
     second_rank(first_rank, os.getpid())
     assert waited_s(first_rank, 0.3) >= 0.3
 
 
 def test_a_rank_that_has_no_journal_yet_is_waited_for(first_rank: EnergyMeter) -> None:
-    """It may begin any moment."""
+    """It may begin at any moment."""
     assert waited_s(first_rank, 0.3) >= 0.3
 
 
 def test_a_rank_that_has_ended_is_not_waited_for(first_rank: EnergyMeter) -> None:
-    """All last lines are there."""
+    """All journals have their last line."""
     second_rank(first_rank, os.getpid(), has_ended=True)
     assert waited_s(first_rank) < PATIENCE_S / 2
 

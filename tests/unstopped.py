@@ -1,4 +1,4 @@
-"""A script whose training nobody stops: ``python -m tests.unstopped END``, one of ``ENDS``."""
+"""A script whose training is never stopped: ``python -m tests.unstopped END``, one of ``ENDS``."""
 
 import sys
 import threading
@@ -12,7 +12,7 @@ PATIENCE_S = 60.0
 
 
 def fit(meter: EnergyMeter, error: BaseException | None = None) -> None:
-    """A training of one step, without a hook at its end."""
+    """Train for one step, without a hook at the end."""
     meter.start(call=ActiveCall.find("fit", package="__main__"))
     meter.enter("train")
     meter.step(samples=4)
@@ -21,7 +21,7 @@ def fit(meter: EnergyMeter, error: BaseException | None = None) -> None:
 
 
 def catch(meter: EnergyMeter) -> None:
-    """Go on after the exception, until the meter has noticed it."""
+    """Continue after the exception until the meter has detected it."""
     with suppress(RuntimeError):
         fit(meter, RuntimeError("boom"))
     end_s = time.monotonic() + PATIENCE_S

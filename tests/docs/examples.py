@@ -17,10 +17,10 @@ def run(
     *arguments: str,
     leaves: str = "energy_report.html",
 ) -> dict[str, Any]:
-    """Run one in a folder; it must leave a file of this name below it.
+    """Run a script in a folder; check that it writes a file of this name below it.
 
     Returns:
-        Its names.
+        The names that the script has defined.
     """
     patch.chdir(folder)
     patch.setattr(sys, "argv", [str(EXAMPLES / name), *arguments])

@@ -1,8 +1,9 @@
-"""The Python blocks of README and documentation, run as a reader would type them.
+"""Runs the Python blocks of README and documentation.
 
-The blocks of a page share one namespace. One that opens a door, such as ``from
-energy_callbacks.keras import``, belongs to that framework, and so do those after it up to the next
-door. ``python -m tests.docs.pages PAGE FRAMEWORK`` runs a framework's blocks in their own process.
+The blocks of a page share one namespace. A block with an import such as ``from
+energy_callbacks.keras import`` belongs to that framework, and so do the blocks after it up to the
+next such import. ``python -m tests.docs.pages PAGE FRAMEWORK`` runs a framework's blocks in a
+process of their own.
 """
 
 import re
@@ -17,12 +18,12 @@ _DOOR = re.compile(r"from energy_callbacks\.(lightning|keras|huggingface) import
 
 
 def pages() -> list[Path]:
-    """README and all documentation."""
+    """Return README and all pages of the documentation."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page: Path, framework: str | None) -> Iterator[str]:
-    """Blocks of a page that belong to a framework; of ``None`` those before any door."""
+    """Return the blocks of a page that belong to a framework, or to none (``None``)."""
     belongs_to = None
     for block in _BLOCK.findall(page.read_text(encoding="utf-8")):
         doors = _DOOR.findall(block)
@@ -32,7 +33,7 @@ def blocks(page: Path, framework: str | None) -> Iterator[str]:
 
 
 def pages_of(framework: str | None) -> list[Path]:
-    """Pages with blocks of a framework."""
+    """Return pages with blocks of a framework."""
     return [page for page in pages() if any(blocks(page, framework))]
 
 
@@ -79,7 +80,7 @@ def _huggingface() -> dict[str, Any]:
     }
 
 
-# What a reader of a framework's blocks has already.
+# Variables that the blocks of a framework use without defining them.
 _AT_HAND: dict[str, Callable[[], dict[str, Any]]] = {
     "lightning": _lightning,
     "keras": _keras,

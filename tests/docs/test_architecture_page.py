@@ -1,4 +1,4 @@
-"""The page about the architecture names files that are there, and every package."""
+"""The architecture page names existing files, and all packages."""
 
 import re
 from pathlib import Path
@@ -23,12 +23,12 @@ PACKAGES = sorted(
 
 @pytest.mark.parametrize("name", NAMED)
 def test_what_it_names_is_there(name: str) -> None:
-    """A file or folder, from anywhere in the repository on."""
+    """Each name is the path, or the end of a path, of a file or folder."""
     assert any(f"/{path}".endswith(f"/{name.rstrip('/')}") for path in FILES)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_package_is_in_it(package: str) -> None:
-    """But for the three modules that Python itself asks for."""
+    """All packages except Python's own module names."""
     is_plain = Path(package).stem in ("__init__", "__main__", "version")
     assert is_plain or f"`{package}" in PAGE

@@ -1,4 +1,4 @@
-"""Pages of the documentation: their Python runs, and their links lead somewhere.
+"""Code blocks of the documentation run, and its links work.
 
 Blocks of a framework run in its own tests, ``tests/integrations/*/test_docs.py``.
 """
@@ -15,7 +15,7 @@ from tests.docs.pages import ROOT
 
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 OF_TORCH = re.compile(r"^import torch$|run_quick_profile\(", re.MULTILINE)
-# Its blocks are about the charts of a report, which the other pages do without.
+# Its blocks use the charts of a report, which are left out on other pages.
 OF_CHARTS = "report-tools.md"
 
 
@@ -30,7 +30,7 @@ OF_CHARTS = "report-tools.md"
 def test_blocks_without_a_framework_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They run in one namespace, as a reader would type them."""
+    """The blocks of a page run in one namespace."""
     if not find_spec("torch") and any(map(OF_TORCH.search, pages.blocks(page, None))):
         pytest.skip("torch is not installed")
     monkeypatch.chdir(tmp_path)

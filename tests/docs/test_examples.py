@@ -21,7 +21,7 @@ def test_no_example_is_forgotten() -> None:
 
 @pytest.mark.parametrize("name", OF_TORCH)
 def test_an_example_of_pytorch(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends well, with an energy report below its working directory."""
+    """The script succeeds and writes an energy report below its working directory."""
     missing = [package for package in ("torch", "sklearn") if not find_spec(package)]
     if missing:
         pytest.skip(f"not installed: {missing}")

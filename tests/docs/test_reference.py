@@ -1,4 +1,4 @@
-"""Reference pages say what the code does."""
+"""Reference pages agree with the code."""
 
 import importlib.util
 from pathlib import Path
@@ -15,14 +15,14 @@ SPEC.loader.exec_module(build_reference)
 
 @pytest.mark.parametrize("name", build_reference.PAGES)
 def test_a_page_is_what_the_code_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/reference is up to date; python docs/build_reference.py brings it there."""
+    """docs/reference is up to date; ``python docs/build_reference.py`` updates it."""
     monkeypatch.setenv("COLUMNS", "88")
     written = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
     assert written == build_reference.PAGES[name]()
 
 
 def test_every_command_has_help() -> None:
-    """Each command and each of its arguments says what it does."""
+    """Each command and each of its arguments has a help text."""
     parser = build_reference.build_parser()
     commands = parser._subparsers._group_actions[0].choices
     assert {"demo", "report", "doctor"} <= set(commands)

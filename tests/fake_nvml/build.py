@@ -1,4 +1,4 @@
-"""Compiles the fake NVML with the system's C compiler, once for each version of its sources."""
+"""Compiles the simulated NVML with the system's C compiler, once per version of its sources."""
 
 import hashlib
 import os
@@ -18,17 +18,17 @@ COMPILE_LIMIT_S = 120
 
 
 class CompileError(RuntimeError):
-    """The library could not be built; the message has the command and the compiler's words."""
+    """The library could not be built; the message has the command and the compiler's output."""
 
 
 def build(source_dir: Path = SOURCE_DIR, *, compiler: str | None = None) -> Path:
-    """Path of the library, compiled if this version of the sources has not been compiled yet.
+    """Return the path of the library; compile it if its sources have changed.
 
     The cache is ``$FAKE_NVML_CACHE`` or a folder of this user in the temporary folder. Any number
-    of processes may call this at once: each compiles to a name of its own and renames.
+    of processes may call this at once: each compiles to a separate file and renames it.
 
     Raises:
-        CompileError: there is no compiler, or it refuses the sources.
+        CompileError: there is no compiler, or it rejects the sources.
     """
     command = [_find(compiler or os.environ.get("CC", "cc")), *FLAGS]
     sources = sorted(source_dir.glob("*.[ch]"))

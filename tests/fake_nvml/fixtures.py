@@ -1,4 +1,4 @@
-"""Fixtures for any test that wants cards with a known truth.
+"""Fixtures for tests that need GPUs with known power.
 
 ``conftest.py`` needs ``from tests.fake_nvml.fixtures import fake_nvml``.
 """

@@ -1,9 +1,9 @@
-"""The fake NVML inside this process: loaded so that the real ``pynvml`` finds it, and its clock.
+"""Loads the simulated NVML into this process, where the real ``pynvml`` finds it.
 
-``pynvml`` asks for ``libnvidia-ml.so.1``. The dynamic linker answers with a library that is loaded
-already and has that SONAME, so loading ours first is enough. It stays loaded to the end of the
-process (a thread may hang in it); without a scenario it answers as a machine without a driver does.
-Tests on a real GPU therefore need a process of their own.
+``pynvml`` asks for ``libnvidia-ml.so.1``. The dynamic linker answers with a library of that SONAME
+that is loaded already, so loading ours first is enough. It stays loaded until the process ends (a
+thread may hang in it); without a scenario it behaves like a machine without a driver. Tests on a
+real GPU therefore need a process of their own.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ REAL_TIME = -1.0
 
 
 class VirtualTime:
-    """A clock of the library that moves only when told to, and by what calls cost.
+    """The library's clock: moves only when told to, and by the cost of calls.
 
     ``unix_s``, ``monotonic_s`` and ``sleep`` are for injection as a clock.
     """
@@ -35,7 +35,7 @@ class VirtualTime:
         self.set(start_unix_s)
 
     def set(self, unix_s: float) -> None:
-        """Go to a Unix time (rounded to a microsecond); backwards too."""
+        """Set the Unix time (rounded to a microsecond); it may go backwards."""
         self._library.fakeNvmlSetTime(unix_s)
 
     def advance(self, duration_s: float) -> None:
@@ -45,15 +45,15 @@ class VirtualTime:
     sleep = advance
 
     def unix_s(self) -> float:
-        """Virtual Unix time, good to a quarter of a microsecond."""
+        """Return virtual Unix time, with a resolution of a quarter of a microsecond."""
         return float(self._library.fakeNvmlNow())
 
     def monotonic_s(self) -> float:
-        """Virtual seconds since the start."""
+        """Return virtual seconds since the start."""
         return self.unix_s() - self._start_unix_s
 
     def release(self) -> None:
-        """Back to the real clock."""
+        """Return to the real clock."""
         self._library.fakeNvmlSetTime(REAL_TIME)
 
     def __enter__(self) -> Self:
@@ -69,7 +69,7 @@ class VirtualTime:
 
 
 class FakeNvml:
-    """A scenario that plays in this process until ``close``; virtual time begins at its epoch."""
+    """Plays a scenario in this process until ``close``; virtual time begins at its epoch."""
 
     def __init__(self, scenario: Scenario, folder: Path, *, virtual: bool = True) -> None:
         self.scenario = scenario
@@ -93,27 +93,27 @@ class FakeNvml:
         return env(self.path, start_unix_s=start_unix_s)
 
     def energy_j(self, card: int, start_unix_s: float, end_unix_s: float) -> float:
-        """The truth."""
+        """Return the true energy."""
         return self.scenario.energy_j(card, start_unix_s, end_unix_s)
 
     def c_power_w(self, card: int, unix_s: float) -> float:
-        """True power as the C library computes it."""
+        """Return true power as the C library computes it."""
         return float(self._library.fakeNvmlSignalPower(card, unix_s))
 
     def c_energy_j(self, card: int, start_unix_s: float, end_unix_s: float) -> float:
-        """True energy as the C library computes it."""
+        """Return true energy as the C library computes it."""
         return float(self._library.fakeNvmlSignalEnergy(card, start_unix_s, end_unix_s))
 
     def c_filtered_w(self, card: int, unix_s: float, response_s: float) -> float:
-        """Power behind a first-order low-pass, as the sensors see it."""
+        """Return power after a first-order low-pass, the input of the sensors."""
         return float(self._library.fakeNvmlSignalFiltered(card, unix_s, response_s))
 
     def gpm_samples(self) -> int:
-        """How many GPM samples are allocated, in the whole process."""
+        """Return how many GPM samples are allocated in the whole process."""
         return int(self._library.fakeNvmlGpmSamples())
 
     def close(self) -> None:
-        """No driver any more, real time, and a ``pynvml`` as freshly imported."""
+        """Remove the driver, return to real time, and reset ``pynvml``."""
         self._library.fakeNvmlUnload()
         self._library.fakeNvmlSetTime(REAL_TIME)
         reset_pynvml()

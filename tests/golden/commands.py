@@ -15,7 +15,7 @@ repeats = 2
 [parameters]
 lr = [0.1, 0.01]
 """
-# A terminal of this size, in this zone; charts are SVG, with text as text.
+# Fixed terminal size and time zone, no colours.
 ENVIRONMENT = {"COLUMNS": "100", "LINES": "40", "TZ": "UTC", "NO_COLOR": "1", "TERM": "dumb"}
 FINISHED = ("usual", "ranks", "resumed", "failed", "profiled")
 LOGS = ("gputop.json", "smi.csv", "all_smi.ndjson")
@@ -51,7 +51,7 @@ ALL = [*HELPS, *REPORTS, *COMPARISONS, *WRONG]
 
 
 def run_all(folder: Path) -> str:
-    """Run them one after another in the folder; what they printed, and their exit codes."""
+    """Run all commands in the folder; return their output and exit codes."""
     (folder / "matrix.toml").write_text(MATRIX, encoding="utf-8")
     before = Path.cwd()
     os.chdir(folder)

@@ -1,4 +1,4 @@
-"""Run folders and logs of other programs, from closed forms: what the golden commands read."""
+"""Inputs of the golden commands: run folders and logs of other tools, in closed form."""
 
 import json
 from pathlib import Path

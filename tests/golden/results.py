@@ -9,7 +9,7 @@ from tests.golden import commands, inputs, training
 EXPECTED = Path(__file__).parent / "expected"
 CHECKSUMS = "SHA256SUMS"
 OUTPUT = "commands.txt"
-# What differs from machine to machine, or from day to day.
+# Files that differ between machines or days.
 _LEFT_OUT = ("run/", "events/")
 
 
@@ -23,7 +23,7 @@ def write(folder: Path) -> None:
 
 
 def checksums(folder: Path) -> str:
-    """A line of ``sha256sum`` for each file, in the order of their names."""
+    """Return a line of ``sha256sum`` for each file, in the order of their names."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     names = [path.relative_to(folder).as_posix() for path in files]
     kept = [name for name in names if not name.startswith(_LEFT_OUT) and name != CHECKSUMS]
@@ -36,7 +36,7 @@ def _digest(path: Path, folder: Path) -> str:
 
 
 def write_expected() -> None:
-    """Keep the checksums and the output of the commands as what is expected."""
+    """Store the checksums and the output of the commands as expected results."""
     EXPECTED.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         write(Path(scratch))

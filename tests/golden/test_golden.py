@@ -1,4 +1,4 @@
-"""Reports, journals, event files and command outputs are those of the commit that stored them."""
+"""Reports, journals, event files and command outputs equal the stored results."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from tests.golden import results
 
-# argparse words its help differently from one version of Python to the next.
+# The help texts of argparse differ between Python versions.
 pytestmark = pytest.mark.skipif(
     sys.version_info[:2] != (3, 11), reason="what is expected was stored with Python 3.11"
 )
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All results, made by this version."""
+    """Write all results with this version."""
     folder = tmp_path_factory.mktemp("golden")
     results.write(folder)
     return folder

@@ -11,7 +11,7 @@ from energy_callbacks.core.records import Device
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
 
-# Of this machine, and of when it wrote a file.
+# Values that depend on the machine or on the time.
 _OF_THE_MACHINE = ("host", "pid", "ppid", "environment", "sampler_cpu_s", "run_id")
 
 
