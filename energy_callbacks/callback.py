@@ -1,4 +1,4 @@
-"""What the callbacks of all frameworks share: settings, report, and an error for mixed-up ones."""
+"""What the callbacks of all frameworks share: settings, report, and hints for wrong imports."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -29,10 +29,10 @@ class CallbackSettings(TypedDict, total=False):
         step_events: date the end of each step by CUDA events (PyTorch only).
         max_energy_wh: stop training gracefully when GPUs and host have used this much, Wh.
         max_emissions_g: stop training gracefully at these emissions, gCO2e.
-        run_name: a name for people.
+        run_name: name shown in the report.
         tags: labels for the report.
         profile: profilers, such as ``KernelProfiler()``.
-        meter: a ready meter in place of the settings above.
+        meter: a meter to use; it replaces all settings above.
     """
 
     report_dir: str | Path | None
@@ -55,11 +55,11 @@ SETTINGS: Final = tuple(CallbackSettings.__annotations__)
 
 
 def meter_from(settings: CallbackSettings, own: Sequence[str]) -> EnergyMeter:
-    """The meter of a callback: the one handed in, or a new one.
+    """Return the meter in the settings of a callback, or a new one with these settings.
 
     Args:
         settings: as the user gave them.
-        own: further settings that the callback has.
+        own: names of further settings that the callback has.
 
     Raises:
         TypeError: for an unknown setting, or one of the wrong type.
@@ -72,29 +72,42 @@ def meter_from(settings: CallbackSettings, own: Sequence[str]) -> EnergyMeter:
             hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known)}"
             raise TypeError(f"GpuEnergyCallback has no setting {name!r}; {hint}")
     values: dict[str, Any] = {**settings}
-    meter, profile = values.pop("meter", None), values.pop("profile", ())
+    meter: EnergyMeter | None = values.pop("meter", None)
+    profile = values.pop("profile", ())
     values["tags"] = values.get("tags") or {}
     config = EnergyConfig(**values)
-    return EnergyMeter.from_settings(config, meter, profile)
+    if meter is None:
+        return EnergyMeter(config=config, profilers=profile)
+    if config != EnergyConfig():
+        raise ValueError(
+            f"meter= brings its own settings, but others were given too: {config}; "
+            "pass them to EnergyMeter(config=EnergyConfig(...))"
+        )
+    if profile:
+        raise ValueError(
+            f"meter= brings its own profilers, but others were given too: {profile}; "
+            "pass them to EnergyMeter(profilers=[...])"
+        )
+    return meter
 
 
 class EnergyCallback:
-    """The part of every ``GpuEnergyCallback`` that knows no framework.
+    """The part of every ``GpuEnergyCallback`` that does not depend on a framework.
 
     Attributes:
-        framework_name: what the callback is made for, in words for people.
+        framework_name: the framework of the callback, as shown to people.
     """
 
     framework_name: ClassVar[str]
     _meter: EnergyMeter
 
     def __getattr__(self, name: str) -> object:
-        """Only asked for what is not there: most likely by another framework.
+        """Explain a missing attribute: most likely another framework asks for one of its hooks.
 
         Raises:
             AttributeError: always, naming the modules of all three.
         """
-        if hasattr(type(self), name):  # a property of ours has raised: say what it said
+        if hasattr(type(self), name):  # a property has raised: show its own error
             return object.__getattribute__(self, name)
         raise AttributeError(
             f"the GpuEnergyCallback of {self.framework_name} has no {name!r}; "
@@ -103,5 +116,5 @@ class EnergyCallback:
 
     @property
     def report(self) -> "EnergyReport":
-        """The energy report so far, at any time."""
+        """The energy report so far; may be read at any time."""
         return self._meter.report()

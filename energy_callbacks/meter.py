@@ -1,21 +1,20 @@
-"""EnergyMeter: the object that adapters and plain loops drive."""
+"""EnergyMeter: the object that adapters and plain training loops call."""
 
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.launch import COMMAND, TrainingProcess, default_folder
 from energy_callbacks.accounting.lifecycle import Lifecycle
+from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.budget_allreduce import BudgetAllreduce
-from energy_callbacks.accounting.metrics.energy_sums import total
 from energy_callbacks.accounting.metrics.scalars import Scalars
-from energy_callbacks.accounting.profilers import Kind, Profiler, Profilers, joined
+from energy_callbacks.accounting.profilers import Profiler, Profilers
 from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig, is_disabled
@@ -25,8 +24,8 @@ from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.protocol import Output
 from energy_callbacks.sensing.clock import Clock, SystemClock
+from energy_callbacks.sensing.sources import DiscoveredSources, discover
 from energy_callbacks.sensing.sources.protocol import Source
-from energy_callbacks.sensing.timeline import Timeline
 
 if TYPE_CHECKING:
     from energy_callbacks.report.model.schema import EnergyReport
@@ -35,8 +34,6 @@ logger = logging.getLogger("energy_callbacks")
 
 # Ranks end at about the same time; a rank that died must not delay the report for long.
 _RANKS_S = 5.0
-_LOOK_S = 0.02
-_NEVER_STARTED = "there is nothing yet: the meter was never started; train first, or call start()"
 
 
 class EnergyMeter:
@@ -59,13 +56,13 @@ class EnergyMeter:
     Args:
         config: settings; defaults to ``EnergyConfig()``.
         sources: sensors to read; ``None`` finds those of this machine.
-        clock: time; ``None`` is the system's.
+        clock: time; ``None`` is the system's clock.
         outputs: where ``log`` writes.
         profilers: called for every event, such as ``KernelProfiler()``.
 
     Raises:
-        ValueError: for a country that is not known.
-        TypeError: for a profiler that is none.
+        ValueError: for an unknown country.
+        TypeError: for a profiler that lacks a method.
     """
 
     def __init__(
@@ -79,9 +76,7 @@ class EnergyMeter:
     ) -> None:
         self.config = config or EnergyConfig()
         if self.config.country is not None:
-            from energy_callbacks.accounting.metrics.carbon import place
-
-            place(self.config.country, self.config.region)
+            carbon.place(self.config.country, self.config.region)
         self._sources = sources
         self._clock = clock or SystemClock()
         self._outputs = tuple(FaultTolerantOutput(output) for output in outputs)
@@ -90,32 +85,6 @@ class EnergyMeter:
         self._cannot_vote = False
         self._vote = BudgetAllreduce()
         self._say: Callable[[str], None] = logger.info
-
-    @classmethod
-    def from_settings(
-        cls,
-        config: EnergyConfig,
-        meter: "EnergyMeter | None",
-        profilers: Sequence[Profiler] = (),
-    ) -> "EnergyMeter":
-        """The meter of a callback: the one handed in, else a new one with these settings.
-
-        Raises:
-            ValueError: if both are given; the meter has settings of its own.
-        """
-        if meter is None:
-            return cls(config=config, profilers=profilers)
-        if config != EnergyConfig():
-            raise ValueError(
-                f"meter= brings its own settings, but others were given too: {config}; "
-                "pass them to EnergyMeter(config=EnergyConfig(...))"
-            )
-        if profilers:
-            raise ValueError(
-                f"meter= brings its own profilers, but others were given too: {profilers}; "
-                "pass them to EnergyMeter(profilers=[...])"
-            )
-        return meter
 
     def now_s(self) -> float:
         """The time, by ``time.monotonic`` or the clock that was passed in."""
@@ -128,46 +97,26 @@ class EnergyMeter:
 
     @property
     def run_folder(self) -> Path | None:
-        """Where journals and report lie; ``None`` before the first start."""
+        """Where journals and reports are written; ``None`` before the first start."""
         newest = self._lifecycle.newest
-        return newest.folder if newest else None
+        return newest.run_folder if newest else None
 
     @property
     def run_id(self) -> str | None:
-        """The run, over all its attempts; ``None`` before the first start."""
+        """Id of the run, shared by all its attempts; ``None`` before the first start."""
         newest = self._lifecycle.newest
         return newest.run_id if newest else None
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of this meter."""
-        return self._clock
-
-    @property
-    def timeline(self) -> Timeline:
-        """Everything that sensors have reported in the last attempt.
-
-        Raises:
-            JournalError: before the first start.
-        """
-        return self._newest().timeline
-
-    @property
-    def rank(self) -> int:
-        """Number of this process among all; 0 before the first start."""
-        newest = self._lifecycle.newest
-        return newest.rank if newest else 0
 
     @property
     def devices(self) -> tuple[Device, ...]:
         """The measured devices of this host, once their sensors have opened."""
         newest = self._lifecycle.newest
-        return newest.timeline.devices if newest else ()
+        return newest.devices if newest else ()
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint, as JSON: the run, its folder and its usage so far.
 
-        Empty before the first start. ``start(state=...)`` goes on from it.
+        Empty before the first start. ``start(state=...)`` continues from it.
         """
         last = self._lifecycle.own
         if last is None:
@@ -189,98 +138,94 @@ class EnergyMeter:
         call: ActiveCall | None = None,
         say: Callable[[str], None] = logger.info,
     ) -> Self:
-        """Begin an attempt; does nothing while one is running or if switched off.
+        """Begin an attempt; does nothing while one is running or if measuring is disabled.
 
-        An attempt that is not stopped ends with ``call``, with the interpreter, or if a report
-        or a new start is asked for after ``call`` has ended; the report is then written too.
+        An attempt without ``stop`` ends when ``call`` has ended, or when the interpreter exits; its
+        report is then written too.
 
         Args:
             run_folder: where journal and report go, unless ``config`` names a folder;
                 ``None`` is ``./energy_runs/<stamp>``.
             state: of the run that this attempt continues, from ``state()`` in its checkpoint;
-                without one this meter's last run goes on if it is in the same folder, else a new
-                one begins.
-            process: which process this is.
+                without it, this meter's last run continues if it is in the same folder, else a new
+                run begins.
+            process: which process this is; ``None`` reads the variables of ``torchrun``.
             used_gpus: ordinals of the GPUs that the framework uses; ``()`` for none, ``None``
                 if unknown.
             call: the user's call that trains, for frameworks that have no hook for its failure.
-            say: called with a forecast, and with the report's summary if the attempt ends so.
+            say: called with a forecast, and with the summary of a report written without ``stop``.
 
         Raises:
             PermissionError: if the folder cannot be written.
-            ValueError: if a device was asked for that is not there.
+            ValueError: if a device of the settings does not exist.
         """
         self._lifecycle.end_if_left()
         if self.is_running or is_disabled():
             return self
-        self._profilers = joined(self._profilers)
+        if Profilers.offer is not None:
+            self._profilers = Profilers.offer.added_to(self._profilers)
         process = process or TrainingProcess.from_environment()
         chosen = self.config.run_folder or run_folder or self.run_folder or default_folder(process)
         folder = Path(chosen).expanduser().absolute()
         journal.check_writable(folder)
-        sources, missing = self._find_sources(process, used_gpus)
+        found = self._find_sources(process, used_gpus)
+        if not (state and state.get("run_id")):
+            state = self.state() if self.run_folder == folder else {}
         attempt = ActiveAttempt(
             config=self.config,
-            sources=sources,
+            sources=found.sources,
+            unavailable=found.unavailable,
             clock=self._clock,
-            folder=folder,
-            state=state if state and state.get("run_id") else self._state_in(folder),
+            run_folder=folder,
+            state=state,
             process=process,
             on_failure=self.abandon,
             call=call,
             on_left=lambda: self._lifecycle.end_left(on_own_thread=True),
         )
-        attempt.note_unavailable(missing)
         self._cannot_vote = False
         self._vote.begin(process.world_size)
         self._say = say
         self._lifecycle.begin(attempt, self._profilers, self._on_left)
-        self._profilers.start(self)
+        self._profilers.start(attempt)
         return self
-
-    def _state_in(self, folder: Path) -> dict[str, Any]:
-        """Of this meter's last run, unless that was in another folder: then a new one begins."""
-        return self.state() if self.run_folder == folder else {}
 
     def _find_sources(
         self, process: TrainingProcess, used_gpus: Sequence[int] | None
-    ) -> tuple[Sequence[Source], Sequence[tuple[str, str, str]]]:
+    ) -> DiscoveredSources:
         if self._sources is not None:
-            return self._sources, ()
-        from energy_callbacks.sensing.sources import discover
-
-        found = discover(
+            return DiscoveredSources(sources=tuple(self._sources))
+        return discover(
             self._clock,
             devices=self.config.devices,
             used_ordinals=used_gpus,
             host=process.local_rank == 0,
             other_program=process.framework == COMMAND,
         )
-        return found.sources, found.unavailable
 
     def abandon(self, message: str) -> None:
-        """Measure no more and say why, with the exception that is being handled."""
+        """Stop measuring, and log why with the exception that is being handled."""
         self._lifecycle.abandon(message)
 
     @harmless
     def enter(self, phase: str) -> None:
-        """The process enters a phase; the one before is paused until ``leave``."""
+        """Enter a phase; the current phase is paused until ``leave``."""
         if attempt := self._lifecycle.running:
-            now_s = attempt.now_s()
+            now_s = attempt.note_alive()
             attempt.recorder.enter(phase, now_s)
             self._profilers.mark(f"phase:{attempt.recorder.phases.name}", now_s)
 
     @harmless
     def leave(self, phase: str) -> None:
-        """The process leaves a phase and every phase inside it; harmless if it is in none."""
+        """Leave a phase and every phase inside it; does nothing outside of that phase."""
         if attempt := self._lifecycle.running:
-            now_s = attempt.now_s()
+            now_s = attempt.note_alive()
             attempt.recorder.leave(phase, now_s)
             self._profilers.mark(f"phase:{attempt.recorder.phases.name}", now_s)
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Everything inside the block belongs to a phase, such as ``train``."""
+        """Assign everything inside the block to a phase, such as ``train``."""
         self.enter(name)
         try:
             yield
@@ -288,14 +233,14 @@ class EnergyMeter:
             self.leave(name)
 
     def step(self, samples: float | None = None, tokens: float | None = None) -> None:
-        """An optimizer step ended now.
+        """Report that an optimizer step has ended now.
 
         Args:
-            samples: how many samples it consumed, over all its micro-batches; ``None`` if
+            samples: number of samples of the step, over all its micro-batches; ``None`` if
                 unknown, or if ``count`` follows later.
-            tokens: how many tokens.
+            tokens: number of tokens; ``None`` as for ``samples``.
         """
-        # Called most, so nothing is called on the way: a call takes 1 to 3 us in cold caches.
+        # The hot path, so helper functions are avoided: a call takes 1 to 3 us in cold caches.
         life = self._lifecycle
         attempt = life.attempt
         if attempt is None or life.generation != forks.generation:
@@ -313,24 +258,24 @@ class EnergyMeter:
         """Report samples and tokens of steps that could not report them when they ended.
 
         Args:
-            samples: of all steps that gave ``None``; a correction, even a negative one, if
-                every step gave a number.
-            tokens: tokens, with the same meaning.
+            samples: sum over all steps that gave ``None``; if every step gave a number, a
+                correction, which may be negative.
+            tokens: the same for tokens.
         """
         if attempt := self._lifecycle.running:
-            attempt.steps.tell(attempt.now_s(), samples, tokens)
+            attempt.steps.tell(attempt.note_alive(), samples, tokens)
 
     def mark(self, name: str, t_s: float | None = None) -> None:
-        """Something happened.
+        """Report an event.
 
         ``data_ready`` and ``batch_done`` separate waiting for data from work; any other name is
         kept in the journal.
 
         Args:
-            name: what happened.
-            t_s: when, by ``time.monotonic()``; ``None`` is now.
+            name: of the event.
+            t_s: monotonic time of the event; ``None`` is now.
         """
-        life = self._lifecycle  # as flat as ``step``
+        life = self._lifecycle  # a hot path, as ``step``
         attempt = life.attempt
         if attempt is None or life.generation != forks.generation:
             return
@@ -348,19 +293,19 @@ class EnergyMeter:
             give_up(self, "mark")
 
     def is_over_budget(self, add: Callable[[float], float] | None = None) -> bool:
-        """Whether the run, over all its attempts, has used up what its settings allow.
+        """Whether the run, over all its attempts, has used up its budget.
 
-        If several processes train, all of them must ask after the same steps.
+        If several processes train, all of them must call this after the same steps.
 
         Args:
-            add: sums a number over all processes; ``None`` leaves that to PyTorch.
+            add: sums a number over all processes; ``None`` uses PyTorch's all-reduce.
         """
         if not self.config.has_budget or is_disabled() or self._cannot_vote:
             return False
-        share = self._budget_share() or 0.0  # a process that measures no more must still vote
+        share = self._budget_share() or 0.0  # a process that has stopped measuring takes part too
         try:
             is_over = (add or self._vote)(share) >= 1.0
-        except Exception as error:  # noqa: BLE001 - a training must not end on account of its budget
+        except Exception as error:  # noqa: BLE001 - the budget must not end a training by an error
             self._cannot_vote = True
             logger.warning("the budget cannot be kept, training goes on without: %s", error)
             return False
@@ -380,42 +325,42 @@ class EnergyMeter:
 
     @harmless
     def plan(self, steps: int) -> None:
-        """This attempt is to make this many optimizer steps; forecasts need it."""
+        """Set the number of optimizer steps that this attempt will make; forecasts need it."""
         if attempt := self._lifecycle.running:
             attempt.forecaster.planned_steps = steps
 
     @harmless
     def epoch(self, number: int) -> None:
-        """An epoch of training ended now."""
+        """Report that an epoch of training has ended now."""
         if attempt := self._lifecycle.running:
-            now_s = attempt.now_s()
+            now_s = attempt.note_alive()
             attempt.recorder.event("epoch", now_s, epoch=number)
             attempt.forecaster.end_epoch(now_s)
 
     @harmless
     def resumed(self, step: int) -> None:
-        """Training goes on from a checkpoint that was written after this many optimizer steps."""
+        """Report that training continues from a checkpoint written after this optimizer step."""
         if attempt := self._lifecycle.running:
-            attempt.recorder.event("resume", attempt.now_s(), step=step)
+            attempt.recorder.event("resume", attempt.note_alive(), step=step)
             attempt.forecaster.resume()
 
     @harmless
     def window(self, name: str, start_s: float, end_s: float) -> None:
-        """Name a span of time afterwards; its energy moves to the phase ``name``.
+        """Assign a past span of time to a phase, together with its energy.
 
         Args:
             name: phase, such as ``validation``.
-            start_s: by ``time.monotonic()``.
-            end_s: by ``time.monotonic()``, too; an empty span is ignored.
+            start_s: monotonic time.
+            end_s: monotonic time; an empty span is ignored.
         """
         attempt = self._lifecycle.running
         if attempt is not None and end_s > start_s:
             attempt.recorder.window(name, start_s, end_s)
 
     def scalars(self) -> Scalars:
-        """Figures of the newest span that was fully seen since the last call, by tag.
+        """Figures of the time since the last call, as far as sensors have reported, by tag.
 
-        After ``stop`` they reach to the very end. Empty before anything was seen.
+        After ``stop`` they reach to the end of the attempt. Empty before any reading.
         """
         return self._take() or {}
 
@@ -425,7 +370,7 @@ class EnergyMeter:
         return last.board.take() if last is not None and self._lifecycle.state != "failed" else {}
 
     def totals(self) -> Scalars:
-        """The same figures over the whole attempt, after ``stop``; empty before."""
+        """The same figures over the whole attempt; empty before ``stop``."""
         return self._whole() or {}
 
     @harmless
@@ -435,7 +380,7 @@ class EnergyMeter:
         return last.board.whole() if last is not None and is_known else {}
 
     def log(self, step: int) -> Scalars:
-        """Write ``scalars`` to all outputs at a step, and return them."""
+        """Write ``scalars`` to all outputs as those of a step, and return them."""
         scalars = self.scalars()
         for output in self._outputs if scalars else ():
             output.write(scalars, step, self._clock.unix_s())
@@ -443,25 +388,26 @@ class EnergyMeter:
         return scalars
 
     def _say_news(self) -> None:
-        """A forecast is printed on the training thread, so that a progress bar can handle it."""
+        """Print a new forecast; on the training thread, so that progress bars can handle it."""
         attempt = self._lifecycle.running
         forecast = attempt.forecaster.news if attempt else None
         if attempt is None or forecast is None:
             return
         attempt.forecaster.news = None
-        with contextlib.suppress(Exception):  # as when the standard output is closed
+        with contextlib.suppress(Exception):  # such as a closed standard output
             if attempt.rank == 0:
                 self._say(str(forecast))
 
     @harmless
-    def record_batch_sizes(self, curve: Mapping[str, Any]) -> None:
-        """Keep what a search for a batch size has found, for the report.
+    def record(self, kind: str, /, **values: Any) -> None:
+        """Keep an event for the report.
 
         Args:
-            curve: the fields of a ``report.batch_sizes.BatchSizeCurve``.
+            kind: of the event, such as ``used``.
+            values: by name, as JSON.
         """
         if attempt := self._lifecycle.running:
-            attempt.recorder.event("batch_sizes", attempt.now_s(), **curve)
+            attempt.recorder.event(kind, attempt.note_alive(), **values)
 
     @harmless
     def record_metrics(
@@ -469,46 +415,25 @@ class EnergyMeter:
     ) -> None:
         """Keep metrics of the training, such as its loss, for the report.
 
-        At most 20 names; what is no finite number, tensors too, is left out, and so are figures of
-        ours. Of thousands of records with the same names a part is kept.
+        At most 20 names. Values that are not finite numbers, such as tensors, and figures of this
+        package are left out. Of thousands of records with the same names only a part is kept.
 
         Args:
-            values: by name; one with ``val``, ``eval`` or the like in it is of a validation.
-            step: optimizer steps done so far.
-            epoch: that they belong to.
+            values: by name; names that contain ``val``, ``eval`` or similar are of a validation.
+            step: number of optimizer steps so far; ``None`` if unknown.
+            epoch: number of epochs so far; ``None`` if unknown.
         """
         if attempt := self._lifecycle.running:
-            attempt.metrics.record(values, attempt.now_s(), step, epoch)
-
-    @harmless
-    def record_profile(self, kind: Kind, record: Mapping[str, Any]) -> None:
-        """Keep a profile for the report.
-
-        Args:
-            kind: what it is of.
-            record: the fields of the section in ``report.profile.Profile``.
-        """
-        if attempt := self._lifecycle.running:
-            attempt.recorder.event("profile", attempt.now_s(), of=kind, record=record)
-
-    @harmless
-    def record_used(self, devices: Iterable[str]) -> None:
-        """Keep on which devices the measured program was seen.
-
-        Args:
-            devices: keys of ``devices``.
-        """
-        if attempt := self._lifecycle.running:
-            attempt.recorder.event("used", attempt.now_s(), devices=list(devices))
+            attempt.metrics.record(values, attempt.note_alive(), step, epoch)
 
     def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
-        """Energy between two moments of ``time.monotonic()`` of the last attempt.
+        """Energy between two moments of the last attempt; unknown before the first start.
 
-        Full resolution for the last ten minutes, one second before that. A window too short for
-        its sensors says so: ``is_resolved`` is false then, and printed it is ``< 1.2 J``.
+        Full resolution for the last ten minutes, one second before that. If the window is too
+        short for its sensors, ``is_resolved`` is false and it is printed as ``< 1.2 J``.
 
         Args:
-            start_s: start of the window.
+            start_s: start of the window, by ``time.monotonic()``.
             end_s: its end.
             scope: ``gpu``, ``host``, ``total`` or the key of a device.
 
@@ -516,10 +441,7 @@ class EnergyMeter:
             ValueError: if the window is empty or the scope unknown.
         """
         last = self._lifecycle.own
-        if last is None:
-            return Energy(energy_j=None)
-        timeline = last.timeline
-        return total(timeline.energy(key, start_s, end_s) for key in timeline.keys(scope))
+        return last.energy(start_s, end_s, scope) if last else Energy(energy_j=None)
 
     def wait_until_seen(self, t_s: float, timeout_s: float) -> bool:
         """Wait until the sensors have reported up to a moment; not for hooks of a training.
@@ -531,20 +453,12 @@ class EnergyMeter:
         Returns:
             Whether they have.
         """
-        deadline_s = self._clock.monotonic_s() + timeout_s
-        while (attempt := self._lifecycle.running) is not None:
-            now_s = self._clock.monotonic_s()
-            seen_s = attempt.timeline.seen_s(now_s)
-            if seen_s is not None and seen_s >= t_s:
-                return True
-            if now_s >= deadline_s or not attempt.timeline.metered:
-                return False
-            self._clock.sleep(min(_LOOK_S, deadline_s - now_s))
-        return False
+        attempt = self._lifecycle.running
+        return attempt is not None and attempt.wait_until_seen(t_s, timeout_s)
 
     @harmless
     def stop(self, error: BaseException | None = None) -> None:
-        """End the attempt: a last look at every sensor, totals, journal closed.
+        """End the attempt: read every sensor once more, write totals, close the journal.
 
         Args:
             error: the exception that ended the training, if any.
@@ -557,12 +471,12 @@ class EnergyMeter:
             self._say(summary)
 
     def close(self) -> None:
-        """Close the outputs; the meter can be started again."""
+        """Close the outputs; the meter can still be started again."""
         for output in self._outputs:
             output.close()
 
     def report(self) -> "EnergyReport":
-        """The report so far, at any time, from the journals of this run.
+        """The report so far, from the journals of this run; may be called at any time.
 
         Raises:
             JournalError: before the first start.
@@ -570,19 +484,18 @@ class EnergyMeter:
         from energy_callbacks.report import build
 
         self._lifecycle.end_if_left()
-        return build(self._newest().folder)
-
-    def _newest(self) -> ActiveAttempt:
-        if (newest := self._lifecycle.newest) is None:
-            raise JournalError(_NEVER_STARTED)
-        return newest
+        if (folder := self.run_folder) is None:
+            raise JournalError(
+                "there is nothing yet: the meter was never started; train first, or call start()"
+            )
+        return build(folder)
 
     @harmless
     def save_report(self) -> str | None:
         """Write ``energy_report.*`` into the run folder.
 
         Returns:
-            A summary in one line; ``None`` if this process has measured nothing.
+            A summary in one line; ``None`` if this process has measured nothing, or on failure.
         """
         last = self._lifecycle.own
         return None if last is None else self._save(last)
@@ -595,15 +508,15 @@ class EnergyMeter:
         if not self.is_running:
             last.wait_for_ranks(_RANKS_S)
         try:
-            report = build(last.folder)
-            paths = save(report, last.folder)
+            report = build(last.run_folder)
+            paths = save(report, last.run_folder)
         except (OSError, JournalError) as error:
             logger.warning(
                 "no energy report in %s: %s; what is left can be read with: "
                 "energy-callbacks report %s --out ELSEWHERE",
-                last.folder,
+                last.run_folder,
                 error,
-                last.folder,
+                last.run_folder,
             )
             return None
         return summary_line(report, paths[0])
@@ -611,17 +524,12 @@ class EnergyMeter:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.stop(error)
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy never runs: threads and files stay with the original."""
+        """A copy is not running: threads and files stay with the original."""
         state = self.__dict__.copy()
         state.update(_lifecycle=Lifecycle(), _say=logger.info)
         return state

@@ -17,6 +17,7 @@ from energy_callbacks import EnergyConfig, EnergyMeter, JournalError
 from energy_callbacks.accounting import attempt as attempt_module
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.launch import TrainingProcess
+from energy_callbacks.callback import meter_from
 from energy_callbacks.core.config import DISABLED_VARIABLE, RUN_DIR_VARIABLE
 from energy_callbacks.core.records import Channel, Device, Reading
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
@@ -399,10 +400,10 @@ def test_an_unknown_country_is_refused_at_construction() -> None:
 def test_settings_and_a_ready_meter_exclude_each_other(clock: FakeClock) -> None:
     """A callback takes one or the other; the meter that was handed in is used as it is."""
     ready = EnergyMeter(sources=[], clock=clock)
-    assert EnergyMeter.from_settings(EnergyConfig(), ready) is ready
-    assert EnergyMeter.from_settings(EnergyConfig(pue=1.5), None).config.pue == 1.5
+    assert meter_from({"meter": ready}, ()) is ready
+    assert meter_from({"pue": 1.5}, ()).config.pue == 1.5
     with pytest.raises(ValueError, match="brings its own settings"):
-        EnergyMeter.from_settings(EnergyConfig(pue=1.5), ready)
+        meter_from({"pue": 1.5, "meter": ready}, ())
 
 
 def test_the_switch_turns_everything_off(

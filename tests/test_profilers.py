@@ -5,7 +5,8 @@ import logging
 import pytest
 
 from energy_callbacks import EnergyMeter
-from energy_callbacks.accounting import profilers
+from energy_callbacks.accounting.profilers import ProfilerOffer, Profilers
+from energy_callbacks.callback import meter_from
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.report import build
 from energy_callbacks.report.render import html, text
@@ -113,7 +114,7 @@ def test_what_is_no_profiler_is_refused_at_once():
 def test_a_ready_meter_has_its_own_profilers():
     """They go where the settings go."""
     with pytest.raises(ValueError, match="brings its own profilers"):
-        EnergyMeter.from_settings(EnergyConfig(), EnergyMeter(), [Heard()])
+        meter_from({"meter": EnergyMeter(), "profile": [Heard()]}, ())
 
 
 def test_a_second_attempt_begins_afresh(tmp_path):
@@ -131,12 +132,12 @@ def test_a_second_attempt_begins_afresh(tmp_path):
 
 
 @pytest.fixture
-def offered():
+def offered(monkeypatch):
     """An offer that is withdrawn after the test."""
     heard, taken = Heard(), []
-    profilers.offer([heard], on_taken=lambda: taken.append(1))
-    yield heard, taken
-    profilers.offer([], on_taken=lambda: None)
+    offer = ProfilerOffer([heard], on_taken=lambda: taken.append(1))
+    monkeypatch.setattr(Profilers, "offer", offer)
+    return heard, taken
 
 
 def test_a_meter_takes_what_is_offered(tmp_path, offered):

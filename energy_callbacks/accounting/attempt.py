@@ -6,45 +6,51 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from energy_callbacks.accounting.journal import journal, previous_attempts
+from energy_callbacks.accounting.journal import environment, journal
 from energy_callbacks.accounting.journal.batch_job import identity
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.journal.launch import TrainingProcess, launch_id
+from energy_callbacks.accounting.journal.previous_attempts import PreviousAttempts, usage_before
 from energy_callbacks.accounting.journal.raw_readings import RawReadings
 from energy_callbacks.accounting.journal.stale_sensors import StaleSensors
 from energy_callbacks.accounting.journal.wall_clock import WallClock
-from energy_callbacks.accounting.metrics.budget import Budget, EmissionsKg
+from energy_callbacks.accounting.metrics import carbon
+from energy_callbacks.accounting.metrics.budget import Budget, EmissionsKg, unknown_emissions
+from energy_callbacks.accounting.metrics.energy_sums import total
 from energy_callbacks.accounting.metrics.forecast import Forecaster
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.metrics.user_metrics import MetricLog
 from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig
-from energy_callbacks.core.records import Energy
+from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.sensing.clock import Clock
+from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 from energy_callbacks.sensing.recording import RecordedSource
 from energy_callbacks.sensing.sampler import Notice, Sampler
 from energy_callbacks.sensing.schedule import BEAT_S, next_multiple_s
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.timeline import Timeline
-from energy_callbacks.version import __version__
-
-if TYPE_CHECKING:
-    from energy_callbacks.accounting.metrics.carbon import Place
-    from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
 logger = logging.getLogger("energy_callbacks")
 
 # A driver that hangs must not hold up the end of a training for longer than this.
 _STOP_TIMEOUT_S: Final = 3.0
 _HUNG_S: Final = 5.0
+_POLL_S: Final = 0.02
 _LEFT: Final = (
     "it ended without a word: by Ctrl-C, by an exit as after SIGTERM, by an exception that was "
     "caught, or without stop()"
 )
+# Settings that the header of the journal contains as they are.
+_SETTINGS: Final = (
+    "pue", "price_per_kwh", "sample_interval_s", "raw_readings", "step_events", "max_energy_wh",
+    "max_emissions_g",
+)  # fmt: skip
 
 
 class ActiveAttempt:
@@ -53,14 +59,15 @@ class ActiveAttempt:
     Args:
         config: settings.
         sources: sensors to read.
+        unavailable: sensors that this machine does not have: (source, reason, fix).
         clock: time and threads.
-        folder: run folder.
+        run_folder: where the journal goes.
         state: of the meter, from a checkpoint of the run that this attempt continues; empty for a
-            new one.
+            new run.
         process: which process this is.
-        on_failure: called on our own thread if the journal cannot be written any more.
+        on_failure: called on the journal's thread if the journal cannot be written any more.
         call: the user's call that trains; ``None`` if unknown.
-        on_left: called on our own thread when that call has ended without ``stop``.
+        on_left: called on the journal's thread when that call has ended without ``stop``.
     """
 
     def __init__(
@@ -68,18 +75,20 @@ class ActiveAttempt:
         *,
         config: EnergyConfig,
         sources: Sequence[Source],
+        unavailable: Iterable[tuple[str, str, str]],
         clock: Clock,
-        folder: Path,
+        run_folder: Path,
         state: Mapping[str, Any],
         process: TrainingProcess,
         on_failure: Callable[[str], None],
-        call: ActiveCall | None = None,
-        on_left: Callable[[], None] = lambda: None,
+        call: ActiveCall | None,
+        on_left: Callable[[], object],
     ) -> None:
-        self.folder = folder
+        self.run_folder = run_folder
         self.call = call
+        self.clock = clock
         self._ending = threading.Lock()
-        self._is_over = False
+        self._is_over = self._is_broken = self._is_over_budget = False
         self._on_left = on_left
         self._was_left = False
         self._config = config
@@ -87,25 +96,22 @@ class ActiveAttempt:
         self._on_failure = on_failure
         self._host = os.uname().nodename
         self._number, self.run_id = journal.claim_attempt(
-            folder, self._host, process.rank, state.get("run_id"), launch_id(process)
+            run_folder, self._host, process.rank, state.get("run_id"), launch_id(process)
         )
-        self.earlier = _earlier(folder, self._number, self.run_id, process, state)
-        path = journal.path_for(folder, self._number, self._host, process.rank)
-        # Import CodeCarbon before a loader forks its workers: a lock that another
-        # thread holds at a fork stays locked in the child. This comes before the start time.
-        from energy_callbacks.accounting.journal import environment
-
+        earlier = usage_before(run_folder, self._number, self.run_id, process, state)
+        path = journal.path_for(run_folder, self._number, self._host, process.rank)
+        # What takes long comes before the start time. CodeCarbon is imported before a data loader
+        # forks its workers: a lock that another thread holds at a fork stays locked in the child.
+        surroundings = environment.describe()
         place, problem = _place(config)
         emissions_kg = _emissions(place, config.pue)
-        surroundings = environment.describe(__version__)
         self._writer = journal.JournalWriter(path)
         self._start_s, unix_s = clock.monotonic_s(), clock.unix_s()
-        self._seen_s = self._start_s
-        self._clock = clock
+        self._alive_s = self._start_s
         self.timeline = Timeline()
-        self._writer.write(self._header(unix_s, place, surroundings))
+        self._writer.write(self._header(unix_s, place, surroundings, earlier))
         self._writer.flush()
-        ends = _step_ends(clock) if config.step_events else None
+        ends = StepEnds(clock) if config.step_events else None
         self.recorder = JournalRecorder(self.timeline, self._writer, clock, self._start_s, ends)
         self.steps = self.recorder.steps
         self.metrics = MetricLog(self.recorder)
@@ -115,7 +121,7 @@ class ActiveAttempt:
             self.timeline,
             self.recorder,
             self._start_s,
-            earlier=self.earlier,
+            earlier=earlier,
             samples_scale=process.local_world_size,
             emissions_kg=emissions_kg,
         )
@@ -123,7 +129,7 @@ class ActiveAttempt:
             self.recorder,
             self.board,
             self._start_s,
-            earlier_j=self.earlier.of("total"),
+            earlier_j=earlier.of("total"),
             hosts=process.world_size / process.local_world_size,
         )
         self._budget = Budget(
@@ -131,28 +137,24 @@ class ActiveAttempt:
             max_emissions_g=config.max_emissions_g,
             emissions_kg=emissions_kg,
         )
-        self._is_over_budget = False
         self._raw: RawReadings | None = None
         if config.raw_readings:
             self._raw = RawReadings(path, self._start_s, unix_s)
             sources = [RecordedSource(source, self._raw.keep) for source in sources]
         self._sampler = Sampler(sources, self.timeline, clock, self.recorder.note)
         self._known_hung: set[str] = set()
-        self._silences = StaleSensors(self.timeline, self._start_s)
-        self._wall_clock = WallClock(clock, self._start_s)
-        self._is_broken = False
+        # By the code of their warning.
+        self._checks: dict[str, StaleSensors | WallClock] = {
+            "quantity_silent": StaleSensors(self.timeline, self._start_s),
+            "wall_clock_set": WallClock(clock, self._start_s),
+        }
         self._sampler.start()
         self._periodic = clock.every(
             config.sample_interval_s, self._update, name="energy_callbacks journal"
         )
-
-    def note_unavailable(self, missing: Iterable[tuple[str, str, str]]) -> None:
-        """Record sensors that this machine does not have: (source, reason, fix)."""
-        for source, reason, fix in missing:
+        for name, reason, fix in unavailable:
             self.recorder.note(
-                Notice(
-                    source=source, kind="unavailable", t_s=self._start_s, message=reason, fix=fix
-                )
+                Notice(source=name, kind="unavailable", t_s=self._start_s, message=reason, fix=fix)
             )
 
     @property
@@ -160,20 +162,58 @@ class ActiveAttempt:
         """Number of this process among all."""
         return self._process.rank
 
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The measured devices of this host, once their sensors have opened."""
+        return self.timeline.devices
+
+    def now_s(self) -> float:
+        """The time, by ``time.monotonic`` or the clock that was passed in."""
+        return self.clock.monotonic_s()
+
+    def note_alive(self) -> float:
+        """Note that the training is running at this moment; returns the time."""
+        self._alive_s = self.clock.monotonic_s()
+        return self._alive_s
+
+    def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
+        """See ``EnergyMeter.energy``."""
+        return total(self.timeline.energy(key, start_s, end_s) for key in self.timeline.keys(scope))
+
+    def wait_until_seen(self, t_s: float, timeout_s: float) -> bool:
+        """See ``EnergyMeter.wait_until_seen``; profilers may call it in ``stop`` only."""
+        deadline_s = self.now_s() + timeout_s
+        while not self._is_over:
+            now_s = self.now_s()
+            seen_s = self.timeline.seen_s(now_s)
+            if seen_s is not None and seen_s >= t_s:
+                return True
+            if now_s >= deadline_s or not self.timeline.metered:
+                break
+            self.clock.sleep(min(_POLL_S, deadline_s - now_s))
+        return False
+
+    def record_profile(self, kind: str, record: Mapping[str, Any]) -> None:
+        """Keep a profile for the report.
+
+        Args:
+            kind: name of its section in ``report.model.schema.Profile``.
+            record: the fields of that section; 200 kB of JSON at most.
+        """
+        self.recorder.event("profile", self.now_s(), of=kind, record=record)
+
     def state(self) -> Record:
-        """The run, its folder, and what it has used so far, for a checkpoint."""
+        """The run, its folder, and its usage so far, for a checkpoint."""
         used_j = dict(self.board.used_j)
-        return {"run_id": self.run_id, "folder": str(self.folder), "energy_j": used_j}
+        return {"run_id": self.run_id, "folder": str(self.run_folder), "energy_j": used_j}
 
     def budget_share(self) -> float:
-        """How much of its budget the run has used on this host; the first process answers."""
+        """Share of the run's budget that was used on this host; 0 except in its first process."""
         if self._process.local_rank:
             return 0.0
         self.board.ask()
         used = self.board.used
-        if used is None:
-            return 0.0
-        return self._budget.share(used, self._clock.monotonic_s())
+        return 0.0 if used is None else self._budget.share(used, self.now_s())
 
     def note_over_budget(self) -> None:
         """Record and log, once, that the budget is used up."""
@@ -185,13 +225,8 @@ class ActiveAttempt:
         if self.rank == 0:
             logger.warning("%s", message)
 
-    def now_s(self) -> float:
-        """The time; the training is known to be running at this moment."""
-        self._seen_s = self._clock.monotonic_s()
-        return self._seen_s
-
     def end(self, error: BaseException | None) -> None:
-        """Read every sensor once more, write totals, close the journal; in a few seconds.
+        """Read every sensor once more, write totals, close the journal; takes a few seconds.
 
         Args:
             error: the exception that ended the training, if any.
@@ -204,11 +239,11 @@ class ActiveAttempt:
         """End an attempt that was not stopped, at the last moment it was known to run.
 
         Args:
-            on_own_thread: whether the journal's thread calls: it must not wait for a caller that
-                waits for it.
+            on_own_thread: whether the caller is the journal's thread, which must not wait for
+                another caller: that one waits for the journal's thread.
 
         Returns:
-            Whether it was this call that ended it.
+            Whether this call ended it.
         """
         if not self._ending.acquire(blocking=not on_own_thread):
             return False
@@ -216,7 +251,7 @@ class ActiveAttempt:
             if self._is_over:
                 return False
             error = self.call.error() if self.call else None
-            self.recorder.leave_all(max(self._seen_s, self.steps.marked_s))
+            self.recorder.leave_all(max(self._alive_s, self.steps.marked_s))
             status, text = ("failed", _LEFT) if error is None else _status_and_text(error)
             self._stop(status, text, on_own_thread=on_own_thread)
             return True
@@ -228,7 +263,8 @@ class ActiveAttempt:
             self.recorder.warn("source_hangs", f"{name} did not answer at the end of the run")
         self.abandon()
         if not on_own_thread and not self._periodic.wait(_STOP_TIMEOUT_S):
-            logger.warning("the energy journal in %s cannot be written; it ends here", self.folder)
+            folder = self.run_folder
+            logger.warning("the energy journal in %s cannot be written; it ends here", folder)
             return
         if self._raw is not None:
             self._raw.close()
@@ -242,7 +278,7 @@ class ActiveAttempt:
             sampler_cpu_s=self._sampler.cpu_s + own_cpu_s,
             missed_readings=self._sampler.missed,
         )
-        self._is_over = True  # not before: Ctrl-C may come in between
+        self._is_over = True  # not earlier: Ctrl-C may interrupt the lines above
         if self.call is not None:
             self.call.let_go()
         self.board.update(is_final=True)
@@ -254,13 +290,13 @@ class ActiveAttempt:
         """
         if self._process.world_size == 1:
             return  # its own last line may be missing if the disk is full
-        folder = journal.path_for(self.folder, self._number, self._host, 0).parent
+        folder = journal.path_for(self.run_folder, self._number, self._host, 0).parent
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
             journals = list(folder.glob("*.jsonl"))
-            going_on = [path for path in journals if not journal.has_ended(path)]
+            unfinished = [path for path in journals if not journal.has_ended(path)]
             if len(journals) >= self._process.world_size and all(
-                map(journal.has_lost_its_writer, going_on)
+                map(journal.has_lost_its_writer, unfinished)
             ):
                 return
             time.sleep(0.05)
@@ -275,8 +311,8 @@ class ActiveAttempt:
         self._periodic.wait(timeout_s)
 
     def _update(self) -> float:
-        """One period of the journal's thread; returns the time until the next."""
-        start_s = self._clock.monotonic_s()
+        """Run one period of the journal's thread; returns the time until the next."""
+        start_s = self.now_s()
         if self._is_broken:
             self._writer.close()
         elif not self._is_over:
@@ -292,10 +328,9 @@ class ActiveAttempt:
             if self._raw is not None:
                 self._raw.update()
             self._warn_of_hung()
-            for message in self._silences.news():
-                self.recorder.warn("quantity_silent", message)
-            for message in self._wall_clock.news():
-                self.recorder.warn("wall_clock_set", message)
+            for code, check in self._checks.items():
+                for message in check.news():
+                    self.recorder.warn(code, message)
             self._look_after_call()
         except Exception:  # noqa: BLE001 - our bug must not become the training's
             self._is_broken = True
@@ -310,7 +345,7 @@ class ActiveAttempt:
             return
         is_left = not self.call.is_under_way()
         if not is_left:
-            self.now_s()
+            self.note_alive()
         elif self._was_left:
             self._on_left()
         self._was_left = is_left
@@ -321,20 +356,12 @@ class ActiveAttempt:
                 self._known_hung.add(name)
                 self.recorder.warn("source_hangs", f"{name} has not answered for {waited_s:.0f} s")
 
-    def _header(self, unix_s: float, place: "Place", surroundings: Record) -> Record:
-        config, job = self._config, identity(os.environ)
-        is_word = isinstance(config.devices, str)
-        settings: dict[str, Any] = {
-            "place": asdict(place),
-            "pue": config.pue,
-            "price_per_kwh": config.price_per_kwh,
-            "sample_interval_s": config.sample_interval_s,
-            "raw_readings": config.raw_readings,
-            "step_events": config.step_events,
-            "max_energy_wh": config.max_energy_wh,
-            "max_emissions_g": config.max_emissions_g,
-            "devices": config.devices if is_word else list(config.devices),
-        }
+    def _header(
+        self, unix_s: float, place: carbon.Place, surroundings: Record, earlier: PreviousAttempts
+    ) -> Record:
+        config, job, linked_j = self._config, identity(os.environ), dict(earlier.linked_j)
+        devices = config.devices if isinstance(config.devices, str) else list(config.devices)
+        settings = {name: getattr(config, name) for name in _SETTINGS}
         return {
             "type": "header",
             "format": journal.FORMAT,
@@ -351,15 +378,11 @@ class ActiveAttempt:
             "tags": dict(config.tags),
             **asdict(self._process),
             "job": job and asdict(job),
-            "config": settings,
+            "config": {"place": asdict(place), **settings, "devices": devices},
             "environment": surroundings,
-            **self._link(),
+            # Where the run was before it came to this folder, and what it had used there.
+            **({"before": {"folder": earlier.folder, "energy_j": linked_j}} if linked_j else {}),
         }
-
-    def _link(self) -> Record:
-        """Where the run was before it came to this folder, and what it had used there."""
-        linked_j, folder = self.earlier.linked_j, self.earlier.folder
-        return {"before": {"folder": folder, "energy_j": dict(linked_j)}} if linked_j else {}
 
 
 def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
@@ -369,45 +392,18 @@ def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
     return status, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def _earlier(
-    folder: Path, number: int, run_id: str, process: TrainingProcess, state: Mapping[str, Any]
-) -> previous_attempts.PreviousAttempts:
-    """What was used before; nothing if files or checkpoint cannot be read."""
+def _place(config: EnergyConfig) -> tuple[carbon.Place, str]:
+    """The location of the machine, and a problem with CodeCarbon's configuration of it, or ''."""
     try:
-        return previous_attempts.look(folder, number, run_id, process, state)
-    except Exception as error:  # noqa: BLE001 - a curve that begins at 0 does no harm
-        logger.warning("what earlier attempts have used cannot be read: %r", error)
-        return previous_attempts.PreviousAttempts()
+        return carbon.place(config.country, config.region), ""
+    except Exception as error:  # noqa: BLE001 - only emissions need the place
+        return carbon.Place(), f"the place is taken as unknown: {error}"
 
 
-def _place(config: EnergyConfig) -> "tuple[Place, str]":
-    """The location of the machine, and what is wrong with CodeCarbon's configuration of it."""
-    from energy_callbacks.accounting.metrics.carbon import Place, place
-
+def _emissions(place: carbon.Place, pue: float) -> EmissionsKg:
+    """A function from energy to kg CO2e at this place; its result is unknown if this fails."""
     try:
-        return place(config.country, config.region), ""
-    except Exception as error:  # noqa: BLE001 - what only emissions need must not end the energy
-        return Place(), f"the place is taken as unknown: {error}"
-
-
-def _step_ends(clock: Clock) -> "StepEnds":
-    from energy_callbacks.sensing.frameworks.step_ends import StepEnds
-
-    return StepEnds(clock)
-
-
-def _emissions(place: "Place", pue: float) -> EmissionsKg | None:
-    """From energy to kg CO2e with its interval, at this run's place; ``None`` if it fails."""
-    from energy_callbacks.accounting.metrics import carbon
-
-    try:
-        intensity = carbon.intensity(place)
-    except Exception as error:  # noqa: BLE001 - see _place
+        return partial(carbon.emissions, intensity=carbon.intensity(place), pue=pue)
+    except Exception as error:  # noqa: BLE001 - only emissions need it
         logger.warning("emissions cannot be found: %s", error)
-        return None
-
-    def emissions_kg(energy: Energy) -> tuple[float | None, float | None, float | None]:
-        found = carbon.emissions(energy, intensity, pue)
-        return found.kg, found.low_kg, found.high_kg
-
-    return emissions_kg
+        return unknown_emissions

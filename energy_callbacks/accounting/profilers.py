@@ -1,76 +1,28 @@
-"""Passes a meter's events to its profilers; one that fails is stopped, and nothing else."""
+"""Passes the events of a meter to its profilers; one that fails is stopped, and nothing else."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar, Protocol
 
+from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core.guard import pass_on_signals
-from energy_callbacks.core.records import Device, Energy
-from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.timeline import Timeline
 
 logger = logging.getLogger("energy_callbacks")
 
-Kind = Literal["kernels", "lines", "host", "step_phases"]
-"""The kinds of profiles; the report has a section for each."""
-
-
-class Measuring(Protocol):
-    """The part of a meter that profilers may use between ``start`` and ``stop``."""
-
-    @property
-    def clock(self) -> Clock:
-        """The meter's time."""
-        ...
-
-    @property
-    def timeline(self) -> Timeline:
-        """Everything that sensors have reported."""
-        ...
-
-    @property
-    def run_folder(self) -> Path | None:
-        """Where files of a profile go, in ``profile/``."""
-        ...
-
-    @property
-    def devices(self) -> tuple[Device, ...]:
-        """The measured devices."""
-        ...
-
-    @property
-    def rank(self) -> int:
-        """Number of this process among all."""
-        ...
-
-    def now_s(self) -> float:
-        """The time, as by ``time.monotonic``."""
-        ...
-
-    def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
-        """Energy between two moments."""
-        ...
-
-    def wait_until_seen(self, t_s: float, timeout_s: float) -> bool:
-        """Wait until the sensors have reported up to a moment; only in ``stop``."""
-        ...
-
-    def record_profile(self, kind: Kind, record: Mapping[str, Any]) -> None:
-        """Keep a profile for the report, as JSON of 200 kB at most."""
-        ...
-
 
 class Profiler(Protocol):
-    """Told what happens, on the thread that trains; what it raises ends it with a warning."""
+    """Receives events on the training thread; an exception ends the profiler with a warning."""
 
-    def start(self, meter: Measuring) -> None:
-        """An attempt has begun; after ``stop`` another may."""
+    def start(self, meter: ActiveAttempt) -> None:
+        """An attempt has begun; after ``stop`` another one may begin.
+
+        Args:
+            meter: measures the attempt; may be used until ``stop`` returns.
+        """
         ...
 
     def mark(self, name: str, t_s: float) -> None:
-        """``data_ready``, ``batch_done``, or ``phase:`` and the phase that begins."""
+        """``data_ready``, ``batch_done``, or ``phase:`` with the name of the phase that begins."""
         ...
 
     def step(self, t_s: float) -> None:
@@ -78,20 +30,31 @@ class Profiler(Protocol):
         ...
 
     def stop(self) -> None:
-        """The training is over: end what is under way, and record what was found."""
+        """The training has ended: finish what is running and record the results."""
         ...
 
 
+_METHODS = ("start", "mark", "step", "stop")
+
+
 class Profilers:
-    """All profilers of a meter.
+    """All profilers of a meter; the methods are those of ``Profiler``.
 
     Args:
         members: called in this order; stopped in reverse order.
+
+    Attributes:
+        offer: profilers that the next meter to start takes over; ``None`` for none.
+
+    Raises:
+        TypeError: for a member that lacks a method of ``Profiler``.
     """
+
+    offer: "ClassVar[ProfilerOffer | None]" = None
 
     def __init__(self, members: Sequence[Profiler]) -> None:
         for member in members:
-            if missing := [name for name in _CALLS if not callable(getattr(member, name, None))]:
+            if missing := [name for name in _METHODS if not callable(getattr(member, name, None))]:
                 raise TypeError(
                     f"a profiler has start, mark, step and stop: got {member!r} without "
                     f"{', '.join(missing)}; give objects such as KernelProfiler()"
@@ -107,71 +70,58 @@ class Profilers:
         """All of them, running or not."""
         return iter(self._members)
 
-    def start(self, meter: Measuring) -> None:
-        """See ``Profiler``."""
+    def start(self, meter: ActiveAttempt) -> None:
+        """Start all members."""
         self._running = list(self._members)
-        self._tell(lambda member: member.start(meter))
+        self._call(self._running, lambda member: member.start(meter))
 
     def mark(self, name: str, t_s: float) -> None:
-        """See ``Profiler``."""
-        self._tell(lambda member: member.mark(name, t_s))
+        """Pass a mark on to the running members."""
+        self._call(self._running, lambda member: member.mark(name, t_s))
 
     def step(self, t_s: float) -> None:
-        """See ``Profiler``."""
-        self._tell(lambda member: member.step(t_s))
+        """Pass a step on to the running members."""
+        self._call(self._running, lambda member: member.step(t_s))
 
     def stop(self) -> None:
-        """See ``Profiler``."""
+        """Stop the running members."""
         ending, self._running = self._running[::-1], []
-        self._tell(lambda member: member.stop(), ending)
+        self._call(ending, lambda member: member.stop())
 
-    def _tell(
-        self, call: Callable[[Profiler], None], members: Sequence[Profiler] | None = None
-    ) -> None:
-        for member in tuple(self._running if members is None else members):
+    def _call(self, members: Sequence[Profiler], method: Callable[[Profiler], None]) -> None:
+        for member in tuple(members):
             try:
-                call(member)
+                method(member)
             except Exception as error:
                 pass_on_signals()
                 logger.warning("%s ends here: %r", type(member).__name__, error, exc_info=True)
-                if member in self._running:  # else it is ending already
+                if member in self._running:  # else it is being stopped already
                     self._running.remove(member)
-                    self._tell(lambda one: one.stop(), (member,))
+                    self._call((member,), lambda failed: failed.stop())
 
 
-@dataclass(slots=True)
-class _Offer:
-    members: Sequence[Profiler]
-    on_taken: Callable[[], None]
-    holder: Profilers | None = None
+class ProfilerOffer:
+    """Profilers that the next meter to start in this process takes over from another meter.
 
-
-_offers: list[_Offer] = []
-
-
-def offer(members: Sequence[Profiler], on_taken: Callable[[], None]) -> None:
-    """Profilers that whichever meter starts next in this process takes over.
-
-    Of meters that run at the same time the first has them. A meter with a profiler of the same
-    class keeps its own.
+    Of meters that run at the same time, the first takes them. A meter that has a profiler of the
+    same class keeps its own.
 
     Args:
-        members: replace those of an earlier call.
-        on_taken: called before a meter takes them; the meter that had them releases them.
+        members: the profilers.
+        on_taken: called before a meter takes them; the meter that had them must release them.
     """
-    _offers[:] = [_Offer(members, on_taken)] if members else []
 
+    def __init__(self, members: Sequence[Profiler], on_taken: Callable[[], None]) -> None:
+        self._members = members
+        self._on_taken = on_taken
+        self._holder = Profilers(())
 
-def joined(own: Profilers) -> Profilers:
-    """The profilers of a meter that starts, with those that are offered."""
-    for one in _offers:
-        if one.holder is None or not one.holder:
-            one.on_taken()
-            mine = tuple(own)
-            kinds = {type(member) for member in mine}
-            new = [member for member in one.members if type(member) not in kinds]
-            own = one.holder = Profilers((*mine, *new))
-    return own
-
-
-_CALLS = ("start", "mark", "step", "stop")
+    def added_to(self, own: Profilers) -> Profilers:
+        """The profilers of a meter that starts, with those of this offer unless they are in use."""
+        if self._holder:
+            return own
+        self._on_taken()
+        own_types = {type(member) for member in own}
+        added = [member for member in self._members if type(member) not in own_types]
+        self._holder = Profilers((*own, *added))
+        return self._holder

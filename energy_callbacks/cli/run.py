@@ -237,7 +237,7 @@ def _measured(meter: EnergyMeter, command: Sequence[str], mask: Collection[int])
     child = Child(command, environment, mask)
     while (code := child.wait(_LOOK_S)) is None:
         if new := _used(meter, child.pid, seen):
-            meter.record_used(new)
+            meter.record("used", devices=list(new))
             seen |= new
     meter.stop(_as_error(code))
     return code

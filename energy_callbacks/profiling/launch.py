@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from energy_callbacks.accounting.profilers import Profiler, offer
+from energy_callbacks.accounting.profilers import Profiler, ProfilerOffer, Profilers
 from energy_callbacks.core.guard import pass_on_signals
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.profiling.common.imports import when_imported
@@ -69,7 +69,7 @@ def _profiled(profilers: Sequence[Profiler]) -> EnergyMeter:
     meter = EnergyMeter(profilers=profilers)
     try:
         meter.start()
-        offer(profilers, on_taken=meter.stop)
+        Profilers.offer = ProfilerOffer(profilers, on_taken=meter.stop)
         when_imported("torch.optim.optimizer", lambda module: _tell_steps(module, meter))
     except Exception as error:  # noqa: BLE001 - the program must run all the same
         pass_on_signals()

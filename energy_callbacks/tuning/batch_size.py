@@ -95,7 +95,7 @@ def tune_batch_size(
                 meter.wait_until_seen(end_s, bench.patience.seen_s)
             cost_j = meter.energy(start_s, end_s).energy_j if end_s > start_s else None
             curve = _curve(search, settings, end_s - start_s, cost_j)
-            meter.record_batch_sizes(asdict(curve))
+            meter.record("batch_sizes", **asdict(curve))
         finally:
             if is_ours:
                 meter.stop()

@@ -1,37 +1,38 @@
-"""The environment of a run for its report: versions, command, commit, job."""
+"""Describes the environment of a run: versions, command, git commit, batch job."""
 
 import os
 import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
+
+from energy_callbacks.version import __version__
 
 _PACKAGES: Final = (
     "numpy", "torch", "lightning", "pytorch-lightning", "transformers", "keras", "tensorflow",
     "jax", "nvidia-ml-py", "codecarbon", "tensorboard",
 )  # fmt: skip
-# Variables that batch systems set for every job, by their own documentation.
+# Variables that batch systems set for every job, according to their documentation.
 _JOB_VARIABLES: Final = (
     "SLURM_JOB_ID", "SLURM_ARRAY_TASK_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID",
     "KUBERNETES_POD_NAME", "HOSTNAME",
 )  # fmt: skip
 
 
-def describe(tool_version: str) -> dict[str, Any]:
-    """Everything about this process that a reader may need to repeat the run."""
+def describe() -> dict[str, Any]:
+    """Everything about this process that is needed to repeat the run."""
     return {
-        "tool_version": tool_version,
+        "tool_version": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "command": shlex.join([sys.executable, *sys.argv]),
         "git_commit": _git_commit(),
         "packages": _packages(),
         "cpu_count": os.cpu_count(),
-        "job": _job(os.environ),
+        "job": {name: os.environ[name] for name in _JOB_VARIABLES if name in os.environ},
     }
 
 
@@ -47,10 +48,10 @@ def _packages() -> dict[str, str]:
 
 @cache
 def _version(package: str) -> str:
-    """Of an installed package; reading it takes milliseconds, and one process makes many meters.
+    """Version of an installed package; cached, because reading it takes milliseconds.
 
     Raises:
-        PackageNotFoundError: if it is not installed; asked again next time.
+        PackageNotFoundError: if it is not installed; this is not cached.
     """
     return version(package)
 
@@ -68,7 +69,3 @@ def _git_commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return answer.stdout.strip() or None
-
-
-def _job(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: environment[name] for name in _JOB_VARIABLES if name in environment}

@@ -1,9 +1,10 @@
-"""What the attempts before this one have used, so that totals continue after a restart.
+"""The energy that earlier attempts of a run have used, so that totals continue after a restart.
 
-The journals know it, those in the run folder as well as those in the folder that a checkpoint
-names; if they are gone, the checkpoint itself holds what had been used when it was written.
+It is read from the journals in the run folder and in the folder that the checkpoint names. If the
+journals are gone, the checkpoint itself contains the energy used when it was written.
 """
 
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,9 +17,11 @@ from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.core import json_lines
 from energy_callbacks.core.errors import JournalError
 
+logger = logging.getLogger("energy_callbacks")
+
 Joules = Mapping[str, float]
 
-# How the lines begin that the journal's writer writes; of two kinds the newest counts.
+# How lines of the journal begin; of the last two kinds only the newest line is used.
 _DEVICE: Final = '{"type":"device"'
 _NEWEST: Final = ('{"type":"series"', '{"type":"totals"')
 _PREFIX: Final = len(_NEWEST[0])
@@ -26,12 +29,12 @@ _PREFIX: Final = len(_NEWEST[0])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviousAttempts:
-    """The part of a run before this attempt, as one process has seen it.
+    """The energy of earlier attempts of a run, as one process has measured it.
 
     Attributes:
-        energy_j: by scope, ``gpu`` and ``host``; a scope that was never seen is absent.
-        folder: another run folder, where the run was before it came to this one.
-        linked_j: the part of ``energy_j`` that was used before the run came to this folder.
+        energy_j: J by scope, ``gpu`` and ``host``; a scope that was never measured is absent.
+        folder: the folder of the run before it continued in this one; ``None`` if it did not move.
+        linked_j: the part of ``energy_j`` that was used in other folders.
     """
 
     energy_j: Joules = field(default_factory=dict)
@@ -43,32 +46,41 @@ class PreviousAttempts:
         return sum(self.energy_j.values()) if scope == "total" else self.energy_j.get(scope, 0.0)
 
 
-def look(
+def usage_before(
     folder: Path, number: int, run_id: str, process: TrainingProcess, state: Mapping[str, Any]
 ) -> PreviousAttempts:
-    """The usage of a run before an attempt.
+    """Return the energy that a run has used before an attempt.
+
+    Logs a warning and returns nothing if journals or checkpoint cannot be read.
 
     Args:
         folder: run folder.
         number: of the attempt that begins.
         run_id: of the run.
-        process: which process asks; only the first of a host has figures of it.
+        process: the process that asks; only the first one of a host gets figures.
         state: of the meter, from a checkpoint; may be empty.
     """
+    try:
+        return _usage_before(folder, number, run_id, process, state)
+    except Exception as error:  # noqa: BLE001 - a curve that begins at 0 does no harm
+        logger.warning("what earlier attempts have used cannot be read: %r", error)
+        return PreviousAttempts()
+
+
+def _usage_before(
+    folder: Path, number: int, run_id: str, process: TrainingProcess, state: Mapping[str, Any]
+) -> PreviousAttempts:
     if process.local_rank:
         return PreviousAttempts()
     here = [head for head in _heads(folder, run_id, process) if head.record["attempt"] < number]
     if here:
         return PreviousAttempts(energy_j=_sum([*(_used_j(head) for head in here), _linked_j(here)]))
-    # The first rank has written the checkpoint that all of them read.
+    # The checkpoint was written by the first rank, so its energies are those of that rank.
     stated = dict(state.get("energy_j") or {}) if process.rank == 0 else {}
     before = str(state.get("folder") or "")
-    if not stated and not before:
-        return PreviousAttempts()
-    is_elsewhere = bool(before) and Path(before) != folder
-    there = _heads(Path(before), run_id, process) if is_elsewhere else []
+    there = _heads(Path(before), run_id, process) if before and Path(before) != folder else []
     found = _sum([*(_used_j(head) for head in there), _linked_j(there)])
-    # A journal also covers what came after its checkpoint; some may have been deleted.
+    # A journal also covers the time after its checkpoint, but journals may have been deleted.
     used_j = {key: max(stated.get(key, 0.0), found.get(key, 0.0)) for key in {*stated, *found}}
     link = os.path.relpath(Path(before).resolve(), folder.resolve()) if there else None
     return PreviousAttempts(energy_j=used_j, folder=link, linked_j=used_j)
@@ -81,7 +93,7 @@ class _Head:
 
 
 def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[_Head]:
-    """Journals of a run whose devices this process answers for now, oldest first."""
+    """Journals of a run with devices that this process is responsible for now, oldest first."""
     found = []
     for path in journal.find(folder):
         try:
@@ -89,7 +101,7 @@ def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[_Head]:
         except (JournalError, OSError):
             continue
         rank = record.get("rank", 0)
-        # The first of all answers for those that are the first of no host any more.
+        # Rank 0 is also responsible for ranks that are not the first of a host any more.
         is_gone = rank >= process.world_size or rank % process.local_world_size != 0
         is_mine = rank == process.rank or (process.rank == 0 and is_gone)
         if record.get("run_id") == run_id and not record.get("local_rank") and is_mine:
@@ -98,13 +110,13 @@ def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[_Head]:
 
 
 def _linked_j(heads: Iterable[_Head]) -> Joules:
-    """The usage before the run came to the folder of these journals."""
+    """Joules that the run had used before it continued in the folder of these journals."""
     links = (head.record.get("before") or {} for head in heads)
     return _sum(link.get("energy_j") or {} for link in links)
 
 
 def _used_j(head: _Head) -> Joules:
-    """Joules of one journal by scope, without devices that are part of others."""
+    """Joules of one journal by scope, without devices that are part of other devices."""
     devices, row, totals = _ends(head.path)
     columns = head.record.get("columns") or list(journal.COLUMNS)
     at = columns.index("energy_j")
@@ -120,9 +132,9 @@ def _used_j(head: _Head) -> Joules:
 
 
 def _ends(path: Path) -> tuple[dict[str, Record], Record, Record]:
-    """The devices of a journal, its newest row of figures and its totals.
+    """Return the devices of a journal, its newest ``series`` line and its ``totals``.
 
-    A day's journal has a hundred thousand lines: only those that count are parsed.
+    The journal of a day has about 100,000 lines, so only these are parsed.
     """
     devices, newest = [], {}
     with path.open(encoding="utf-8", errors="replace") as lines:
@@ -138,8 +150,8 @@ def _ends(path: Path) -> tuple[dict[str, Record], Record, Record]:
 
 
 def _sum(parts: Iterable[Joules]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    sums: dict[str, float] = {}
     for part in parts:
         for scope, used_j in part.items():
-            found[scope] = found.get(scope, 0.0) + used_j
-    return found
+            sums[scope] = sums.get(scope, 0.0) + used_j
+    return sums

@@ -8,20 +8,25 @@ from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import grams, watt_hours
 
 EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]]
-"""From energy to kg CO2e: best value, lower and upper end; ``None`` if not known."""
+"""A function from energy to kg CO2e: best value, lower and upper end; ``None`` if unknown."""
 
-# What was not seen yet is taken to go on as before, unless the sensors have fallen silent.
+# The last power is extrapolated for this long at most: after that the sensors may be silent.
 _REACH_S: Final = 10.0
+
+
+def unknown_emissions(_: Energy) -> tuple[None, None, None]:
+    """The ``EmissionsKg`` of an unknown carbon intensity."""
+    return None, None, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """The usage of a run as one process has measured it.
+    """The energy use of a run, as one process has measured it.
 
     Attributes:
-        energy_j: over all attempts, up to ``seen_s``.
-        power_w: mean power just before.
-        seen_s: by ``time.monotonic()``.
+        energy_j: over all attempts, up to ``seen_s``, J.
+        power_w: mean power just before ``seen_s``, W.
+        seen_s: monotonic time.
     """
 
     energy_j: float
@@ -29,7 +34,7 @@ class Used:
     seen_s: float
 
     def by(self, now_s: float) -> float:
-        """Joules up to now: sensors lag behind by about a second."""
+        """Joules up to ``now_s``; extrapolated, because sensors lag behind by about a second."""
         return self.energy_j + self.power_w * min(now_s - self.seen_s, _REACH_S)
 
 
@@ -38,25 +43,25 @@ class Budget:
     """The budget of a run, over all its attempts and hosts.
 
     Attributes:
-        max_energy_wh: of GPUs and host; ``None`` for no limit.
-        max_emissions_g: of their energy, gCO2e; ``None`` for no limit.
-        emissions_kg: from energy to kg CO2e with its interval.
+        max_energy_wh: limit for GPUs and host, Wh; ``None`` for no limit.
+        max_emissions_g: limit for their emissions, gCO2e; ``None`` for no limit.
+        emissions_kg: from energy to kg CO2e.
     """
 
     max_energy_wh: float | None
     max_emissions_g: float | None
-    emissions_kg: EmissionsKg | None
+    emissions_kg: EmissionsKg
 
     def share(self, used: Used, now_s: float) -> float:
         """The used share of the tighter limit; 1 or more if it is used up.
 
-        If the place is not known, emissions are taken from the high end of their interval.
+        If the location is unknown, the upper end of the emissions counts.
         """
         energy_j = used.by(now_s)
         shares = [0.0]
         if self.max_energy_wh is not None:
             shares.append(watt_hours(energy_j) / self.max_energy_wh)
-        if self.max_emissions_g is not None and self.emissions_kg is not None:
+        if self.max_emissions_g is not None:
             mass_kg, _, high_kg = self.emissions_kg(Energy(energy_j=energy_j, coverage=1.0))
             known_kg = high_kg if mass_kg is None else mass_kg
             shares.append(grams(known_kg or 0.0) / self.max_emissions_g)

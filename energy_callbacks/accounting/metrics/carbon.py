@@ -1,10 +1,9 @@
-"""The location of a run, the carbon intensity there, and the emissions of its energy.
+"""The location of a run, the carbon intensity of its grid, and the emissions of its energy.
 
-All figures are those of CodeCarbon's packaged tables, read through CodeCarbon's own code, so that
-they agree with what CodeCarbon reports for the same place. There is no network and no tracker.
-They are annual averages: the hour of the day is not known.
-An unknown place stays unknown: its figure is ``None``, with an interval that says how much that
-leaves open.
+All figures come from the tables in CodeCarbon's package, read through CodeCarbon's own code, so
+that they agree with CodeCarbon's reports for the same place. No network and no tracker is used.
+They are annual averages, independent of the hour of the day.
+The carbon intensity of an unknown place is ``None``, with an interval over most countries.
 """
 
 import re
@@ -14,32 +13,32 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import version
 from statistics import quantiles
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import kilograms_from_grams, kilowatt_hours
 from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
 
-# How far two ways to the same annual average lie apart: for the 126 countries of CodeCarbon
-# 3.3.2's table with more than 5 TWh a year, the published figure and the one that follows from
-# the generation mix and CodeCarbon's factors for each fuel differ by 18 % at the median (43 % at
-# the 90th percentile).
+# Relative difference between two estimates of the same annual average: for the 126 countries of
+# CodeCarbon 3.3.2's table with more than 5 TWh a year, the published figure and the one computed
+# from the generation mix and CodeCarbon's factor of each fuel differ by 18 % at the median (43 %
+# at the 90th percentile).
 _ANNUAL_SPREAD = 0.2
 _UNKNOWN_RANGE = "5th to 95th percentile of all countries"
 
 SET_BY_USER: Final = "set by the user"
-"""The origin of a place that was passed on."""
+"""The ``origin`` of a place that was passed as an argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A country, perhaps a region of it, as CodeCarbon's tables know them; or nowhere known.
+    """A country, or a region of it, under the names of CodeCarbon's tables; may be unknown.
 
     Attributes:
-        country: ISO 3166 alpha-3 code, ``None`` if the place is not known.
+        country: ISO 3166 alpha-3 code; ``None`` if the place is unknown.
         country_name: in English.
         region: state or province as CodeCarbon writes it, such as ``quebec``.
-        origin: who said so, in words.
+        origin: where the place comes from, for people.
     """
 
     country: str | None = None
@@ -49,7 +48,7 @@ class Place:
 
     @property
     def label(self) -> str | None:
-        """For people: ``Quebec, Canada``."""
+        """The place as shown to people: ``Quebec, Canada``; ``None`` if unknown."""
         if self.region is None:
             return self.country_name
         return f"{self.region.title()}, {self.country_name}"
@@ -57,15 +56,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intensity:
-    """Greenhouse gas for each kilowatt-hour of electricity, in kg of CO2 equivalent.
+    """Greenhouse gas per kilowatt-hour of electricity, in kg of CO2 equivalent.
 
     Attributes:
-        kg_per_kwh: annual average, ``None`` if the place is not known.
-        low_kg_per_kwh: lower end of what it may be.
-        high_kg_per_kwh: upper end.
-        place: for people, ``None`` if not known.
-        source: where the figure and its interval come from, in words.
-        year: of the figure, ``None`` if there is no figure or the table does not say.
+        kg_per_kwh: annual average; ``None`` if the place is unknown.
+        low_kg_per_kwh: lower end of its interval.
+        high_kg_per_kwh: upper end of its interval.
+        place: as shown to people; ``None`` if unknown.
+        source: where the figure and its interval come from, for people.
+        year: of the figure; ``None`` without a figure, or if the table does not state it.
     """
 
     kg_per_kwh: float | None
@@ -76,9 +75,14 @@ class Intensity:
     year: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmissionsEstimate:
-    """Greenhouse gas of an amount of energy, in kg of CO2 equivalent; ``None`` is unknown."""
+class EmissionsEstimate(NamedTuple):
+    """Greenhouse gas of an amount of energy with its interval, in kg of CO2 equivalent.
+
+    Attributes:
+        kg: best value; ``None`` if the place or the energy is unknown.
+        low_kg: lower end; ``None`` if the energy is unknown.
+        high_kg: upper end; ``None`` if the energy is unknown.
+    """
 
     kg: float | None
     low_kg: float | None
@@ -86,7 +90,7 @@ class EmissionsEstimate:
 
 
 def place(country: str | None = None, region: str | None = None) -> Place:
-    """The place that the user names, else the one in CodeCarbon's configuration, else unknown.
+    """Return the given place, else the one in CodeCarbon's configuration, else an unknown one.
 
     CodeCarbon's configuration is ``country_iso_code`` and ``region`` in ``~/.codecarbon.config``,
     ``./.codecarbon.config`` or the environment (``CODECARBON_COUNTRY_ISO_CODE``).
@@ -96,7 +100,7 @@ def place(country: str | None = None, region: str | None = None) -> Place:
         region: state of the USA or province of Canada; other countries have no regional figures.
 
     Raises:
-        ValueError: if the country or region is not known; with the nearest ones that are.
+        ValueError: if the country or region is unknown; the message names similar ones.
     """
     if country is not None:
         return _known_place(country, region, SET_BY_USER)
@@ -110,31 +114,31 @@ def place(country: str | None = None, region: str | None = None) -> Place:
     try:
         return _known_place(country, region, origin)
     except _RegionError as error:
-        # CodeCarbon ignores such a region too; the country's figure stands, and says so.
+        # CodeCarbon ignores such a region too and uses the figure of the country.
         return _known_place(country, None, f"{origin}, whose region is left out: {error}")
     except ValueError as error:
         raise ValueError(f"in {origin} (country_iso_code): {error}") from error
 
 
 def intensity(place: Place) -> Intensity:
-    """How clean the electricity of a place is, with an honest interval.
+    """Return the carbon intensity of a place with an interval.
 
-    A known figure has 20 % either way, and at least reaches up to the life cycle of water power
-    (figures below count only what leaves a chimney). An unknown place spans the middle nine
-    tenths of all countries.
+    The interval of a known figure is 20 % either way. Its upper end is at least the life-cycle
+    figure of hydropower, because lower figures count only what power plants burn. The interval of
+    an unknown place covers the middle 90 % of all countries.
     """
     with quiet_codecarbon():
         if place.country is None or place.country not in _countries():
             return _unknown_intensity(place)
         kg_per_kwh = _codecarbon_kg_per_kwh(place)
-        water_kg_per_kwh = kilograms_from_grams(
-            _data().get_carbon_intensity_per_source_data()["hydroelectricity"]
-        )
+        water_g_per_kwh = _data().get_carbon_intensity_per_source_data()["hydroelectricity"]
         year = _year(place)
     return Intensity(
         kg_per_kwh=kg_per_kwh,
         low_kg_per_kwh=kg_per_kwh * (1 - _ANNUAL_SPREAD),
-        high_kg_per_kwh=max(kg_per_kwh * (1 + _ANNUAL_SPREAD), water_kg_per_kwh),
+        high_kg_per_kwh=max(
+            kg_per_kwh * (1 + _ANNUAL_SPREAD), kilograms_from_grams(water_g_per_kwh)
+        ),
         place=place.label,
         source=f"{_table_name()}, annual average with 20 % either way; place {place.origin}",
         year=year,
@@ -142,15 +146,14 @@ def intensity(place: Place) -> Intensity:
 
 
 def emissions(energy: Energy, intensity: Intensity, pue: float = 1.0) -> EmissionsEstimate:
-    """The emissions of an amount of energy: ``kWh * pue * kg/kWh``.
+    """Return the emissions of an amount of energy: ``kWh * pue * kg/kWh``.
 
-    The interval multiplies the ends: the least energy with the cleanest electricity, the most
-    energy with the dirtiest.
+    The ends of the interval multiply the ends of both factors.
 
     Args:
         energy: as measured at the machine, with its error.
         intensity: of the place.
-        pue: power usage effectiveness, energy of the building for each joule of the machine.
+        pue: power usage effectiveness: energy of the building per joule of the machine.
 
     Raises:
         ValueError: if ``pue`` is below 1.
@@ -158,7 +161,7 @@ def emissions(energy: Energy, intensity: Intensity, pue: float = 1.0) -> Emissio
     if not pue >= 1.0:
         raise ValueError(f"pue is the building's energy over the machine's: got {pue}; give >= 1")
     if energy.energy_j is None:
-        return EmissionsEstimate(kg=None, low_kg=None, high_kg=None)
+        return EmissionsEstimate(None, None, None)
     energy_kwh = kilowatt_hours(energy.energy_j) * pue
     error_kwh = kilowatt_hours(energy.error_j) * pue
     kg_per_kwh = intensity.kg_per_kwh
@@ -170,7 +173,7 @@ def emissions(energy: Energy, intensity: Intensity, pue: float = 1.0) -> Emissio
 
 
 class _RegionError(ValueError):
-    """The country is known, its region is not."""
+    """The country is known, but its region is not."""
 
 
 def _known_place(country: str, region: str | None, origin: str) -> Place:
@@ -181,7 +184,11 @@ def _known_place(country: str, region: str | None, origin: str) -> Place:
 
 
 def _country(text: str) -> tuple[str, str]:
-    """ISO code and English name."""
+    """Return the ISO code and the English name of a country.
+
+    Args:
+        text: code or name as the user writes it.
+    """
     names = _country_names()
     code = names.get(text.strip().casefold())
     if code is None:
@@ -214,25 +221,25 @@ def _nearest(text: str, known: Mapping[str, str]) -> str:
 
 @cache
 def _english_names() -> dict[str, str]:
-    """English country names by ISO alpha-3 code; CodeCarbon's own if it has one."""
-    names = {code: str(row["country_name"]) for code, row in _countries().items()}
-    return {**{country.alpha_3: country.name for country in _iso_countries()}, **names}
+    """English country names by ISO alpha-3 code; CodeCarbon's name if it has one."""
+    iso = {country.alpha_3: country.name for country in _iso_countries()}
+    return iso | {code: str(row["country_name"]) for code, row in _countries().items()}
 
 
 @cache
 def _country_names() -> dict[str, str]:
-    """ISO alpha-3 codes by everything that a country is called, in lower case."""
+    """ISO alpha-3 codes by all codes and names of a country, in lower case."""
     names = {name.casefold(): code for code, name in _english_names().items()}
     names.update((code.casefold(), code) for code in _english_names())
     for country in _iso_countries():
         for key in ("alpha_2", "name", "common_name", "official_name"):
             names[getattr(country, key, country.alpha_3).casefold()] = country.alpha_3
-    # Reserved by ISO 3166 for the United Kingdom, and what people write.
+    # ISO 3166 reserves UK for the United Kingdom, and it is in common use.
     return {**names, "uk": "GBR"}
 
 
 def _iso_countries() -> list[Any]:
-    """All countries of ISO 3166; none with CodeCarbon 2, which does not bring pycountry."""
+    """All countries of ISO 3166; empty with CodeCarbon 2, which does not install pycountry."""
     try:
         import pycountry
     except ModuleNotFoundError:
@@ -246,14 +253,11 @@ def _regions(code: str) -> dict[str, str]:
         return {name: name for name in _data().get_country_energy_mix_data("can")}
     if code != "USA":
         return {}
-    # Beside the states stand notes (a leading underscore) and the whole country.
-    states = {
-        name: row
-        for name, row in _data().get_country_emissions_data("usa").items()
-        if not name.startswith("_") and name != "usa"
-    }
-    codes = {str(row["regionCode"]).casefold(): name for name, row in states.items()}
-    return {**codes, **{name: name for name in states}}
+    # The table also has notes (a leading underscore) and a row for the whole country.
+    rows = _data().get_country_emissions_data("usa")
+    states = [name for name in rows if not name.startswith("_") and name != "usa"]
+    codes = {str(rows[name]["regionCode"]).casefold(): name for name in states}
+    return codes | {name: name for name in states}
 
 
 def _unknown_intensity(place: Place) -> Intensity:
@@ -270,22 +274,21 @@ def _unknown_intensity(place: Place) -> Intensity:
 
 
 def _codecarbon_kg_per_kwh(place: Place) -> float:
-    """CodeCarbon's carbon intensity, in kg per kWh."""
+    """CodeCarbon's carbon intensity of a known place, in kg per kWh."""
     from codecarbon.core.emissions import Emissions as CodeCarbonEmissions
     from codecarbon.core.units import Energy as CodeCarbonEnergy
     from codecarbon.external.geography import GeoMetadata
 
     assert place.country is not None, "an unknown place has no figure"
     where = GeoMetadata(place.country, country_name=place.country_name, region=place.region)
-    one_kwh = CodeCarbonEnergy.from_energy(kWh=1.0)
     model = CodeCarbonEmissions(_data())
-    if place.region is None:
-        return float(model.get_country_emissions(one_kwh, where))
-    return float(model.get_region_emissions(one_kwh, where))
+    is_country = place.region is None
+    emissions_of = model.get_country_emissions if is_country else model.get_region_emissions
+    return float(emissions_of(CodeCarbonEnergy.from_energy(kWh=1.0), where))
 
 
 def _year(place: Place) -> int | None:
-    """Of the country's row; a region's is in the name of the folder that its table lies in."""
+    """Year of a country's row; that of a region is in the path of its table."""
     if place.region is None:
         return int(_countries()[str(place.country)]["year"])
     tables = _data().config

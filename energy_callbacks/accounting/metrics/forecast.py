@@ -18,6 +18,7 @@ from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.accounting.recorder import JournalRecorder
+from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import watt_hours
 
 # The beginning is cut into this many parts. The first is left out: kernels are chosen and caches
@@ -139,16 +140,9 @@ class Forecaster:
         self._recorder.event("forecast", end_s, **asdict(forecast), **self._emissions(forecast))
 
     def _emissions(self, forecast: RunForecast) -> Record:
-        low_j = max(forecast.energy_j - forecast.energy_error_j, 0.0)
-        high_j = forecast.energy_j + forecast.energy_error_j
-        mass_kg, _, _ = self._board.emissions_of(forecast.energy_j)
-        _, low_kg, _ = self._board.emissions_of(low_j)
-        _, _, high_kg = self._board.emissions_of(high_j)
-        return {
-            "emissions_kg": mass_kg,
-            "emissions_low_kg": low_kg,
-            "emissions_high_kg": high_kg,
-        }
+        energy = Energy(energy_j=forecast.energy_j, systematic_j=forecast.energy_error_j)
+        names = ("emissions_kg", "emissions_low_kg", "emissions_high_kg")
+        return dict(zip(names, self._board.emissions_kg(energy), strict=True))
 
     def _after_steps(self, planned: int) -> RunForecast | None:
         """From steps alone: what belongs to the end of an epoch has not been seen."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from energy_callbacks.accounting.journal.previous_attempts import PreviousAttempts
 from energy_callbacks.accounting.metrics import pooling
-from energy_callbacks.accounting.metrics.budget import EmissionsKg, Used
+from energy_callbacks.accounting.metrics.budget import EmissionsKg, Used, unknown_emissions
 from energy_callbacks.accounting.metrics.energy_sums import interval_j, total
 from energy_callbacks.accounting.metrics.step_counts import StepCounts, difference
 from energy_callbacks.accounting.recorder import JournalRecorder, mean, mean_power_w
@@ -111,7 +111,7 @@ class ScalarBoard:
         *,
         earlier: PreviousAttempts | None = None,
         samples_scale: float = 1.0,
-        emissions_kg: EmissionsKg | None = None,
+        emissions_kg: EmissionsKg = unknown_emissions,
     ) -> None:
         self._timeline = timeline
         self._recorder = recorder
@@ -210,12 +210,6 @@ class ScalarBoard:
         spans = self._trained_s(before, now)
         return self._scope("total", spans).energy_j, sum(end - start for start, end in spans)
 
-    def emissions_of(self, energy_j: float) -> tuple[float | None, float | None, float | None]:
-        """Emissions of joules in kg CO2e, with their interval; ``None`` if nothing is known."""
-        if self.emissions_kg is None:
-            return None, None, None
-        return self.emissions_kg(Energy(energy_j=energy_j, coverage=1.0))
-
     def _energy(self, key: str, start_s: float, end_s: float) -> Energy:
         """Energy of a window, asked of the timeline once for all figures."""
         window = (key, start_s, end_s)
@@ -268,8 +262,6 @@ class ScalarBoard:
         return (measured.energy_j or 0.0) / whole.energy_j
 
     def _put_emissions(self, values: Scalars, energy: Energy) -> None:
-        if self.emissions_kg is None or energy.energy_j is None:
-            return
         mass_kg, low_kg, high_kg = self.emissions_kg(energy)
         for suffix, kg in (("", mass_kg), ("_lo", low_kg), ("_hi", high_kg)):
             _put(values, f"emissions/total_g{suffix}", None if kg is None else grams(kg))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.accounting.line_profile import profile_lines
-from energy_callbacks.accounting.profilers import Measuring
 from energy_callbacks.core import atomic_files
 from energy_callbacks.profiling.host.calls import Calls
 from energy_callbacks.profiling.host.window import ProfileWindow
@@ -63,7 +63,7 @@ class HostProfiler:
         self._skip, self._steps, self._longest_s, self._whole = skip, steps, longest_s, whole
         named = (functions,) if isinstance(functions, str) else functions
         self._functions = profile_lines(*named).names if named else ()
-        self._meter: Measuring | None = None
+        self._meter: ActiveAttempt | None = None
         self._begin_afresh()
 
     def _begin_afresh(self) -> None:
@@ -75,10 +75,10 @@ class HostProfiler:
         self._start_s = self._end_s = 0.0
         self._is_over = False
 
-    def start(self, meter: Measuring) -> None:
+    def start(self, meter: ActiveAttempt) -> None:
         """Follow the lines of the functions; the calls wait for their window."""
         self._begin_afresh()
-        self._meter = meter if meter.rank == 0 and meter.run_folder is not None else None
+        self._meter = meter if meter.rank == 0 else None
         if self._meter is None:
             return
         if self._functions:
@@ -97,7 +97,6 @@ class HostProfiler:
     @property
     def _folder(self) -> Path:
         assert self._meter is not None
-        assert self._meter.run_folder is not None
         return self._meter.run_folder / "profile"
 
     def mark(self, name: str, t_s: float) -> None:
@@ -151,7 +150,7 @@ class HostProfiler:
         if any(record.values()):
             meter.record_profile("host", record)
 
-    def _calls(self, meter: Measuring, calls: Calls) -> dict[str, Any]:
+    def _calls(self, meter: ActiveAttempt, calls: Calls) -> dict[str, Any]:
         """The record of the window, with the host's energy."""
         energy_j = None
         if self._end_s > self._start_s:

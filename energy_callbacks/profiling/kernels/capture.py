@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.accounting.profilers import Measuring
+from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.traces import xplane
 from energy_callbacks.profiling.kernels.traces.kineto import Trace, parse
@@ -43,7 +43,7 @@ class Capture:
     waits_s: list[tuple[float, float]]
     tracks: list[Track] | None = None
 
-    def look(self, meter: Measuring, now_s: float, *, at_once: bool = False) -> None:
+    def look(self, meter: ActiveAttempt, now_s: float, *, at_once: bool = False) -> None:
         """Keep what the sensors have reported, once they have, before it is forgotten."""
         if self.tracks is None and (at_once or now_s >= self.end_s + _SETTLED_S):
             devices = meter.devices
@@ -51,7 +51,7 @@ class Capture:
 
 
 def captured(
-    meter: Measuring,
+    meter: ActiveAttempt,
     path: Path,
     start_s: float,
     steps: int,

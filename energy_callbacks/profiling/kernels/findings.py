@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from energy_callbacks.accounting.profilers import Measuring
+from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.profiling.kernels.bound import roofline, verdict
 from energy_callbacks.profiling.kernels.capture import Capture, told
@@ -64,7 +64,7 @@ class _Undisturbed:
     scope: str
 
 
-def record(found: Findings, meter: Measuring, folder: Path) -> dict[str, Any]:
+def record(found: Findings, meter: ActiveAttempt, folder: Path) -> dict[str, Any]:
     """The record, and the files beside it.
 
     Args:
@@ -127,7 +127,7 @@ def _of_tally(whole: KernelTally, parts: KernelEnergySplit) -> dict[str, Any]:
 
 def _of_limits(
     found: Findings,
-    meter: Measuring,
+    meter: ActiveAttempt,
     whole: KernelTally,
     parts: KernelEnergySplit,
     step_s: float | None,
@@ -192,7 +192,7 @@ def _why_nothing(found: Findings) -> str:
     )
 
 
-def _undisturbed(schedule: Schedule, meter: Measuring) -> _Undisturbed:
+def _undisturbed(schedule: Schedule, meter: ActiveAttempt) -> _Undisturbed:
     stretches = schedule.stretches
     scope = "gpu" if any(device.scope == "gpu" for device in meter.devices) else "host"
     steps = sum(one.steps for one in stretches)
@@ -205,7 +205,7 @@ def _undisturbed(schedule: Schedule, meter: Measuring) -> _Undisturbed:
     )
 
 
-def _a_step(meter: Measuring, stretches: Sequence[Stretch], scope: str) -> Energy:
+def _a_step(meter: ActiveAttempt, stretches: Sequence[Stretch], scope: str) -> Energy:
     """Mean energy of the steps that were seen."""
     meter.wait_until_seen(max(one.end_s for one in stretches), _PATIENCE_S)
     seen = [
@@ -236,7 +236,7 @@ def _error_j(energy: Energy) -> float | None:
 
 
 def _activity(
-    meter: Measuring, keys: Sequence[str], stretches: Sequence[Stretch]
+    meter: ActiveAttempt, keys: Sequence[str], stretches: Sequence[Stretch]
 ) -> dict[str, float]:
     """Means of the cards' own counters while training, as far back as they are kept."""
     found: dict[str, float] = {}

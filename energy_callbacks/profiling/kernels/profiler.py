@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.accounting.profilers import Measuring
+from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.profiling.frameworks import select_backend
 from energy_callbacks.profiling.frameworks.select_backend import FRAMEWORKS, Framework
 from energy_callbacks.profiling.kernels.capture import Capture, captured
@@ -84,10 +84,10 @@ class KernelProfiler:
         self._framework: Framework | None = framework
         self._run: _Run | None = None
 
-    def start(self, meter: Measuring) -> None:
+    def start(self, meter: ActiveAttempt) -> None:
         """See ``Profiler``."""
         self._run = None
-        if meter.run_folder is not None and (self._all_ranks or meter.rank == 0):
+        if self._all_ranks or meter.rank == 0:
             length = self._warm_up_steps + self._active_steps
             schedule = Schedule(self._windows_after, length, self._max_overhead)
             self._run = _Run(self, meter, schedule, meter.run_folder / "profile")
@@ -143,7 +143,7 @@ class _Run:
     """One attempt."""
 
     def __init__(
-        self, settings: KernelProfiler, meter: Measuring, schedule: Schedule, folder: Path
+        self, settings: KernelProfiler, meter: ActiveAttempt, schedule: Schedule, folder: Path
     ) -> None:
         self._settings = settings
         self._meter = meter

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from energy_callbacks.accounting.profilers import Measuring
+from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.profiling.lines import joules
 from energy_callbacks.profiling.lines.joules import ScopeTotal, Shares
 from energy_callbacks.profiling.lines.source_location import Line
@@ -26,7 +26,7 @@ class TrackedRun:
         train: spans of the phase ``train``; empty if no phases were reported.
     """
 
-    meter: Measuring
+    meter: ActiveAttempt
     start_s: float
     end_s: float
     process_s: float

@@ -4,7 +4,7 @@ import logging
 import time
 from typing import Any
 
-from energy_callbacks.accounting.profilers import Measuring
+from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core.guard import pass_on_signals
 from energy_callbacks.profiling.lines import attribution, record
 from energy_callbacks.profiling.lines.joules import Shares
@@ -64,7 +64,7 @@ class LineProfiler:
         return self._settings[0]
 
     def _forget(self) -> None:
-        self._meter: Measuring | None = None
+        self._meter: ActiveAttempt | None = None
         self._asker: StackSampler | None = None
         self._tally: LineTally | None = None
         self._windows: Windows | None = None
@@ -73,7 +73,7 @@ class LineProfiler:
         self._train: list[tuple[float, float]] = []
         self._train_s: float | None = None
 
-    def start(self, meter: Measuring) -> None:
+    def start(self, meter: ActiveAttempt) -> None:
         """See ``Profiler``."""
         self._forget()
         if meter.rank != 0:

@@ -4,13 +4,13 @@ import sys
 
 import numpy as np
 
-from energy_callbacks.accounting.profilers import Measuring
+from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core.records import Device, Sensor
 from energy_callbacks.profiling.phases.exposure import Spans
 from energy_callbacks.profiling.phases.fit import Readings
 
 
-def device_of(meter: Measuring) -> str | None:
+def device_of(meter: ActiveAttempt) -> str | None:
     """Key of the device that this process trains on: its GPU, else the processor.
 
     ``None`` if no such device has a sensor, or if it is one of several and none knows which.
@@ -45,7 +45,7 @@ def _is(device: Device, uuid: str) -> bool:
     return any(known.endswith(uuid) for known in (device.uuid or "", *device.instances))
 
 
-def readings(meter: Measuring, device: str, spans: Spans) -> Readings | None:
+def readings(meter: ActiveAttempt, device: str, spans: Spans) -> Readings | None:
     """Readings of a device during phases; ``None`` if they come from a model."""
     timeline = meter.timeline
     followed = np.array(timeline.leave_power(device)).reshape(-1, 2)
@@ -78,7 +78,7 @@ def readings(meter: Measuring, device: str, spans: Spans) -> Readings | None:
     )
 
 
-def measured(meter: Measuring, device: str, spans: Spans) -> float | None:
+def measured(meter: ActiveAttempt, device: str, spans: Spans) -> float | None:
     """Energy of a device while phases of the step went on, J, as the meter knows it."""
     is_inside = spans.labels >= 0
     turns = np.flatnonzero(np.diff(np.concatenate(([False], is_inside, [False]))))

@@ -4,7 +4,7 @@ import logging
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from energy_callbacks.accounting.profilers import Measuring
+from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core import forks
 from energy_callbacks.core.config import check_positive
 from energy_callbacks.core.guard import pass_on_signals
@@ -62,7 +62,7 @@ class StepPhases:
         self._forget()
 
     def _forget(self) -> None:
-        self._meter: Measuring | None = None
+        self._meter: ActiveAttempt | None = None
         self._marks: PhaseMarks | None = None
         self._hooks: TorchHooks | None = None
         self._periodic: Periodic | None = None
@@ -74,7 +74,7 @@ class StepPhases:
         self._generation: int | None = None
         self._said: _Said | None = None
 
-    def start(self, meter: Measuring) -> None:
+    def start(self, meter: ActiveAttempt) -> None:
         """See ``Profiler``."""
         self._forget()
         self._meter = meter
@@ -135,7 +135,7 @@ class StepPhases:
         if t_s - self._start_s >= self._follow_s or self._marks.is_full:
             self._leave(t_s)
 
-    def _follow(self, meter: Measuring, t_s: float) -> None:
+    def _follow(self, meter: ActiveAttempt, t_s: float) -> None:
         self._generation = forks.generation
         self._device = device_of(meter)
         if self._device is not None:
@@ -166,7 +166,7 @@ class StepPhases:
         if self._is_over and meter.now_s() - self._end_s >= _CONFIRMED_S:
             self._said = self._read(meter, marks)
 
-    def _read(self, meter: Measuring, marks: PhaseMarks) -> "_Said":
+    def _read(self, meter: ActiveAttempt, marks: PhaseMarks) -> "_Said":
         """Readings during the steps; marking ends."""
         marks.close()
         spans, names = marks.spans()

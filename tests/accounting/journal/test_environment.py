@@ -1,6 +1,7 @@
 """What a journal says about the process that wrote it."""
 
 import json
+import os
 import subprocess
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -8,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks.accounting.journal import environment
+from energy_callbacks.version import __version__
 
 
 def test_it_names_versions_and_command() -> None:
     """Tool, Python, packages and command are there, and all of it is JSON."""
-    found = environment.describe("1.2.3")
-    assert found["tool_version"] == "1.2.3"
+    found = environment.describe()
+    assert found["tool_version"] == __version__
     assert found["python"].count(".") == 2
     assert "numpy" in found["packages"]
     assert found["command"]
@@ -22,13 +24,13 @@ def test_it_names_versions_and_command() -> None:
 
 def test_versions_are_read_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second meter does not wait for the files of packages again."""
-    first = environment.describe("1.2.3")
+    first = environment.describe()
 
     def fail(package: str) -> str:
         raise PackageNotFoundError(package)
 
     monkeypatch.setattr(environment, "version", fail)
-    assert environment.describe("1.2.3") == first
+    assert environment.describe() == first
 
 
 def test_the_commit_is_that_of_the_working_directory(
@@ -63,6 +65,7 @@ def test_a_machine_without_git_has_no_commit(
     assert environment._git_commit() is None
 
 
-def test_a_batch_system_job_is_named() -> None:
+def test_a_batch_system_job_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Variables of batch systems are kept, others are not."""
-    assert environment._job({"SLURM_JOB_ID": "7", "PASSWORD": "x"}) == {"SLURM_JOB_ID": "7"}
+    monkeypatch.setattr(os, "environ", {"SLURM_JOB_ID": "7", "PASSWORD": "x"})
+    assert environment.describe()["job"] == {"SLURM_JOB_ID": "7"}

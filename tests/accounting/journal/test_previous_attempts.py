@@ -70,7 +70,7 @@ def look(
     folder: Path, state: dict[str, Any], number: int = 9, **process: int
 ) -> previous_attempts.PreviousAttempts:
     """What was used before attempt ``number``."""
-    return previous_attempts.look(
+    return previous_attempts.usage_before(
         folder, number, state["run_id"], TrainingProcess(**process), state
     )
 
