@@ -1,16 +1,17 @@
-"""Logs of other programs, read as journals: each file of this folder is one format.
+"""Converts logs of other programs to journals; each file of ``formats/`` is one format.
 
 ::
 
     report = load("stats-nvidia_desktop-20261121-001739.json")     # of energy_callbacks.report
     report = load("emissions.csv#6f1c2a...")                       # one of several runs
-    importers.keep("gpu.csv", "runs/old")                          # and keep it as a run folder
+    importers.keep("gpu.csv", "runs/old")                          # writes a run folder
 
 A format is recognised by its content. To add one: a module with ``NAME``, ``recognises`` and
 ``records`` (see ``protocol.Importer``), its name in ``IMPORTERS``, and a test.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -32,12 +33,12 @@ from energy_callbacks.importers.protocol import Importer, Log
 IMPORTERS: Final[tuple[Importer, ...]] = (
     gputop, monitor_gpu, nvidia_smi, codecarbon, zeus_windows, zeus_table, all_smi, zeus_power,
 )  # fmt: skip
-# Journals and reports name their format at once.
-_OURS, _OURS_WITHIN = '"energy_callbacks.', 100
+# Journals and reports of this package have their format within the first characters.
+_OWN_FORMAT, _OWN_FORMAT_WITHIN = '"energy_callbacks.', 100
 
 
 def located(path: Path) -> tuple[Path, str | None]:
-    """A file and which of its runs is meant, of ``FILE`` or ``FILE#RUN``."""
+    """Splits ``FILE`` or ``FILE#RUN`` into the file and the chosen run."""
     if path.exists() or "#" not in path.name:
         return path, None
     name, _, choice = path.name.partition("#")
@@ -45,39 +46,39 @@ def located(path: Path) -> tuple[Path, str | None]:
 
 
 def records(path: Path) -> Iterator[Record] | None:
-    """The journal of a log; ``None`` if the file is none that is known.
+    """Returns the journal of a log; ``None`` if the format is not known.
 
     Raises:
-        JournalError: if it is, and cannot be used. Also while it is read.
+        JournalError: if the file cannot be used; also while the journal is read.
         MissingExtraError: for a ``.zst`` file if ``zstandard`` is not installed.
     """
     place, choice = located(path)
     if not place.is_file():
         return None
     log = Log(path=place, choice=choice, head=files.head(place))
-    if _OURS in log.head[:_OURS_WITHIN]:
+    if _OWN_FORMAT in log.head[:_OWN_FORMAT_WITHIN]:
         return None
     importer = next((one for one in IMPORTERS if one.recognises(log)), None)
     return importer.records(log) if importer else None
 
 
 def is_log(path: Path) -> bool:
-    """Whether a file is a log of another program that is known."""
+    """Whether a file is a log of another program in a known format."""
     return records(path) is not None
 
 
 def keep(path: str | Path, folder: str | Path) -> Path:
-    """Write the journal of a log into a run folder, from which it is reported ever after.
+    """Writes the journal of a log into a run folder.
 
     Args:
-        path: of the log.
-        folder: new, or one that holds this log already.
+        path: the log.
+        folder: a new folder, or one that has this log already.
 
     Returns:
-        The path of the journal.
+        Path of the journal.
 
     Raises:
-        ValueError: if the file is no log that is known, or the folder holds another run.
+        ValueError: if the format is not known, or the folder has another run.
         JournalError: see ``records``.
     """
     lines = records(Path(path))
@@ -92,8 +93,7 @@ def keep(path: str | Path, folder: str | Path) -> Path:
     draft = kept.with_suffix(".draft")
     draft.unlink(missing_ok=True)
     writer = JournalWriter(draft)
-    writer.write(header)
-    for line in lines:
+    for line in chain((header,), lines):
         writer.write(line)
     writer.close()
     if writer.last_error is not None:

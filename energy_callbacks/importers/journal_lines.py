@@ -1,4 +1,4 @@
-"""Journal lines for an imported log; what the log does not contain is ``None``."""
+"""Builds the journal lines of an imported log; values that the log does not have are ``None``."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -6,20 +6,18 @@ from typing import Any, Final
 
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import Record
-from energy_callbacks.core.records import Energy
+from energy_callbacks.core.records import Channel, Device, Energy, Quantity, Sensor
 from energy_callbacks.importers.files import Damage
 from energy_callbacks.importers.protocol import Log
 from energy_callbacks.version import __version__
 
 RECORDED: Final = "recorded"
-"""The phase of a log without phases."""
+"""Phase of a log without phases."""
 UNSEEN: Final = "not recorded"
-"""The phase of the time between two windows of a log."""
-_MOST_TAGS: Final = 20
-
-
+"""Phase of the time between two windows of a log."""
 UNKNOWN_HOST: Final = "unknown"
-"""Of a log that does not say where it was written."""
+"""Host of a log that does not name it."""
+_MOST_TAGS: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +25,13 @@ class About:
     """Facts of a log about its run as a whole.
 
     Attributes:
-        program: that wrote it.
-        name: of the run.
-        unix_s: wall time at which it began.
-        place: as a header's ``config`` has it.
+        program: name of the program that wrote the log.
+        name: name of the run; ``None`` is the name of the file without its suffix.
+        place: location as in the ``config`` of a journal's header.
     """
 
     program: str
-    name: str
-    unix_s: float
+    name: str | None = None
     version: str | None = None
     host: str | None = None
     command: str | None = None
@@ -44,8 +40,8 @@ class About:
     pue: float = 1.0
 
 
-def header(log: Log, about: About) -> Record:
-    """The first line."""
+def header(log: Log, about: About, unix_s: float) -> Record:
+    """Returns the first line of a run that began at the wall time ``unix_s``."""
     return {
         "type": "header",
         "format": journal.FORMAT,
@@ -56,8 +52,8 @@ def header(log: Log, about: About) -> Record:
         "host": about.host or UNKNOWN_HOST,
         "rank": 0,
         "world_size": 1,
-        "unix_s": about.unix_s,
-        "run_name": about.name,
+        "unix_s": unix_s,
+        "run_name": about.name or log.path.stem,
         "tags": dict(list(about.tags.items())[:_MOST_TAGS]),
         "framework": f"log of {about.program}",
         "framework_version": about.version,
@@ -71,13 +67,24 @@ def header(log: Log, about: About) -> Record:
     }
 
 
+def device_line(device: Device, sensors: Mapping[Quantity, Sensor]) -> Record:
+    """Returns the line of a device with the sensor of each quantity."""
+    return journal.device_record(
+        device,
+        [
+            Channel(device=device, quantity=quantity, kind="gauge", sensor=sensor)
+            for quantity, sensor in sensors.items()
+        ],
+    )
+
+
 def span(phase: str, start_s: float, end_s: float, energy: Mapping[str, Energy]) -> Record:
-    """A phase."""
+    """Returns the line of a phase."""
     return {"kind": "span", "phase": phase, **_timed(start_s, end_s, energy)}
 
 
 def window(name: str, start_s: float, end_s: float, energy: Mapping[str, Energy]) -> Record:
-    """A window inside the phases."""
+    """Returns the line of a window inside the phases."""
     return {"kind": "window", "name": name, **_timed(start_s, end_s, energy)}
 
 
@@ -90,7 +97,7 @@ def _as_json(energy: Mapping[str, Energy]) -> Record:
 
 
 def totals(end_s: float, energy: Mapping[str, Energy]) -> Record:
-    """The last line."""
+    """Returns the last line."""
     return {
         "type": "totals",
         "t_s": end_s,
@@ -103,17 +110,17 @@ def totals(end_s: float, energy: Mapping[str, Energy]) -> Record:
 
 
 def warning(code: str, message: str, fix: str = "") -> Record:
-    """A warning for the report."""
+    """Returns the line of a warning for the report."""
     return {"type": "warning", "t_s": 0.0, "code": code, "message": message, "fix": fix}
 
 
 def remark(program: str, message: str) -> Record:
-    """A note of the report, without a full stop."""
+    """Returns the line of a note for the report; the message has no full stop."""
     return {"type": "remark", "t_s": 0.0, "source": program, "message": message}
 
 
-def of_damage(log: Log, damage: Damage) -> Iterator[Record]:
-    """A warning about what could not be read of the file."""
+def damage_warnings(log: Log, damage: Damage) -> Iterator[Record]:
+    """Yields warnings about the parts of the file that could not be read."""
     if damage.is_cut_off:
         message = f"{log.path.name} ends in the middle; what came before it is here."
         yield warning("log_cut_off", message)

@@ -1,13 +1,19 @@
-"""The protocol of a log format: how it is recognised, and its content as journal lines."""
+"""The protocol of a log format, and the log file that it gets."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol, TypeVar
 
 from energy_callbacks.accounting.journal.journal import Record
+from energy_callbacks.core.errors import JournalError
 from energy_callbacks.importers import files
+
+LAST: Final = "last"
+_MOST_NAMED: Final = 8
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,9 +21,9 @@ class Log:
     """A file that another program wrote.
 
     Attributes:
-        path: of the file.
-        choice: which of its runs is meant, what stands behind ``#``; ``None`` if not known.
-        head: its beginning as text, at most ``files.HEAD_BYTES``.
+        path: the file.
+        choice: the run to read if the file has several, from behind ``#``; ``None`` if not given.
+        head: beginning of the file as text, at most ``files.HEAD_BYTES``.
     """
 
     path: Path
@@ -26,36 +32,62 @@ class Log:
 
     @property
     def run_id(self) -> str:
-        """The same for the same file and choice, so that importing twice gives one run."""
+        """Identifier from content and choice, so that importing a file twice gives one run."""
         known = f"{self.path.stat().st_size} {self.choice} {self.head}"
         return hashlib.sha256(known.encode("utf-8", "replace")).hexdigest()[:12]
 
     @property
     def first_line(self) -> str:
-        """Without what ends it."""
+        """First line of the file, trimmed."""
         return self.head.partition("\n")[0].strip()
 
     def columns(self) -> list[str]:
-        """Names in the first line of a CSV file, trimmed and in lower case."""
-        return [cell.lower() for cell in files.cells(self.first_line)]
+        """Returns the column names of a CSV file in lower case, without units in brackets."""
+        return [cell.lower().split(" [")[0] for cell in files.cells(self.first_line)]
+
+    def chosen(self, runs: Mapping[str, T], labels: Mapping[str, str]) -> T:
+        """Returns the chosen run, or the only one.
+
+        Args:
+            runs: runs by name, in the order of the file.
+            labels: text that tells the runs apart for users, by name.
+
+        Raises:
+            JournalError: if none of several runs was chosen, or one that does not exist.
+        """
+        if not runs:
+            raise JournalError(f"{self.path} holds no run that can be read")
+        if self.choice == LAST or (self.choice is None and len(runs) == 1):
+            return list(runs.values())[-1]
+        if self.choice in runs:
+            return runs[self.choice or ""]
+        problem = f"no run {self.choice!r}" if self.choice else f"{len(runs)} runs"
+        named = [f"{name} ({labels[name]})" for name in list(runs)[-_MOST_NAMED:]]
+        which = "the last are" if len(runs) > len(named) else "they are"
+        raise JournalError(
+            f"{self.path} holds {problem}; give {self.path.name}#{LAST}, or the name of one "
+            f"behind #: {which} {', '.join(named)}"
+        )
 
 
 class Importer(Protocol):
-    """A module of this folder: one file format."""
+    """A module of ``importers.formats``: one file format."""
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a constant of the module
-        """Of the program that writes it, for people."""
+        """Name of the program that writes the format, for users."""
         ...
 
     def recognises(self, log: Log) -> bool:
-        """Whether the beginning of a file is of this format; reads no further."""
+        """Whether a file has this format, judged by its beginning only."""
         ...
 
     def records(self, log: Log) -> Iterator[Record]:
-        """The journal that a measurement of ours would have left, its header first.
+        """Yields the journal that a measurement by this package would have written.
+
+        The first record is the header. The file is read when the first record is requested.
 
         Raises:
-            JournalError: if nothing in the file can be used, or no run of several was chosen.
+            JournalError: if the file has no usable data, or none of several runs was chosen.
         """
         ...

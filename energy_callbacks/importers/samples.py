@@ -1,115 +1,133 @@
-"""Samples of cards from a log, kept as plain numbers."""
+"""Collects the samples of a log by device, as plain numbers."""
 
 import math
 from array import array
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from energy_callbacks.core.errors import JournalError
+from energy_callbacks.core.records import Device, Scope
+from energy_callbacks.importers import values
+from energy_callbacks.importers.files import Damage
+from energy_callbacks.importers.log_clock import LogClock
+from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.trapezoid import Array
-from energy_callbacks.importers.values import number
 from energy_callbacks.sensing.estimation.power_intervals import MOST_POWER_W
 
 MOST_SAMPLES: Final = 3_000_000
-"""Of one log, all devices together: four days of eight cards, a sample a second. Their report takes
-a minute and a half and 1 GB."""
+"""Maximum of one log, all devices together: four days of eight cards at one sample per second.
+Their report takes a minute and a half and 1 GB."""
 MOST_DEVICES: Final = 1024
-_GAUGES: Final = ("utilisation", "memory_used_bytes", "temperature_c", "clock_hz")
+COLUMNS: Final = (
+    "t_s", "power_w", "utilisation", "memory_used_bytes", "temperature_c", "clock_hz"
+)  # fmt: skip
+"""Values of a sample; NaN for unknown ones."""
+_SCOPES: Final[dict[str, Scope]] = {"gpu": "gpu", "cpu": "host"}
+Names = tuple[str, ...]
 
 
-@dataclass(slots=True, kw_only=True)
-class DeviceSamples:
-    """One device.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Names of the fields of a sample in a log format; the first name that is present is read.
 
     Attributes:
-        unusable: samples whose power is missing, below zero or above what a device can draw.
-        limit_w: of its power; ``None`` if not known.
+        power: power in W.
+        utilisation: load in per cent.
+        memory_used: memory in use on the device.
+        temperature: temperature of the chip in degrees Celsius.
+        clock: clock of the multiprocessors in MHz.
+        index: number of the device; without it the number in the key of the device is taken.
+        name: product name.
+        uuid: identifier of the device.
+        limit: power limit in W.
+        memory_total: memory of the device.
+        memory_bytes: converts ``memory_used`` and ``memory_total`` to bytes.
+        zero_is_known: whether 0 W is a reading; if not, the format writes it for unknown power.
     """
 
-    key: str
-    kind: str = "gpu"
-    name: str = "GPU"
-    index: int | None = None
-    uuid: str | None = None
-    limit_w: float | None = None
-    memory_bytes: int | None = None
+    power: Names = ()
+    utilisation: Names = ()
+    memory_used: Names = ()
+    temperature: Names = ()
+    clock: Names = ()
+    index: Names = ()
+    name: Names = ()
+    uuid: Names = ()
+    limit: Names = ()
+    memory_total: Names = ()
+    memory_bytes: Callable[[Any], float | None] = values.size_from_mebibytes
+    zero_is_known: bool = True
+
+
+@dataclass(slots=True)
+class DeviceSamples:
+    """Samples of one device.
+
+    Attributes:
+        device: the device, from its first sample.
+        unusable: number of samples with missing, negative or impossible power.
+        values: values of all samples one after the other, in the order of ``COLUMNS``.
+    """
+
+    device: Device
     unusable: int = 0
-    t_s: "array[float]" = field(default_factory=lambda: array("d"))
-    power_w: "array[float]" = field(default_factory=lambda: array("d"))
-    gauges: dict[str, "array[float]"] = field(
-        default_factory=lambda: {name: array("d") for name in _GAUGES}
-    )
+    values: "array[float]" = field(default_factory=lambda: array("d"))
+
+    def __len__(self) -> int:
+        return len(self.values) // len(COLUMNS)
 
     def column(self, name: str) -> Array:
-        """A gauge by its name, NaN if it is not known, (n,)."""
-        return np.asarray(self.gauges[name])
+        """Returns one of ``COLUMNS``, (n,)."""
+        return np.asarray(self.values).reshape(-1, len(COLUMNS))[:, COLUMNS.index(name)]
 
     @property
     def has_power(self) -> bool:
         """Whether any sample has a power."""
-        return self.unusable < len(self.t_s)
+        return self.unusable < len(self)
 
 
 class Samples:
-    """Takes in samples in the order of the file.
+    """Collects samples in the order of the file.
 
     Args:
-        path: of the file.
+        log: the file.
+        layout: names of its fields.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, log: Log, layout: Layout) -> None:
         self.devices: dict[str, DeviceSamples] = {}
+        self.clock = LogClock()
+        self.damage = Damage()
+        self._path = log.path
+        self._layout = layout
         self._count = 0
 
     @property
     def end_s(self) -> float:
-        """Time of the last one."""
-        return max((one.t_s[-1] for one in self.devices.values()), default=0.0)
+        """Time of the last sample."""
+        return max((one.values[-len(COLUMNS)] for one in self.devices.values()), default=0.0)
 
-    def of(self, key: str) -> DeviceSamples:
-        """The device of that key, new if there was none.
+    def t_s(self, moment: values.Moment | None) -> float | None:
+        """Returns seconds since the first moment; ``None``, counted as damage, for no moment."""
+        if moment is None:
+            self.damage.places += 1
+            return None
+        return self.clock.t_s(moment)
 
-        Raises:
-            JournalError: for more devices than any machine has.
-        """
-        if key not in self.devices:
-            if len(self.devices) >= MOST_DEVICES:
-                raise JournalError(
-                    f"{self._path} holds more than {MOST_DEVICES} devices; split it by device"
-                )
-            self.devices[key] = DeviceSamples(key=key)
-        return self.devices[key]
-
-    def add(
-        self,
-        key: str,
-        t_s: float,
-        power: Any,
-        *,
-        zero_is_known: bool = True,
-        utilisation: float | None = None,
-        memory_used_bytes: float | None = None,
-        temperature_c: float | None = None,
-        clock_hz: float | None = None,
-    ) -> DeviceSamples:
-        """Take in one sample.
+    def add(self, key: str, t_s: float, row: Mapping[str, Any]) -> None:
+        """Adds one sample.
 
         Args:
-            key: of the device.
-            t_s: since the log began, never falling.
-            power: in W as the log says it; what is no power is counted and left out.
-            zero_is_known: whether 0 W is a reading; else it is how the log says that it has none.
-            utilisation: share of the time in which it worked.
-            memory_used_bytes: on the device.
-            temperature_c: of the chip.
-            clock_hz: clock of the multiprocessors.
+            key: key of the device: ``gpu`` or ``cpu``, and a number.
+            t_s: time since the beginning of the log, ascending.
+            row: fields of the sample; power that is not a number, negative or beyond what a
+                device can draw is counted and left out.
 
         Raises:
-            JournalError: for more samples or devices than are taken.
+            JournalError: for more samples or devices than the maximum.
         """
         self._count += 1
         if self._count > MOST_SAMPLES:
@@ -117,15 +135,42 @@ class Samples:
                 f"{self._path} holds more than {MOST_SAMPLES} samples; "
                 "split it and report the parts"
             )
-        device = self.of(key)
-        power_w = number(power)
+        if key not in self.devices:
+            self.devices[key] = DeviceSamples(self._device(key, row))
+        samples, layout = self.devices[key], self._layout
+        power_w = values.number(_first(row, layout.power))
         is_power = power_w is not None and 0.0 <= power_w <= MOST_POWER_W
-        if not is_power or (power_w == 0.0 and not zero_is_known):
+        if not is_power or (power_w == 0.0 and not layout.zero_is_known):
             power_w = None
-            device.unusable += 1
-        device.t_s.append(t_s)
-        device.power_w.append(math.nan if power_w is None else power_w)
-        gauges = (utilisation, memory_used_bytes, temperature_c, clock_hz)
-        for column, value in zip(device.gauges.values(), gauges, strict=True):
-            column.append(math.nan if value is None else value)
-        return device
+            samples.unusable += 1
+        gauges = (
+            values.share(_first(row, layout.utilisation)),
+            layout.memory_bytes(_first(row, layout.memory_used)),
+            values.celsius(_first(row, layout.temperature)),
+            values.clock_from_megahertz(_first(row, layout.clock)),
+        )
+        samples.values.append(t_s)
+        samples.values.extend(math.nan if one is None else one for one in (power_w, *gauges))
+
+    def _device(self, key: str, row: Mapping[str, Any]) -> Device:
+        if len(self.devices) >= MOST_DEVICES:
+            raise JournalError(
+                f"{self._path} holds more than {MOST_DEVICES} devices; split it by device"
+            )
+        layout, kind = self._layout, key[:3]
+        device_number = values.index(_first(row, layout.index))
+        memory_bytes = layout.memory_bytes(_first(row, layout.memory_total))
+        return Device(
+            key=key,
+            kind=kind,
+            scope=_SCOPES[kind],
+            name=values.short_text(_first(row, layout.name)) or kind.upper(),
+            index=int(key[3:]) if device_number is None else device_number,
+            uuid=values.short_text(_first(row, layout.uuid)),
+            limit_w=values.above_0(_first(row, layout.limit)),
+            memory_bytes=round(memory_bytes) if memory_bytes else None,
+        )
+
+
+def _first(row: Mapping[str, Any], names: Names) -> Any:
+    return next((row[name] for name in names if name in row), None)

@@ -1,4 +1,4 @@
-"""Energy of power samples over their own time; if they are too far apart nothing is known."""
+"""Integrates power samples to energy with the trapezoidal rule; gaps are not bridged."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,15 +14,15 @@ GAP_STEPS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Energy that grew from sample to sample.
+    """Cumulative energy at each sample.
 
     Attributes:
-        energy_j: since the first sample, without what the gaps hold, (n,).
-        is_after_gap: whether nothing is known of the step that leads to a sample, (n,).
-        step_s: the usual time between two samples; ``None`` for fewer than two.
-        stderr_j: of the whole, by what the power did between two samples.
-        seen_s: time since the first sample, without the gaps, (n,).
-        gap_s: time of the gaps.
+        energy_j: energy since the first sample without that of the gaps, (n,).
+        is_after_gap: whether a gap ends at the sample, (n,).
+        step_s: usual time between two samples; ``None`` for fewer than two.
+        stderr_j: standard error of the whole energy, from the change of power between samples.
+        seen_s: time since the first sample without the gaps, (n,).
+        gap_s: total time of the gaps.
     """
 
     energy_j: Array
@@ -34,28 +34,33 @@ class Curve:
 
     @property
     def gaps(self) -> int:
-        """How many there are."""
+        """Number of gaps."""
         return int(np.count_nonzero(self.is_after_gap))
+
+    @property
+    def covered_s(self) -> float:
+        """Time from the first to the last sample without the gaps."""
+        return float(self.seen_s[-1]) if len(self.seen_s) else 0.0
 
 
 def integrate(t_s: Array, power_w: Array, step_s: float | None = None) -> Curve:
-    """Straight lines between neighbours that are at most five usual steps apart.
+    """Connects neighbours that are at most five usual steps apart with straight lines.
 
-    A step from ``a`` to ``b`` watts that happened anywhere in ``dt`` seconds makes an error that
-    is uniform within ``|b - a| dt / 2``; of that the standard error is ``|b - a| dt / sqrt(12)``.
+    A step of the power from ``a`` to ``b`` watts at any moment within ``dt`` seconds causes an
+    error that is uniform within ``|b - a| dt / 2``; its standard error is
+    ``|b - a| dt / sqrt(12)``.
 
     Args:
-        t_s: (n,), never falling.
-        power_w: (n,).
-        step_s: the usual one; ``None`` takes the median.
+        t_s: times of the samples, ascending, (n,).
+        power_w: power at these times, (n,).
+        step_s: usual time between two samples; ``None`` takes the median.
 
     >>> curve = integrate(np.array([0.0, 1.0, 2.0, 3.0, 13.0, 14.0]), np.full(6, 100.0))
     >>> float(curve.energy_j[-1]), float(curve.seen_s[-1]), curve.gap_s, curve.gaps
     (400.0, 4.0, 10.0, 1)
     """
     steps_s = np.diff(t_s)
-    if step_s is None and (steps_s > 0.0).any():
-        step_s = float(np.median(steps_s[steps_s > 0.0]))
+    step_s = usual_step_s(t_s) if step_s is None else step_s
     is_gap = steps_s > GAP_STEPS * (step_s or 0.0)
     known_s = np.where(is_gap, 0.0, steps_s)
     means_w = (power_w[1:] + power_w[:-1]) / 2.0
@@ -67,3 +72,10 @@ def integrate(t_s: Array, power_w: Array, step_s: float | None = None) -> Curve:
         seen_s=np.append(0.0, np.cumsum(known_s))[: len(t_s)],
         gap_s=float(np.where(is_gap, steps_s, 0.0).sum()),
     )
+
+
+def usual_step_s(t_s: Array) -> float | None:
+    """Returns the median time between two samples, equal times left out; ``None`` if all are."""
+    steps_s = np.diff(t_s)
+    steps_s = steps_s[steps_s > 0.0]
+    return float(np.median(steps_s)) if len(steps_s) else None

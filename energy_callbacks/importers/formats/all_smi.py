@@ -1,37 +1,39 @@
-"""NDJSON of ``all-smi record``, plain, ``.gz`` or ``.zst``: a header, then a frame a look.
+"""NDJSON of ``all-smi record``, plain, ``.gz`` or ``.zst``: a header, then one frame per sample.
 
-A frame has ``timestamp`` (RFC 3339, whole seconds) and lists ``gpus`` and ``cpus``; memory is in
-bytes, frequency in MHz, power in W, and what is not known is -1, 0 or null, by quantity. Only CPUs
-with a power are read.
+A frame has ``timestamp`` (RFC 3339, whole seconds) and lists ``gpus`` and ``cpus``. Memory is in
+bytes, frequency in MHz, power in W; unknown values are -1, 0 or null, depending on the quantity.
+Only CPUs with a power are read.
 """
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.importers import files, journal_lines, recording
 from energy_callbacks.importers.journal_lines import About
-from energy_callbacks.importers.log_clock import LogClock
 from energy_callbacks.importers.protocol import Log
-from energy_callbacks.importers.samples import Samples
-from energy_callbacks.importers.values import (
-    celsius,
-    clock_from_megahertz,
-    index,
-    moment,
-    share,
-    size_bytes,
-    whole,
-    words,
-)
+from energy_callbacks.importers.samples import Layout, Samples
+from energy_callbacks.importers.values import index, moment, short_text, size_bytes
 
 NAME: Final = "all-smi"
+_LAYOUT: Final = Layout(
+    power=("power_consumption",),
+    utilisation=("utilization",),
+    memory_used=("used_memory",),
+    temperature=("temperature",),
+    clock=("frequency",),
+    name=("name", "cpu_model"),
+    uuid=("uuid",),
+    memory_total=("total_memory",),
+    memory_bytes=size_bytes,
+)
 _LISTS: Final = {"gpus": "gpu", "cpus": "cpu"}
 
 
 def recognises(log: Log) -> bool:
-    """A header of a recording, or a frame."""
+    """Whether the file begins with the header of a recording, or with a frame."""
     start = log.first_line
     is_frame = (
         '"schema"' in start and '"timestamp"' in start and ('"gpus"' in start or '"cpus"' in start)
@@ -41,32 +43,31 @@ def recognises(log: Log) -> bool:
 
 def records(log: Log) -> Iterator[Record]:
     """See ``Importer``."""
-    samples, clock, damage = Samples(log.path), LogClock(), files.Damage()
+    samples = Samples(log, _LAYOUT)
     keys: dict[tuple[str, str, str], str] = {}
     version: str | None = None
-    for line in files.lines(log.path, damage):
-        frame = _frame(line, damage)
-        version = version or words(frame.get("all_smi_version"))
-        found = moment(frame.get("timestamp"))
-        if found is None:
-            damage.places += bool(frame) and not ("header" in frame or "index" in frame)
+    for line in files.lines(log.path, samples.damage):
+        frame = _frame(line, samples.damage)
+        version = version or short_text(frame.get("all_smi_version"))
+        time = moment(frame.get("timestamp"))
+        if time is None and (not frame or "header" in frame or "index" in frame):
             continue
-        t_s = clock.t_s(found)
+        t_s = samples.t_s(time)
+        if t_s is None:
+            continue
         for kind, device in _devices(frame):
-            _add(samples, keys, kind, t_s, device)
-    hosts = dict.fromkeys(host for _, host, _ in keys)
-    _name_hosts(samples, keys, len(hosts))
+            samples.add(_key(keys, kind, device), t_s, device)
+    hosts = list(dict.fromkeys(host for _, host, _ in keys))
+    if len(hosts) > 1:
+        _add_hosts_to_names(samples, keys)
     about = About(
         program=NAME,
         version=version,
         name=log.path.name.split(".")[0],
-        host=next(iter(hosts)) if len(hosts) == 1 else None,
-        unix_s=0.0,
+        host=hosts[0] if len(hosts) == 1 else None,
     )
-    lines = recording.recorded(log, about, samples, clock, damage)
-    yield next(lines)
-    yield journal_lines.remark(NAME, "its times are whole seconds")
-    yield from lines
+    notes = [journal_lines.remark(NAME, "its times are whole seconds")]
+    yield from recording.recorded(log, about, samples, notes)
 
 
 def _frame(line: str, damage: files.Damage) -> Mapping[str, Any]:
@@ -93,35 +94,15 @@ def _devices(frame: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]
                 yield kind, device
 
 
-def _add(
-    samples: Samples,
-    keys: dict[tuple[str, str, str], str],
-    kind: str,
-    t_s: float,
-    device: Mapping[str, Any],
-) -> None:
-    host = words(device.get("hostname")) or "unknown"
-    uuid = words(device.get("uuid")) or str(index(device.get("index")) or 0)
+def _key(keys: dict[tuple[str, str, str], str], kind: str, device: Mapping[str, Any]) -> str:
+    """Returns the key of a device, a new one if its kind, host and identifier are new."""
+    host = short_text(device.get("hostname")) or "unknown"
+    uuid = short_text(device.get("uuid")) or str(index(device.get("index")) or 0)
     count = sum(known == kind for known, _, _ in keys)
-    key = keys.setdefault((kind, host, uuid), f"{kind}{count}")
-    added = samples.add(
-        key,
-        t_s,
-        device.get("power_consumption"),
-        utilisation=share(device.get("utilization")),
-        memory_used_bytes=size_bytes(device.get("used_memory")),
-        temperature_c=celsius(device.get("temperature")),
-        clock_hz=clock_from_megahertz(device.get("frequency")),
-    )
-    if added.index is None:
-        added.kind, added.index = kind, int(key[3:])
-        added.name = words(device.get("name") or device.get("cpu_model")) or kind.upper()
-        added.uuid = words(device.get("uuid"))
-        added.memory_bytes = whole(size_bytes(device.get("total_memory")))
+    return keys.setdefault((kind, host, uuid), f"{kind}{count}")
 
 
-def _name_hosts(samples: Samples, keys: Mapping[tuple[str, str, str], str], hosts: int) -> None:
-    """In a recording of several hosts, names of devices include the host."""
+def _add_hosts_to_names(samples: Samples, keys: Mapping[tuple[str, str, str], str]) -> None:
     for (_, host, _), key in keys.items():
-        if hosts > 1:
-            samples.devices[key].name += f" on {host}"
+        device = samples.devices[key].device
+        samples.devices[key].device = replace(device, name=f"{device.name} on {host}")

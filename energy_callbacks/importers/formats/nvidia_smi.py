@@ -1,11 +1,11 @@
 """CSV of ``nvidia-smi --query-gpu=timestamp,power.draw,... --format=csv[,nounits] -lms 100``.
 
-The first line names the columns, with their units unless ``nounits`` was asked for; a cell may
-have its unit too. Without that line (``noheader``) the columns cannot be identified.
+The first line has the names of the columns, with their units unless ``nounits`` was given; cells
+may have units too. Without that line (``noheader``) the columns cannot be identified.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -15,36 +15,36 @@ from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.importers import files, recording
 from energy_callbacks.importers.journal_lines import About
-from energy_callbacks.importers.log_clock import LogClock
 from energy_callbacks.importers.protocol import Log
-from energy_callbacks.importers.samples import DeviceSamples, Samples
-from energy_callbacks.importers.values import (
-    above_0,
-    celsius,
-    clock_from_megahertz,
-    index,
-    moment,
-    share,
-    size_from_mebibytes,
-    whole,
-    words,
-)
+from energy_callbacks.importers.samples import Layout, Samples
+from energy_callbacks.importers.values import moment
 
 NAME: Final = "nvidia-smi"
-# What identifies a card, the first that is there; all are names of `nvidia-smi --help-query-gpu`.
+# All names are those of `nvidia-smi --help-query-gpu`.
+_LAYOUT: Final = Layout(
+    # The plain name is one of the other two, depending on the model of the card.
+    power=("power.draw", "power.draw.average", "power.draw.instant"),
+    utilisation=("utilization.gpu",),
+    memory_used=("memory.used",),
+    temperature=("temperature.gpu",),
+    clock=("clocks.sm", "clocks.current.sm", "clocks.gr", "clocks.current.graphics"),
+    index=("index",),
+    name=("name", "gpu_name"),
+    uuid=("uuid", "gpu_uuid"),
+    limit=("power.limit",),
+    memory_total=("memory.total",),
+)
+# Columns that identify a card, in order of preference.
 _CARDS: Final = ("uuid", "gpu_uuid", "index", "pci.bus_id", "gpu_bus_id")
-# The closest to what a card takes over time first: the plain one is one of the others, by model.
-_POWERS: Final = ("power.draw", "power.draw.average", "power.draw.instant")
-_CLOCKS: Final = ("clocks.sm", "clocks.current.sm", "clocks.gr", "clocks.current.graphics")
 _NAMELESS: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d")
-# Samples of all cards are this much further apart than the rows of one sample.
+# Ratio of the time between two samples of all cards to the time between rows of one sample.
 _APART: Final = 20.0
 
 
 def recognises(log: Log) -> bool:
-    """Columns of a time and of a power, as nvidia-smi calls them."""
-    names = _columns(log)
-    has_names = "timestamp" in names and any(name in names for name in (*_POWERS, "memory.used"))
+    """Whether the columns are a time and a power or memory, as nvidia-smi names them."""
+    columns = log.columns()
+    has_names = "timestamp" in columns and not {*_LAYOUT.power, "memory.used"}.isdisjoint(columns)
     return has_names or bool(_NAMELESS.match(log.first_line))
 
 
@@ -55,69 +55,25 @@ def records(log: Log) -> Iterator[Record]:
             f"{log.path} has no line that names its columns; let nvidia-smi write it without "
             "noheader, or put the names that it was asked for into a first line"
         )
-    places = _columns(log)
-    samples, clock, damage = Samples(log.path), LogClock(), files.Damage()
-    card_at = next((places[name] for name in _CARDS if name in places), None)
+    samples, columns = Samples(log, _LAYOUT), log.columns()
+    card_column = next((name for name in _CARDS if name in columns), None)
     keys: dict[str, str] = {}
-    for number, line in enumerate(files.lines(log.path, damage, whole=True)):
-        cells = files.cells(line)
-        if number == 0 or not line.strip() or _is_head(cells):
-            continue
-        found = moment(cells[places["timestamp"]]) if len(cells) == len(places) else None
-        if found is None:
-            damage.places += 1
-            continue
-        card = "" if card_at is None else cells[card_at]
-        key = keys.setdefault(card, f"gpu{len(keys)}")
-        row = {name: cells[place] for name, place in places.items()}
-        _add(samples, key, clock.t_s(found), row)
-    if card_at is None:
+    for _, row in files.rows(log.path, columns, samples.damage, complete_only=True):
+        if "timestamp" in map(str.lower, row.values()):
+            continue  # the names again: two files were concatenated
+        t_s = samples.t_s(moment(row["timestamp"]))
+        if t_s is not None:
+            card = "" if card_column is None else row[card_column]
+            samples.add(keys.setdefault(card, f"gpu{len(keys)}"), t_s, row)
+    if card_column is None:
         _refuse_several(log, samples)
-    about = About(program=NAME, name=log.path.stem, unix_s=0.0)
-    yield from recording.recorded(log, about, samples, clock, damage)
-
-
-def _columns(log: Log) -> dict[str, int]:
-    """Places of the columns, by their names without units."""
-    return {name.split(" [")[0]: place for place, name in enumerate(log.columns())}
-
-
-def _is_head(cells: list[str]) -> bool:
-    """Names again, if two files were put together."""
-    return "timestamp" in (cell.lower() for cell in cells)
-
-
-def _add(samples: Samples, key: str, t_s: float, row: Mapping[str, str]) -> None:
-    device = samples.add(
-        key,
-        t_s,
-        _first(row, _POWERS),
-        utilisation=share(row.get("utilization.gpu")),
-        memory_used_bytes=size_from_mebibytes(row.get("memory.used")),
-        temperature_c=celsius(row.get("temperature.gpu")),
-        clock_hz=clock_from_megahertz(_first(row, _CLOCKS)),
-    )
-    if device.index is None:
-        _describe(device, row)
-
-
-def _describe(device: DeviceSamples, row: Mapping[str, str]) -> None:
-    told = index(row.get("index"))
-    device.index = int(device.key[3:]) if told is None else told
-    device.name = words(row.get("name") or row.get("gpu_name")) or device.name
-    device.uuid = words(row.get("uuid") or row.get("gpu_uuid"))
-    device.limit_w = above_0(row.get("power.limit"))
-    device.memory_bytes = whole(size_from_mebibytes(row.get("memory.total")))
-
-
-def _first(row: Mapping[str, str], names: Sequence[str]) -> str | None:
-    return next((row[name] for name in names if name in row), None)
+    yield from recording.recorded(log, About(program=NAME), samples)
 
 
 def _refuse_several(log: Log, samples: Samples) -> None:
-    """Rows of several cards without an identifier come in short groups of one size."""
-    for device in samples.devices.values():
-        steps_s = np.diff(device.t_s)
+    """Raises if rows without an identifier of the card come in short groups of one size."""
+    for one in samples.devices.values():
+        steps_s = np.diff(one.column("t_s"))
         if len(steps_s) and _comes_in_groups(steps_s):
             raise JournalError(
                 f"{log.path} seems to hold several cards, and no column that tells them apart; "

@@ -1,8 +1,8 @@
 """Windows as Zeus' ``ZeusMonitor(log_file=...)`` writes them: joules of each card in each.
 
 Columns ``start_time`` (Unix), ``window_name``, ``elapsed_time`` (s), ``gpu0_energy`` (J), ...
-Windows that follow each other are phases; one that lies inside another takes its energy out of
-that one, one level deep. Names are taken without the number at their end.
+Windows that follow each other become phases. The energy of a window inside another one is
+subtracted from that one, one level deep. Numbers at the end of names are removed.
 """
 
 import math
@@ -11,28 +11,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
 from energy_callbacks.core import formatting
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.core.records import Channel, Device, Energy, Sensor
+from energy_callbacks.core.records import Device, Energy, Sensor
 from energy_callbacks.importers import files
 from energy_callbacks.importers import journal_lines as lines
 from energy_callbacks.importers.journal_lines import About
 from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.samples import MOST_SAMPLES
-from energy_callbacks.importers.values import above_0, at_least_0
-from energy_callbacks.importers.values import words as one_line
+from energy_callbacks.importers.values import above_0, at_least_0, short_text
 
 NAME: Final = "Zeus"
-_NAMES: Final = ("start_time", "window_name", "elapsed_time")
+_NAMES: Final = ["start_time", "window_name", "elapsed_time"]
 _CARD: Final = re.compile(r"gpu(\d{1,3})_energy")
 _NUMBERED: Final = re.compile(r"[\s_\-/:.#]*\d+$")
-# The counter of a card, which Zeus reads at both ends: its gain, as our own source takes it, and
-# one value each 100 ms (Zeus' documentation), wherever between two of them a window begins.
+# Zeus reads the energy counter of a card at both ends of a window. The gain error is that of our
+# own source for this counter. The counter has a new value every 100 ms (documentation of Zeus),
+# and a window may begin at any moment between two values.
 _RELATIVE_ERROR: Final = 0.05
 _TICK_S: Final = 0.1
+_SENSOR: Final = Sensor(
+    name="windows in a log of Zeus", period_s=_TICK_S, relative_error=_RELATIVE_ERROR
+)
 # Ends of windows are known to about a microsecond.
 _SLACK_S: Final = 1e-3
 _MOST_S: Final = 10 * 365 * 86400.0
@@ -47,9 +49,9 @@ class _Window:
 
 
 def recognises(log: Log) -> bool:
-    """The three columns, and one for each card."""
+    """Whether the columns are the three of a window and one per card."""
     names = log.columns()
-    return tuple(names[:3]) == _NAMES and all(map(_CARD.fullmatch, names[3:])) and len(names) > 3
+    return names[:3] == _NAMES and len(names) > 3 and all(map(_CARD.fullmatch, names[3:]))
 
 
 def records(log: Log) -> Iterator[Record]:
@@ -61,23 +63,28 @@ def records(log: Log) -> Iterator[Record]:
         raise JournalError(f"{log.path} holds no whole window of Zeus: there is no energy in it")
     zero_s = windows[0].start_s
     outer, inner, aside = _nested(windows)
-    spans = list(_spans(outer, keys, zero_s))
     end_s = outer[-1].end_s - zero_s
-    energy = {key: _sum(outer, key, end_s) for key in keys}
-    about = About(program=NAME, name=log.path.stem, unix_s=zero_s)
-    yield lines.header(log, about)
+    yield lines.header(log, About(program=NAME), zero_s)
     for key in keys:
-        yield _device_line(key)
-    yield from lines.of_damage(log, damage)
+        device = Device(key=key, kind="gpu", scope="gpu", name="GPU", index=int(key[3:]))
+        yield lines.device_line(device, {"energy": _SENSOR})
+    yield from lines.damage_warnings(log, damage)
+    spans = list(_spans(outer, keys, zero_s))
+    yield from _notes(log, aside, spans)
+    yield from spans
+    for one in inner:
+        yield lines.window(one.name, one.start_s - zero_s, one.end_s - zero_s, one.energy)
+    yield lines.totals(end_s, {key: _sum(outer, key, end_s) for key in keys})
+
+
+def _notes(log: Log, aside: int, spans: Sequence[Record]) -> Iterator[Record]:
     if aside:
         yield lines.warning(
             "windows_aside",
             f"{aside} windows of {log.path.name} overlap others in part, or lie two deep inside "
             "them; they are in no phase of their own.",
         )
-    between_s = sum(
-        record["end_s"] - record["start_s"] for record in spans if record["phase"] == lines.UNSEEN
-    )
+    between_s = sum(one["end_s"] - one["start_s"] for one in spans if one["phase"] == lines.UNSEEN)
     if between_s > _SLACK_S:
         yield lines.warning(
             "gaps", f"{formatting.duration(between_s)} between windows are in no figure."
@@ -87,40 +94,29 @@ def records(log: Log) -> Iterator[Record]:
         "energy is that of its windows, from the counters of the cards read at both ends; what a "
         "counter that ticks each 100 ms leaves open there is the random error",
     )
-    yield from spans
-    for one in inner:
-        yield lines.window(one.name, one.start_s - zero_s, one.end_s - zero_s, one.energy)
-    yield lines.totals(end_s, energy)
 
 
 def _windows(log: Log, keys: Sequence[str], damage: files.Damage) -> list[_Window]:
-    """By their start, the longest first if several begin together."""
-    found = []
-    for place, line in enumerate(files.lines(log.path, damage)):
-        cells = files.cells(line)
-        if place == 0 or not line.strip():
-            continue
-        start_s = above_0(cells[0]) if len(cells) == 3 + len(keys) else None
-        duration_s = above_0(cells[2]) if start_s is not None else None
+    """Returns the windows by their start, the longest first if several begin together."""
+    windows = []
+    for _, row in files.rows(log.path, [*_NAMES, *keys], damage):
+        start_s, duration_s = above_0(row["start_time"]), above_0(row["elapsed_time"])
         if start_s is None or duration_s is None or duration_s > _MOST_S:
             damage.places += 1
             continue
-        name = _NUMBERED.sub("", one_line(cells[1]) or "") or "window"
-        energy = {
-            key: _energy(at_least_0(cell), duration_s)
-            for key, cell in zip(keys, cells[3:], strict=True)
-        }
-        found.append(_Window(name, start_s, start_s + duration_s, energy))
-        if len(found) > MOST_SAMPLES:
+        name = _NUMBERED.sub("", short_text(row["window_name"]) or "") or "window"
+        energy = {key: _energy(at_least_0(row[key]), duration_s) for key in keys}
+        windows.append(_Window(name, start_s, start_s + duration_s, energy))
+        if len(windows) > MOST_SAMPLES:
             raise JournalError(f"{log.path} holds more than {MOST_SAMPLES} windows; split it")
-    return sorted(found, key=lambda one: (one.start_s, -one.end_s))
+    return sorted(windows, key=lambda one: (one.start_s, -one.end_s))
 
 
 def _energy(energy_j: float | None, duration_s: float) -> Energy:
-    """Zeus writes 0 J for a window that is shorter than a tick: that is not known."""
+    """Returns the energy of a window; Zeus writes 0 J for a window shorter than a tick."""
     if not energy_j:
         return UNKNOWN
-    # Both ends lie anywhere between two ticks: each is uniform over one.
+    # Both ends are at any moment between two ticks: the error of each is uniform over one tick.
     stderr_j = energy_j / duration_s * _TICK_S / 6.0**0.5
     return Energy(
         energy_j=energy_j,
@@ -132,7 +128,7 @@ def _energy(energy_j: float | None, duration_s: float) -> Energy:
 
 
 def _nested(windows: Sequence[_Window]) -> tuple[list[_Window], list[_Window], int]:
-    """Those that follow each other, those that lie inside one, and how many are neither."""
+    """Returns windows that follow each other, windows inside those, and the number of others."""
     outer, inner, aside = [windows[0]], list[_Window](), 0
     for one in windows[1:]:
         if one.start_s >= outer[-1].end_s - _SLACK_S:
@@ -147,27 +143,18 @@ def _nested(windows: Sequence[_Window]) -> tuple[list[_Window], list[_Window], i
 
 
 def _spans(outer: Sequence[_Window], keys: Sequence[str], zero_s: float) -> Iterator[Record]:
-    before_s = 0.0
+    """Yields a phase for each window and for the time between two windows."""
+    previous_s = 0.0
     for one in outer:
-        start_s, end_s = max(one.start_s - zero_s, before_s), one.end_s - zero_s
-        if start_s > before_s:
-            yield lines.span(lines.UNSEEN, before_s, start_s, dict.fromkeys(keys, UNKNOWN))
+        start_s, end_s = max(one.start_s - zero_s, previous_s), one.end_s - zero_s
+        if start_s > previous_s:
+            yield lines.span(lines.UNSEEN, previous_s, start_s, dict.fromkeys(keys, UNKNOWN))
         yield lines.span(one.name, start_s, end_s, one.energy)
-        before_s = end_s
+        previous_s = end_s
 
 
 def _sum(windows: Sequence[_Window], key: str, end_s: float) -> Energy:
-    """Of windows and the time between them, which was not measured."""
+    """Returns the energy of windows and of the time between them, which was not measured."""
     durations_s = [one.end_s - one.start_s for one in windows]
     between_s = max(end_s - math.fsum(durations_s), 0.0)
     return total([*(one.energy[key] for one in windows), UNKNOWN], [*durations_s, between_s])
-
-
-def _device_line(key: str) -> Record:
-    device = Device(key=key, kind="gpu", scope="gpu", name="GPU", index=int(key[3:]))
-    sensor = Sensor(
-        name="windows in a log of Zeus", period_s=_TICK_S, relative_error=_RELATIVE_ERROR
-    )
-    return journal.device_record(
-        device, [Channel(device=device, quantity="energy", kind="counter", sensor=sensor)]
-    )
