@@ -3,10 +3,10 @@
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from energy_callbacks import importers
 from energy_callbacks.accounting.journal import batch_job, journal
@@ -18,70 +18,71 @@ from energy_callbacks.report.analysis.imbalance import imbalances
 from energy_callbacks.report.collect import command, curves, figures, footprint
 from energy_callbacks.report.collect.devices import device_table, memory
 from energy_callbacks.report.collect.merge import MergedAttempt, merge, newest_run
-from energy_callbacks.report.collect.metric_curves import metrics
-from energy_callbacks.report.collect.process import ProcessJournal, load, of_records
-from energy_callbacks.report.collect.progress import progress
+from energy_callbacks.report.collect.process import ProcessJournal, load
+from energy_callbacks.report.collect.progress import metrics, progress
 from energy_callbacks.report.collect.ranks import rank_table
-from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, from_record
+from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.models import (
     Attempt,
-    Figure,
     Forecast,
     MeasuringCost,
     Run,
     Status,
     UnavailableSensor,
 )
-from energy_callbacks.report.model.profile import Profile, from_records
-from energy_callbacks.report.model.schema import EnergyReport
+from energy_callbacks.report.model.schema import EnergyReport, Profile, from_record
 
-# A journal is flushed at least each second; one that is silent for this long has ended.
+# A journal is flushed at least every second. After this time without a line it has ended.
 _SILENT_S = 5.0
-# The most informative status of a run whose ranks ended in different ways.
-_GRAVITY: tuple[Status, ...] = ("failed", "interrupted", "running", "cut off", "finished")
+# The statuses of ranks, most informative first: the status of a run is the first that occurs.
+_SEVERITY: tuple[Status, ...] = ("failed", "interrupted", "running", "cut off", "finished")
 
 
 def build(
     paths: str | Path | Sequence[str | Path], *, now_unix_s: float | None = None
 ) -> EnergyReport:
-    """The report of one run.
+    """Builds the report of one run.
 
     Args:
         paths: a run folder, a journal, a log of another program, or several of these.
-        now_unix_s: wall time against which an attempt without an end is *running* or *cut off*;
-            ``None`` asks the clock.
+        now_unix_s: current wall time. It decides whether an attempt without an end is *running*
+            or *cut off*. ``None`` reads the clock.
 
     Raises:
         JournalError: if no journal can be read.
     """
     merged, other_runs, unreadable = gather(paths)
-    attempts = tuple(_attempts(merged, time.time() if now_unix_s is None else now_unix_s))
-    return _assemble(merged, attempts, other_runs, unreadable)
+    report = _assemble(merged, time.time() if now_unix_s is None else now_unix_s)
+    report = replace(
+        report,
+        warnings=warnings.warnings(report, merged, other_runs=other_runs, unreadable=unreadable),
+        method_notes=warnings.method_notes(report, merged),
+    )
+    return replace(report, advice=advice(report))
 
 
 def gather(
     paths: str | Path | Sequence[str | Path],
 ) -> tuple[list[MergedAttempt], int, list[str]]:
-    """The attempts of the newest run, how many other runs there are, and what cannot be read.
+    """Reads journals and merges the processes of the newest run into attempts.
 
     Args:
         paths: see ``build``.
 
+    Returns:
+        The attempts of the newest run, the number of other runs, and for each journal that
+        cannot be read the reason.
+
     Raises:
-        JournalError: as ``build``.
+        JournalError: see ``build``.
     """
     several = [paths] if isinstance(paths, str | Path) else paths
-    readable, unreadable = _load_all(_journals(map(Path, several)))
+    # Journals that several paths lead to are read once.
+    journals = dict.fromkeys(file for path in several for file in _journals_at(Path(path)))
+    readable, unreadable = _load_all(list(journals))
     processes, other_runs = newest_run(command.joined(readable))
     _add_earlier(processes)
     return merge(processes), other_runs, unreadable
-
-
-def _journals(paths: Iterable[Path]) -> list[Path]:
-    found: dict[Path, None] = {}
-    for path in paths:
-        found.update(dict.fromkeys(_journals_at(path)))
-    return list(found)
 
 
 def _journals_at(path: Path) -> list[Path]:
@@ -100,12 +101,12 @@ def _journals_at(path: Path) -> list[Path]:
 
 
 def _load_all(paths: Sequence[Path]) -> tuple[list[ProcessJournal], list[str]]:
-    """All journals that can be read, and why the others cannot."""
+    """Returns the journals that can be read, and for each of the others the reason."""
     readable: list[ProcessJournal] = []
     problems: list[JournalError] = []
     for path in paths:
         try:
-            readable.append(_load(path))
+            readable.append(load(path))
         except JournalError as error:
             problems.append(error)
     if not readable:
@@ -113,85 +114,56 @@ def _load_all(paths: Sequence[Path]) -> tuple[list[ProcessJournal], list[str]]:
     return readable, [str(problem) for problem in problems]
 
 
-def _load(path: Path) -> ProcessJournal:
-    imported = importers.records(path)
-    return load(path) if imported is None else of_records(path, imported)
-
-
 def _add_earlier(processes: list[ProcessJournal]) -> None:
-    """Add the journals of the folders that a run was in before, back to where it began."""
+    """Appends the journals of earlier run folders of the run, back to its first folder."""
     known = {process.folder for process in processes}
-    for process in processes:  # grows while it is walked
+    for process in processes:  # the list grows during the iteration
         link = process.before.get("folder")
         folder = (process.folder / link).resolve() if link else process.folder
         if folder in known:
             continue
         known.add(folder)
         for path in journal.find(folder):
-            earlier = _load_of(path, process.run_id)
-            if earlier is not None:
-                earlier.folders_back = process.folders_back + 1
-                processes.append(earlier)
+            # Unreadable journals of earlier folders do not affect the report of this one.
+            with suppress(JournalError, OSError):
+                if journal.header(path).get("run_id") == process.run_id:
+                    earlier = load(path)
+                    earlier.folders_back = process.folders_back + 1
+                    processes.append(earlier)
 
 
-def _load_of(path: Path, run_id: str) -> ProcessJournal | None:
-    """A journal, if it is of a run and can be read: the present folder must not suffer by it."""
-    try:
-        return load(path) if journal.header(path).get("run_id") == run_id else None
-    except (JournalError, OSError):
-        return None
-
-
-def _assemble(
-    merged: Sequence[MergedAttempt],
-    attempts: tuple[Attempt, ...],
-    other_runs: int,
-    unreadable: Sequence[str],
-) -> EnergyReport:
-    owned = [device for attempt in merged for device in attempt.owned]
-    whole, by_phase = figures.whole_parts(owned), figures.phase_parts(owned)
+def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyReport:
+    """Returns the report without warnings, notes and advice, which are derived from it."""
+    counted = [device for attempt in merged for device in attempt.counted]
+    whole, by_phase = figures.whole_parts(counted), figures.phase_parts(counted)
     scopes = figures.scopes(whole)
     phases = figures.phase_table(merged, by_phase)
-    done = figures.work(merged)
+    work = figures.work(merged)
+    attempts = tuple(_attempts(merged, now_unix_s))
     ranks, timeline = rank_table(merged), curves.timeline(merged)
     header = merged[-1].lead.header
     config = header.get("config") or {}
-    facts = warnings.WarningFacts(
-        merged=merged,
-        attempts=attempts,
-        duration_s=math.fsum(attempt.lead.end_s for attempt in merged),
-        energy=scopes,
-        emissions=footprint.emissions(scopes.total, config),
-        cost=footprint.cost(scopes.total, config),
-        devices=device_table(merged),
-        throughput=figures.throughput(
-            done,
-            math.fsum(phase.duration_s for phase in phases if phase.name == "train"),
-            figures.wait_parts(owned),
-        ),
-        unavailable=_unavailable(merged),
-        other_runs=other_runs,
-        unreadable=unreadable,
-    )
-    report = EnergyReport(
+    duration_s = math.fsum(attempt.lead.end_s for attempt in merged)
+    train_s = math.fsum(phase.duration_s for phase in phases if phase.name == "train")
+    return EnergyReport(
         tool_version=str((header.get("environment") or {}).get("tool_version") or "unknown"),
-        warnings=warnings.warnings(facts),
-        run=_run(merged, attempts, facts.duration_s),
+        warnings=(),
+        run=_run(merged, attempts, duration_s),
         energy=scopes,
         measured_fraction=figures.measured_fraction(whole),
-        emissions=facts.emissions,
-        cost=facts.cost,
+        emissions=footprint.emissions(scopes.total, config),
+        cost=footprint.cost(scopes.total, config),
         forecast=_forecast(merged),
-        efficiency=figures.efficiencies(by_phase, done),
-        throughput=facts.throughput,
+        efficiency=figures.efficiencies(by_phase, work),
+        throughput=figures.throughput(work, train_s, figures.wait_parts(counted)),
         memory=memory(merged),
         phases=phases,
-        devices=tuple(facts.devices),
+        devices=device_table(merged),
         attempts=attempts,
-        unavailable=tuple(facts.unavailable),
-        measuring=_measuring(merged, facts.duration_s),
+        unavailable=_unavailable(merged),
+        measuring=_measuring(merged, duration_s),
         environment=_environment(header),
-        method_notes=warnings.method_notes(facts),
+        method_notes=(),
         timeline=timeline,
         series=curves.series(merged),
         ranks=ranks,
@@ -201,14 +173,13 @@ def _assemble(
         progress=progress(merged, timeline),
         profile=_profile(merged),
     )
-    return replace(report, advice=advice(report))
 
 
 def _attempts(merged: Iterable[MergedAttempt], now_unix_s: float) -> Iterator[Attempt]:
     for attempt in merged:
         for process in attempt.processes:
-            samples = [line["samples"] for line in process.steps]
-            known = [count for count in samples if count is not None]
+            samples = figures.sum_if_known(line["samples"] for line in process.steps)
+            own = [device for device in attempt.counted if device.owner is process]
             yield Attempt(
                 attempt=attempt.number,
                 host=process.host,
@@ -218,15 +189,10 @@ def _attempts(merged: Iterable[MergedAttempt], now_unix_s: float) -> Iterator[At
                 offset_s=attempt.start_of(process),
                 duration_s=process.end_s,
                 steps=sum(line["steps"] for line in process.steps),
-                samples=round(sum(known)) if samples and len(known) == len(samples) else None,
-                energy=_energy_of(attempt, process),
+                samples=None if samples is None else round(samples),
+                energy=figures.figure(figures.whole_parts(own)),
                 job=batch_job.from_record(process.header.get("job")),
             )
-
-
-def _energy_of(attempt: MergedAttempt, process: ProcessJournal) -> Figure:
-    mine = tuple(device for device in attempt.owned if device.owner is process)
-    return figures.figure(figures.whole_parts(mine))
 
 
 def _status(process: ProcessJournal, now_unix_s: float) -> Status:
@@ -241,7 +207,7 @@ def _run(merged: Sequence[MergedAttempt], attempts: Sequence[Attempt], duration_
     newest = merged[-1]
     header = newest.lead.header
     environment = header.get("environment") or {}
-    ends = {one.status for one in attempts if one.attempt == newest.number}
+    statuses = {attempt.status for attempt in attempts if attempt.attempt == newest.number}
     errors = [(process.totals or {}).get("error") for process in newest.processes]
     return Run(
         run_id=newest.lead.run_id,
@@ -253,16 +219,16 @@ def _run(merged: Sequence[MergedAttempt], attempts: Sequence[Attempt], duration_
         git_commit=environment.get("git_commit"),
         started_unix_s=min(process.unix_s for process in merged[0].processes),
         duration_s=duration_s,
-        status=next(status for status in _GRAVITY if status in ends),
-        error=next((error for error in errors if error), None),
+        status=next(status for status in _SEVERITY if status in statuses),
+        error=next(filter(None, errors), None),
         job=batch_job.from_record(header.get("job")),
         host=newest.lead.host,
     )
 
 
 def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[UnavailableSensor, ...]:
-    """Sensors that could not be opened, each once."""
-    found = (
+    """Returns the sensors that could not be opened, without duplicates."""
+    sensors = (
         UnavailableSensor(
             source=line["source"], reason=line["reason"].rstrip("."), fix=line["fix"] or ""
         )
@@ -270,50 +236,49 @@ def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[UnavailableSensor, ..
         for process in attempt.processes
         for line in process.unavailable
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(sensors))
 
 
 def _forecast(merged: Sequence[MergedAttempt]) -> Forecast | None:
-    """The newest one, by the process that leads."""
-    found = [a.lead.forecast for a in merged if a.lead.forecast is not None]
-    if not found:
-        return None
-    names = {one.name for one in fields(Forecast)}
-    return Forecast(**{name: value for name, value in found[-1].items() if name in names})
+    """Returns the newest forecast of a lead process."""
+    for attempt in reversed(merged):
+        if attempt.lead.forecast is not None:
+            return from_record(Forecast, attempt.lead.forecast)
+    return None
 
 
 def _batch_sizes(merged: Sequence[MergedAttempt]) -> tuple[BatchSizeCurve, ...]:
-    """Of the process that leads: ranks search together."""
-    found = [record for attempt in merged for record in attempt.lead.batch_sizes]
-    return tuple(from_record(record) for record in found)
-
-
-def _profile(merged: Sequence[MergedAttempt]) -> Profile | None:
-    """Of each kind the newest, of the lowest rank that has one."""
-    found: dict[str, Record] = {}
-    for attempt in merged:
-        for process in reversed(attempt.processes):
-            found.update(process.profiles)
-    return from_records(found)
-
-
-def _measuring(merged: Iterable[MergedAttempt], duration_s: float) -> MeasuringCost:
-    told = [
-        process.totals.get("sampler_cpu_s") if process.totals else None
+    """Returns the searches of the lead processes; ranks search together."""
+    return tuple(
+        from_record(BatchSizeCurve, record)
         for attempt in merged
-        for process in attempt.processes
-    ]
-    known = [cpu_s for cpu_s in told if cpu_s is not None]
-    if len(known) < len(told):
-        return MeasuringCost(sampler_cpu_s=None, core_share=None)
-    cpu_s = math.fsum(known)
-    return MeasuringCost(
-        sampler_cpu_s=cpu_s, core_share=cpu_s / duration_s if duration_s > 0.0 else None
+        for record in attempt.lead.batch_sizes
     )
 
 
+def _profile(merged: Sequence[MergedAttempt]) -> Profile | None:
+    """Returns the newest profile of each kind, of the lowest rank that has one."""
+    records: dict[str, Record] = {}
+    for attempt in merged:
+        for process in reversed(attempt.processes):
+            records.update(process.profiles)
+    # Kinds that this version does not know are ignored.
+    known = [field.name for field in fields(Profile) if field.name in records]
+    return from_record(Profile, records) if known else None
+
+
+def _measuring(merged: Iterable[MergedAttempt], duration_s: float) -> MeasuringCost:
+    cpu_s = figures.sum_if_known(
+        (process.totals or {}).get("sampler_cpu_s")
+        for attempt in merged
+        for process in attempt.processes
+    )
+    core_share = cpu_s / duration_s if cpu_s is not None and duration_s > 0.0 else None
+    return MeasuringCost(sampler_cpu_s=cpu_s, core_share=core_share)
+
+
 def _environment(header: Record) -> dict[str, str]:
-    """Host, start, settings and environment of the newest attempt, as names and words."""
+    """Returns host, start time, settings and environment of an attempt as flat strings."""
     started = datetime.fromtimestamp(header["unix_s"], tz=UTC).isoformat(timespec="seconds")
     flat = {"host": str(header["host"]), "started": started}
     world_size = header.get("world_size") or 1
@@ -329,8 +294,5 @@ def _flattened(prefix: str, values: Record) -> Iterator[tuple[str, str]]:
         if isinstance(value, dict):
             yield from _flattened(f"{prefix}{key}.", value)
         elif value is not None:
-            yield f"{prefix}{key}", _text(value)
-
-
-def _text(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            is_list = isinstance(value, list)
+            yield f"{prefix}{key}", ", ".join(map(str, value)) if is_list else str(value)

@@ -7,8 +7,8 @@ from energy_callbacks.core import formatting
 from energy_callbacks.report.model.recommendation import MATTERS, Advice, Code
 
 if TYPE_CHECKING:
-    from energy_callbacks.report.model.profile import Profile
     from energy_callbacks.report.model.profile_kernels import KernelProfile
+    from energy_callbacks.report.model.schema import Profile
 
 # Kernels that read and write what a fused one would keep: fusion spares a part of these.
 _FUSIBLE: Final = ("elementwise and reduction", "normalisation")

@@ -1,95 +1,90 @@
-"""The warnings of a report, and the assumptions behind its numbers."""
+"""The warnings of a report, and the notes on the assumptions behind its numbers."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from energy_callbacks.core import formatting
 from energy_callbacks.report.collect.merge import MergedAttempt
+from energy_callbacks.report.collect.process import ProcessJournal
 from energy_callbacks.report.model.models import (
     Attempt,
     Cost,
     DeviceUse,
     Emissions,
     ReportWarning,
-    Scopes,
-    Throughput,
-    UnavailableSensor,
 )
+from energy_callbacks.report.model.schema import EnergyReport
 
-# Below this share of the time seen, a reader must know that something is missing.
+# A lower coverage than this gets a warning: energy is missing.
 _FULL_COVERAGE = 0.99
-# A counter that ticks each 100 ms leaves more than 1 % open in windows below ten seconds.
+# A counter that ticks every 100 ms leaves an uncertainty above 1 % in windows below ten seconds.
 _SHORT_RUN_S = 10.0
-# How the notes of views begin.
+# First words of the notes that depend on location, PUE and price.
 EMISSIONS_NOTE, PRICE_NOTE = "Emissions", "The price"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarningFacts:
-    """Everything that warnings and notes are drawn from."""
+def warnings(
+    report: EnergyReport,
+    merged: Sequence[MergedAttempt],
+    *,
+    other_runs: int,
+    unreadable: Sequence[str],
+) -> tuple[ReportWarning, ...]:
+    """Returns the warnings of a report without duplicates, most severe first.
 
-    merged: Sequence[MergedAttempt]
-    attempts: Sequence[Attempt]
-    duration_s: float
-    energy: Scopes
-    emissions: Emissions | None
-    cost: Cost | None
-    devices: Sequence[DeviceUse]
-    throughput: Throughput
-    unavailable: Sequence[UnavailableSensor]
-    other_runs: int
-    unreadable: Sequence[str]
-
-
-def warnings(facts: WarningFacts) -> tuple[ReportWarning, ...]:
-    """Warnings, gravest first, each one once."""
+    Args:
+        report: the report without warnings.
+        merged: the attempts that it was built from.
+        other_runs: number of other runs in the same folder.
+        unreadable: for each journal that cannot be read, the reason.
+    """
+    processes = [process for attempt in merged for process in attempt.processes]
+    is_imported = any("imported" in process.header for process in processes)
+    # Better sensors do not help if another program took the measurement.
+    doctor = "" if is_imported else "run: energy-callbacks doctor"
     found = [
-        *_of_files(facts),
-        *_of_attempts(facts),
-        *_of_devices(facts),
-        *_of_origin(facts),
-        *_of_place(facts),
-        *_of_length(facts),
-        *_of_sensors(facts),
-        *_of_journals(facts),
+        *_of_files(other_runs, unreadable),
+        *_of_lost_attempts(merged[0].processes),
+        *_of_attempts(report, merged),
+        *_of_devices(report.devices, doctor),
+        *_of_origin(report, doctor),
+        *_of_place(report),
+        *_of_length(report),
+        *_of_sensors(report, processes),
+        *_of_journals(processes),
     ]
     return tuple(dict.fromkeys(found))
 
 
-def _of_files(facts: WarningFacts) -> Iterator[ReportWarning]:
-    for problem in facts.unreadable:
+def _of_files(other_runs: int, unreadable: Sequence[str]) -> Iterator[ReportWarning]:
+    for problem in unreadable:
         yield ReportWarning(
             code="journal_unreadable", message=f"A journal was left out: {problem}."
         )
-    if facts.other_runs:
-        runs = "run was" if facts.other_runs == 1 else "runs were"
+    if other_runs:
+        runs = "run was" if other_runs == 1 else "runs were"
         yield ReportWarning(
             code="other_runs",
-            message=f"{facts.other_runs} older {runs} found in the same folder and left out.",
+            message=f"{other_runs} older {runs} found in the same folder and left out.",
             fix="give each run a folder of its own with report_dir=",
         )
 
-    yield from _of_lost_attempts(facts)
 
-
-def _of_lost_attempts(facts: WarningFacts) -> Iterator[ReportWarning]:
-    """A run that went on from a checkpoint, without the journals of what came before it."""
-    first = facts.merged[0].processes
+def _of_lost_attempts(first: Sequence[ProcessJournal]) -> Iterator[ReportWarning]:
+    """Warns if the run resumed from a checkpoint and earlier journals are missing."""
     lost_j = sum(sum(process.before.get("energy_j", {}).values()) for process in first)
     if lost_j:
         yield ReportWarning(
             code="earlier_attempts_lost",
             message=f"This run went on from a checkpoint; the {formatting.energy(lost_j)} that it "
-            "had "
-            "used before are not in this report, because their journals are not here.",
+            "had used before are not in this report, because their journals are not here.",
             fix="keep the run folder of the first attempts where it was",
         )
 
 
-def _of_attempts(facts: WarningFacts) -> Iterator[ReportWarning]:
-    ranks = {attempt.number: _rank_count(attempt) for attempt in facts.merged}
-    for attempt in facts.attempts:
+def _of_attempts(report: EnergyReport, merged: Sequence[MergedAttempt]) -> Iterator[ReportWarning]:
+    ranks = {attempt.number: _rank_count(attempt) for attempt in merged}
+    for attempt in report.attempts:
         who = f"Attempt {attempt.attempt} (host {attempt.host}, rank {attempt.rank})"
         if attempt.status == "cut off":
             yield _cut_off(attempt, who, ranks[attempt.attempt])
@@ -97,16 +92,15 @@ def _of_attempts(facts: WarningFacts) -> Iterator[ReportWarning]:
             yield ReportWarning(
                 code="running", message=f"{who} is still running; these are its figures so far."
             )
-    if facts.throughput.replayed_steps:
+    if report.throughput.replayed_steps:
         yield ReportWarning(
             code="replayed_steps",
-            message=f"{facts.throughput.replayed_steps} steps were done twice, because an attempt "
+            message=f"{report.throughput.replayed_steps} steps were done twice, because an attempt "
             "resumed from an older checkpoint; their energy is in the total.",
             fix="save checkpoints more often",
         )
-
-    for merged in facts.merged:
-        yield from _of_missing_ranks(merged)
+    for one in merged:
+        yield from _of_missing_ranks(one)
 
 
 def _rank_count(attempt: MergedAttempt) -> int:
@@ -126,15 +120,11 @@ def _cut_off(attempt: Attempt, who: str, ranks: int) -> ReportWarning:
 
 
 def _of_missing_ranks(attempt: MergedAttempt) -> Iterator[ReportWarning]:
-    """Ranks of which nothing is known: they never began, or wrote elsewhere."""
+    """Warns of ranks without a journal: they did not start, or wrote to another folder."""
     count = _rank_count(attempt)
     missing = sorted(set(range(count)) - {process.rank for process in attempt.processes})
     if missing:
-        named = (
-            f"Rank {formatting.listed(missing)}"
-            if len(missing) == 1
-            else f"Ranks {formatting.listed(missing)}"
-        )
+        named = f"Rank{'s' if len(missing) > 1 else ''} {formatting.listed(missing)}"
         yield ReportWarning(
             code="rank_missing",
             message=f"{named} of {count} left no journal in attempt {attempt.number}; the energy "
@@ -143,13 +133,13 @@ def _of_missing_ranks(attempt: MergedAttempt) -> Iterator[ReportWarning]:
         )
 
 
-def _of_devices(facts: WarningFacts) -> Iterator[ReportWarning]:
-    with_energy = [device for device in facts.devices if device.scope is not None]
+def _of_devices(devices: Sequence[DeviceUse], doctor: str) -> Iterator[ReportWarning]:
+    with_energy = [device for device in devices if device.scope is not None]
     if not with_energy:
         yield ReportWarning(
             code="nothing_measured",
             message="No device with energy was seen: every energy is unknown.",
-            fix="" if _is_imported(facts) else "run: energy-callbacks doctor",
+            fix=doctor,
         )
     for device in with_energy:
         name = f"{device.key} ({device.name}, host {device.host})"
@@ -157,26 +147,20 @@ def _of_devices(facts: WarningFacts) -> Iterator[ReportWarning]:
             yield ReportWarning(
                 code="energy_unknown",
                 message=f"The energy of {name} is not known; the totals leave it out.",
-                fix="" if _is_imported(facts) else "run: energy-callbacks doctor",
+                fix=doctor,
             )
         elif device.energy.coverage < _FULL_COVERAGE:
             yield ReportWarning(
                 code="low_coverage",
                 message=f"{name} was seen for {formatting.percent(device.energy.coverage)} of the "
-                "time; "
-                "the rest of its energy is missing.",
+                "time; the rest of its energy is missing.",
             )
 
 
-def _is_imported(facts: WarningFacts) -> bool:
-    """Whether another program has measured, so that nothing of ours could have done better."""
-    return any("imported" in one.header for merged in facts.merged for one in merged.processes)
-
-
-def _of_origin(facts: WarningFacts) -> Iterator[ReportWarning]:
+def _of_origin(report: EnergyReport, doctor: str) -> Iterator[ReportWarning]:
     estimated = {
-        device.scope: device.name
-        for device in facts.devices
+        device.scope
+        for device in report.devices
         if device.origin == "estimated" and device.energy.energy_j is not None
     }
     if "gpu" in estimated:
@@ -188,19 +172,19 @@ def _of_origin(facts: WarningFacts) -> Iterator[ReportWarning]:
         yield ReportWarning(
             code="host_estimated",
             message="The energy of CPU and RAM is estimated by a model, at least in part.",
-            fix="" if facts.unavailable or _is_imported(facts) else "run: energy-callbacks doctor",
+            fix="" if report.unavailable else doctor,
         )
 
 
-def _of_place(facts: WarningFacts) -> Iterator[ReportWarning]:
-    if facts.emissions is not None and facts.emissions.kg is None:
+def _of_place(report: EnergyReport) -> Iterator[ReportWarning]:
+    if report.emissions is not None and report.emissions.kg is None:
         yield ReportWarning(
             code="place_unknown",
             message="Nobody said where this ran: emissions are an interval that holds the grids of "
             "nine in ten countries.",
             fix="pass country= (and region= for USA and CAN), such as country='DEU'",
         )
-    elif facts.emissions is None and facts.energy.total.energy_j is not None:
+    elif report.emissions is None and report.energy.total.energy_j is not None:
         yield ReportWarning(
             code="emissions_unknown",
             message="Emissions could not be found: CodeCarbon's table cannot be read.",
@@ -208,19 +192,22 @@ def _of_place(facts: WarningFacts) -> Iterator[ReportWarning]:
         )
 
 
-def _of_length(facts: WarningFacts) -> Iterator[ReportWarning]:
-    is_measured = any(device.origin == "measured" and device.scope for device in facts.devices)
-    if facts.duration_s < _SHORT_RUN_S and is_measured:
+def _of_length(report: EnergyReport) -> Iterator[ReportWarning]:
+    is_measured = any(device.origin == "measured" and device.scope for device in report.devices)
+    if report.run.duration_s < _SHORT_RUN_S and is_measured:
+        duration = formatting.duration(report.run.duration_s)
         yield ReportWarning(
             code="short_run",
-            message=f"A run of {formatting.duration(facts.duration_s)} is short for power sensors; "
-            "look at the errors before comparing it.",
+            message=f"A run of {duration} is short for power sensors; look at the errors before "
+            "comparing it.",
             fix="measure at least ten seconds",
         )
 
 
-def _of_sensors(facts: WarningFacts) -> Iterator[ReportWarning]:
-    for sensor in facts.unavailable:
+def _of_sensors(
+    report: EnergyReport, processes: Sequence[ProcessJournal]
+) -> Iterator[ReportWarning]:
+    for sensor in report.unavailable:
         if sensor.fix:
             yield ReportWarning(
                 code="sensor_unavailable",
@@ -228,9 +215,8 @@ def _of_sensors(facts: WarningFacts) -> Iterator[ReportWarning]:
                 fix=sensor.fix,
             )
     missed: Counter[str] = Counter()
-    for attempt in facts.merged:
-        for process in attempt.processes:
-            missed.update((process.totals or {}).get("missed_readings") or {})
+    for process in processes:
+        missed.update((process.totals or {}).get("missed_readings") or {})
     for source, count in sorted(missed.items()):
         if count:
             readings = "reading was" if count == 1 else "readings were"
@@ -239,24 +225,24 @@ def _of_sensors(facts: WarningFacts) -> Iterator[ReportWarning]:
             )
 
 
-def _of_journals(facts: WarningFacts) -> Iterator[ReportWarning]:
-    for attempt in facts.merged:
-        for process in attempt.processes:
-            for line in process.warnings:
-                yield ReportWarning(
-                    code=line["code"], message=line["message"], fix=line.get("fix") or ""
-                )
+def _of_journals(processes: Sequence[ProcessJournal]) -> Iterator[ReportWarning]:
+    for process in processes:
+        for line in process.warnings:
+            yield ReportWarning(
+                code=line["code"], message=line["message"], fix=line.get("fix") or ""
+            )
 
 
-def method_notes(facts: WarningFacts) -> tuple[str, ...]:
-    """Each assumption behind the numbers of this report, one sentence each."""
+def method_notes(report: EnergyReport, merged: Sequence[MergedAttempt]) -> tuple[str, ...]:
+    """Returns the assumptions behind the numbers of a report, one sentence or more for each."""
+    has_ranks = any(len(attempt.processes) > 1 for attempt in merged)
     return (
         *_notes_of_errors(),
-        *_notes_of_scopes(facts),
-        *_notes_of_time(facts),
-        *_notes_of_work(facts),
-        *notes_of_views(facts.emissions, facts.cost),
-        *_notes_of_sensors(facts),
+        *_notes_of_scopes(report.devices, has_ranks=has_ranks),
+        *_notes_of_time(report, len(merged)),
+        *_notes_of_work(report, has_ranks=has_ranks),
+        *notes_of_views(report.emissions, report.cost),
+        *_notes_of_sensors(merged),
     )
 
 
@@ -275,8 +261,8 @@ def _notes_of_errors() -> Iterator[str]:
     )
 
 
-def _notes_of_scopes(facts: WarningFacts) -> Iterator[str]:
-    scopes = {device.scope for device in facts.devices}
+def _notes_of_scopes(devices: Sequence[DeviceUse], *, has_ranks: bool) -> Iterator[str]:
+    scopes = {device.scope for device in devices}
     if "gpu" in scopes:
         yield (
             "gpu is the whole card of each GPU that the run used, its memory and any other "
@@ -289,22 +275,22 @@ def _notes_of_scopes(facts: WarningFacts) -> Iterator[str]:
         )
     if "gpu" in scopes and "host" in scopes:
         yield "total is gpu plus host."
-    if any(device.counted_in for device in facts.devices):
+    if any(device.counted_in for device in devices):
         yield "A device that is part of another is listed, and counted in that one only."
-    if any(len(attempt.processes) > 1 for attempt in facts.merged):
+    if has_ranks:
         yield (
             "Each physical device is counted once, from the journal of the lowest rank that knows "
             "its energy, or of one that went on after that one had died."
         )
 
 
-def _notes_of_time(facts: WarningFacts) -> Iterator[str]:
-    if len(facts.merged) > 1:
+def _notes_of_time(report: EnergyReport, attempts: int) -> Iterator[str]:
+    if attempts > 1:
         yield (
-            f"{len(facts.merged)} attempts follow each other in every sum and on every time axis; "
+            f"{attempts} attempts follow each other in every sum and on every time axis; "
             "the pauses between them are left out."
         )
-    if any(attempt.status in ("cut off", "running") for attempt in facts.attempts):
+    if any(attempt.status in ("cut off", "running") for attempt in report.attempts):
         yield (
             "An attempt without an end is counted up to its last line; what its closed phases "
             "leave of the energy belongs to the phase that was open."
@@ -316,13 +302,13 @@ def _notes_of_time(facts: WarningFacts) -> Iterator[str]:
     yield "A peak of power is the highest mean over one row of the journal, about a second."
 
 
-def _notes_of_work(facts: WarningFacts) -> Iterator[str]:
-    if facts.throughput.steps:
+def _notes_of_work(report: EnergyReport, *, has_ranks: bool) -> Iterator[str]:
+    if report.throughput.steps:
         yield (
             "Joules for a step, a sample or a token are the energy of the phase train, waiting "
             "for data included, over everything that was executed in it, repetitions included."
         )
-    if facts.throughput.steps and any(len(attempt.processes) > 1 for attempt in facts.merged):
+    if report.throughput.steps and has_ranks:
         yield "Steps are those of the lowest rank; samples and tokens are of all ranks together."
         yield (
             "Of a slow rank, journals show its waits for data, the samples of its steps and the "
@@ -336,22 +322,17 @@ def _notes_of_work(facts: WarningFacts) -> Iterator[str]:
     )
 
 
-def notes_of_views(found: Emissions | None, cost: Cost | None) -> Iterator[str]:
-    """How emissions and money follow from the energy."""
-    if found is not None and found.kg is not None and found.kg_per_kwh is not None:
+def notes_of_views(emissions: Emissions | None, cost: Cost | None) -> Iterator[str]:
+    """Yields notes on how emissions and cost are computed from the energy."""
+    if emissions is not None:
+        low, high = emissions.low_kg_per_kwh, emissions.high_kg_per_kwh
+        intensity, source = f"lie between {_grams(low)} and {_grams(high)}", emissions.source
+        if emissions.kg is not None and emissions.kg_per_kwh is not None:
+            intensity = f"are {_grams(emissions.kg_per_kwh)}"
+            source = f"{emissions.place}, {source}"
         yield (
-            f"{EMISSIONS_NOTE} are {formatting.significant(1e3 * found.kg_per_kwh)} g CO2e for "
-            "each kWh "
-            f"({found.place}, {found.source}), times the energy, times a PUE of {found.pue:g}; "
-            "making the hardware is not included."
-        )
-    elif found is not None:
-        yield (
-            f"{EMISSIONS_NOTE} lie between {formatting.significant(1e3 * found.low_kg_per_kwh)} "
-            "and "
-            f"{formatting.significant(1e3 * found.high_kg_per_kwh)} g CO2e for each kWh "
-            f"({found.source}), times the energy, times a PUE of {found.pue:g}; making the "
-            "hardware is not included."
+            f"{EMISSIONS_NOTE} {intensity} g CO2e for each kWh ({source}), times the energy, times "
+            f"a PUE of {emissions.pue:g}; making the hardware is not included."
         )
     if cost is not None:
         yield (
@@ -360,8 +341,12 @@ def notes_of_views(found: Emissions | None, cost: Cost | None) -> Iterator[str]:
         )
 
 
-def _notes_of_sensors(facts: WarningFacts) -> Iterator[str]:
-    for attempt in facts.merged:
+def _grams(mass_kg: float) -> str:
+    return formatting.significant(1e3 * mass_kg)
+
+
+def _notes_of_sensors(merged: Sequence[MergedAttempt]) -> Iterator[str]:
+    for attempt in merged:
         for process in attempt.processes:
             for remark in process.remarks:
                 yield f"{remark['source']}: {remark['message']}."

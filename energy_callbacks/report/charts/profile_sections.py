@@ -12,10 +12,10 @@ from energy_callbacks.report.model import (
     profile_lines,
     profile_phases,
 )
-from energy_callbacks.report.model.profile import Profile
 from energy_callbacks.report.model.profile_host import HostProfile
 from energy_callbacks.report.model.profile_kernels import KernelProfile
 from energy_callbacks.report.model.profile_lines import LineProfile
+from energy_callbacks.report.model.schema import Profile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

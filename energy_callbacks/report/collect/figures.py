@@ -1,11 +1,12 @@
-"""Figures of a report from the energies of devices: scopes, phases, efficiency, work."""
+"""Figures of a report from the energies of devices: scopes, phases, efficiency, throughput."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
 
 from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, interval_j, total
-from energy_callbacks.core.records import Energy, Origin, Scope
+from energy_callbacks.core.records import Energy, Origin
 from energy_callbacks.report.collect import activity, phases
 from energy_callbacks.report.collect.merge import MergedAttempt, OwnedDevice
 from energy_callbacks.report.collect.process import ProcessJournal, energies
@@ -24,16 +25,14 @@ from energy_callbacks.report.model.models import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceEnergy:
-    """Energy of one device in one attempt: what every figure is a sum of.
+class DeviceEnergy(NamedTuple):
+    """Energy of one device in one attempt, the summand of all figures.
 
     Attributes:
         phase: ``None`` for the whole attempt.
     """
 
-    scope: Scope
-    origin: Origin
+    device: OwnedDevice
     phase: str | None
     duration_s: float
     energy: Energy
@@ -41,11 +40,11 @@ class DeviceEnergy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """Optimizer steps and what went through them.
+    """Optimizer steps of a run, with their samples, tokens and waits; ``None`` if not known.
 
     Attributes:
-        executed_steps: of all attempts, those that were repeated after a resume twice.
-        replayed_steps: how many of them were repetitions.
+        executed_steps: steps of all attempts, including repetitions after a resume.
+        replayed_steps: number of repetitions among them.
     """
 
     executed_steps: int
@@ -55,99 +54,82 @@ class Work:
     data_wait_s: float | None
 
 
-def whole_parts(devices: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
-    """The energy of every counted device over its attempt, as the journal's totals state it."""
-    return [
-        _part(device, None, device.owner.end_s, device.energy)
-        for device in devices
-        if device.is_counted
-    ]
+def whole_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
+    """Returns the energy of each device over its attempt, as stated by the totals line."""
+    return [DeviceEnergy(device, None, device.owner.end_s, device.energy) for device in counted]
 
 
-def phase_parts(devices: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
-    """The same energy cut into phases."""
+def phase_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
+    """Returns the energy of each device in each phase; phases sum to ``whole_parts``."""
     return [
-        _part(device, name, phases.durations_s(device.owner).get(name, 0.0), energy)
-        for device in devices
-        if device.is_counted
+        DeviceEnergy(device, name, phases.durations_s(device.owner).get(name, 0.0), energy)
+        for device in counted
         for name, energy in phases.energies(device.owner, device.key, device.energy).items()
     ]
 
 
-def wait_parts(devices: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
-    """Energy of every counted device while the process that owns it waited for data."""
+def wait_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
+    """Returns the energy of each device while the process that owns it waited for data."""
     return [
-        _part(device, None, *_waited(device.owner, device.key))
-        for device in devices
-        if device.is_counted and device.owner.data_wait
+        DeviceEnergy(device, None, *_waited(device.owner, device.key))
+        for device in counted
+        if device.owner.data_wait
     ]
 
 
 def _waited(process: ProcessJournal, key: str) -> tuple[float, Energy]:
-    """Seconds of waiting, and the energy of one device in them.
+    """Returns the seconds of waiting for data, and the energy of one device during them.
 
-    If a process was cut off, the energy of its last seconds of waiting is not known.
+    If a process was cut off, the energy of its last waits is not known, which lowers the coverage.
     """
     known_s: float = process.data_wait["duration_s"]
-    told_s = math.fsum(line["data_wait_s"] or 0.0 for line in process.steps)
+    reported_s = math.fsum(line["data_wait_s"] or 0.0 for line in process.steps)
     energy = energies(process.data_wait["energy"]).get(key, UNKNOWN)
-    return max(told_s, known_s), replace(
-        energy, coverage=energy.coverage * min(known_s / told_s, 1.0) if told_s else energy.coverage
-    )
-
-
-def _part(
-    device: OwnedDevice, phase: str | None, duration_s: float, energy: Energy
-) -> DeviceEnergy:
-    return DeviceEnergy(
-        scope=device.record["device"]["scope"],
-        origin=device.record["device"]["origin"],
-        phase=phase,
-        duration_s=duration_s,
-        energy=energy,
-    )
+    share = min(known_s / reported_s, 1.0) if reported_s else 1.0
+    return max(reported_s, known_s), replace(energy, coverage=energy.coverage * share)
 
 
 def figure(chosen: Sequence[DeviceEnergy]) -> Figure:
-    """The sum of some parts; unknown if no part is known."""
+    """Returns the sum of parts; unknown if all parts are unknown."""
     energy = total([part.energy for part in chosen], [part.duration_s for part in chosen])
-    origins: set[Origin] = {part.origin for part in chosen if part.energy.energy_j is not None}
+    origins: set[Origin] = {
+        part.device.properties["origin"] for part in chosen if part.energy.energy_j is not None
+    }
     return as_figure(energy, origins)
 
 
 def as_figure(energy: Energy, origins: Iterable[Origin]) -> Figure:
-    """An energy with its origin."""
+    """Returns an energy with its origin, ``mixed`` for several."""
     known = set(origins)
     origin: FigureOrigin | None = "mixed" if len(known) > 1 else next(iter(known), None)
     return Figure(**asdict(energy), origin=origin if energy.energy_j is not None else None)
 
 
 def scopes(chosen: Sequence[DeviceEnergy]) -> Scopes:
-    """Figures of the GPUs, of the hosts, and of both."""
-    return Scopes(
-        gpu=figure([part for part in chosen if part.scope == "gpu"]),
-        host=figure([part for part in chosen if part.scope == "host"]),
-        total=figure(chosen),
-    )
+    """Returns the sums over the GPUs, over the hosts, and over both."""
+    by_scope = {
+        scope: figure([part for part in chosen if part.device.properties["scope"] == scope])
+        for scope in ("gpu", "host")
+    }
+    return Scopes(**by_scope, total=figure(chosen))
 
 
 def measured_fraction(chosen: Iterable[DeviceEnergy]) -> float | None:
-    """Share of the known energy that sensors measured; ``None`` if there is none."""
-    known = [(part.origin, part.energy.energy_j or 0.0) for part in chosen]
+    """Returns the share of the known energy that sensors measured; ``None`` if there is none."""
+    known = [(part.device.properties["origin"], part.energy.energy_j or 0.0) for part in chosen]
     whole_j = math.fsum(energy_j for _, energy_j in known)
-    if whole_j <= 0.0:
-        return None
-    return math.fsum(energy_j for origin, energy_j in known if origin == "measured") / whole_j
+    measured_j = math.fsum(energy_j for origin, energy_j in known if origin == "measured")
+    return measured_j / whole_j if whole_j > 0.0 else None
 
 
 def phase_table(
     attempts: Sequence[MergedAttempt], chosen: Sequence[DeviceEnergy]
 ) -> tuple[Phase, ...]:
-    """Every phase with its time (of the lead process) and its energy, in order of appearance.
+    """Returns the time and energy of each phase, in order of appearance.
 
     Args:
-        attempts: of the run.
-        chosen: all its ``phase_parts``.
+        attempts: all attempts of the run; times are those of the lead processes.
+        chosen: the ``phase_parts`` of the run.
     """
     seconds: dict[str, float] = {}
     for attempt in attempts:
@@ -182,7 +164,7 @@ def _phase(
 
 
 def work(attempts: Sequence[MergedAttempt]) -> Work:
-    """Steps and waits as the lead process of each attempt reported them; samples of all ranks."""
+    """Returns the steps and waits of the lead processes, and the samples of all ranks."""
     lead_lines = [line for attempt in attempts for line in attempt.lead.steps]
     all_lines = [
         line for attempt in attempts for process in attempt.processes for line in process.steps
@@ -197,14 +179,14 @@ def work(attempts: Sequence[MergedAttempt]) -> Work:
 
 
 def sum_if_known(values: Iterable[float | None]) -> float | None:
-    """The sum, or ``None`` if one part is not known or there is no part."""
+    """Returns the sum; ``None`` if a value is ``None`` or there are no values."""
     listed = list(values)
     known = [value for value in listed if value is not None]
     return math.fsum(known) if listed and len(known) == len(listed) else None
 
 
 def _replayed_steps(attempts: Sequence[MergedAttempt]) -> int:
-    """Steps that an attempt did again because the one before got further than its checkpoint."""
+    """Returns the number of steps between a checkpoint and the end of the attempt before it."""
     reached, replayed = 0, 0
     for attempt in attempts:
         start = attempt.lead.resumed_at_step
@@ -215,7 +197,7 @@ def _replayed_steps(attempts: Sequence[MergedAttempt]) -> int:
 
 
 def efficiencies(chosen: Sequence[DeviceEnergy], done: Work) -> Efficiencies:
-    """Energy of the phase ``train`` for each step, sample and token that was executed."""
+    """Returns the energy of the phase ``train`` per executed step, sample and token."""
     train = scopes([part for part in chosen if part.phase == "train"])
     return Efficiencies(gpu=_efficiency(train.gpu, done), total=_efficiency(train.total, done))
 
@@ -229,52 +211,41 @@ def _efficiency(train: Figure, done: Work) -> Efficiency:
 
 
 def _ratio(train: Figure, count: float | None, done: Work) -> Ratio | None:
-    found = interval_j(train)
+    found = _interval(train, count)
+    return None if found is None else Ratio(**found, steps=done.executed_steps)
+
+
+def _interval(energy: Figure, count: float | None) -> dict[str, float] | None:
+    """Returns value, 95 % interval and errors per unit of work, in J; ``None`` if unknown."""
+    found = interval_j(energy)
     if found is None or not count:
         return None
     value_j, low_j, high_j = found
-    seen = count * train.coverage
-    return Ratio(
-        value_j=value_j / count,
-        low_j=low_j / count,
-        high_j=high_j / count,
-        stderr_j=train.stderr_j / seen,
-        systematic_j=train.systematic_j / seen,
-        steps=done.executed_steps,
-    )
+    seen = count * energy.coverage
+    return {
+        "value_j": value_j / count,
+        "low_j": low_j / count,
+        "high_j": high_j / count,
+        "stderr_j": energy.stderr_j / seen,
+        "systematic_j": energy.systematic_j / seen,
+    }
 
 
-def data_wait(waited: Sequence[DeviceEnergy]) -> DataWait | None:
-    """Energy of waiting for data by scope; ``None`` if no waits were reported."""
-    if not waited:
-        return None
-    found = scopes(waited)
+def _data_wait(waited: Sequence[DeviceEnergy]) -> DataWait:
+    by_scope = scopes(waited)
+    found = {name: _interval(getattr(by_scope, name), 1.0) for name in ("gpu", "host", "total")}
     return DataWait(
-        gpu=_wait_energy(found.gpu), host=_wait_energy(found.host), total=_wait_energy(found.total)
+        **{name: None if one is None else WaitEnergy(**one) for name, one in found.items()}
     )
 
 
-def _wait_energy(waited: Figure) -> WaitEnergy | None:
-    found = interval_j(waited)
-    if found is None:
-        return None
-    value_j, low_j, high_j = found
-    return WaitEnergy(
-        value_j=value_j,
-        low_j=low_j,
-        high_j=high_j,
-        stderr_j=waited.stderr_j / waited.coverage,
-        systematic_j=waited.systematic_j / waited.coverage,
-    )
-
-
-def throughput(done: Work, train_s: float, waited: Sequence[DeviceEnergy] = ()) -> Throughput:
-    """Work and speed over the time of the training phase.
+def throughput(done: Work, train_s: float, waited: Sequence[DeviceEnergy]) -> Throughput:
+    """Returns work and speed over the time of the training phase.
 
     Args:
-        done: in it.
-        train_s: its length.
-        waited: all ``wait_parts`` of the run.
+        done: work of the run.
+        train_s: time in the phase ``train``.
+        waited: the ``wait_parts`` of the run.
     """
     return Throughput(
         steps=done.executed_steps - done.replayed_steps,
@@ -286,7 +257,7 @@ def throughput(done: Work, train_s: float, waited: Sequence[DeviceEnergy] = ()) 
         tokens_per_s=_over(done.tokens, train_s),
         data_wait_s=done.data_wait_s,
         data_wait_fraction=_over(done.data_wait_s, train_s),
-        data_wait=None if done.data_wait_s is None else data_wait(waited),
+        data_wait=_data_wait(waited) if waited and done.data_wait_s is not None else None,
     )
 
 

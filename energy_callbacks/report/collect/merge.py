@@ -1,16 +1,19 @@
-"""Groups the journals of a run, and finds the process that measures each physical device.
+"""Groups the journals of a run into attempts, and assigns each physical device to one process.
 
-* Journals of one run only: a folder may hold older runs, the newest wins. Hosts of one launch that
-  share no folder have named one run each: these are one.
-* Attempts follow each other; the pauses between them are left out of every time axis.
-* A physical device is its host and UUID (its host and key if it has none). However many ranks
-  of an attempt wrote it down, the lowest rank that knows its energy owns it, unless it died and
-  another went on.
-* A device whose parent is there too is listed and not added: the parent's energy contains it.
+* Only journals of one run are used. If a folder holds several runs, this is the newest one. Hosts
+  of one launch without a shared folder have different run ids; their journals form one run.
+* Attempts follow each other; the pauses between them are left out of all time axes.
+* A physical device is identified by host and UUID, or by host and key if it has no UUID. If
+  several ranks of an attempt report it, it is owned by the lowest rank that knows its energy, or by
+  a rank that continued after that one had died.
+* A device whose parent is reported too is listed, but not added to sums, because the energy of the
+  parent contains its energy.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -20,16 +23,16 @@ from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
 from energy_callbacks.core.records import Energy
 from energy_callbacks.report.collect.process import ProcessJournal, energies
 
-# Hosts of one launch begin when the slowest is ready, minutes later at most; the address and port
-# that name a launch may serve again for the next one.
+# Hosts of one launch start within minutes of each other. Later launches may reuse the address and
+# port that identify a launch.
 _LAUNCH_S = 300.0
-# A rank that was killed is silent since the row before: its neighbours end within moments, unless
-# they wait for it until a time limit.
+# If a rank is killed, the other ranks end within a few seconds, unless they wait for it until a
+# time limit.
 _LAST_LINES_S = 5.0
 
 
 class Identity(NamedTuple):
-    """What identifies a physical device across journals."""
+    """Identifies a physical device across journals; ``name`` is its UUID, or else its key."""
 
     host: str
     name: str
@@ -37,13 +40,13 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedDevice:
-    """One physical device in one attempt, as its owner saw it.
+    """One physical device in one attempt, as reported by the process that owns it.
 
     Attributes:
-        record: the ``device`` line.
-        energy: over the whole attempt.
-        counted_in: key of the parent that already contains the energy.
-        notes: what all processes of the attempt noted of it.
+        record: the ``device`` line of the journal.
+        energy: energy over the whole attempt.
+        counted_in: key of the parent whose energy contains this one's; ``None`` without a parent.
+        notes: notes of all processes of the attempt on the device.
     """
 
     identity: Identity
@@ -55,18 +58,24 @@ class OwnedDevice:
     notes: tuple[str, ...] = ()
 
     @property
+    def properties(self) -> Record:
+        """The fields of ``core.records.Device``."""
+        properties: Record = self.record["device"]
+        return properties
+
+    @property
     def is_counted(self) -> bool:
-        """Whether its energy is one that is added up."""
-        return self.counted_in is None and self.record["device"]["scope"] is not None
+        """Whether the energy is part of the sums."""
+        return self.counted_in is None and self.properties["scope"] is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedAttempt:
-    """One start of the training, over all its processes.
+    """One start of the training, with all its processes.
 
     Attributes:
-        offset_s: where it begins on the time axis of the run.
-        processes: by rank; one leads (phases and steps are in its time).
+        offset_s: start of the attempt on the time axis of the run.
+        processes: in order of rank. Phases and steps are those of the lead process.
     """
 
     number: int
@@ -75,52 +84,61 @@ class MergedAttempt:
     owned: tuple[OwnedDevice, ...]
 
     @property
+    def counted(self) -> Iterator[OwnedDevice]:
+        """Devices whose energies are added up."""
+        return (device for device in self.owned if device.is_counted)
+
+    @property
     def lead(self) -> ProcessJournal:
-        """The process of the lowest rank that did not die long before the others."""
+        """Process of the lowest rank that did not die long before the others."""
         return max(self.processes, key=lambda one: _outlives(one, self.processes[0]))
 
     def start_of(self, process: ProcessJournal) -> float:
-        """Where the zero of a process lies on the time axis of the run."""
+        """Returns the start of a process on the time axis of the run."""
         first_unix_s = min(one.unix_s for one in self.processes)
         return self.offset_s + process.unix_s - first_unix_s
 
 
 def newest_run(processes: Sequence[ProcessJournal]) -> tuple[list[ProcessJournal], int]:
-    """The journals of the run that began last, and how many other runs there are."""
+    """Returns the journals of the run that started last, and the number of other runs."""
     newest = max(processes, key=lambda process: process.unix_s)
     launched = [newest, *(one for one in processes if _is_one_launch(one, newest))]
     run_id = min(launched, key=lambda process: process.rank).run_id
     run = [process for process in processes if process.run_id == run_id]
     others = [process for process in processes if process.run_id != run_id]
-    beside = []
-    for one in others:
-        partner = next((other for other in run if _is_one_launch(one, other)), None)
+    same_launch = []
+    for process in others:
+        partner = next((one for one in run if _is_one_launch(process, one)), None)
         if partner is not None:
-            beside.append(replace(one, header=one.header | {"attempt": partner.attempt}))
-    known = {process.run_id for process in beside}
-    return run + beside, len({process.run_id for process in others} - known)
+            header = process.header | {"attempt": partner.attempt}
+            same_launch.append(replace(process, header=header))
+    left_out = {one.run_id for one in others} - {one.run_id for one in same_launch}
+    return run + same_launch, len(left_out)
 
 
 def _is_one_launch(one: ProcessJournal, other: ProcessJournal) -> bool:
-    """Whether two hosts that share no folder have begun the same thing: each named its own run."""
+    """Returns whether two processes on hosts without a shared folder belong to one launch."""
     launch = one.header.get("launch")
     is_same = launch is not None and launch == other.header.get("launch")
     return is_same and one.host != other.host and abs(one.unix_s - other.unix_s) < _LAUNCH_S
 
 
 def merge(processes: Iterable[ProcessJournal]) -> list[MergedAttempt]:
-    """The attempts of one run, oldest first, each device owned once."""
-    groups: dict[tuple[int, int], list[ProcessJournal]] = {}
+    """Returns the attempts of one run, oldest first."""
+    groups: dict[tuple[int, int], list[ProcessJournal]] = defaultdict(list)
     for process in processes:
-        groups.setdefault((-process.folders_back, process.attempt), []).append(process)
+        groups[-process.folders_back, process.attempt].append(process)
     attempts: list[MergedAttempt] = []
     offset_s = 0.0
     is_moved = any(folders_back for folders_back, _ in groups)
-    for count, (place, group) in enumerate(sorted(groups.items()), start=1):
-        number = count if is_moved else place[1]
+    for count, ((_, attempt_number), group) in enumerate(sorted(groups.items()), start=1):
         ordered = tuple(sorted(group, key=lambda process: (process.rank, process.host)))
         attempt = MergedAttempt(
-            number=number, offset_s=offset_s, processes=ordered, owned=tuple(_owned(ordered))
+            # Numbers of different folders overlap.
+            number=count if is_moved else attempt_number,
+            offset_s=offset_s,
+            processes=ordered,
+            owned=tuple(_owned(ordered)),
         )
         attempts.append(attempt)
         offset_s = max(attempt.start_of(process) + process.end_s for process in ordered)
@@ -128,32 +146,29 @@ def merge(processes: Iterable[ProcessJournal]) -> list[MergedAttempt]:
 
 
 def _owned(processes: Sequence[ProcessJournal]) -> list[OwnedDevice]:
-    chosen: dict[Identity, OwnedDevice] = {}
-    lines: dict[Identity, list[Record]] = {}
+    claims: dict[Identity, list[OwnedDevice]] = defaultdict(list)
     for process in processes:
         for key, record in process.devices.items():
-            candidate = _claim(process, key, record)
-            lines.setdefault(candidate.identity, []).append(record["device"])
-            present = chosen.get(candidate.identity)
-            if present is None or _knows_more(candidate, present):
-                chosen[candidate.identity] = candidate
-    noted = (replace(one, notes=_notes(lines[one.identity])) for one in chosen.values())
-    return [_without_parent(device, chosen.values()) for device in noted]
-
-
-def _claim(process: ProcessJournal, key: str, record: Record) -> OwnedDevice:
-    return OwnedDevice(
-        identity=Identity(process.host, record["device"]["uuid"] or key),
-        key=key,
-        owner=process,
-        record=record,
-        energy=energy_of(process, key),
-        counted_in=record["device"]["parent"],
-    )
+            identity = Identity(process.host, record["device"]["uuid"] or key)
+            claims[identity].append(
+                OwnedDevice(
+                    identity=identity,
+                    key=key,
+                    owner=process,
+                    record=record,
+                    energy=energy_of(process, key),
+                    counted_in=record["device"]["parent"],
+                )
+            )
+    owned = [
+        replace(reduce(_preferred, devices), notes=_notes([one.properties for one in devices]))
+        for devices in claims.values()
+    ]
+    return [_without_parent(device, owned) for device in owned]
 
 
 def _notes(lines: Sequence[Record]) -> tuple[str, ...]:
-    """What the ``device`` lines of all processes say of one device, each thing once."""
+    """Returns the notes in the ``device`` lines of all processes, without duplicates."""
     notes = dict.fromkeys(note for line in lines for note in line["notes"])
     count = max(line.get("instance_count", 0) for line in lines)
     if not count:
@@ -164,20 +179,21 @@ def _notes(lines: Sequence[Record]) -> tuple[str, ...]:
     return (f"whole card: {share if used else f'shared by its {count} MIG instances'}", *notes)
 
 
-def _knows_more(candidate: OwnedDevice, present: OwnedDevice) -> bool:
+def _preferred(present: OwnedDevice, candidate: OwnedDevice) -> OwnedDevice:
     if candidate.energy.energy_j is None:
-        return False
-    return present.energy.energy_j is None or _outlives(candidate.owner, present.owner)
+        return present
+    is_better = present.energy.energy_j is None or _outlives(candidate.owner, present.owner)
+    return candidate if is_better else present
 
 
 def _outlives(one: ProcessJournal, other: ProcessJournal) -> bool:
-    """Whether a process went on, for longer than any last line takes, after another had died."""
+    """Returns whether ``other`` died and ``one`` continued for longer than a last line takes."""
     after_s = one.unix_s + one.end_s - other.unix_s - other.end_s
     return other.totals is None and after_s > _LAST_LINES_S
 
 
 def _without_parent(device: OwnedDevice, others: Iterable[OwnedDevice]) -> OwnedDevice:
-    """The device itself, free of its parent if that is not there or knows no energy."""
+    """Returns the device; ``counted_in`` is ``None`` unless the parent has a known energy."""
     has_parent = any(
         other.key == device.counted_in
         and other.identity.host == device.identity.host
@@ -188,7 +204,7 @@ def _without_parent(device: OwnedDevice, others: Iterable[OwnedDevice]) -> Owned
 
 
 def energy_of(process: ProcessJournal, key: str) -> Energy:
-    """Energy of a device over an attempt: its totals, else as far as its lines go."""
+    """Returns the energy of a device over an attempt, from the totals or else from other lines."""
     stated = energies(process.totals["energy"]).get(key) if process.totals else None
     if stated is not None and stated.energy_j is not None:
         return stated
@@ -196,7 +212,10 @@ def energy_of(process: ProcessJournal, key: str) -> Energy:
 
 
 def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
-    """The newest cumulative energy of an attempt without totals, with the quality last written."""
+    """Returns the newest cumulative energy of an attempt without totals.
+
+    Its errors are scaled from the newest line that states them.
+    """
     spans = [span for span in process.spans if key in span.energy]
     closed = total(
         [span.energy[key] for span in spans], [span.end_s - span.start_s for span in spans]
@@ -220,7 +239,7 @@ def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
 
 
 def _unqualified(process: ProcessJournal, key: str, energy_j: float) -> Energy:
-    """An energy of which only the sensor's own figures are known."""
+    """Returns an energy with the relative error of the sensor as its only error."""
     sensors = process.devices[key]["sensors"].values()
     relative = max((sensor["relative_error"] for sensor in sensors), default=0.0)
     return Energy(
@@ -232,6 +251,6 @@ def _unqualified(process: ProcessJournal, key: str, energy_j: float) -> Energy:
 
 
 def _reached(process: ProcessJournal, key: str) -> float:
-    """Share of the attempt that the newest energy of a device covers: sensors lag behind."""
+    """Returns the share of the attempt up to the newest energy of a device; sensors lag."""
     seen_s = process.columns[key].seen_s
     return min(float(np.nanmax(seen_s)) / process.end_s, 1.0) if process.end_s else 0.0

@@ -1,12 +1,13 @@
-"""The journal of one process of one attempt, with its rows as columns."""
+"""The journal of one process of one attempt, with its series as columns."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from energy_callbacks import importers
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.core.records import Energy
@@ -15,7 +16,7 @@ from energy_callbacks.report.collect.rows import DeviceColumns, RowLog
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedEnergy:
-    """A span or window of a journal: its name, its time and its energy by device key."""
+    """A span or window of a journal: name, time, and energy by device key."""
 
     name: str
     start_s: float
@@ -28,7 +29,7 @@ class Training:
     """A training that ran inside a measured command.
 
     Attributes:
-        start_s: on the time axis of the command.
+        start_s: start of the training on the time axis of the command.
     """
 
     process: "ProcessJournal"
@@ -37,23 +38,25 @@ class Training:
 
 @dataclass(slots=True, kw_only=True)
 class ProcessJournal:
-    """One journal.
+    """The contents of one journal.
 
     Attributes:
-        folders_back: how many run folders before the newest one this journal lies in.
-        end_s: the last moment in any line.
-        open_phase: the phase that the process was in when the journal ended.
-        resumed_at_step: optimizer steps of earlier attempts that this one continues from.
-        forecast: the newest one.
-        batch_sizes: what searches for one have found.
-        profiles: by kind, the newest.
-        metrics: of the user, in time order.
-        epochs: their ends.
-        so_far: energy by device key, at the last moment whose quality was written down.
-        data_wait: the newest seconds and energy of waiting for data; empty if not reported.
+        folders_back: number of run folders between this journal and the newest one.
+        end_s: latest time of any line.
+        open_phase: phase of the process at the end of the journal.
+        resumed_at_step: optimizer steps of earlier attempts that this attempt continues from.
+        rows: series lines; empty after the journal has been read.
+        columns: series by device key.
+        forecast: newest forecast.
+        batch_sizes: results of batch-size searches.
+        profiles: newest profile of each kind.
+        metrics: metrics that the user logged, in time order.
+        epochs: ends of epochs.
+        so_far: energy by device key, from the newest line that states its quality.
+        data_wait: newest seconds and energy of waiting for data; empty if not reported.
         used: keys of devices on which a process of the command was seen.
-        trainings: of a measured command, those that ran in it, one after the other.
-        totals: the last line, ``None`` if the attempt was cut off or still runs.
+        trainings: the trainings inside a measured command; they do not overlap.
+        totals: last line; ``None`` if the attempt was cut off or is still running.
     """
 
     path: Path
@@ -84,22 +87,22 @@ class ProcessJournal:
 
     @property
     def run_id(self) -> str:
-        """Which training it belongs to."""
+        """Id of the run, shared by all its attempts."""
         return str(self.header["run_id"])
 
     @property
     def attempt(self) -> int:
-        """Number of the process start, in its run folder."""
+        """Number of the attempt within its run folder."""
         return int(self.header["attempt"])
 
     @property
     def folder(self) -> Path:
-        """The run folder that it lies in."""
+        """Run folder that contains the journal."""
         return self.path.parent.parent.parent
 
     @property
     def before(self) -> Record:
-        """What the run had used, and where, before it came to this folder; mostly empty."""
+        """Energy and folder of the run before it moved to this folder; usually empty."""
         return self.header.get("before") or {}
 
     @property
@@ -109,16 +112,16 @@ class ProcessJournal:
 
     @property
     def rank(self) -> int:
-        """Number of the process among all."""
+        """Rank of the process in a distributed training."""
         return int(self.header["rank"])
 
     @property
     def unix_s(self) -> float:
-        """Wall time at which it began."""
+        """Wall time of the start."""
         return float(self.header["unix_s"])
 
     def last_energy_j(self, key: str) -> float | None:
-        """The newest cumulative energy of a device's series, ``None`` if no row has one."""
+        """Returns the newest cumulative energy of a device; ``None`` if no row has one."""
         if key not in self.columns:
             return None
         energy_j = self.columns[key]["energy_j"]
@@ -127,32 +130,24 @@ class ProcessJournal:
 
 
 def load(path: Path) -> ProcessJournal:
-    """Read one journal.
+    """Reads a journal, or a log of another program that an importer recognises.
+
+    Damaged lines are left out, with a warning.
 
     Raises:
-        JournalError: see ``journal.read``.
+        JournalError: see ``journal.read`` and ``importers.records``.
     """
-    return of_records(path, journal.read(path))
-
-
-def of_records(path: Path, records: Iterator[Record]) -> ProcessJournal:
-    """The same from its lines, header first.
-
-    Args:
-        path: of the file that they come from.
-        records: of one journal.
-    """
+    imported = importers.records(path)
+    records = journal.read(path) if imported is None else imported
     process = ProcessJournal(path=path, header=_encodable(next(records)))
     damaged = 0
     for record in records:
-        take = _TAKERS.get(record["type"])
-        if take is None:
-            continue
         try:
-            take(process, record if _is_bulk(record) else _encodable(record))
+            _take(process, record)
         except (AttributeError, KeyError, TypeError, ValueError):
             damaged += 1
-    process.columns = process.rows.columns(_names(process))
+    names = tuple(process.header.get("columns") or journal.COLUMNS)
+    process.columns = process.rows.columns(names)
     process.rows = RowLog()
     if damaged:
         message = f"{damaged} damaged lines of {path.name} are left out"
@@ -160,13 +155,23 @@ def of_records(path: Path, records: Iterator[Record]) -> ProcessJournal:
     return process
 
 
-def _is_bulk(record: Record) -> bool:
-    """Nearly all of a journal, and without words of the user."""
-    return record["type"] in ("series", "so_far") or record.get("kind") == "steps"
+def _take(process: ProcessJournal, record: Record) -> None:
+    """Adds one line to the process; lines of unknown kinds are ignored."""
+    kind = record["type"]
+    if kind == "event":
+        process.end_s = max(process.end_s, record.get("t_s", 0.0), record.get("end_s", 0.0))
+        kind = record["kind"]
+    # These are nearly all lines of a journal, and hold no text of the user.
+    is_bulk = kind in ("series", "so_far", "steps")
+    if take := _TAKERS.get(kind):
+        take(process, record if is_bulk else _encodable(record))
 
 
 def _encodable(value: Any) -> Any:
-    """``value`` without lone surrogates, which a command line of undecodable bytes brings."""
+    """Replaces lone surrogates in all texts of a JSON value.
+
+    Undecodable bytes of a command line become lone surrogates, which UTF-8 cannot encode.
+    """
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, dict):
@@ -181,42 +186,18 @@ def _take_device(process: ProcessJournal, record: Record) -> None:
 
 
 def _take_series(process: ProcessJournal, record: Record) -> None:
-    t_s = record["t_s"]
-    process.end_s = max(process.end_s, t_s)
-    process.rows.add(t_s, record["rows"] if "rows" in record else _unnamed(record["devices"]))
-
-
-def _names(process: ProcessJournal) -> tuple[str, ...]:
-    return tuple(process.header.get("columns") or journal.COLUMNS)
-
-
-def _unnamed(devices: dict[str, Record]) -> dict[str, list[float | None]]:
-    """Rows as version 1 wrote them, each value with its name."""
-    return {key: [row.get(name) for name in journal.COLUMNS] for key, row in devices.items()}
-
-
-def _take_event(process: ProcessJournal, record: Record) -> None:
-    process.end_s = max(process.end_s, record.get("t_s", 0.0), record.get("end_s", 0.0))
-    if (take := _EVENT_TAKERS.get(record["kind"])) is not None:
-        take(process, record)
+    process.end_s = max(process.end_s, record["t_s"])
+    rows = record.get("rows")
+    if rows is None:  # version 1 has the name of each value
+        devices = record["devices"].items()
+        rows = {key: [row.get(name) for name in journal.COLUMNS] for key, row in devices}
+    process.rows.add(record["t_s"], rows)
 
 
 def _take_steps(process: ProcessJournal, record: Record) -> None:
     _settle(process.steps, record)
-    record.pop("energy", None)  # version 1 had here what rows and spans hold
+    record.pop("energy", None)  # version 1 repeats here the energy of rows and spans
     process.steps.append(record)
-
-
-def _take_phase(process: ProcessJournal, record: Record) -> None:
-    process.open_phase = record["phase"]
-
-
-def _take_resume(process: ProcessJournal, record: Record) -> None:
-    process.resumed_at_step = record["step"]
-
-
-def _take_forecast(process: ProcessJournal, record: Record) -> None:
-    process.forecast = record
 
 
 def _take_metrics(process: ProcessJournal, record: Record) -> None:
@@ -225,7 +206,7 @@ def _take_metrics(process: ProcessJournal, record: Record) -> None:
 
 
 def _settle(earlier: list[Record], line: Record) -> None:
-    """A line that knows its samples counts those of the lines before that did not."""
+    """Sets unknown counts of earlier lines to 0, because ``line`` includes them."""
     for name in ("samples", "tokens"):
         if line[name] is None:
             continue
@@ -240,8 +221,8 @@ def _take_so_far(process: ProcessJournal, record: Record) -> None:
     process.data_wait = record.get("data_wait", {})
 
 
-def _take_profile(process: ProcessJournal, record: Record) -> None:
-    process.profiles[record["of"]] = record["record"]
+def _take_forecast(process: ProcessJournal, record: Record) -> None:
+    process.forecast = record
 
 
 def _take_totals(process: ProcessJournal, record: Record) -> None:
@@ -250,28 +231,31 @@ def _take_totals(process: ProcessJournal, record: Record) -> None:
     process.end_s = record["t_s"]
 
 
-_EVENT_TAKERS: dict[str, Callable[[ProcessJournal, Record], None]] = {
-    "span": lambda process, record: process.spans.append(_timed(record, "phase")),
-    "window": lambda process, record: process.windows.append(_timed(record, "name")),
-    "steps": _take_steps,
-    "phase": _take_phase,
-    "resume": _take_resume,
-    "forecast": _take_forecast,
-    "batch_sizes": lambda process, record: process.batch_sizes.append(record),
-    "profile": _take_profile,
-    "metrics": _take_metrics,
-    "epoch": lambda process, record: process.epochs.append(record),
-    "used": lambda process, record: process.used.update(record["devices"]),
-}
-_TAKERS: dict[str, Callable[[ProcessJournal, Record], None]] = {
+def _set(name: str, key: str) -> Callable[[ProcessJournal, Record], None]:
+    """Returns a function that stores one value of a line in a field."""
+    return lambda process, record: setattr(process, name, record[key])
+
+
+# How a line is added to the process, by the kind of an event or else the type of the line.
+_TAKERS: Mapping[str, Callable[[ProcessJournal, Record], None]] = {
     "device": _take_device,
     "series": _take_series,
-    "event": _take_event,
     "unavailable": lambda process, record: process.unavailable.append(record),
     "warning": lambda process, record: process.warnings.append(record),
     "remark": lambda process, record: process.remarks.append(record),
     "so_far": _take_so_far,
     "totals": _take_totals,
+    "span": lambda process, record: process.spans.append(_timed(record, "phase")),
+    "window": lambda process, record: process.windows.append(_timed(record, "name")),
+    "steps": _take_steps,
+    "phase": _set("open_phase", "phase"),
+    "resume": _set("resumed_at_step", "step"),
+    "forecast": _take_forecast,
+    "batch_sizes": lambda process, record: process.batch_sizes.append(record),
+    "profile": lambda process, record: process.profiles.update({record["of"]: record["record"]}),
+    "metrics": _take_metrics,
+    "epoch": lambda process, record: process.epochs.append(record),
+    "used": lambda process, record: process.used.update(record["devices"]),
 }
 
 
@@ -285,5 +269,5 @@ def _timed(record: Record, name_key: str) -> TimedEnergy:
 
 
 def energies(record: Record) -> dict[str, Energy]:
-    """The ``energy`` of a line, by device key."""
+    """Returns the ``energy`` of a journal line by device key."""
     return {key: journal.energy_from_json(value) for key, value in record.items()}

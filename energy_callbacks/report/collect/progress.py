@@ -1,90 +1,117 @@
-"""Progress of a training and its energy, by which runs are compared."""
+"""Steps, energy and the user's metrics over the course of a run."""
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 
 from energy_callbacks.report.collect.merge import MergedAttempt
-from energy_callbacks.report.collect.run_energy import Array, energy_at, whole_j
+from energy_callbacks.report.collect.rows import Array
+from energy_callbacks.report.model.metrics import Metric
 from energy_callbacks.report.model.models import Progress, Span
 
-# Of a run of any length: enough for blocks and curves, 15 kB of a report.
+# Points of ``Progress``: enough for blocks and curves of a run of any length, 15 kB of a report.
 MAX_POINTS: Final = 240
+MAX_METRICS = 20
+# Points of all metrics together, and of one metric. They bound the size of the page.
+MAX_METRIC_POINTS_IN_ALL, MAX_METRIC_POINTS = 1200, 300
 _T_DECIMALS, _ENERGY_DECIMALS = 3, 1
-_EDGES: Final = ("start_s", "end_s")
+_DIGITS = 6
+# Time, step, epoch, cumulative energy in J, value.
+_Point = tuple[float, int | None, float | None, float | None, float]
 
 
-class _Stretch(NamedTuple):
-    """Lines of one attempt: when, steps, samples (NaN: unknown), joules, joules in training."""
+def energy_at(attempt: MergedAttempt, t_s: Array) -> Array | None:
+    """Returns the cumulative energy of the counted devices of an attempt, in J.
 
-    t_s: Array
-    step: Array
-    samples: Array
-    energy_j: Array
-    train_j: Array
+    Args:
+        attempt: one attempt of the run.
+        t_s: (n,), times on the time axis of the run.
+
+    Returns:
+        (n,), or ``None`` if no energy is known.
+    """
+    energy_j = np.zeros(len(t_s))
+    is_known = False
+    for device in attempt.counted:
+        columns = device.owner.columns.get(device.key)
+        if columns is None:
+            continue
+        rows = ~np.isnan(columns["energy_j"])
+        if rows.any():
+            at_s = attempt.start_of(device.owner) + np.append(0.0, columns.seen_s[rows])
+            energy_j += np.interp(t_s, at_s, np.append(0.0, columns["energy_j"][rows]))
+            is_known = True
+    return energy_j if is_known else None
+
+
+def attempt_j(attempt: MergedAttempt) -> float:
+    """Returns the known energy of an attempt, in J."""
+    return sum(device.energy.energy_j or 0.0 for device in attempt.counted)
 
 
 def progress(attempts: Sequence[MergedAttempt], timeline: Sequence[Span]) -> Progress | None:
-    """Of the lead process; ``None`` if no steps or no energy were reported."""
-    stretches: list[_Stretch] = []
-    before = (0.0, 0.0, 0.0, 0.0)
+    """Returns the progress of the lead processes; ``None`` without steps or without energy."""
+    tables: list[Array] = []
+    before = np.zeros(4)  # steps, samples, energy and training energy of earlier attempts
     for attempt in attempts:
-        start, samples, used_j, train_j = before
-        if (resumed := attempt.lead.resumed_at_step) is not None:
-            start = float(resumed)
-        found = _stretch(attempt, timeline)
-        if found is not None:
-            moved = _Stretch(
-                found.t_s,
-                found.step + start,
-                found.samples + samples,
-                found.energy_j + used_j,
-                found.train_j + train_j,
-            )
-            stretches.append(moved)
-            start, samples, train_j = (
-                float(one[-1]) for one in (moved.step, moved.samples, moved.train_j)
-            )
-        before = (start, samples, used_j + whole_j(attempt), train_j)
-    if not stretches:
+        if attempt.lead.resumed_at_step is not None:
+            before[0] = attempt.lead.resumed_at_step
+        used_j = before[2] + attempt_j(attempt)
+        table = _table(attempt, timeline)
+        if table is not None:
+            table[1:] += before[:, np.newaxis]
+            tables.append(table)
+            before = table[1:, -1].copy()
+        before[2] = used_j
+    if not tables:
         return None
-    whole = _Stretch(*(np.concatenate(parts) for parts in zip(*stretches, strict=True)))
-    last = len(whole.t_s) - 1
+    whole = np.concatenate(tables, axis=1)
+    last = whole.shape[1] - 1
     kept = np.unique(np.linspace(0, last, min(MAX_POINTS, last + 1)).round().astype(int))
-    samples = whole.samples[kept]
+    t_s, step, samples, energy_j, train_j = whole[:, kept]
     return Progress(
-        t_s=_rounded(whole.t_s[kept], _T_DECIMALS),
-        step=tuple(int(step) for step in whole.step[kept]),
+        t_s=_rounded(t_s, _T_DECIMALS),
+        step=tuple(int(one) for one in step),
         samples=None if np.isnan(samples).any() else _rounded(samples, 1),
-        energy_j=_rounded(whole.energy_j[kept], _ENERGY_DECIMALS),
-        train_j=_rounded(whole.train_j[kept], _ENERGY_DECIMALS),
+        energy_j=_rounded(energy_j, _ENERGY_DECIMALS),
+        train_j=_rounded(train_j, _ENERGY_DECIMALS),
     )
 
 
-def _stretch(attempt: MergedAttempt, timeline: Sequence[Span]) -> _Stretch | None:
+def _table(attempt: MergedAttempt, timeline: Sequence[Span]) -> Array | None:
+    """Returns time, steps, samples, energy and training energy of one attempt, (5, n).
+
+    All but the time are cumulative. Samples are NaN if unknown.
+    """
     lines = attempt.lead.steps
     t_s = np.asarray([line["end_s"] for line in lines]) + attempt.start_of(attempt.lead)
-    spans = [span for span in timeline if span.phase == "train"]
-    starts_s, ends_s = (np.asarray([getattr(span, n) for span in spans]) for n in _EDGES)
-    known_j = energy_at(attempt, np.concatenate((t_s, starts_s, ends_s)))
+    spans = np.array([(s.start_s, s.end_s) for s in timeline if s.phase == "train"]).reshape(-1, 2)
+    known_j = energy_at(attempt, np.concatenate((t_s, spans[:, 0], spans[:, 1])))
     if not lines or known_j is None:
         return None
     energy_j, starts_j, ends_j = np.split(known_j, (len(t_s), len(t_s) + len(spans)))
-    told = [np.nan if line["samples"] is None else float(line["samples"]) for line in lines]
-    return _Stretch(
-        t_s,
-        np.cumsum([float(line["steps"]) for line in lines]),
-        # Each rank reports its own samples.
-        np.cumsum(told) * len(attempt.processes),
-        energy_j,
-        _inside(t_s, energy_j, (starts_s, starts_j), ends_j),
+    steps, samples = (
+        np.cumsum(np.array([line[name] for line in lines], dtype=float))  # None becomes NaN
+        for name in ("steps", "samples")
     )
+    train_j = _energy_in_spans(t_s, energy_j, spans[:, 0], starts_j, ends_j)
+    # Each rank reports its own samples.
+    return np.array((t_s, steps, samples * len(attempt.processes), energy_j, train_j))
 
 
-def _inside(t_s: Array, energy_j: Array, starts: tuple[Array, Array], ends_j: Array) -> Array:
-    """Energy until each moment in spans that follow each other: the whole ones, and the last."""
-    starts_s, starts_j = starts
+def _energy_in_spans(
+    t_s: Array, energy_j: Array, starts_s: Array, starts_j: Array, ends_j: Array
+) -> Array:
+    """Returns the energy up to each time that was used within spans, (n,).
+
+    Args:
+        t_s: (n,), the times.
+        energy_j: (n,), cumulative energy at ``t_s``.
+        starts_s: (m,), starts of the spans, which do not overlap.
+        starts_j: (m,), cumulative energy at the starts.
+        ends_j: (m,), cumulative energy at the ends.
+    """
     if not len(starts_s):
         return np.zeros(len(t_s))
     last = np.searchsorted(starts_s, t_s, side="right") - 1
@@ -95,3 +122,45 @@ def _inside(t_s: Array, energy_j: Array, starts: tuple[Array, Array], ends_j: Ar
 
 def _rounded(values: Array, decimals: int) -> tuple[float, ...]:
     return tuple(values.round(decimals).tolist())
+
+
+def metrics(attempts: Sequence[MergedAttempt]) -> tuple[Metric, ...]:
+    """Returns the user's metrics of the lead processes, in the order of their first value."""
+    points: dict[str, list[_Point]] = {}
+    before_j = 0.0
+    for attempt in attempts:
+        for name, point in _points(attempt, before_j):
+            points.setdefault(name, []).append(point)
+        before_j += attempt_j(attempt)
+    chosen = list(points.items())[:MAX_METRICS]
+    limit = min(MAX_METRIC_POINTS, MAX_METRIC_POINTS_IN_ALL // max(len(chosen), 1))
+    return tuple(_metric(name, _decimated(listed, limit)) for name, listed in chosen)
+
+
+def _points(attempt: MergedAttempt, before_j: float) -> Iterator[tuple[str, _Point]]:
+    records = attempt.lead.metrics
+    t_s = np.asarray([record["t_s"] for record in records]) + attempt.start_of(attempt.lead)
+    energy_j = energy_at(attempt, t_s)
+    for i, record in enumerate(records):
+        known_j = (
+            None if energy_j is None else round(before_j + float(energy_j[i]), _ENERGY_DECIMALS)
+        )
+        at_s = round(float(t_s[i]), _T_DECIMALS)
+        for name, value in record["values"].items():
+            rounded = float(f"{value:.{_DIGITS}g}")
+            yield name, (at_s, record["step"], record["epoch"], known_j, rounded)
+
+
+def _decimated(points: Sequence[_Point], limit: int) -> Sequence[_Point]:
+    """Returns at most ``limit`` points: evenly spaced ones, the lowest and the highest."""
+    if len(points) <= limit:
+        return points
+    values = [point[-1] for point in points]
+    even = np.linspace(0, len(points) - 1, limit - 2).round().astype(int)
+    chosen = {*even.tolist(), int(np.argmin(values)), int(np.argmax(values))}
+    return [points[i] for i in sorted(chosen)]
+
+
+def _metric(name: str, points: Sequence[_Point]) -> Metric:
+    t_s, step, epoch, energy_j, value = zip(*points, strict=True)
+    return Metric(name=name, t_s=t_s, step=step, epoch=epoch, energy_j=energy_j, value=value)

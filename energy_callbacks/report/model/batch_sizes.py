@@ -1,8 +1,7 @@
 """The curve of batch sizes that a search has measured, as a part of the report."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from energy_callbacks.core import formatting
 from energy_callbacks.report.model import figure_format
@@ -75,17 +74,6 @@ class BatchSizeCurve:
         return (
             f"{self.why}; {len(self.points)} trials in {formatting.duration(self.duration_s)}{cost}"
         )
-
-
-def from_record(record: Mapping[str, Any]) -> BatchSizeCurve:
-    """The curve in a journal."""
-    told = {field.name: record[field.name] for field in fields(BatchSizeCurve)}
-    return BatchSizeCurve(**{**told, "points": tuple(map(_point, record["points"]))})
-
-
-def _point(record: Mapping[str, Any]) -> BatchSizePoint:
-    ratio = record["j_per_sample"]
-    return BatchSizePoint(**{**record, "j_per_sample": None if ratio is None else Ratio(**ratio)})
 
 
 def rows(curve: BatchSizeCurve) -> list[tuple[str, ...]]:

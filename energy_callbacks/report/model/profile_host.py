@@ -1,8 +1,7 @@
 """Where the training thread's time went, as a part of the report."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from energy_callbacks.core import formatting
 
@@ -135,28 +134,6 @@ class HostProfile:
     calls: HostCalls | None
     memory: MemoryLines | None
     workers: HostWorkers | None
-
-
-def from_record(record: Mapping[str, Any]) -> HostProfile:
-    """The profile in a journal."""
-    return HostProfile(
-        calls=_read(HostCalls, record["calls"], functions=HostFunction, tree=HostSpan),
-        memory=_read(MemoryLines, record["memory"]),
-        workers=_read(HostWorkers, record["workers"], functions=HostFunction),
-    )
-
-
-def _read(kind: Any, record: Mapping[str, Any] | None, **lists: Any) -> Any:
-    """A record of a kind, its lists as tuples, some of them of records themselves."""
-    if record is None:
-        return None
-    told = {field.name: record[field.name] for field in fields(kind)}
-    for name, value in told.items():
-        if name in lists:
-            told[name] = tuple(_read(lists[name], one) for one in value)
-        elif isinstance(value, list):
-            told[name] = tuple(value)
-    return kind(**told)
 
 
 def rows(calls: HostCalls) -> list[tuple[str, ...]]:

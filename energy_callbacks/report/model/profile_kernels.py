@@ -1,8 +1,8 @@
 """Which kernels ran, what the device waited for and used, as a part of the report."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Final, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from energy_callbacks.core import formatting
 
@@ -136,18 +136,6 @@ class KernelProfile:
         if self.idle_s is None or not self.device_s:
             return None
         return self.idle_s[cause] / self.device_s
-
-
-def from_record(record: Mapping[str, Any]) -> KernelProfile:
-    """The profile in a journal."""
-    told = {field.name: record[field.name] for field in fields(KernelProfile)}
-    roof = record["roofline"]
-    told["roofline"] = None if roof is None else KernelRoofline(**roof)
-    for name in ("classes", "kernels"):
-        told[name] = tuple(KernelRow(**row) for row in record[name])
-    for name in ("evidence", "traces", "notes"):
-        told[name] = tuple(record[name])
-    return KernelProfile(**told)
 
 
 def sentences(found: KernelProfile) -> tuple[str, ...]:

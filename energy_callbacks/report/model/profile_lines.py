@@ -1,7 +1,7 @@
 """Joules by line and function of the user's source, as a part of the report."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -123,20 +123,6 @@ class LineProfile:
         parts = [head, f"{formatting.percent(got)} of the energy is attributed to lines"]
         parts += [f"{one.scope}: {one.reason}" for one in self.scopes if one.reason]
         return "; ".join(parts)
-
-
-def from_record(record: Mapping[str, Any]) -> LineProfile:
-    """The profile in a journal."""
-    told = {field.name: record[field.name] for field in fields(LineProfile)}
-    return LineProfile(
-        **{
-            **told,
-            "scopes": tuple(ScopeShare(**one) for one in record["scopes"]),
-            "lines": tuple(SourceLine(**one) for one in record["lines"]),
-            "functions": tuple(SourceLine(**one) for one in record["functions"]),
-            "files": tuple(record["files"]),
-        }
-    )
 
 
 def tables(

@@ -1,8 +1,7 @@
 """Where in the step the energy went, as a part of the report."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from energy_callbacks.core import formatting
 
@@ -69,13 +68,6 @@ class StepPhases:
             return f"{head}; attributed"
         percent = 100.0 * self.split_j / self.measured_j
         return f"{head}; attributed, the phases sum to {percent:.1f} % of what was measured"
-
-
-def from_record(record: Mapping[str, Any]) -> StepPhases:
-    """The split in a journal."""
-    told = {field.name: record[field.name] for field in fields(StepPhases)}
-    phases = tuple(StepPhase(**phase) for phase in record["phases"])
-    return StepPhases(**{**told, "phases": phases})
 
 
 def rows(found: StepPhases) -> list[tuple[str, ...]]:

@@ -1,42 +1,26 @@
 """The energy report as one typed, versioned record, and its JSON.
 
-Everything a report shows is in here, so that HTML, text and JSON are views of the same value and
-a report can be rendered again from its JSON. ``None`` means not known, ``0.0`` a measured nothing.
-``SCHEMA_VERSION`` grows when a reader must change; ``docs/reference/report.schema.json`` is the
-schema.
+The record holds everything that a report shows. HTML, text and JSON are views of the same value,
+so a report can be rendered again from its JSON. ``None`` means not known, ``0.0`` is a measured
+zero. ``SCHEMA_VERSION`` increases when readers of the JSON must change. The schema is in
+``docs/reference/report.schema.json``.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from energy_callbacks.core.errors import JournalError
+from energy_callbacks.report.model import models
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.display import as_notebook_html, as_text
 from energy_callbacks.report.model.metrics import Metric
-from energy_callbacks.report.model.models import (
-    Attempt,
-    Cost,
-    DeviceUse,
-    Efficiencies,
-    Emissions,
-    Forecast,
-    Imbalance,
-    MeasuringCost,
-    Memory,
-    Phase,
-    Progress,
-    RankUse,
-    ReportWarning,
-    Run,
-    Scopes,
-    Series,
-    Span,
-    Throughput,
-    UnavailableSensor,
-)
-from energy_callbacks.report.model.profile import Profile
+from energy_callbacks.report.model.profile_host import HostProfile
+from energy_callbacks.report.model.profile_kernels import KernelProfile
+from energy_callbacks.report.model.profile_lines import LineProfile
+from energy_callbacks.report.model.profile_phases import StepPhases
 from energy_callbacks.report.model.recommendation import Advice
 
 if TYPE_CHECKING:
@@ -44,6 +28,24 @@ if TYPE_CHECKING:
 
 FORMAT = "energy_callbacks.report"
 SCHEMA_VERSION = 1
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What profilers have found; ``None`` if there was none of that kind.
+
+    Attributes:
+        step_phases: energy over the phases of the step.
+        kernels: who had the device's time.
+        lines: joules of the lines of the user's source.
+        host: calls and memory of the process.
+    """
+
+    step_phases: StepPhases | None = None
+    kernels: KernelProfile | None = None
+    lines: LineProfile | None = None
+    host: HostProfile | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,52 +70,66 @@ class EnergyReport:
     format: Literal["energy_callbacks.report"] = "energy_callbacks.report"
     schema_version: int = SCHEMA_VERSION
     tool_version: str
-    warnings: tuple[ReportWarning, ...]
-    run: Run
-    energy: Scopes
+    warnings: tuple[models.ReportWarning, ...]
+    run: models.Run
+    energy: models.Scopes
     measured_fraction: float | None
-    emissions: Emissions | None
-    cost: Cost | None
-    forecast: Forecast | None = None
-    efficiency: Efficiencies
-    throughput: Throughput
-    memory: Memory
-    phases: tuple[Phase, ...]
-    devices: tuple[DeviceUse, ...]
-    attempts: tuple[Attempt, ...]
-    unavailable: tuple[UnavailableSensor, ...]
-    measuring: MeasuringCost
+    emissions: models.Emissions | None
+    cost: models.Cost | None
+    forecast: models.Forecast | None = None
+    efficiency: models.Efficiencies
+    throughput: models.Throughput
+    memory: models.Memory
+    phases: tuple[models.Phase, ...]
+    devices: tuple[models.DeviceUse, ...]
+    attempts: tuple[models.Attempt, ...]
+    unavailable: tuple[models.UnavailableSensor, ...]
+    measuring: models.MeasuringCost
     environment: dict[str, str]
     method_notes: tuple[str, ...]
-    timeline: tuple[Span, ...]
-    series: tuple[Series, ...]
-    ranks: tuple[RankUse, ...] = ()
-    imbalances: tuple[Imbalance, ...] = ()
+    timeline: tuple[models.Span, ...]
+    series: tuple[models.Series, ...]
+    ranks: tuple[models.RankUse, ...] = ()
+    imbalances: tuple[models.Imbalance, ...] = ()
     batch_sizes: tuple[BatchSizeCurve, ...] = ()
     advice: tuple[Advice, ...] = ()
     metrics: tuple[Metric, ...] = ()
-    progress: Progress | None = None
+    progress: models.Progress | None = None
     profile: Profile | None = None
 
     def __str__(self) -> str:
-        """The report as a terminal shows it."""
+        """Returns the report as shown in a terminal."""
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        """The report as a notebook shows it: the whole page in a frame of its own."""
+        """Returns the report as shown in a notebook: the whole HTML page in a frame."""
         return as_notebook_html(self)
 
 
 @cache
-def _adapter() -> "TypeAdapter[EnergyReport]":
+def _adapter(kind: type[Any]) -> "TypeAdapter[Any]":
     from pydantic import TypeAdapter
 
-    return TypeAdapter(EnergyReport)
+    return TypeAdapter(kind)
+
+
+def from_record(kind: type[Kind], record: Mapping[str, Any]) -> Kind:
+    """Returns the record of a report that a journal holds as a JSON object.
+
+    Args:
+        kind: the dataclass of the record.
+        record: the JSON object; keys that ``kind`` does not have are ignored.
+    """
+    value: Kind = _adapter(kind).validate_python(record)  # type: ignore[arg-type] # is hashable
+    return value
 
 
 def to_json(report: EnergyReport) -> str:
-    """The report as JSON in the order of the schema: one line for each part, so that it diffs."""
-    parts = _adapter().dump_python(report, mode="json")
+    """Returns the report as JSON in the order of the schema.
+
+    Each top-level field is one line, which keeps diffs readable.
+    """
+    parts = _adapter(EnergyReport).dump_python(report, mode="json")
     lines = [
         f'"{name}": {json.dumps(part, ensure_ascii=False, allow_nan=False, separators=(",", ": "))}'
         for name, part in parts.items()
@@ -122,16 +138,16 @@ def to_json(report: EnergyReport) -> str:
 
 
 def from_json(text: str) -> EnergyReport:
-    """The report that ``to_json`` wrote.
+    """Returns the report that ``to_json`` wrote.
 
     Raises:
-        JournalError: if the text is no report, is damaged, or is of a newer schema.
+        JournalError: if the text is not a report, is damaged, or has a newer schema version.
     """
     _check_format(_parsed(text))
     from pydantic import ValidationError
 
     try:
-        return _adapter().validate_json(text)
+        report: EnergyReport = _adapter(EnergyReport).validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
@@ -139,6 +155,7 @@ def from_json(text: str) -> EnergyReport:
             f"this energy report is damaged: {place}: {first['msg']}, got {first['input']!r:.80}; "
             "render it again from its run folder"
         ) from error
+    return report
 
 
 def _parsed(text: str) -> Any:
@@ -167,8 +184,8 @@ def _check_format(value: Any) -> None:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of a report (draft 2020-12), as it stands in the reference."""
+    """Returns the JSON schema of a report (draft 2020-12), as printed in the reference docs."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_adapter().json_schema(mode="serialization"),
+        **_adapter(EnergyReport).json_schema(mode="serialization"),
     }

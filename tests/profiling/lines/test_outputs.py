@@ -12,6 +12,7 @@ from energy_callbacks.profiling.lines.stacks import Stack
 from energy_callbacks.profiling.lines.tally import LineTime
 from energy_callbacks.report.model import profile_lines
 from energy_callbacks.report.model.profile_lines import LineProfile
+from energy_callbacks.report.model.schema import from_record
 
 SOURCE = """def main():
     work("<script>alert(1)</script>")
@@ -62,7 +63,7 @@ def test_the_record_is_small_and_gives_the_report_its_tables(found, tmp_path):
     """It survives JSON; lines come in the order of their joules, and the rest is named."""
     told = record.write(found, tmp_path)
     text = json.dumps(told)
-    profile = profile_lines.from_record(json.loads(text))
+    profile = from_record(LineProfile, json.loads(text))
     assert [one.line for one in profile.lines] == [4, 2, 3]
     assert (profile.energy_j, profile.attributed_j, profile.unattributed_j) == (2500, 1950, 550)
     rows = profile_lines.rows(profile)
@@ -110,7 +111,7 @@ def test_the_listing_has_each_line_beside_its_source(found, tmp_path):
 def test_a_source_that_is_gone_leaves_the_numbers(found, tmp_path):
     """As of a file that was deleted, or a cell of a notebook."""
     whole = listing.Listing(
-        profile=profile_lines.from_record(record.write(found, None)),
+        profile=from_record(LineProfile, record.write(found, None)),
         lines=[
             profile_lines.SourceLine(
                 file="/nowhere/gone.py", line=12, function="f", source="", wall_s=1.0, cpu_s=1.0,
@@ -124,14 +125,15 @@ def test_a_source_that_is_gone_leaves_the_numbers(found, tmp_path):
 
 def test_unknown_energy_is_told_as_such(found):
     """Without a sensor times are still shown."""
-    profile = profile_lines.from_record(
+    profile = from_record(
+        LineProfile,
         record.write(
             record.LineFindings(
                 duration_s=10.0, looks=5, cost_s=0.0, windows=0, totals={}, stacks=[],
                 shares={Line("/x/a.py", 1, "f"): share(6.0, 1.0, None, None)},
             ),
             None,
-        )
+        ),
     )  # fmt: skip
     assert "joules are not known" in profile.sentence
     ((_, time, *_, joules, _),) = profile_lines.rows(profile)
@@ -172,7 +174,7 @@ def test_folded_stacks_and_speedscope_sum_to_the_joules(found):
 @pytest.fixture
 def of_scalene(found):
     """The profile in Scalene's form."""
-    profile: LineProfile = profile_lines.from_record(record.write(found, None))
+    profile: LineProfile = from_record(LineProfile, record.write(found, None))
     whole = listing.Listing(profile=profile, lines=list(profile.lines))
     return json.loads(scalene.profile(whole, found.stacks))
 

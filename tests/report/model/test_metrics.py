@@ -10,7 +10,7 @@ import pytest
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.metrics.user_metrics import MAX_NAMES, kept
 from energy_callbacks.report.build import build
-from energy_callbacks.report.collect.metric_curves import MAX_POINTS, MAX_POINTS_IN_ALL
+from energy_callbacks.report.collect.progress import MAX_METRIC_POINTS, MAX_METRIC_POINTS_IN_ALL
 from energy_callbacks.report.model.metrics import direction
 from energy_callbacks.report.model.schema import from_json, to_json
 from energy_callbacks.testing import FakeClock, ScriptedSource
@@ -61,9 +61,9 @@ def test_long_curves_keep_first_last_lowest_and_highest(tmp_path: Path) -> None:
     ]
     write(tmp_path, Attempt(stretches=(TRAIN,), metrics=told))
     report = build(tmp_path)
-    assert sum(len(metric.t_s) for metric in report.metrics) <= MAX_POINTS_IN_ALL
+    assert sum(len(metric.t_s) for metric in report.metrics) <= MAX_METRIC_POINTS_IN_ALL
     for metric in report.metrics:
-        assert len(metric.t_s) <= MAX_POINTS
+        assert len(metric.t_s) <= MAX_METRIC_POINTS
         assert (metric.step[0], metric.step[-1]) == (0, 999)
         assert min(metric.value) == pytest.approx(values.min(), rel=1e-5)
         assert max(metric.value) == pytest.approx(values.max(), rel=1e-5)

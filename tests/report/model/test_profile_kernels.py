@@ -16,8 +16,8 @@ from energy_callbacks.profiling.kernels.traces.kineto import parse
 from energy_callbacks.report import EnergyReport, build
 from energy_callbacks.report.analysis.kernel_advice import kernel_advice
 from energy_callbacks.report.charts.catalogue import pictures
-from energy_callbacks.report.model.profile_kernels import class_rows, from_record, kernel_rows
-from energy_callbacks.report.model.schema import from_json, to_json
+from energy_callbacks.report.model.profile_kernels import KernelProfile, class_rows, kernel_rows
+from energy_callbacks.report.model.schema import from_json, from_record, to_json
 from energy_callbacks.report.render.html import from_html, render
 from energy_callbacks.report.render.terminal import print_rich
 from energy_callbacks.report.render.text import render as as_text
@@ -111,7 +111,7 @@ def report(folder: Path, found: dict[str, Any], **attempt: Any) -> EnergyReport:
 
 def test_tables_add_up() -> None:
     """The kinds of work have the joules of a step between them, idle with them."""
-    found = from_record(record(*GOOD))
+    found = from_record(KernelProfile, record(*GOOD))
     assert sum(row.energy_j or 0.0 for row in found.classes) == pytest.approx(J_PER_STEP)
     assert sum(row.share for row in found.classes) == pytest.approx(1.0)
     assert found.energy_j == STEPS * J_PER_STEP
