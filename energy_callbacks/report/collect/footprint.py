@@ -45,10 +45,10 @@ def emissions_with(total: Figure, intensity: "Intensity", pue: float) -> Emissio
     """Returns the emissions of a known energy with a known carbon intensity."""
     from energy_callbacks.accounting.metrics import carbon
 
-    estimate = carbon.emissions(total, intensity, pue)
-    assert estimate.low_kg is not None, "a known energy has an interval"
-    assert estimate.high_kg is not None, "a known energy has an interval"
-    return Emissions(**asdict(estimate), **asdict(intensity), pue=pue)
+    kg, low_kg, high_kg = carbon.emissions(total, intensity, pue)
+    assert low_kg is not None, "a known energy has an interval"
+    assert high_kg is not None, "a known energy has an interval"
+    return Emissions(kg=kg, low_kg=low_kg, high_kg=high_kg, **asdict(intensity), pue=pue)
 
 
 def _pue(config: Record) -> float:
