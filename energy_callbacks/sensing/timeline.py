@@ -1,4 +1,4 @@
-"""All readings of a run: series and energy curves, queried by time window."""
+"""All readings of a run, as series and energy curves that are queried by time window."""
 
 import math
 import threading
@@ -13,50 +13,57 @@ from energy_callbacks.sensing.estimation.cumulative_energy import Intervals
 from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
 from energy_callbacks.sensing.estimation.series import TimeSeries
 
-# How far the energy of one device reaches; ``None`` before it has spoken.
+# Returns the end of a curve; ``None`` before it has one.
 _EndOf = Callable[[EnergyCurve], float | None]
 
-# A device without readings for longer is silent; every source reads every 1.6 s or more often.
+# Longer pauses do not count as reading time; every source reads at least every 1.6 s.
 _PAUSE_S: Final = 2.0
-# Ten minutes of the quickest sensor, 10 ms apart.
+# Ten minutes of the fastest sensor, which reads every 10 ms.
 _MOST_FOLLOWED: Final = 60_000
 
 
 @dataclass(slots=True)
-class _Heard:
-    """When each quantity of a device was last read, by the clock and by its own time."""
+class _LastReadings:
+    """When each quantity of a device was last read.
+
+    Attributes:
+        newest_s: time of the newest reading of any quantity.
+        read_s: seconds during which the device gave readings.
+        last: time of the last reading of each quantity, and ``read_s`` at that time.
+    """
 
     newest_s: float = -math.inf
-    spoken_s: float = 0.0
+    read_s: float = 0.0
     last: dict[Quantity, tuple[float, float]] = field(default_factory=dict)
 
     def note(self, readings: Iterable[Reading]) -> None:
-        """Quantities were read."""
+        """Record the times of new readings."""
         for reading in readings:
             t_s = reading.t_s
             if t_s > self.newest_s:
-                self.spoken_s += min(t_s - self.newest_s, _PAUSE_S)
+                self.read_s += min(t_s - self.newest_s, _PAUSE_S)
                 self.newest_s = t_s
-            self.last[reading.channel.quantity] = (t_s, self.spoken_s)
+            self.last[reading.channel.quantity] = (t_s, self.read_s)
 
     def silent(self, limit_s: float) -> dict[Quantity, float]:
-        """When those were last read that have been silent for more than ``limit_s`` of readings."""
+        """Return the last times of quantities missing for more than ``limit_s`` of ``read_s``."""
         return {
             quantity: t_s
-            for quantity, (t_s, spoken_s) in self.last.items()
-            if self.spoken_s - spoken_s > limit_s
+            for quantity, (t_s, read_s) in self.last.items()
+            if self.read_s - read_s > limit_s
         }
 
 
 @dataclass(slots=True)
 class _Track:
-    """Everything that is known of one device."""
+    """Everything known about one device."""
 
     device: Device
     channels: tuple[Channel, ...]
-    curve: EnergyCurve | None
+    curve: EnergyCurve
+    is_metered: bool = False
     series: dict[Quantity, TimeSeries] = field(default_factory=dict)
-    heard: _Heard = field(default_factory=_Heard)
+    last_readings: _LastReadings = field(default_factory=_LastReadings)
     power: deque[tuple[float, float]] | None = None
     silent_since_s: float | None = None
     is_lost: bool = False
@@ -66,15 +73,15 @@ class Timeline:
     """Series per quantity and one energy curve per device, safe to use from any thread.
 
     Args:
-        keep_s: how long readings stay at full resolution; energy is kept permanently, exact at
-            pinned moments and else at one knot a second.
+        keep_s: how long readings stay at full resolution. Energy is kept permanently: exact at
+            pinned moments, otherwise at one knot per second.
     """
 
     def __init__(self, keep_s: float = 600.0) -> None:
         self._keep_s = keep_s
         self._lock = threading.RLock()
         self._tracks: dict[str, _Track] = {}
-        # For devices that open later: their buffers may reach back before they were opened.
+        # For devices that open later, whose buffers may contain earlier readings.
         self._pins: deque[float] = deque(maxlen=1000)
         self._new_pins: deque[float] = deque()
         self._expected = 0
@@ -82,20 +89,20 @@ class Timeline:
         self._reached: dict[_EndOf, float] = {}
 
     def expect(self, sources: int) -> None:
-        """So many more sources are about to open: what they have seen is worth waiting for."""
+        """Announce sources that are about to open, so that queries wait for their readings."""
         with self._lock:
             self._expected += sources
 
     def arrived(self) -> None:
-        """One source that was expected has been read, or cannot be opened."""
+        """Note that one expected source has been read, or cannot be opened."""
         with self._lock:
             self._expected -= 1
 
     def register(self, channels: Iterable[Channel]) -> None:
-        """Make room for the channels of a source that has opened.
+        """Add the channels of a source that has opened.
 
         Raises:
-            ValueError: if the energy of a device is offered a second time.
+            ValueError: if a device already has a source for its energy.
         """
         by_device: dict[str, list[Channel]] = {}
         for channel in channels:
@@ -106,22 +113,22 @@ class Timeline:
             self._tracks.update(tracks)
 
     def _track(self, key: str, offered: Sequence[Channel]) -> _Track:
-        known = self._tracks.get(key) or _Track(offered[0].device, (), None)
-        curve = known.curve
+        track = self._tracks.get(key) or _Track(offered[0].device, (), EnergyCurve(()))
+        channels = (*track.channels, *offered)
+        track = replace(track, channels=channels, silent_since_s=None, is_lost=False)
         if any(channel.quantity in ("power", "energy") for channel in offered):
-            if curve is not None:
+            if track.is_metered:
                 raise ValueError(
                     f"the energy of {key!r} is measured already, got a second source for it; "
                     "leave one of them out"
                 )
-            curve = EnergyCurve(offered, self._keep_s)
+            track.curve, track.is_metered = EnergyCurve(offered, self._keep_s), True
             for pin_s in self._pins:
-                curve.pin(pin_s)
-        channels = (*known.channels, *offered)
-        return replace(known, channels=channels, curve=curve, silent_since_s=None, is_lost=False)
+                track.curve.pin(pin_s)
+        return track
 
     def extend(self, readings: Sequence[Reading]) -> None:
-        """Take in readings, in time order for each channel; one that is no number is left out."""
+        """Add readings, in time order for each channel; values that are not finite are dropped."""
         by_device: dict[str, list[Reading]] = {}
         for reading in readings:
             if math.isfinite(reading.value) and math.isfinite(reading.t_s):
@@ -132,38 +139,36 @@ class Timeline:
                 self._extend_track(self._tracks[key], new)
 
     def _extend_track(self, track: _Track, readings: Sequence[Reading]) -> None:
-        if track.curve is not None:
-            track.curve.add(readings)
-        track.heard.note(readings)
+        track.curve.add(readings)
+        track.last_readings.note(readings)
         for reading in readings:
             quantity = reading.channel.quantity
             if quantity == "power" and track.power is not None:
                 track.power.append((reading.t_s, reading.value))
             if quantity in ("power", "energy"):
-                continue  # the curve has them
+                continue  # part of the curve
             series = track.series.get(quantity)
             if series is None:
                 series = track.series[quantity] = TimeSeries(self._keep_s)
             series.append(reading.t_s, reading.value)
 
     def follow_power(self, key: str) -> None:
-        """From now on keep what a device's power sensor says, as it says it: not set right."""
+        """Start to keep a device's raw power readings, without corrections."""
         with self._lock:
             self._tracks[key].power = deque(maxlen=_MOST_FOLLOWED)
 
     def leave_power(self, key: str) -> list[tuple[float, float]]:
-        """Readings of power since ``follow_power``, (t_s, W); none are kept any more."""
+        """Stop keeping them, and return the readings since ``follow_power``: (t_s, W)."""
         with self._lock:
             track = self._tracks[key]
             followed, track.power = track.power, None
             return list(followed or ())
 
     def finish(self) -> None:
-        """No more readings will come: settle every curve."""
+        """Settle every curve, because no more readings will come."""
         with self._lock:
             for track in self._tracks.values():
-                if track.curve is not None:
-                    track.curve.finish()
+                track.curve.finish()
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -175,23 +180,26 @@ class Timeline:
     def metered(self) -> tuple[str, ...]:
         """Keys of all devices that have energy, in any scope."""
         with self._lock:
-            return tuple(key for key, track in self._tracks.items() if track.curve is not None)
+            return tuple(key for key, track in self._tracks.items() if track.is_metered)
 
     def channels(self, key: str) -> tuple[Channel, ...]:
-        """What is measured of one device."""
+        """Channels of one device."""
         with self._lock:
             return self._tracks[key].channels
 
     def keys(self, scope: str) -> tuple[str, ...]:
-        """Devices whose energy makes up a scope: ``gpu``, ``host``, ``total`` or one device.
+        """Return the keys of the devices whose energy makes up a scope.
 
-        A device whose parent is measured too is part of it and left out.
+        A device whose parent is measured too is a part of the parent and is left out.
+
+        Args:
+            scope: ``gpu``, ``host``, ``total`` or the key of one device.
 
         Raises:
-            ValueError: for a scope that is neither of these words nor a device.
+            ValueError: for an unknown scope.
         """
         with self._lock:
-            metered = {key: t.device for key, t in self._tracks.items() if t.curve is not None}
+            metered = {key: t.device for key, t in self._tracks.items() if t.is_metered}
         if scope in metered:
             return (scope,)
         if scope not in ("gpu", "host", "total"):
@@ -207,38 +215,35 @@ class Timeline:
         )
 
     def energy(self, key: str, start_s: float, end_s: float) -> Energy:
-        """Energy of one device between two moments.
+        """Return the energy of one device between two moments.
 
         Raises:
-            ValueError: if ``end_s`` does not lie after ``start_s``.
+            ValueError: if ``end_s`` is not after ``start_s``.
         """
         if not end_s > start_s:
             raise ValueError(
                 f"a window must end after it starts, got start_s={start_s!r}, end_s={end_s!r}"
             )
         with self._lock:
-            curve = self._tracks[key].curve
-            return curve.energy(start_s, end_s) if curve else Energy(energy_j=None)
+            return self._tracks[key].curve.energy(start_s, end_s)
 
     def seen(self, key: str, start_s: float, end_s: float) -> tuple[float | None, float]:
-        """Joules and coverage of ``energy``, without what is known of their quality."""
+        """Return joules and coverage of ``energy``, without their errors."""
         with self._lock:
-            curve = self._tracks[key].curve
-            return curve.seen(start_s, end_s) if curve else (None, 0.0)
+            return self._tracks[key].curve.seen(start_s, end_s)
 
     def intervals(
         self, key: str, start_s: float, end_s: float, *, provisional: bool = False
     ) -> Intervals | None:
-        """Energy of one device from reading to reading; see ``EnergyCurve.intervals``."""
+        """Return the energy of one device between its readings; see ``EnergyCurve.intervals``."""
         with self._lock:
-            curve = self._tracks[key].curve
-            return curve.intervals(start_s, end_s, provisional=provisional) if curve else None
+            return self._tracks[key].curve.intervals(start_s, end_s, provisional=provisional)
 
     def pin(self, t_s: float) -> None:
-        """Keep all energy curves exact at this moment, permanently.
+        """Keep all energy curves permanently exact at this moment.
 
-        Takes no lock: the training thread calls this at every change of phase. The curves get the
-        moment before the next readings.
+        Takes no lock, because the training thread calls it at every change of phase. The curves
+        get the moment before their next readings.
         """
         self._new_pins.append(t_s)
 
@@ -247,36 +252,35 @@ class Timeline:
             t_s = self._new_pins.popleft()
             self._pins.append(t_s)
             for track in self._tracks.values():
-                if track.curve is not None:
-                    track.curve.pin(t_s)
+                track.curve.pin(t_s)
 
     def settled_s(self, now_s: float, patience_s: float = 6.0) -> float | None:
-        """The moment up to which every device's energy is final.
+        """Return the moment up to which the energy of every device is final.
 
-        Until all sources that are expected and all devices have shown something, it stands
-        still; a device that has shown nothing for ``patience_s`` is not waited for: it has a gap.
+        The result does not advance before all expected sources and all devices have readings. A
+        device without readings for ``patience_s`` is not waited for, and has a gap.
 
         Returns:
-            The moment, which never goes back while it is known; ``None`` before the first and
-            if no device has shown anything for ``patience_s``.
+            The moment, which never moves back while it is known. ``None`` if it is not known yet,
+            or if no device had readings in the last ``patience_s``.
         """
         return self._reached_s(_final_until, now_s, patience_s)
 
     def seen_s(self, now_s: float, patience_s: float = 6.0) -> float | None:
-        """The same of the moment up to which every device was seen.
+        """Return the moment up to which every device has readings; see ``settled_s``.
 
-        What an energy counter has not confirmed yet may still change a little: on an H200 that is
-        the energy of the last four seconds, by two thousandths.
+        The energy up to this moment may change a little until a counter confirms it: on an H200
+        that concerns the last four seconds, by 0.2 %.
         """
         return self._reached_s(_seen_until, now_s, patience_s)
 
     def _reached_s(self, end_of: _EndOf, now_s: float, patience_s: float) -> float | None:
-        """How far the slowest device has come that is still waited for."""
+        """Return the earliest end of the curves that are still waited for."""
         with self._lock:
             before_s = self._reached.get(end_of)
             if self._is_waiting(now_s, patience_s):
                 return before_s
-            ends = [end_of(track.curve) for track in self._tracks.values() if track.curve]
+            ends = [end_of(track.curve) for track in self._tracks.values()]
             alive = [end for end in ends if end is not None and now_s - end < patience_s]
             if not alive:
                 return None
@@ -284,125 +288,108 @@ class Timeline:
             return self._reached[end_of]
 
     def complete_s(self, now_s: float, patience_s: float = 60.0) -> float | None:
-        """The moment up to which the energy of every device that ever spoke is final.
+        """Return the moment up to which the energy of every device with readings is final.
 
-        Unlike ``settled_s`` it waits for a driver that hangs, up to ``patience_s``; it does not
-        wait for a device that is lost.
+        Unlike ``settled_s`` this waits up to ``patience_s`` for a driver that hangs. It does not
+        wait for a lost device.
         """
         with self._lock:
-            ends = [
-                _final_until(track.curve)
-                for track in self._tracks.values()
-                if track.curve is not None and not track.is_lost
-            ]
+            ends = [_final_until(t.curve) for t in self._tracks.values() if not t.is_lost]
         known = [end for end in ends if end is not None and now_s - end < patience_s]
         return min(known) if known else self.settled_s(now_s)
 
     def lose(self, keys: Iterable[str]) -> None:
-        """These devices will report nothing any more: they are not waited for."""
+        """Mark devices as lost: they are not waited for any more."""
         with self._lock:
             for key in keys:
                 self._tracks[key].is_lost = True
 
     def _is_waiting(self, now_s: float, patience_s: float) -> bool:
-        """Whether a source or a device is new, and may still report moments that have passed."""
+        """Return whether a new source or device may still report past moments."""
         if self._asked_s is None:
             self._asked_s = now_s
         is_waiting = self._expected > 0 and now_s - self._asked_s < patience_s
         for track in self._tracks.values():
-            if track.curve is not None and track.curve.start_s is None:
+            if track.is_metered and track.curve.start_s is None:
                 if track.silent_since_s is None:
                     track.silent_since_s = now_s
                 is_waiting |= now_s - track.silent_since_s < patience_s
         return is_waiting
 
     def silent(self, limit_s: float) -> dict[tuple[str, Quantity], float]:
-        """Quantities that have missed more than ``limit_s`` in which their device spoke.
+        """Return quantities without a reading for ``limit_s`` although their device has others.
 
         Returns:
-            For device key and quantity, when it was last read.
+            Time of the last reading by device key and quantity.
         """
         with self._lock:
             return {
                 (key, quantity): last_s
                 for key, track in self._tracks.items()
-                for quantity, last_s in track.heard.silent(limit_s).items()
+                for quantity, last_s in track.last_readings.silent(limit_s).items()
             }
 
     def newest_s(self, key: str) -> float | None:
-        """The newest moment that was seen of a device's energy."""
+        """Return the end of a device's energy curve; ``None`` if it is empty."""
         with self._lock:
-            curve = self._tracks[key].curve
-            return curve.newest_s if curve else None
+            return self._tracks[key].curve.newest_s
 
     def start_s(self, key: str) -> float | None:
-        """The first moment that was seen of a device's energy."""
+        """Return the start of a device's energy curve; ``None`` if it is empty."""
         with self._lock:
-            curve = self._tracks[key].curve
-            return curve.start_s if curve else None
+            return self._tracks[key].curve.start_s
 
     def values(self, key: str, quantity: Quantity, start_s: float, end_s: float) -> "array[float]":
-        """Readings of a gauge or counter with ``start_s < t_s <= end_s``."""
-        with self._lock:
-            series = self._tracks[key].series.get(quantity)
-            return series.between(start_s, end_s) if series else array("d")
+        """Return the values of a gauge or counter with ``start_s < t_s <= end_s``."""
+        return self.readings(key, quantity, start_s, end_s)[1]
 
     def readings(
         self, key: str, quantity: Quantity, start_s: float, end_s: float
     ) -> "tuple[array[float], array[float]]":
-        """Their times and they themselves."""
+        """Return times and values of a gauge or counter with ``start_s < t_s <= end_s``."""
         with self._lock:
-            series = self._tracks[key].series.get(quantity)
-            return series.readings(start_s, end_s) if series else (array("d"), array("d"))
+            return self._series(key, quantity).readings(start_s, end_s)
 
     def rate(self, key: str, quantity: Quantity, start_s: float, end_s: float) -> float | None:
-        """Rise a second of a counter over about this span; ``None`` if it was not read twice."""
+        """Return the increase of a counter per second; see ``TimeSeries.rate``."""
         with self._lock:
-            series = self._tracks[key].series.get(quantity)
-            return series.rate(start_s, end_s) if series else None
+            return self._series(key, quantity).rate(start_s, end_s)
+
+    def latest(self, key: str, quantity: Quantity, after_s: float) -> float | None:
+        """Return the newest value of a gauge or counter, if it is later than ``after_s``."""
+        with self._lock:
+            return self._series(key, quantity).latest(after_s)
+
+    def _series(self, key: str, quantity: Quantity) -> TimeSeries:
+        return self._tracks[key].series.get(quantity) or TimeSeries(0.0)
 
     def gauges(self, key: str, start_s: float, end_s: float) -> "dict[Quantity, array[float]]":
-        """The same of all gauges and counters of a device that have any."""
+        """Return the ``values`` of all gauges and counters of a device that have any."""
         with self._lock:
-            found: dict[Quantity, array[float]] = {}
-            for quantity, series in self._tracks[key].series.items():
-                values = series.between(start_s, end_s)
-                if values:
-                    found[quantity] = values
-            return found
+            series = self._tracks[key].series.items()
+            values = {quantity: one.between(start_s, end_s) for quantity, one in series}
+        return {quantity: found for quantity, found in values.items() if found}
 
     def keys_with(self, quantity: Quantity) -> tuple[str, ...]:
-        """Devices of which a gauge or counter was ever read."""
+        """Return the keys of devices with at least one reading of a gauge or counter."""
         with self._lock:
             return tuple(key for key, track in self._tracks.items() if quantity in track.series)
 
-    def latest(self, key: str, quantity: Quantity, after_s: float) -> float | None:
-        """The newest reading of a gauge or counter, unless it is from before ``after_s``."""
-        with self._lock:
-            series = self._tracks[key].series.get(quantity)
-            return series.latest(after_s) if series else None
-
     def impossible(self) -> dict[str, int]:
-        """How many power readings of a device none can draw, if there were any."""
+        """Return the number of impossible power readings of each device that has any."""
         with self._lock:
-            return {
-                key: track.curve.impossible
-                for key, track in self._tracks.items()
-                if track.curve is not None and track.curve.impossible
-            }
+            counts = {key: track.curve.impossible for key, track in self._tracks.items()}
+        return {key: count for key, count in counts.items() if count}
 
     def disagreements(self) -> dict[str, int]:
-        """How often counter and readings disagreed, by device; devices without are left out."""
+        """Return how often counter and power readings disagreed, for each device with any."""
         with self._lock:
-            return {
-                key: track.curve.disagreements
-                for key, track in self._tracks.items()
-                if track.curve is not None and track.curve.disagreements
-            }
+            counts = {key: track.curve.disagreements for key, track in self._tracks.items()}
+        return {key: count for key, count in counts.items() if count}
 
 
 def _final_until(curve: EnergyCurve) -> float | None:
-    """If nothing is settled yet, all before the first moment that was seen is final."""
+    """Return the end of what is final: before anything is settled, the start of the curve."""
     settled_s = curve.settled_s
     return curve.start_s if settled_s is None else settled_s
 

@@ -1,64 +1,48 @@
-"""Cumulative energy of one device as knots in time, and the energy between two moments.
+"""Cumulative energy of one device, and the energy between two moments.
 
-Everything is a difference of one function C(t), so windows that touch add up exactly.
+The cumulative energy C(t) is known at knots and interpolated between them. The energy of a window
+is a difference of C, so the energies of adjacent windows add up exactly.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from energy_callbacks.core.records import Energy, Method
-from energy_callbacks.sensing.estimation import power_intervals
+from energy_callbacks.sensing.estimation import power_intervals as iv
 from energy_callbacks.sensing.estimation.series import Array, BoundedColumns
 
 T, ENERGY, WALK, LOOSE, UNSEEN, POINT, METHOD, BEND, EDGE, INSIDE = range(10)
 WIDTH: Final = 10
-# Those that run up from knot to knot.
+# The columns that accumulate from knot to knot.
 _RUNNING: Final = slice(ENERGY, UNSEEN + 1)
-# Where a row gets its columns from; UNSEEN is what SEEN leaves of the width, the rest is set.
-_FROM: Final = (
-    power_intervals.END,
-    power_intervals.AREA,
-    power_intervals.NOISE,
-    power_intervals.NOISE,
-    power_intervals.END,
-    power_intervals.END,
-    power_intervals.END,
-    power_intervals.BEND,
-    power_intervals.EDGE,
-    power_intervals.INSIDE,
-)
-# Sums over days are off by this share of a window.
+# Columns that are copied from intervals, and the columns of the intervals in the same order.
+_COPIED: Final = (T, ENERGY, WALK, LOOSE, UNSEEN, BEND, EDGE, INSIDE)
+_FROM: Final = (iv.END, iv.AREA, iv.NOISE, iv.NOISE, iv.END, iv.BEND, iv.EDGE, iv.INSIDE)
+# Relative rounding error of the sums over days; a smaller coverage counts as none.
 _ROUNDING: Final = 1e-9
-# So many seconds are thinned out at a time.
+# Knots are thinned this many seconds at a time.
 _COMPACT_S: Final = 20.0
-# The others run up over the whole attempt.
+# The other columns accumulate over the whole attempt and need float64.
 _TYPES: Final = dict.fromkeys((POINT, BEND, EDGE, INSIDE), np.float32) | {METHOD: np.int8}
-METHODS: Final[tuple[Method, ...]] = (
-    "counter+samples",
-    "counter+power",
-    "counter",
-    "power",
-    "model",
-    "none",
-)
+METHODS: Final[tuple[Method, ...]] = get_args(Method)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """What lies between knots that follow each other, n intervals.
+    """The n intervals between n + 1 consecutive knots.
 
     Attributes:
-        t_s: their ends, (n + 1,).
-        energy_j: of each, (n,).
+        t_s: times of the knots, (n + 1,).
+        energy_j: energy of each interval, (n,).
         noise_j2: variance of ``energy_j``, (n,).
-        edge_j2: variance of the energy up to any moment inside, (n,).
-        seen_s: seconds that were seen, (n,).
-        method: the weakest of them.
-        relative_error: bound of the systematic error, as a share.
+        edge_j2: variance of the energy up to any moment inside the interval, (n,).
+        seen_s: seconds of the interval that readings cover, (n,).
+        method: the weakest method among the intervals.
+        relative_error: bound of the systematic error, as a fraction of the energy.
     """
 
     t_s: Array
@@ -70,125 +54,126 @@ class Intervals:
     relative_error: float
 
 
-class CumulativeEnergy:
-    """Knots of C(t), full resolution for the last ``keep_s`` seconds, then one a second.
+class CumulativeEnergy(BoundedColumns):
+    """Knots of C(t): full resolution for the last ``keep_s`` seconds, before that one per second.
 
-    Columns of a row; those that end in * describe the interval that ends at the knot:
+    Columns of a row; those marked * describe the interval that ends at the knot:
 
     ======  ==================================================================================
     T       time, s
     ENERGY  C(t), J
-    WALK    variance of C that grows from knot to knot, J^2 (shape between samples)
-    LOOSE   the part of it that no counter holds at both ends
-    UNSEEN  seconds so far that no reading has seen
-    POINT   variance of C(t) against the counter, J^2, without what is loose
+    WALK    variance of C that grows from knot to knot, J^2 (power between samples)
+    LOOSE   the part of WALK that is not bounded by counter readings at both ends, J^2
+    UNSEEN  seconds since the first knot that no reading covers
+    POINT   variance of C(t) relative to the counter, J^2, without LOOSE
     METHOD  * index into ``METHODS``
-    BEND    * rise of power over the interval, W: C is a parabola there
-    EDGE    * variance of C at any moment of the interval, J^2, forgotten further on
-    INSIDE  * error scale of C inside the interval, J: variance INSIDE^2 x (1 - x)
+    BEND    * increase of power over the interval, W: C is a parabola there
+    EDGE    * variance of C at any moment of the interval, J^2; does not accumulate
+    INSIDE  * error scale of C inside the interval, J: variance INSIDE^2 x (1 - x), 0 <= x <= 1
     ======  ==================================================================================
     """
 
     def __init__(self, keep_s: float) -> None:
-        self._columns = BoundedColumns(WIDTH, _TYPES)
+        super().__init__(WIDTH, _TYPES)
         self._keep_s = keep_s
         self._pins: list[float] = []
         self._compacted_s = -np.inf
 
-    def __len__(self) -> int:
-        return len(self._columns)
-
     def time_of(self, index: int) -> float:
-        """Time of one knot, counted from the front or (negative) from the back."""
-        return self._columns.value(index, T)
-
-    def append(self, rows: Array) -> None:
-        """Add knots (n, 10) in time order."""
-        self._columns.append(rows)
-
-    def truncate(self, count: int) -> None:
-        """Forget all knots but the first ``count``."""
-        self._columns.truncate(count)
+        """Return the time of one knot, counted from the front or (negative) from the back."""
+        return float(self.column(T)[index])
 
     def following(self, intervals: Array, factor: float, method: Method) -> Array:
-        """Knots that carry on from the last one through ``intervals`` (n, 8) of ``shape``.
+        """Return the knots that continue from the last knot through ``intervals``.
 
-        The very first knot is put where the first interval begins; later a hole in front of the
-        first interval stays unseen. All their variance is loose.
+        The first knot of all is at the start of the first interval. A gap between the last knot
+        and the first interval becomes an interval that no reading covers. All variance is LOOSE.
+
+        Args:
+            intervals: rows of ``PowerIntervals``, (n, 8).
+            factor: scales the energy of the intervals.
+            method: how the energy was found.
+
+        Returns:
+            Rows to append, (m, 10).
         """
         if not len(intervals):
             return np.empty((0, WIDTH))
-        if len(self) and intervals[0, power_intervals.START] > self.time_of(-1):
-            hole = [
-                self.time_of(-1),
-                intervals[0, power_intervals.START],
-                0.0,
-                0.0,
-                0.0,
-                0.0,
-                0.0,
-                0.0,
-            ]
-            intervals = np.concatenate([[hole], intervals])
+        if len(self) and intervals[0, iv.START] > self.time_of(-1):
+            gap = np.zeros(iv.WIDTH)
+            gap[[iv.START, iv.END]] = self.time_of(-1), intervals[0, iv.START]
+            intervals = np.concatenate([[gap], intervals])
         square = factor**2
-        rows = intervals[:, _FROM]
-        rows *= (1.0, factor, square, square, 1.0, 0.0, 0.0, factor, square, factor)
-        rows[:, UNSEEN] -= intervals[:, power_intervals.START]
-        rows[:, UNSEEN] -= intervals[:, power_intervals.SEEN]
+        scale = (1.0, factor, square, square, 1.0, factor, square, factor)
+        rows = np.zeros((len(intervals), WIDTH))
+        rows[:, _COPIED] = intervals[:, _FROM] * scale
+        rows[:, UNSEEN] -= intervals[:, iv.START]
+        rows[:, UNSEEN] -= intervals[:, iv.SEEN]
         rows[:, METHOD] = METHODS.index(method)
         if not len(self):
             first = np.zeros((1, WIDTH))
-            first[0, [T, METHOD]] = intervals[0, power_intervals.START], rows[0, METHOD]
+            first[0, [T, METHOD]] = intervals[0, iv.START], rows[0, METHOD]
             rows = np.concatenate([first, rows])
         running = rows[:, _RUNNING]
         running.cumsum(axis=0, out=running)
         if len(self):
-            last = self._columns.row(len(self) - 1)
+            last = self.row(len(self) - 1)
             running += last[_RUNNING]
             rows[:, POINT] = last[POINT]
         return rows
 
     def set_bridge(self, rows: Array, anchor_variance: float) -> None:
-        """Rows between two anchors: a random walk that is held at both ends, nothing loose."""
-        start = self._columns.column(WALK)[-1] if len(self) else 0.0
-        rows[:, LOOSE] = self._columns.column(LOOSE)[-1] if len(self) else 0.0
+        """Set the errors of ``rows`` between two anchors, at both of which C is known.
+
+        Between them the error is that of a random walk with fixed ends, and nothing is LOOSE.
+
+        Args:
+            rows: knots from the first anchor to the second, changed in place.
+            anchor_variance: variance of C at the anchors, J^2.
+        """
+        start = self.column(WALK)[-1] if len(self) else 0.0
+        rows[:, LOOSE] = self.column(LOOSE)[-1] if len(self) else 0.0
         walked = rows[:, WALK] - start
-        whole = max(float(walked[-1]), 1e-300)
-        rows[:, POINT] = walked * (1.0 - walked / whole) + anchor_variance
+        total = max(float(walked[-1]), 1e-300)
+        rows[:, POINT] = walked * (1.0 - walked / total) + anchor_variance
 
     def pin(self, t_s: float) -> None:
-        """Keep C at this moment exact permanently."""
+        """Keep the value of C at this moment when knots are thinned."""
         self._pins.append(t_s)
 
     def at(self, t_s: float) -> list[float]:
-        """The row of any moment; outside the knots C is held.
+        """Return the interpolated row of any moment; before and after all knots C is constant.
 
-        EDGE is all variance of C at that moment that is its own, in J^2.
+        EDGE of this row is the variance of C at that moment that does not accumulate, in J^2.
         """
-        after = min(int(self._columns.column(T).searchsorted(t_s)), len(self) - 1)
-        right = self._columns.row(after)
+        after = min(int(self.column(T).searchsorted(t_s)), len(self) - 1)
+        right = self.row(after)
         if not after or t_s >= right[T]:
             right[T] = t_s
             return right
-        left = self._columns.row(after - 1)
+        left = self.row(after - 1)
         width_s = right[T] - left[T]
         share = (t_s - left[T]) / width_s
-        found = [low + (high - low) * share for low, high in zip(left, right, strict=True)]
+        row = [low + (high - low) * share for low, high in zip(left, right, strict=True)]
         bow = share * (1.0 - share)
-        # Linear power inside the interval makes C a parabola through its two knots.
-        found[ENERGY] -= right[BEND] * width_s * bow / 2.0
-        found[POINT] = max(left[POINT], right[POINT])
-        found[EDGE] = right[EDGE] + right[INSIDE] ** 2 * bow
-        found[METHOD] = right[METHOD]
-        found[T] = t_s
-        return found
+        # Power is linear inside the interval, so C is a parabola through its two knots.
+        row[ENERGY] -= right[BEND] * width_s * bow / 2.0
+        row[POINT] = max(left[POINT], right[POINT])
+        row[EDGE] = right[EDGE] + right[INSIDE] ** 2 * bow
+        row[METHOD] = right[METHOD]
+        row[T] = t_s
+        return row
 
     def energy(
         self, start_s: float, end_s: float, relative_error: float, scale_error: float = 0.0
     ) -> Energy:
-        """Energy from ``start_s`` to ``end_s``; coverage falls if the ends were not seen.
+        """Return the energy from ``start_s`` to ``end_s``.
 
-        ``scale_error`` is a random error, as a share, beside that of the knots.
+        Args:
+            start_s: start of the window.
+            end_s: end of the window; coverage is below 1 if readings do not reach it.
+            relative_error: bound of the systematic error, as a fraction of the energy.
+            scale_error: random error in addition to that of the knots, as a fraction.
         """
         if not len(self):
             return Energy(energy_j=None)
@@ -208,7 +193,7 @@ class CumulativeEnergy:
         )
 
     def seen(self, start_s: float, end_s: float) -> tuple[float | None, float]:
-        """Joules and coverage of ``energy``, without what is known of their quality."""
+        """Return joules and coverage of ``energy``, without their errors."""
         return self._seen(self.at(start_s), self.at(end_s)) if len(self) else (None, 0.0)
 
     def _seen(self, start: list[float], end: list[float]) -> tuple[float | None, float]:
@@ -222,13 +207,13 @@ class CumulativeEnergy:
         return end[ENERGY] - start[ENERGY], coverage if coverage < 1.0 - _ROUNDING else 1.0
 
     def intervals(self, start_s: float, end_s: float, relative_error: float) -> Intervals | None:
-        """Those that end after ``start_s`` and by ``end_s``; ``None`` if there is none."""
-        t_s = self._columns.column(T)
+        """Return the intervals that end after ``start_s`` and not after ``end_s``, if any."""
+        t_s = self.column(T)
         low = max(int(t_s.searchsorted(start_s, side="right")), 1)
         high = int(t_s.searchsorted(end_s, side="right"))
         if high <= low:
             return None
-        rows = self._columns.rows(low - 1, high)
+        rows = self.rows(low - 1, high)
         steps = np.diff(rows[:, [T, ENERGY, WALK, UNSEEN]], axis=0)
         return Intervals(
             t_s=rows[:, T],
@@ -241,33 +226,34 @@ class CumulativeEnergy:
         )
 
     def _method(self, start_s: float, end_s: float) -> Method:
-        """The weakest method in the window."""
-        t_s, methods = self._columns.column(T), self._columns.column(METHOD)
+        """Return the weakest method in the window."""
+        t_s, methods = self.column(T), self.column(METHOD)
         low, high = t_s.searchsorted(start_s, side="right"), t_s.searchsorted(end_s)
         used = methods[low : high + 1]
         return METHODS[int(used.max() if len(used) else methods[-1])]
 
     def compact(self, committed: int) -> int:
-        """Thin out what is older than ``keep_s``; returns how many rows were dropped.
+        """Thin the knots that are older than ``keep_s``; returns the number of dropped rows.
 
-        Only the first ``committed`` rows may be touched.
+        Args:
+            committed: number of rows that are final; later rows are not changed.
         """
-        t_s = self._columns.column(T)
+        t_s = self.column(T)
         if not committed:
             return 0
         horizon_s = t_s[committed - 1] - self._keep_s
         if horizon_s - max(self._compacted_s, t_s[0]) < _COMPACT_S:
             return 0
-        # What was thinned before stays: a second pass would forget pins and errors.
+        # Thinning the same rows twice would lose pins and errors.
         low, high = (int(i) for i in np.searchsorted(t_s, [self._compacted_s, horizon_s]))
         first = max(low - 1, 0)
-        thin = self._thinned(self._columns.rows(first, high))
-        self._columns.splice(first + 1, high, thin)
+        thin = self._thinned(self.rows(first, high))
+        self.splice(first + 1, high, thin)
         self._compacted_s = float(horizon_s)
         return high - first - 1 - len(thin)
 
     def _thinned(self, rows: Array) -> Array:
-        """What follows the first of these rows: one row a second, at knots, and one at each pin."""
+        """Return the rows to keep after the first: one per second, at knots, and one per pin."""
         first, last = rows[0, T], rows[-1, T]
         seconds = np.floor(rows[1:, T])
         keep = rows[1:, T][np.diff(seconds, append=np.inf) != 0.0]
@@ -288,7 +274,7 @@ class CumulativeEnergy:
 
 
 def _highest(values: Array, low: NDArray[np.intp], high: NDArray[np.intp]) -> Array:
-    """The highest of ``values[low]`` to ``values[high]``, both included, for each pair."""
+    """Return the maximum of ``values[low]`` to ``values[high]``, both included, for each pair."""
     bounds = np.column_stack([low, high + 1]).ravel()
-    found: Array = np.maximum.reduceat(np.append(values, -np.inf), bounds)[::2]
-    return found
+    highest: Array = np.maximum.reduceat(np.append(values, -np.inf), bounds)[::2]
+    return highest

@@ -1,6 +1,7 @@
-"""A device's power readings as intervals of time, one between each two of them."""
+"""The power readings of a device as intervals of time, one between two consecutive readings."""
 
 import math
+from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
 from typing import Final
@@ -16,16 +17,18 @@ WIDTH: Final = 8
 Row = list[float]
 
 MOST_POWER_W: Final = 20_000.0
-"""No single device draws more (a GB200 module is built for 2.7 kW): such a reading is none."""
+"""No single device draws more (a GB200 module is built for 2.7 kW); such readings are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Hidden:
-    """Shares of a squared rise of power that readings hide, by how smooth they are.
+    """Variance that readings hide, as fractions of (rise of power x width)^2.
+
+    The first number of a pair is for smooth readings, the second for rough ones.
 
     Attributes:
-        noise: variance that an interval adds to the energy for good, in (rise x width)^2.
-        edge: variance at a moment inside that the next readings make good, in the same.
+        noise: variance that an interval adds to the energy permanently.
+        edge: variance at a moment inside, which the next readings make up for.
         smooth_ratio: see ``SignalVariability``.
     """
 
@@ -34,50 +37,56 @@ class _Hidden:
     smooth_ratio: float
 
 
-# All these shares were fitted: with them the stated intervals of six sensors hold what they should
-# and are no wider than they may be (tests/benchmarks/calibration.py). For single jumps and a
+# All these fractions are fitted: with them the stated intervals of six sensors reach their nominal
+# coverage and are not too wide (tests/benchmarks/calibration.py). For single jumps and a
 # first-order filter the noise can be computed: 0.0053 at tau = 15 ms and width 20 ms.
 _FILTERED: Final = _Hidden(noise=(0.003, 0.055), edge=(0.016, 0.13), smooth_ratio=2.7)
 _PLAIN: Final = _Hidden(noise=(0.08, 0.036), edge=(0.002, 0.008), smooth_ratio=1.5)
 _MEAN: Final = (0.006, 0.02)
-# A mean hides what repeats within it: this share of its square on top, where nothing else is known.
+# A mean hides what repeats within its window. This fraction of the mean is added as standard error
+# if nothing else is known, or that fraction of the variance of instant readings.
 _UNSEEN: Final = 0.072
 _UNSEEN_BY_INSTANT: Final = 0.037
-# A gauge whose window fills the time between readings is a mean as well.
+# A gauge is treated as a mean if its window is at least this fraction of the reading interval.
 _WHOLE: Final = 0.75
-# A mean over much more than the time between readings smears all edges: shares of the variance
-# of the readings within one window of it, and of their square.
+# A mean over more than _SMEARING reading intervals smears all edges. Its variance is a fraction of
+# the variance of the readings within one window, plus a fraction of their square.
 _SMEARED: Final = 0.42
 _SMEARED_UNSEEN: Final = 0.0065
 _SMEARING: Final = 3.0
-# If some are missing, power may have gone up and down between those that are there.
+# From this many sensor periods between two readings on, some readings are missing, and power may
+# have gone up and down meanwhile.
 _MISSING: Final = 4.0
-# Readings are quantised and noisy by about this share.
+# Relative quantisation and noise of a reading.
 _READING: Final = 0.001
 
 
 class PowerIntervals:
-    """Intervals that are not yet accounted for, (n, 8), without holes between them.
+    """Adjacent intervals that are not part of the energy curve yet, (n, 8).
 
     ======  =======================================================================
     START   time, s
     END     time, s
-    AREA    energy that the readings say, J: the trapezoid plus tau times the rise
-    NOISE   variance of AREA, J^2, that stays: later readings do not make it good
-    SEEN    seconds that were seen: the width, or 0 if readings are missing
-    BEND    rise of power over the interval, W
-    EDGE    variance of the energy up to any moment inside, J^2, gone further on
+    AREA    energy according to the readings, J: the trapezoid plus tau times the rise
+    NOISE   variance of AREA, J^2, that later readings do not reduce
+    SEEN    seconds that readings cover: the width, or 0 if readings are missing
+    BEND    increase of power over the interval, W
+    EDGE    variance of the energy up to any moment inside, J^2; does not accumulate
     INSIDE  error scale of a moment inside, J: its variance is INSIDE^2 x (1 - x)
     ======  =======================================================================
+
+    Args:
+        channel: the power channel; ``None`` for a device without one, which has no intervals.
     """
 
-    def __init__(self, channel: Channel) -> None:
-        sensor = channel.sensor or Sensor(name="")
-        self._is_mean = channel.kind == "mean"
+    def __init__(self, channel: Channel | None) -> None:
+        sensor = (channel and channel.sensor) or Sensor(name="")
+        self._is_mean = channel is not None and channel.kind == "mean"
         self._lag_s = sensor.lag_s
         self._response_s = sensor.response_s
-        self._max_gap_s = _max_gap_s(channel, sensor)
-        self._longest_s = _MISSING * (sensor.period_s or np.inf)
+        # Readings further apart leave a gap; a mean covers the time since the reading before.
+        self._max_gap_s = max(5.0 * sensor.period_s, 1.0) if sensor.period_s else math.inf
+        self._longest_s = _MISSING * (sensor.period_s or math.inf)
         self._hidden = _FILTERED if sensor.response_s else _PLAIN
         self._roughness = SignalVariability(self._hidden.smooth_ratio)
         self._rows: list[Row] = []
@@ -87,12 +96,13 @@ class PowerIntervals:
         self._newest: Row | None = None
         self.impossible = 0
         self.window_s = sensor.window_s or 0.0
-        self.resolution_s = max(self.window_s, sensor.period_s or 0.0)
-        self.is_sparse = 0.0 < self.window_s < (sensor.period_s or 0.0)
+        period_s = sensor.period_s or 0.0
+        self.resolution_s = max(self.window_s, period_s) if channel else math.inf
+        self.is_sparse = 0.0 < self.window_s < period_s
 
     @property
     def start_s(self) -> float | None:
-        """Where the first open interval begins; ``None`` without one."""
+        """Start of the first open interval; ``None`` without one."""
         return self._rows[0][START] if self._rows else None
 
     @property
@@ -101,19 +111,16 @@ class PowerIntervals:
         return self._last[0] if self._last else None
 
     def add(self, t_s: float, power_w: float) -> None:
-        """Take in one reading; one that does not lie after the last, or cannot be, is ignored."""
+        """Add one reading; ignored if it is not later than the last one or is impossible."""
         t_s -= self._lag_s
         before = self._last
         if not -MOST_POWER_W <= power_w <= MOST_POWER_W:
             self.impossible += 1
-            return
-        if before is None:
+        elif before is None or t_s > before[0]:
             self._last = (t_s, power_w)
             self._roughness.add(power_w)
-        elif t_s > before[0]:
-            self._last = (t_s, power_w)
-            self._roughness.add(power_w)
-            self._rows.append(self._interval(*before, t_s, power_w))
+            if before is not None:
+                self._rows.append(self._interval(*before, t_s, power_w))
 
     def _interval(self, start_s: float, low_w: float, end_s: float, high_w: float) -> Row:
         width_s, rise_w = end_s - start_s, high_w - low_w
@@ -136,22 +143,22 @@ class PowerIntervals:
         return row
 
     def _blur(self, row: Row, local: float) -> None:
-        """Set the error of an interval around which power changes by this many W^2."""
+        """Set the errors of an interval near which power changes by ``local`` W^2."""
         width_s, hidden, variance = row[SEEN], self._hidden, self._roughness.variance
         unseen = _UNSEEN if self.window_s >= _WHOLE * width_s else _READING
         row[NOISE] = width_s**2 * variance(local, *hidden.noise)
         row[EDGE] = width_s**2 * variance(local, *hidden.edge) + (unseen * row[AREA]) ** 2
 
     def _locate_jump(self, row: Row, low_w: float, high_w: float) -> None:
-        """The interval with a jump inside is known once the next reading is there.
+        """Set the errors of the interval before, now that the next reading locates a jump of power.
 
-        A first-order filter that is driven by the same power all through an interval goes to that
-        power by a known share. So driven power rises at a jump's interval and at the next, by
-        shares that depend on where in the interval it was, and nowhere else.
+        Under constant power a first-order filter approaches that power by a known fraction per
+        interval, which gives the driving power. After a jump, the driving power changes in the
+        interval of the jump and in the next one, by fractions that depend on the time of the jump.
         """
         before = self._rows[-1] if self._rows else None
         if before is not self._newest and before is not None:
-            self._judge_newest()  # a hole came after it
+            self._judge_newest()  # a gap follows it
         kept = math.exp(-row[SEEN] / self._response_s)
         driven_w = (high_w - kept * low_w) / (1.0 - kept)
         jump_w = driven_w - self._driven_w
@@ -162,7 +169,7 @@ class PowerIntervals:
         self._newest = row
 
     def _smeared(self, t_s: float, power_w: float) -> float:
-        """Variance of the energy up to a moment that a long mean has smeared."""
+        """Return the variance of the energy up to a moment inside the window of a long mean."""
         self._window.append((t_s, power_w))
         while self._window[0][0] < t_s - self.window_s:
             self._window.popleft()
@@ -171,7 +178,7 @@ class PowerIntervals:
         return (_SMEARED * variance + (_SMEARED_UNSEEN * power_w) ** 2) * self.window_s**2
 
     def _judge_newest(self) -> None:
-        """The newest interval is judged by itself while the next reading is not there."""
+        """Set the errors of the newest interval without the next reading."""
         if self._newest is not None:
             self._blur(self._newest, self._jump_w**2)
             self._newest = None
@@ -180,36 +187,35 @@ class PowerIntervals:
         return len(self._rows)
 
     def open(self) -> Array:
-        """All intervals that were not taken yet, (n, 8)."""
+        """Return all intervals that were not taken yet, (n, 8)."""
         self._judge_newest()
         return _array(self._rows)
 
     def take(self, until_s: float = np.inf) -> Array:
-        """Remove and return what lies before ``until_s``; an interval across it is cut in two."""
+        """Remove and return the intervals before ``until_s``, and cut one that contains it."""
         if not self._rows or self._rows[0][START] >= until_s:
             return _array([])
         self._judge_newest()
-        count = 0
-        while count < len(self._rows) and self._rows[count][END] <= until_s:
-            count += 1
-        whole, rest = self._rows[:count], self._rows[count:]
+        count = bisect_right(self._rows, until_s, key=lambda row: row[END])
+        taken, rest = self._rows[:count], self._rows[count:]
         if rest and rest[0][START] < until_s:
-            left, right = _cut(rest[0], until_s)
-            whole, rest = [*whole, left], [right, *rest[1:]]
+            left, rest[0] = _cut(rest[0], until_s)
+            taken.append(left)
         self._rows = rest
-        return _array(whole)
+        return _array(taken)
 
 
 def errors_of_mean(
     roughness: SignalVariability, power_w: float, width_s: float, instant: float | None = None
 ) -> tuple[float, float]:
-    """EDGE and INSIDE of an interval of which only the mean is known.
+    """Return EDGE and INSIDE of an interval of which only the mean power is known.
 
     Args:
-        roughness: of the means, this one included.
-        power_w: the mean.
-        width_s: of the interval.
-        instant: mean square distance of instant readings from the mean, W^2, if there are any.
+        roughness: variability of the means, including this one.
+        power_w: mean power.
+        width_s: width of the interval.
+        instant: mean square deviation of instant readings from the mean, W^2; ``None`` if there
+            are none.
     """
     unseen = (_UNSEEN * power_w) ** 2 if instant is None else _UNSEEN_BY_INSTANT * instant
     inside = roughness.variance(roughness.local, *_MEAN)
@@ -222,7 +228,7 @@ def _array(rows: list[Row]) -> Array:
 
 
 def _cut(row: Row, t_s: float) -> tuple[Row, Row]:
-    """Two intervals that together are ``row``: power is linear in it, so areas are parabolas."""
+    """Return the two parts of ``row``: power is linear in it, so areas are parabolas."""
     width_s = row[END] - row[START]
     share = (t_s - row[START]) / width_s
     left, right = [v * share for v in row], [v * (1.0 - share) for v in row]
@@ -232,10 +238,3 @@ def _cut(row: Row, t_s: float) -> tuple[Row, Row]:
     left[START], left[END], left[EDGE] = row[START], t_s, row[EDGE]
     right[START], right[END], right[EDGE] = t_s, row[END], row[EDGE]
     return left, right
-
-
-def _max_gap_s(channel: Channel, sensor: Sensor) -> float:
-    """Readings further apart than this leave a gap; a mean says what was between them."""
-    if channel.kind == "mean" or sensor.period_s is None:
-        return np.inf
-    return max(5.0 * sensor.period_s, 1.0)

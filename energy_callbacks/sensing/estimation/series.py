@@ -1,4 +1,4 @@
-"""Bounded columns of numbers, and the time series of one gauge or counter."""
+"""Growing columns of numbers, and the recent readings of one gauge or counter."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -12,15 +12,15 @@ Array = NDArray[np.float64]
 
 
 class BoundedColumns:
-    """Rows of floats in time order, appended at the end and dropped at the front.
+    """A table of numbers whose rows are in time order; the first column is time.
 
-    The first column is time. Storage grows by little and is used again, so that appending costs
-    O(1) a row and little lies idle; each column lies in one piece, because a search or a maximum
-    goes down one column of a long run.
+    Storage grows by about 2 % at a time and is reused. Each column is contiguous in memory, because
+    searches and maxima read a long part of one column.
 
     Args:
-        width: how many columns.
-        types: of those that need less than 16 digits, by their place.
+        width: number of columns.
+        types: dtypes of the columns that need fewer than 16 digits, by column index; the others
+            are float64.
     """
 
     __slots__ = ("_length", "_table")
@@ -36,46 +36,31 @@ class BoundedColumns:
         return self._length
 
     def truncate(self, length: int) -> None:
-        """Forget all rows but the first ``length``."""
+        """Drop all rows but the first ``length``."""
         self._length = min(length, self._length)
 
     def rows(self, first: int = 0, last: int | None = None) -> Array:
-        """Rows from ``first`` to before ``last``, as a copy: (n, width)."""
+        """Return a copy of the rows from ``first`` to before ``last``: (n, width)."""
         return np.column_stack([column[: self._length][first:last] for column in self._table])
 
     def row(self, index: int) -> list[float]:
-        """One row, counted from the front."""
+        """Return one row; ``index`` counts from the front."""
         return [column.item(index) for column in self._table]
 
-    def value(self, row: int, column: int) -> float:
-        """One value; the row counted from the front or (negative) from the back."""
-        return float(self._table[column].item(row if row >= 0 else self._length + row))
-
     def column(self, index: int) -> Array:
-        """One column, as a view: (n,)."""
+        """Return a view of one column: (n,)."""
         return self._table[index][: self._length]
 
     def append(self, rows: Array) -> None:
         """Add rows (m, width) at the end."""
-        if not len(rows):
-            return
-        needed = self._length + len(rows)
-        self._reserve(needed)
-        for index, column in enumerate(self._table):
-            column[self._length : needed] = rows[:, index]
-        self._length = needed
-
-    def _reserve(self, needed: int) -> None:
-        for index, column in enumerate(self._table):
-            if needed > len(column):
-                grown = np.empty(needed + needed // 64 + 64, column.dtype)
-                grown[: self._length] = column[: self._length]
-                self._table[index] = grown
+        if len(rows):
+            self.splice(self._length, self._length, rows)
 
     def splice(self, first: int, last: int, rows: Array) -> None:
-        """Put rows (m, width) in the place of those from ``first`` to before ``last``.
+        """Replace the rows from ``first`` to before ``last`` by ``rows`` (m, width).
 
-        What lies before them is not touched: a day of knots is not copied each minute.
+        Rows before ``first`` are not copied, so that thinning once a minute does not copy the
+        knots of a whole day.
         """
         moved, tail = first + len(rows), self._length - last
         self._reserve(moved + tail)
@@ -84,21 +69,28 @@ class BoundedColumns:
             column[first:moved] = rows[:, index]
         self._length = moved + tail
 
+    def _reserve(self, needed: int) -> None:
+        for index, column in enumerate(self._table):
+            if needed > len(column):
+                grown = np.empty(needed + needed // 64 + 64, column.dtype)
+                grown[: self._length] = column[: self._length]
+                self._table[index] = grown
+
 
 class TimeSeries:
-    """Readings of one channel, the last ``keep_s`` seconds of them.
+    """The readings of one channel over the last ``keep_s`` seconds.
 
-    Readings that do not lie after the one before are dropped and counted in ``out_of_order``.
+    Readings that are not later than the one before are dropped and counted in ``out_of_order``.
 
     Attributes:
-        t_s: times, strictly rising.
-        values: at these times.
+        t_s: times, strictly increasing.
+        values: values at these times.
     """
 
     __slots__ = ("_keep_s", "out_of_order", "t_s", "values")
 
     def __init__(self, keep_s: float) -> None:
-        # Rows come and are asked for one by one, which takes numpy ten times as long.
+        # Appending and querying single readings takes ten times as long with numpy arrays.
         self.t_s, self.values = array("d"), array("d")
         self._keep_s = keep_s
         self.out_of_order = 0
@@ -115,18 +107,19 @@ class TimeSeries:
             del self.t_s[:old], self.values[:old]
 
     def between(self, start_s: float, end_s: float) -> "array[float]":
-        """Values with ``start_s < t_s <= end_s``, as a copy."""
-        return self.values[bisect_right(self.t_s, start_s) : bisect_right(self.t_s, end_s)]
+        """Return a copy of the values with ``start_s < t_s <= end_s``."""
+        return self.readings(start_s, end_s)[1]
 
     def readings(self, start_s: float, end_s: float) -> "tuple[array[float], array[float]]":
-        """Times and values with ``start_s < t_s <= end_s``, as copies."""
+        """Return copies of times and values with ``start_s < t_s <= end_s``."""
         inside = slice(bisect_right(self.t_s, start_s), bisect_right(self.t_s, end_s))
         return self.t_s[inside], self.values[inside]
 
     def rate(self, start_s: float, end_s: float) -> float | None:
-        """Rise a second of a counter over a span, or a little more: from reading to reading.
+        """Return the increase per second of a counter between two readings around a window.
 
-        ``None`` before the second reading.
+        The readings are the last ones at or before ``start_s`` and ``end_s``. ``None`` if fewer
+        than two readings are known at ``end_s``.
         """
         last = bisect_right(self.t_s, end_s) - 1
         if last < 1:
@@ -136,5 +129,5 @@ class TimeSeries:
         return rise / (self.t_s[last] - self.t_s[first])
 
     def latest(self, after_s: float = -np.inf) -> float | None:
-        """The newest value, ``None`` if there is none after ``after_s``."""
+        """Return the newest value; ``None`` if it is not later than ``after_s``."""
         return self.values[-1] if self.t_s and self.t_s[-1] > after_s else None

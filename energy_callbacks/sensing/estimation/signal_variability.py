@@ -1,31 +1,30 @@
-"""How much of a load a series of readings may have missed, estimated from the series itself.
+"""Estimates from a series of readings how much of the load happened between them.
 
-Readings that rise once and stay show all that happened; readings that jump about show that more
-happens between them than they show. The two are distinguished by the mean square of differences
-two readings apart, in units of that of neighbours: 2 and more after single jumps, 1 if each
-reading is a new draw, less if the load repeats faster than it is read.
+Readings that rise once and stay show everything. Readings that jump up and down indicate that more
+happens between them than they show. The ratio of two mean squares tells them apart: that of
+differences two readings apart, divided by that of neighbours. It is 2 or more after single jumps, 1
+if each reading is a new random draw, and less if the load repeats faster than it is read.
 """
 
 from typing import Final
 
 _ROUGH: Final = 1.0
-# One second of an H200's samples.
+# In readings: one second of an H200's samples.
 _MEMORY: Final = 50.0
 _FEWEST: Final = 3.0
 
 
 class SignalVariability:
-    """Running judgement of a series.
+    """Running statistics of a series.
 
     Attributes:
-        typical: mean square of the difference from one reading to the next.
+        typical: mean square of the difference between consecutive readings.
         local: the newest of these squares, or half of the one before if that is more.
-        spread: mean square distance of the readings from their mean.
-        smooth: 1 if single jumps lie between quiet stretches, 0 if each reading is a new
-            draw.
+        spread: mean square deviation of the readings from their mean.
+        smooth: 1 for single jumps between constant levels, 0 if each reading is a new draw.
 
     Args:
-        smooth_ratio: of the mean squares two readings and one reading apart, after single jumps.
+        smooth_ratio: value of the ratio of mean squares after single jumps.
     """
 
     def __init__(self, smooth_ratio: float = 2.0) -> None:
@@ -39,7 +38,7 @@ class SignalVariability:
         self.smooth = 1.0
 
     def add(self, value: float) -> None:
-        """Take in the next reading."""
+        """Add the next reading."""
         last, last_but_one = self._last, self._last_but_one
         self._last, self._last_but_one = value, last
         if last is None:
@@ -50,7 +49,7 @@ class SignalVariability:
             count = self._count = count + 1.0
         square = (value - last) ** 2
         self.local, self._newest = max(square, self._newest / 2.0), square
-        once = self.typical  # a jump just now is not yet known to stay
+        once = self.typical  # a jump in this reading may not persist
         self.typical = once + (square - once) / count
         off = value - self._mean
         self._mean += off / count
@@ -62,16 +61,16 @@ class SignalVariability:
 
     @property
     def is_known(self) -> bool:
-        """Whether enough was read to judge."""
+        """Whether there are enough readings for an estimate."""
         return self._count >= _FEWEST
 
     def variance(self, local: float, if_smooth: float, if_rough: float) -> float:
-        """What readings of this kind hide, in their unit squared.
+        """Return the variance that such readings hide, in their unit squared.
 
         Args:
-            local: mean square of differences just here; it counts if the series is smooth.
-            if_smooth: share of it that is hidden in a smooth series.
-            if_rough: share of the typical mean square that is hidden in a rough one.
+            local: mean square of the differences nearby, which matters if the series is smooth.
+            if_smooth: hidden fraction of ``local`` in a smooth series.
+            if_rough: hidden fraction of ``typical`` in a rough series.
         """
         smooth = self.smooth
         if smooth == 1.0:

@@ -100,7 +100,7 @@ def long_knots(keep_s: float, until_s: int) -> CumulativeEnergy:
 def test_thinning_keeps_full_resolution_of_the_newest_and_one_knot_a_second_before() -> None:
     """An hour at ten knots a second, ten of its minutes in full: what is older has one a second."""
     knots = long_knots(60.0, 900)
-    times_s = knots._columns.rows()[:, 0]
+    times_s = knots.rows()[:, 0]
     assert np.all(np.diff(times_s) > 0.0)
     assert np.sum(times_s > 840.0) == 600
     assert np.sum(times_s < 700.0) < 710
@@ -111,7 +111,7 @@ def test_thinning_keeps_the_total_and_what_lies_between_its_knots() -> None:
     """Energy between knots that were kept is the same before and after thinning, to 1e-12."""
     fresh, thinned = long_knots(1e9, 400), long_knots(60.0, 400)
     assert len(thinned) < len(fresh)
-    kept_s = thinned._columns.rows()[:, 0]
+    kept_s = thinned.rows()[:, 0]
     for start_s, end_s in [(0.0, 400.0), (kept_s[10], kept_s[11]), (kept_s[33], kept_s[210])]:
         expected = fresh.energy(start_s, end_s, 0.0)
         found = thinned.energy(start_s, end_s, 0.0)
@@ -124,8 +124,8 @@ def test_thinning_twice_forgets_no_pin() -> None:
     fresh, knots = long_knots(1e9, 300), CumulativeEnergy(60.0)
     knots.pin(5.03)
     knots.pin(20.25)
-    knots.append(fresh._columns.rows().copy())
-    rows = knots._columns.rows().copy()
+    knots.append(fresh.rows().copy())
+    rows = knots.rows().copy()
     knots.truncate(1300)
     for first in range(1300, 3000, 100):
         knots.append(rows[first : first + 100])
@@ -159,7 +159,7 @@ def test_pins_inside_one_long_interval_are_thinned_well() -> None:
     energy = knots.energy(33.0, 34.5, 0.0)
     assert energy.energy_j == pytest.approx(75.0, rel=1e-12)
     assert energy.method == "counter"
-    assert np.all(np.isfinite(knots._columns.rows()[:, [1, 2, 4, 5, 6, 7, 8]]))
+    assert np.all(np.isfinite(knots.rows()[:, [1, 2, 4, 5, 6, 7, 8]]))
 
 
 def test_inside_an_interval_the_error_is_that_of_a_bridge() -> None:
