@@ -24,7 +24,7 @@ from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.protocol import Output
 from energy_callbacks.sensing.clock import Clock, SystemClock
-from energy_callbacks.sensing.sources import DiscoveredSources, discover
+from energy_callbacks.sensing.discovery import DiscoveredSources, discover
 from energy_callbacks.sensing.sources.protocol import Source
 
 if TYPE_CHECKING:

@@ -30,7 +30,6 @@ from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.frameworks.step_ends import StepEnds
-from energy_callbacks.sensing.recording import RecordedSource
 from energy_callbacks.sensing.sampler import Notice, Sampler
 from energy_callbacks.sensing.schedule import BEAT_S, next_multiple_s
 from energy_callbacks.sensing.sources.protocol import Source
@@ -137,11 +136,9 @@ class ActiveAttempt:
             max_emissions_g=config.max_emissions_g,
             emissions_kg=emissions_kg,
         )
-        self._raw: RawReadings | None = None
-        if config.raw_readings:
-            self._raw = RawReadings(path, self._start_s, unix_s)
-            sources = [RecordedSource(source, self._raw.keep) for source in sources]
-        self._sampler = Sampler(sources, self.timeline, clock, self.recorder.note)
+        self._raw = RawReadings(path, self._start_s, unix_s) if config.raw_readings else None
+        keep = self._raw.keep if self._raw else None
+        self._sampler = Sampler(sources, self.timeline, clock, self.recorder.note, keep)
         self._known_hung: set[str] = set()
         # By the code of their warning.
         self._checks: dict[str, StaleSensors | WallClock] = {

@@ -65,7 +65,7 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
         ValueError: for a place that is not known.
     """
     from energy_callbacks.accounting.metrics import carbon
-    from energy_callbacks.sensing.sources import discover
+    from energy_callbacks.sensing.discovery import discover
 
     found = discover(SystemClock(), devices="all")
     channels: list[dict[str, Any]] = []

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Look until the time is over, or Ctrl-C."""
-    from energy_callbacks.sensing.sources import discover
+    from energy_callbacks.sensing.discovery import discover
 
     clock = SystemClock()
     found = discover(clock, devices="all")

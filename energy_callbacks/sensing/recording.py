@@ -1,10 +1,11 @@
-"""A file of raw readings: every value that a sensor gave, at full resolution, as JSON lines.
+"""A file of raw readings: every value of every sensor at full resolution, as JSON lines.
 
-The first line says what it is, a ``channel`` line what a number means, a ``readings`` line holds
-what one channel gave in one go. ``docs/reference/journal.md`` describes it.
+The first line is a header, a ``channel`` line describes a channel and gives it a number, and a
+``readings`` line holds the readings that one channel gave in one call.
+``docs/reference/journal.md`` describes the format.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -12,65 +13,17 @@ from typing import Any, Final
 from energy_callbacks.core import json_lines
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.records import Channel, Device, Reading, Sensor
-from energy_callbacks.sensing.sources.protocol import Source, last_read, remarks
 
 FORMAT: Final = "energy_callbacks.readings"
 VERSION: Final = 1
 
 
-class RecordedSource:
-    """Another source whose readings are kept.
-
-    Args:
-        source: what is read.
-        keep: called with all readings of each call, on the source's thread.
-    """
-
-    def __init__(self, source: Source, keep: Callable[[Sequence[Reading]], None]) -> None:
-        self._source = source
-        self._keep = keep
-
-    @property
-    def name(self) -> str:
-        """See ``Source.name``."""
-        return self._source.name
-
-    @property
-    def interval_s(self) -> float:
-        """See ``Source.interval_s``."""
-        return self._source.interval_s
-
-    def open(self) -> Sequence[Channel]:
-        """See ``Source.open``."""
-        return self._source.open()
-
-    def read(self) -> Sequence[Reading]:
-        """See ``Source.read``."""
-        return self._kept(self._source.read())
-
-    def finish(self) -> Sequence[Reading]:
-        """See ``FinishingSource``."""
-        return self._kept(last_read(self._source))
-
-    def remarks(self) -> Sequence[str]:
-        """See ``RemarkingSource``."""
-        return remarks(self._source)
-
-    def _kept(self, readings: Sequence[Reading]) -> Sequence[Reading]:
-        self._keep(readings)
-        return readings
-
-    def close(self) -> None:
-        """See ``Source.close``."""
-        self._source.close()
-
-
 class Lines:
-    """Readings as lines of the file.
+    """Converts readings to lines of the file.
 
     Args:
-        start_s: monotonic time that the file calls zero.
-        unix_s: the wall time then.
+        start_s: monotonic time that is zero in the file.
+        unix_s: wall time at ``start_s``.
     """
 
     def __init__(self, start_s: float, unix_s: float) -> None:
@@ -79,7 +32,7 @@ class Lines:
         self.header = {"type": "header", "format": FORMAT, "version": VERSION, "unix_s": unix_s}
 
     def of(self, readings: Sequence[Reading]) -> Iterator[dict[str, Any]]:
-        """One line for each channel among them, and before it the channel itself, once."""
+        """Yield a line per channel of ``readings``, after the channel's own line the first time."""
         by_channel: dict[int, list[Reading]] = {}
         for reading in readings:
             by_channel.setdefault(id(reading.channel), []).append(reading)
@@ -100,10 +53,12 @@ class Lines:
 
 
 def read(path: Path) -> tuple[list[Channel], list[Reading]]:
-    """Channels and readings of a file, times since its start; a line that was cut off is left out.
+    """Return the channels and readings of a file, with times since its start.
+
+    Incomplete lines are left out.
 
     Raises:
-        JournalError: if the file is no such recording, or a newer one.
+        JournalError: if the file is not such a recording, or of a newer version.
     """
     channels: dict[int, Channel] = {}
     readings: list[Reading] = []
@@ -114,12 +69,10 @@ def read(path: Path) -> tuple[list[Channel], list[Reading]]:
             if record["type"] == "channel":
                 channels[record["number"]] = _channel(record)
             elif record["type"] == "readings":
-                of = channels[record["channel"]]
-                columns = [record["t_s"], record["value"]]
-                if "t_error_s" in record:
-                    columns.append(record["t_error_s"])
-                rows = zip(*columns, strict=True)
-                readings += [Reading(of, *row) for row in rows if row[1] is not None]
+                channel = channels[record["channel"]]
+                names = ("t_s", "value", "t_error_s")
+                rows = zip(*(record[name] for name in names if name in record), strict=True)
+                readings += [Reading(channel, *row) for row in rows if row[1] is not None]
     return list(channels.values()), readings
 
 
@@ -134,10 +87,9 @@ def _check_header(header: dict[str, Any], path: Path) -> None:
 
 def _channel(record: dict[str, Any]) -> Channel:
     device, sensor = record["device"], record["sensor"]
+    tuples = {name: tuple(device.get(name, ())) for name in ("notes", "instances")}
     return Channel(
-        device=Device(
-            **device | {name: tuple(device.get(name, ())) for name in ("notes", "instances")}
-        ),
+        device=Device(**device | tuples),
         quantity=record["quantity"],
         kind=record["kind"],
         sensor=None if sensor is None else Sensor(**sensor),

@@ -1,6 +1,6 @@
-"""A thread per source: opens it, reads it at its own interval, and counts what it missed.
+"""Reads each source on a thread of its own, at its own interval, and counts failed readings.
 
-Nothing here ever raises: a source that fails becomes a gap in the timeline and one notice.
+Nothing here raises: a source that fails leaves a gap in the timeline and gives one notice.
 """
 
 import logging
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from energy_callbacks.core.errors import SourceError, SourceLost, SourceUnavailable
-from energy_callbacks.core.records import Channel
+from energy_callbacks.core.records import Channel, Reading
 from energy_callbacks.sensing.clock import Clock, Periodic
-from energy_callbacks.sensing.sources.protocol import Source, last_read, remarks
+from energy_callbacks.sensing.sources.protocol import FinishingSource, RemarkingSource, Source
 from energy_callbacks.sensing.timeline import Timeline
 
 logger = logging.getLogger("energy_callbacks")
@@ -23,7 +23,16 @@ NoticeKind = Literal["opened", "unavailable", "missed", "lost", "remark"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something that happened to a source: opened, unavailable, missed, lost, or a remark."""
+    """An event of a source: opened, unavailable, missed, lost, or a remark.
+
+    Attributes:
+        source: name of the source.
+        kind: what happened.
+        t_s: monotonic time.
+        message: what happened, in words for the user.
+        fix: what the user can do about it.
+        channels: what the source offers; empty before it has opened.
+    """
 
     source: str
     kind: NoticeKind
@@ -52,9 +61,11 @@ class Sampler:
 
     Args:
         sources: what to read; opened on their own threads, because opening may take seconds.
-        timeline: where readings go.
+        timeline: receives the readings.
         clock: time and threads.
         on_notice: called with every notice about a source, on the source's thread.
+        on_readings: called with the readings of every call, on the source's thread; ``None`` if
+            only the timeline needs them.
     """
 
     def __init__(
@@ -63,14 +74,16 @@ class Sampler:
         timeline: Timeline,
         clock: Clock,
         on_notice: Callable[[Notice], None],
+        on_readings: Callable[[Sequence[Reading]], None] | None = None,
     ) -> None:
         self._workers = [_Worker(source) for source in sources]
         self._timeline = timeline
         self._clock = clock
         self._on_notice = on_notice
+        self._on_readings = on_readings
 
     def start(self) -> None:
-        """Begin to read every source."""
+        """Start to read every source."""
         self._timeline.expect(len(self._workers))
         for worker in self._workers:
             worker.periodic = self._clock.every(
@@ -80,18 +93,20 @@ class Sampler:
             )
 
     def ask_to_stop(self) -> None:
-        """Let every thread read its source a last time and close it; waits for nothing."""
+        """Make every thread read its source once more and close it; does not wait."""
         for worker in self._workers:
             worker.is_last_turn = True
             if worker.periodic is not None:
                 worker.periodic.ask_to_stop()
 
     def stop(self, timeout_s: float) -> tuple[str, ...]:
-        """Read every source a last time, on its own thread, and close it.
+        """Read every source once more, on its own thread, and close it.
+
+        Args:
+            timeout_s: how long to wait for all sources together.
 
         Returns:
-            The names of the sources that hang: they are left to themselves after ``timeout_s``,
-            which all sources share.
+            The names of the sources that did not answer in time.
         """
         deadline_s = self._clock.monotonic_s() + timeout_s
         self.ask_to_stop()
@@ -102,32 +117,29 @@ class Sampler:
             and not worker.periodic.wait(max(deadline_s - self._clock.monotonic_s(), 0.0))
         )
 
-    def hung_s(self, worker_limit_s: float) -> dict[str, float]:
-        """Sources whose call has been under way for longer than the limit, and for how long."""
+    def hung_s(self, limit_s: float) -> dict[str, float]:
+        """Return the sources whose current call takes longer than the limit, and its duration."""
         now_s = self._clock.monotonic_s()
-        # Taken once: a call may come back between two looks at it.
+        # Each start is read once, because a call may return at any time.
         started_s = [(worker.source.name, worker.started_s) for worker in self._workers]
-        return {
-            name: now_s - start_s
-            for name, start_s in started_s
-            if start_s is not None and now_s - start_s > worker_limit_s
-        }
+        passed_s = [(name, now_s - t_s) for name, t_s in started_s if t_s is not None]
+        return {name: call_s for name, call_s in passed_s if call_s > limit_s}
 
     @property
     def missed(self) -> dict[str, int]:
-        """Readings that failed, by source, if any did."""
+        """Number of failed readings by source, for sources with any."""
         return {w.source.name: w.missed for w in self._workers if w.missed}
 
     @property
     def cpu_s(self) -> float:
-        """Processor time that reading has taken, all threads together that have ended."""
+        """Processor time of all threads that have ended, s."""
         return sum(worker.periodic.cpu_s for worker in self._workers if worker.periodic)
 
     def _run(self, worker: _Worker) -> float:
-        """One turn of a source's thread; returns the time until the next, longer after a miss."""
+        """Read a source; returns the time until the next reading, which is longer after a miss."""
         if worker.is_over:
             return _LONGEST_BACK_OFF_S
-        # A turn that is under way while ``stop`` is called is not yet the last.
+        # A turn that has started before ``stop`` is called is not the last one.
         is_last = worker.is_last_turn
         worker.started_s = self._clock.monotonic_s()
         try:
@@ -144,14 +156,18 @@ class Sampler:
         try:
             if not worker.is_open:
                 self._open(worker)
-            readings = last_read(worker.source) if is_last else worker.source.read()
+            source = worker.source
+            is_finishing = is_last and isinstance(source, FinishingSource)
+            readings = source.finish() if is_finishing else source.read()
+            if self._on_readings is not None:
+                self._on_readings(readings)
             self._timeline.extend(readings)
         except SourceUnavailable as error:
             self._end(worker, "unavailable", error.reason, error.fix)
         except SourceLost as error:
             self._timeline.lose(channel.device.key for channel in worker.channels)
             self._end(worker, "lost", str(error))
-        except BaseException as error:  # noqa: BLE001 - a sensor's bug must never end a training
+        except BaseException as error:  # noqa: BLE001 - a bug in a source must never end a training
             return self._note_miss(worker, error)
         else:
             worker.missed_in_a_row = 0
@@ -161,7 +177,7 @@ class Sampler:
         channels = tuple(worker.source.open())
         self._timeline.register(channels)
         worker.is_open, worker.channels = True, channels
-        self._notify(worker, "opened", channels=channels)
+        self._notify(worker, "opened")
 
     def _note_miss(self, worker: _Worker, error: BaseException) -> float:
         if not worker.is_open and not isinstance(error, SourceError):
@@ -174,29 +190,21 @@ class Sampler:
         back_off_s: float = worker.source.interval_s * 2.0 ** min(worker.missed_in_a_row, 6)
         return min(back_off_s, max(_LONGEST_BACK_OFF_S, worker.source.interval_s))
 
-    def _end(
-        self, worker: _Worker, kind: Literal["unavailable", "lost"], reason: str, fix: str = ""
-    ) -> None:
+    def _end(self, worker: _Worker, kind: NoticeKind, reason: str, fix: str = "") -> None:
         self._notify(worker, kind, reason, fix)
         self._close(worker)
 
     def _close(self, worker: _Worker) -> None:
         worker.is_over = True
         try:
-            for remark in remarks(worker.source):
-                self._notify(worker, "remark", remark)
+            if isinstance(worker.source, RemarkingSource):
+                for remark in worker.source.remarks():
+                    self._notify(worker, "remark", remark)
             worker.source.close()
         except BaseException as error:  # noqa: BLE001 - see _turn
             logger.debug("closing %s failed: %s", worker.source.name, error)
 
-    def _notify(
-        self,
-        worker: _Worker,
-        kind: NoticeKind,
-        message: str = "",
-        fix: str = "",
-        channels: tuple[Channel, ...] = (),
-    ) -> None:
+    def _notify(self, worker: _Worker, kind: NoticeKind, message: str = "", fix: str = "") -> None:
         self._on_notice(
             Notice(
                 source=worker.source.name,
@@ -204,6 +212,6 @@ class Sampler:
                 t_s=self._clock.monotonic_s(),
                 message=message,
                 fix=fix,
-                channels=channels,
+                channels=worker.channels,
             )
         )

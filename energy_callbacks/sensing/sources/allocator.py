@@ -1,11 +1,11 @@
-"""Device memory by the frameworks' allocators, without initialising any framework.
+"""Device memory of the frameworks' allocators, without initialising any framework.
 
-Only frameworks that the training has imported are asked, and only once they have initialised
-their devices themselves: asking earlier would start CUDA, which breaks a later fork and takes
+Only frameworks that the training has imported are queried, and only after they have initialised
+their devices themselves: an earlier query would start CUDA, which breaks a later fork and takes
 memory. Peaks are those since the user's last reset; they are read and never reset.
 
-- PyTorch: ``torch.cuda.memory_stats`` of each device on which this process has a CUDA context;
-  what ``memory_allocated`` and ``max_memory_allocated`` show is taken from it, at half the price.
+- PyTorch: ``torch.cuda.memory_stats`` of each device on which this process has a CUDA context.
+  ``memory_allocated`` and ``max_memory_allocated`` read the same values at twice the cost.
 - TensorFlow: ``tf.config.experimental.get_memory_info`` of each GPU.
 - JAX: ``Device.memory_stats`` of each local device; CPU devices have none.
 """
@@ -42,32 +42,29 @@ class AllocatorSource:
     """Bytes that tensors hold on this process's devices.
 
     Args:
-        clock: where time comes from.
+        clock: time.
     """
+
+    name = "framework allocator"
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._read_s = clock.monotonic_s()
 
     @property
-    def name(self) -> str:
-        """See ``Source.name``."""
-        return "framework allocator"
-
-    @property
     def interval_s(self) -> float:
-        """Every second interval: the allocator keeps the peak, so slow polling loses none."""
+        """Time to the next common moment but one, since the allocator keeps the peak."""
         return until_reading_s(self._read_s, beats=2)
 
     def open(self) -> Sequence[Channel]:
-        """Always succeeds: a framework may initialise its devices later."""
+        """Return the channels; always succeeds, since frameworks may start devices later."""
         return [_ALLOCATED, _PEAK]
 
     def read(self) -> Sequence[Reading]:
-        """Allocated and peak bytes; nothing while no framework uses a device.
+        """Return allocated and peak bytes, or nothing while no framework uses a device.
 
         Raises:
-            ReadingMissed: if a framework's call failed.
+            ReadingMissed: if the call of a framework failed.
         """
         self._read_s = self._clock.monotonic_s()
         found = [device for ask in _FRAMEWORKS for device in _asked(ask)]
@@ -86,7 +83,7 @@ def _asked(ask: Callable[[], Iterator[_Bytes]]) -> list[_Bytes]:
     try:
         return list(ask())
     except Exception as error:
-        # Whatever a framework raises (a lost device, an import under way on another thread).
+        # A framework may raise anything (lost device, unfinished import on another thread).
         raise ReadingMissed(f"{ask.__name__} failed: {error!r}; asked again later") from error
 
 
@@ -95,9 +92,9 @@ def _torch() -> Iterator[_Bytes]:
     if torch is None or "torch.cuda" not in sys.modules or not torch.cuda.is_initialized():
         return
     for index in range(torch.cuda.device_count()):
-        # With the cudaMallocAsync back end, statistics of an untouched device would create a
-        # context there (hundreds of MB), so devices without one are not asked.
-        if torch._C._cuda_hasPrimaryContext(index):  # noqa: SLF001 - no public way to know
+        # With the cudaMallocAsync back end, querying an unused device would create a context there
+        # (hundreds of MB).
+        if torch._C._cuda_hasPrimaryContext(index):  # noqa: SLF001 - no public equivalent
             stats = torch.cuda.memory_stats(index)
             yield stats.get(f"{_TORCH_KEY}.current", 0), stats.get(f"{_TORCH_KEY}.peak", 0)
 

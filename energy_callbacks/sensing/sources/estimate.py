@@ -1,14 +1,14 @@
-"""CPU and memory power if no sensor exists: CodeCarbon's models, marked as estimates.
+"""CPU and memory power without a sensor: CodeCarbon's models, marked as estimates.
 
 CPU: ``P = TDP * (0.1 + 0.9 * load**3)``, the ``cpu_load`` mode of CodeCarbon 3.3.2
 (``external/hardware.py``). The TDP comes from CodeCarbon's table; a CPU that is not in it counts
-4 W for each thread. Memory: a constant, from CodeCarbon's guess of the number of modules.
-The load is our own reading: CodeCarbon's would move the baseline of ``psutil.cpu_percent``, which
-the user may be watching too.
+4 W per thread. Memory: a constant, from CodeCarbon's guess of the number of modules.
+The load is read here: CodeCarbon's own reading would move the baseline of ``psutil.cpu_percent``,
+which the user may be using too.
 """
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -25,20 +25,23 @@ from energy_callbacks.sensing.schedule import until_reading_s
 # For a CPU that is not in the table: codecarbon 3.3.2, core/cpu.py, DEFAULT_POWER_PER_CORE.
 _UNKNOWN_POWER_PER_THREAD_W = 4.0
 
-# Against an external meter CodeCarbon was wrong by up to 40 % of a machine's energy (Fischer,
-# arXiv 2509.22092). The CPU alone can only be worse; rounded up.
+# Compared with an external meter, CodeCarbon was wrong by up to 40 % of a machine's energy
+# (Fischer, arXiv 2509.22092). The error of the CPU alone is larger; rounded up.
 _KNOWN_TDP_ERROR = 0.5
-# A guess of the TDP, a virtual machine's share of a package and a count of memory modules that
-# are not known are accurate to no better than "between nothing and twice as much".
+# A guessed TDP, an unknown share of a package (virtual machine) and a guessed number of memory
+# modules may be anywhere between zero and twice the true value.
 _GUESS_ERROR = 1.0
 _CITATION = "bound assumed; CodeCarbon against a meter: errors up to 40 %, arXiv 2509.22092"
 
 _REINSTALL = "run: pip install 'codecarbon>=2.8,<4'"
 
+_MeanPower = Callable[[], float | None]
+"""Mean power since the last call that returned one, W; ``None`` if it is not known yet."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Processor:
-    """The CPU as the operating system describes it."""
+    """The CPUs as Linux describes them; ``is_virtual`` inside a virtual machine."""
 
     model: str
     sockets: int
@@ -49,10 +52,12 @@ class HostEstimateSource:
     """Estimated power of the whole machine's CPUs, of its memory, or of both.
 
     Args:
-        clock: where time comes from.
+        clock: time.
         cpu: whether to estimate the CPUs.
         ram: whether to estimate the memory.
     """
+
+    name = "CodeCarbon estimate"
 
     def __init__(self, clock: Clock, cpu: bool, ram: bool) -> None:
         if not (cpu or ram):
@@ -60,70 +65,59 @@ class HostEstimateSource:
         self._clock = clock
         self._wants_cpu = cpu
         self._wants_ram = ram
-        self._cpu: tuple[Channel, _CpuModel] | None = None
-        self._ram: tuple[Channel, float] | None = None
+        self._models: list[tuple[Channel, _MeanPower]] = []
         self._opened_s: float | None = None
         self._read_s = clock.monotonic_s()
 
     @property
-    def name(self) -> str:
-        """See ``Source.name``."""
-        return "CodeCarbon estimate"
-
-    @property
     def interval_s(self) -> float:
-        """An interval holds 80 ticks of each CPU's 10 ms clock."""
+        """Time to the next common moment: an interval has 80 ticks of each CPU's 10 ms clock."""
         return until_reading_s(self._read_s)
 
     def open(self) -> Sequence[Channel]:
-        """Look the machine up in CodeCarbon's tables; no network, no file, no subprocess.
+        """Look up the machine in CodeCarbon's tables; uses no network, file or subprocess.
 
         Raises:
-            SourceUnavailable: if CodeCarbon is missing or has changed beyond recognition.
+            SourceUnavailable: if CodeCarbon is missing, or too different from the known versions.
         """
         self.close()
         self._opened_s = self._clock.monotonic_s()
-        load = _Load()  # looking up takes a second at first: what is used meanwhile counts too
+        load = _Load()  # the first look-up takes a second, whose energy counts too
         with quiet_codecarbon():
             if self._wants_cpu:
-                self._cpu = _cpu(load)
+                self._models.append(_cpu(load))
             if self._wants_ram:
-                self._ram = _ram()
-        return [part[0] for part in (self._cpu, self._ram) if part]
+                self._models.append(_ram())
+        return [channel for channel, _ in self._models]
 
     def read(self) -> Sequence[Reading]:
-        """Mean power since the last call, or since ``open``; nothing before a CPU tick passed.
+        """Return the mean power since the last call, or since ``open``.
+
+        Nothing is returned before the first tick of the CPUs' clock.
 
         Raises:
-            ReadingMissed: if the operating system did not say how busy it was.
+            ReadingMissed: if the operating system did not report the CPU load.
         """
         t_s = self._read_s = self._clock.monotonic_s()
-        found = [self._ram] if self._ram else []
-        if self._cpu:
-            channel, model = self._cpu
-            power_w = model.mean_power_w()
-            if power_w is None:
-                return []
-            found.insert(0, (channel, power_w))
-        # The first mean begins at ``open``: a reading there says so.
-        moments = [t_s] if self._opened_s is None else [self._opened_s, t_s]
+        powers = [(channel, mean_power_w()) for channel, mean_power_w in self._models]
+        known = [(channel, power_w) for channel, power_w in powers if power_w is not None]
+        if len(known) < len(powers):
+            return []
+        # The first mean starts at ``open``, where it gets another reading.
+        times_s = [t_s] if self._opened_s is None else [self._opened_s, t_s]
         self._opened_s = None
-        return [
-            Reading(channel, moment_s, power_w)
-            for channel, power_w in found
-            for moment_s in moments
-        ]
+        return [Reading(channel, at_s, power_w) for channel, power_w in known for at_s in times_s]
 
     def close(self) -> None:
         """See ``Source.close``."""
-        self._cpu = self._ram = None
+        self._models = []
 
 
 class _Load:
-    """How busy the CPUs were between two calls.
+    """Measures the CPU load between two calls.
 
     Raises:
-        SourceUnavailable: if the operating system does not say.
+        SourceUnavailable: if the operating system does not report CPU times.
     """
 
     def __init__(self) -> None:
@@ -133,7 +127,9 @@ class _Load:
             raise SourceUnavailable(f"no CPU load to estimate from: {error}") from error
 
     def mean_frac(self) -> float | None:
-        """Busy share since the last call that gave one; ``None`` before the next tick of 10 ms.
+        """Return the busy fraction since the last call that returned one.
+
+        ``None`` before the next tick of the 10 ms clock.
 
         Raises:
             ReadingMissed: if CPU time could not be read.
@@ -143,28 +139,15 @@ class _Load:
         if total_delta_s <= 0:
             return None
         self._busy_s, self._total_s = busy_s, total_s
-        # The kernel may take back waiting time, which makes a difference a little negative.
+        # The kernel may correct waiting time, which can make a difference slightly negative.
         return min(max(busy_delta_s / total_delta_s, 0.0), 1.0)
 
 
-class _CpuModel:
-    """Mean power of the CPUs between two calls, from how busy they were."""
-
-    def __init__(self, tdp_w: float, load: _Load) -> None:
-        self._tdp_w = tdp_w
-        self._load = load
-
-    def mean_power_w(self) -> float | None:
-        """Mean since the last call that gave one, see ``_Load.mean_frac``."""
-        load_frac = self._load.mean_frac()
-        return None if load_frac is None else self._tdp_w * (0.1 + 0.9 * load_frac**3)
-
-
 def _cpu_seconds() -> tuple[float, float]:
-    """Busy and total CPU seconds since boot, over all CPUs.
+    """Return busy and total CPU seconds since boot, summed over all CPUs.
 
     Raises:
-        ReadingMissed: if the operating system does not say.
+        ReadingMissed: if the operating system does not report them.
     """
     import psutil
 
@@ -172,12 +155,12 @@ def _cpu_seconds() -> tuple[float, float]:
         times = psutil.cpu_times()
     except (OSError, RuntimeError) as error:
         raise ReadingMissed(f"CPU times could not be read: {error}; asked again later") from error
-    # Linux counts the time of guests in ``user`` and ``nice`` already (proc(5)).
+    # Linux includes the time of guests in ``user`` and ``nice`` (proc(5)).
     total_s = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
     return total_s - times.idle - getattr(times, "iowait", 0.0), total_s
 
 
-def _cpu(load: _Load) -> tuple[Channel, _CpuModel]:
+def _cpu(load: _Load) -> tuple[Channel, _MeanPower]:
     import psutil
 
     processor = _processor(_cpuinfo())
@@ -187,24 +170,28 @@ def _cpu(load: _Load) -> tuple[Channel, _CpuModel]:
         total_tdp_w = _UNKNOWN_POWER_PER_THREAD_W * (psutil.cpu_count() or 1)
     else:
         total_tdp_w = tdp_w * processor.sockets
-    sensor = Sensor(
-        name=(
-            f"CodeCarbon CPU model: {processor.model}, TDP {total_tdp_w:g} W, "
-            "P = TDP (0.1 + 0.9 load^3)"
-        ),
-        relative_error=_KNOWN_TDP_ERROR if is_known and not processor.is_virtual else _GUESS_ERROR,
-        citation=_CITATION,
+    sensor = (
+        f"CodeCarbon CPU model: {processor.model}, TDP {total_tdp_w:g} W, "
+        "P = TDP (0.1 + 0.9 load^3)"
     )
-    device = Device(
-        key="cpu",
-        kind="cpu",
-        scope="host",
-        name=processor.model,
-        origin="estimated",
-        notes=_cpu_notes(processor, is_known),
-    )
-    channel = Channel(device=device, quantity="power", kind="mean", sensor=sensor)
-    return channel, _CpuModel(total_tdp_w, load)
+    error = _KNOWN_TDP_ERROR if is_known and not processor.is_virtual else _GUESS_ERROR
+    notes = _cpu_notes(processor, is_known)
+
+    def mean_power_w() -> float | None:
+        load_frac = load.mean_frac()
+        return None if load_frac is None else total_tdp_w * (0.1 + 0.9 * load_frac**3)
+
+    channel = _channel("cpu", "cpu", processor.model, sensor=(sensor, error), notes=notes)
+    return channel, mean_power_w
+
+
+def _channel(
+    key: str, kind: str, name: str, *, sensor: tuple[str, float], notes: tuple[str, ...]
+) -> Channel:
+    """Return the power channel of a model; ``sensor`` is its name and its relative error."""
+    device = Device(key=key, kind=kind, scope="host", name=name, origin="estimated", notes=notes)
+    model = Sensor(name=sensor[0], relative_error=sensor[1], citation=_CITATION)
+    return Channel(device=device, quantity="power", kind="mean", sensor=model)
 
 
 def _cpu_notes(processor: _Processor, is_known: bool) -> tuple[str, ...]:
@@ -224,7 +211,7 @@ def _cpuinfo() -> str:
 
 
 def _processor(cpuinfo: str) -> _Processor:
-    """What Linux says of the CPU.
+    """Parse ``/proc/cpuinfo``.
 
     >>> _processor("flags : fpu hypervisor").is_virtual
     True
@@ -243,14 +230,14 @@ def _processor(cpuinfo: str) -> _Processor:
 
 @cache
 def _table_tdp_w(model: str) -> float | None:
-    """The thermal design power of one package, ``None`` if the table does not have it.
+    """Return the thermal design power of one package; ``None`` if it is not in the table.
 
-    It compares the model with every name in the table, so each model is looked up once.
+    Cached, because CodeCarbon compares the model with every name in the table.
     """
     try:
         from codecarbon.core.cpu import TDP
 
-        # Its constructor would find the model through py-cpuinfo, which forks processes.
+        # Not by its constructor, which detects the model with py-cpuinfo and forks processes.
         table = TDP.__new__(TDP)
         tdp_w = table._get_cpu_power_from_registry(model)  # noqa: SLF001 - no public look-up
     except Exception as error:
@@ -258,46 +245,30 @@ def _table_tdp_w(model: str) -> float | None:
     return None if tdp_w is None else _checked_w(float(tdp_w), "CPU table")
 
 
-def _ram() -> tuple[Channel, float]:
+def _ram() -> tuple[Channel, _MeanPower]:
     import psutil
 
-    size_bytes = psutil.virtual_memory().total
+    size_gib = gibibytes(psutil.virtual_memory().total)
     try:
-        power_w = _ram_power_w(gibibytes(size_bytes))
+        power_w = _ram_power_w(size_gib)
     except Exception as error:
         raise _unusable("memory model", error) from error
-    name = f"memory, {gibibytes(size_bytes):.0f} GiB"
-    sensor = Sensor(
-        name=f"CodeCarbon memory model: {name}, constant {power_w:g} W",
-        relative_error=_GUESS_ERROR,
-        citation=_CITATION,
-    )
-    device = Device(
-        key="ram",
-        kind="dram",
-        scope="host",
-        name=name,
-        origin="estimated",
-        notes=("a constant guessed from the size of the whole machine's memory, not its use",),
-    )
-    channel = Channel(device=device, quantity="power", kind="mean", sensor=sensor)
-    return channel, _checked_w(power_w, "memory model")
+    power_w = _checked_w(power_w, "memory model")
+    name = f"memory, {size_gib:.0f} GiB"
+    sensor = (f"CodeCarbon memory model: {name}, constant {power_w:g} W", _GUESS_ERROR)
+    notes = ("a constant guessed from the size of the whole machine's memory, not its use",)
+    return _channel("ram", "dram", name, sensor=sensor, notes=notes), lambda: power_w
 
 
 def _ram_power_w(size_gib: float) -> float:
     try:
         from codecarbon.external.ram import RAM  # pyright: ignore[reportAttributeAccessIssue]
-    except ModuleNotFoundError:
-        return _ram_power_before_3_w(size_gib)
-    # Its public ``total_power`` turns every failure into 0 W.
+    except ModuleNotFoundError:  # CodeCarbon 2.8: one figure per GiB, in another module
+        from codecarbon.external import hardware
+
+        return float(hardware.RAM.power_per_GB * size_gib)  # pyright: ignore[reportAttributeAccessIssue]
+    # The public ``total_power`` returns 0 W for every failure.
     return float(RAM()._calculate_ram_power(size_gib))  # noqa: SLF001
-
-
-def _ram_power_before_3_w(size_gib: float) -> float:
-    """CodeCarbon 2.8 has one figure for each GiB, in another module."""
-    from codecarbon.external.hardware import RAM  # pyright: ignore[reportAttributeAccessIssue]
-
-    return float(RAM.power_per_GB * size_gib)
 
 
 def _checked_w(power_w: float, part: str) -> float:

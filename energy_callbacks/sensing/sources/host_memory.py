@@ -1,4 +1,4 @@
-"""Memory of this process and its children, by the operating system."""
+"""Memory of this process and its children, as the operating system reports it."""
 
 import math
 import os
@@ -13,10 +13,10 @@ from energy_callbacks.sensing.schedule import until_reading_s
 if TYPE_CHECKING:
     import psutil
 
-# psutil looks at every process of the machine to find children: 1.3 ms if 80 run.
+# psutil finds children by reading every process of the machine: 1.3 ms for 80 processes.
 _LIST_INTERVAL_S: Final = 10.0
-# Resident set sizes, not the fairer proportional ones: those make the kernel walk all pages of a
-# process under the lock that its own page faults need, which a training of 100 GB would feel.
+# Resident set sizes, although proportional set sizes would count shared pages once: for those the
+# kernel walks all pages of a process and blocks its page faults, which slows a training of 100 GB.
 _NOTES = (
     "upper bound: pages that forked workers share with their parent are counted for each",
     "includes ranks that this process has started",
@@ -27,9 +27,11 @@ class HostMemorySource:
     """Resident memory of this process and all its descendants (loader workers).
 
     Args:
-        clock: where time comes from.
-        only_descendants: leave this process itself out, which has started what is measured.
+        clock: time.
+        only_descendants: whether to leave out this process, which only starts the measured one.
     """
+
+    name = "host memory"
 
     def __init__(self, clock: Clock, *, only_descendants: bool = False) -> None:
         self._clock = clock
@@ -48,20 +50,15 @@ class HostMemorySource:
         )
 
     @property
-    def name(self) -> str:
-        """See ``Source.name``."""
-        return "host memory"
-
-    @property
     def interval_s(self) -> float:
-        """Every second interval."""
+        """Time to the next common moment but one."""
         return until_reading_s(self._read_s, beats=2)
 
     def open(self) -> Sequence[Channel]:
         """Find this process.
 
         Raises:
-            SourceUnavailable: if the operating system does not show it.
+            SourceUnavailable: if the operating system does not report its memory.
         """
         import psutil
 
@@ -75,7 +72,7 @@ class HostMemorySource:
         return [self._channel]
 
     def read(self) -> Sequence[Reading]:
-        """Bytes that are resident now.
+        """Return the resident bytes.
 
         Raises:
             ReadingMissed: if this process itself could not be read.
@@ -90,7 +87,7 @@ class HostMemorySource:
             now_s = self._clock.monotonic_s()
             if now_s >= self._list_s:
                 self._children = self._process.children(recursive=True) if _is_parent() else []
-                # Who only watches others can afford to look for them each time.
+                # A process that only waits for others can list them every time.
                 self._list_s = now_s + (0.0 if self._only_descendants else _LIST_INTERVAL_S)
         except (psutil.Error, OSError) as error:
             raise ReadingMissed(f"memory of this process could not be read: {error}") from error
@@ -103,16 +100,16 @@ class HostMemorySource:
 
 
 def _is_parent() -> bool:
-    """Whether this process has children; the kernel knows without a look at any process."""
+    """Return whether this process has children, without reading other processes."""
     try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # leaves all as it is
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # changes nothing
     except ChildProcessError:
         return False
     return True
 
 
 def _rss_bytes(child: "psutil.Process") -> int:
-    """Resident bytes; 0 for a child that ended after it was listed, or that is not ours to see."""
+    """Return resident bytes; 0 for a child that has ended or is not accessible."""
     import psutil
 
     try:

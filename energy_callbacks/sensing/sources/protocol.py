@@ -7,25 +7,25 @@ from energy_callbacks.core.records import Channel, Reading
 
 
 class Source(Protocol):
-    """One sensor, read on a thread of its own.
+    """A sensor that is read on a thread of its own.
 
     A source fails in exactly three ways: ``open`` raises ``SourceUnavailable``; ``read`` raises
-    ``ReadingMissed`` (try again) or ``SourceLost`` (stop asking).
-    It is picklable until it is opened: everything heavy happens in ``open``.
+    ``ReadingMissed`` (the next call may succeed) or ``SourceLost`` (no later call will).
+    A source can be pickled until it is opened, because everything heavy happens in ``open``.
     """
 
     @property
     def name(self) -> str:
-        """For people: ``NVML GPU-4e81...``, ``RAPL package-0``."""
+        """Name for messages, such as ``RAPL``."""
         ...
 
     @property
     def interval_s(self) -> float:
-        """How often ``read`` wants to be called."""
+        """Seconds until the next call of ``read``."""
         ...
 
     def open(self) -> Sequence[Channel]:
-        """Connect to the sensor and say what it offers.
+        """Connect to the sensor and return the channels that it offers.
 
         Raises:
             SourceUnavailable: with the reason and what the user can do.
@@ -33,7 +33,7 @@ class Source(Protocol):
         ...
 
     def read(self) -> Sequence[Reading]:
-        """All values that are new since the last call, in time order for each channel.
+        """Return all new values since the last call, in time order for each channel.
 
         Raises:
             ReadingMissed: this call failed, the next may succeed.
@@ -48,27 +48,17 @@ class Source(Protocol):
 
 @runtime_checkable
 class FinishingSource(Source, Protocol):
-    """A source that does not read everything each time."""
+    """A source whose ``read`` does not return everything that is available."""
 
     def finish(self) -> Sequence[Reading]:
-        """Called in the place of the last ``read``: everything up to now."""
+        """Return everything up to now; called instead of the last ``read``."""
         ...
 
 
 @runtime_checkable
 class RemarkingSource(Source, Protocol):
-    """A source that mends what its sensor does amiss, and says so."""
+    """A source that corrects faults of its sensor and reports them."""
 
     def remarks(self) -> Sequence[str]:
-        """What was mended since ``open``: no figure is wrong by it."""
+        """Return the corrections since ``open``, none of which makes a figure wrong."""
         ...
-
-
-def remarks(source: Source) -> Sequence[str]:
-    """What the source has mended, before it is closed."""
-    return source.remarks() if isinstance(source, RemarkingSource) else ()
-
-
-def last_read(source: Source) -> Sequence[Reading]:
-    """Everything up to now, before the source is closed; raises as ``Source.read`` does."""
-    return source.finish() if isinstance(source, FinishingSource) else source.read()

@@ -1,8 +1,8 @@
 """CPU packages and their memory, from the RAPL energy counters in Linux's powercap folder.
 
-Read are zones named ``package-*`` and their child zone ``dram``. Left out are ``core`` and
-``uncore`` (inside the package), ``psys`` (contains the package) and ``intel-rapl-mmio`` (the same
-package through another register). AMD's counters appear under the same ``intel-rapl`` names.
+The zones ``package-*`` and their child zones ``dram`` are read. The others are left out: ``core``
+and ``uncore`` (inside the package), ``psys`` (contains the package) and ``intel-rapl-mmio`` (the
+same package through another register). AMD's counters have the same ``intel-rapl`` names.
 """
 
 import os
@@ -23,10 +23,10 @@ POWERCAP = Path("/sys/class/powercap")
 _PERIOD_S = 0.001
 
 # No vendor states an error. Intel measures since Haswell (Hackenberg et al., IPDPSW 2015,
-# doi 10.1109/IPDPSW.2015.70) and then follows plug power closely (Khan et al., ToMPECS 2018);
+# doi 10.1109/IPDPSW.2015.70), and then follows plug power closely (Khan et al., ToMPECS 2018).
 # AMD's built-in monitoring has known limits (Schoene et al., 2021). Memory differs from a meter
-# by an offset, most when idle (Desrochers et al., MEMSYS 2016). The bounds are ours, wide enough
-# for both vendors.
+# by an offset, most when idle (Desrochers et al., MEMSYS 2016). These bounds are our own, wide
+# enough for both vendors.
 _PACKAGE_ERROR = 0.1
 _DRAM_ERROR = 0.2
 _CITATION = (
@@ -34,17 +34,17 @@ _CITATION = (
     "doi 10.1145/2989081.2989088 (memory)"
 )
 
-# A counter that goes backwards has wrapped, unless the energy that this implies is more than any
-# package can use: then it was reset. A reset looks like up to 262 kJ at once (range seen:
-# 262143328850 microjoules, hubblo-org/scaphandre issue 351), a wrap between two readings like a
-# few hundred joules. Ten times the largest TDP on sale (500 W, AMD EPYC 9965 data sheet), and a
-# second of grace for a late reading.
+# A counter that decreases has wrapped around, unless that would mean more energy than a package can
+# use: then it was reset. A reset looks like up to 262 kJ at once (range seen: 262143328850
+# microjoules, hubblo-org/scaphandre issue 351), a wrap between two readings like a few hundred
+# joules. The limit is ten times the largest TDP on sale (500 W, AMD EPYC 9965 data sheet), with one
+# second of tolerance for a late reading.
 _MOST_POWER_W = 5000.0
 _GRACE_S = 1.0
 
-# Dies of one package may all show the same package-wide counter (mlco2/codecarbon issue 1274).
-# Two zones of a package are one counter if they differ by less than the energy of the few
-# milliseconds between two reads; by chance two counters of 262 kJ do so once in 100 000 times.
+# All dies of a package may show the same package-wide counter (mlco2/codecarbon issue 1274). Two
+# zones of a package count as one if they differ by less than the energy of the few milliseconds
+# between two reads. Two separate counters of 262 kJ do so by chance once in 100 000 times.
 _MIRROR_UJ = 1_000_000
 
 _ZONE = re.compile(r"intel-rapl:(\d+)(?::(\d+))?")
@@ -71,7 +71,7 @@ _ABSENCE_FIX = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Zone:
-    """One powercap zone that is to be read; ``socket`` is shared by the dies of a package."""
+    """A powercap zone to read; ``socket`` is the same for all dies of a package."""
 
     folder: Path
     name: str
@@ -83,15 +83,17 @@ class _Zone:
 class RaplSource:
     """Joules of each CPU package and its memory since ``open``.
 
-    Values never fall and start at 0. A zone whose file cannot be read at one time has no reading
-    at that time; the energy that it used meanwhile is in its next reading. Two readings must not
-    be further apart than a minute: a package of 500 W wraps every nine minutes, memory sooner,
-    and a second wrap would not be seen.
+    Values never decrease and start at 0. If the file of a zone cannot be read at one time, the zone
+    has no reading then, and its next reading includes that energy. Two readings must not be
+    further apart than a minute: the counter of a 500 W package wraps around every nine minutes,
+    memory sooner, and a second wrap is not detected.
 
     Args:
-        clock: where time comes from.
+        clock: time.
         root: folder of the powercap zones.
     """
+
+    name = "RAPL"
 
     def __init__(self, clock: Clock, root: Path = POWERCAP) -> None:
         self._clock = clock
@@ -100,37 +102,33 @@ class RaplSource:
         self._read_s = clock.monotonic_s()
 
     @property
-    def name(self) -> str:
-        """See ``Source.name``."""
-        return "RAPL"
-
-    @property
     def interval_s(self) -> float:
-        """An interval holds 800 updates of the counter: its step is 0.1 % of a difference."""
+        """Time to the next common moment: the counter is updated 800 times per interval."""
         return until_reading_s(self._read_s)
 
     def open(self) -> Sequence[Channel]:
-        """Open each zone once and take its present value as zero.
+        """Open each zone, and take its present value as zero.
 
         Raises:
-            SourceUnavailable: if there is no zone, or none may be read.
+            SourceUnavailable: if there is no zone, or none can be read.
         """
         self.close()
-        zones = list(_zones(self._root))
-        if not zones:
+        counters, failures = _opened(_zones(self._root), self._clock)
+        if not counters and not failures:
             raise SourceUnavailable(f"no RAPL energy counter below {self._root}", _ABSENCE_FIX)
-        counters, failures = _opened(zones, self._clock)
         if not counters:
-            raise _unreadable(failures[0])
+            error = failures[0]
+            fix = _PERMISSION_FIX if isinstance(error, PermissionError) else ""
+            raise SourceUnavailable(f"cannot read {error.filename}: {error.strerror}", fix)
         notes = tuple(f"{error.filename} cannot be read and is not counted" for error in failures)
         self._counters = [(_channel(counter.zone, notes), counter) for counter in counters]
         return [channel for channel, _ in self._counters]
 
     def read(self) -> Sequence[Reading]:
-        """Joules of each zone since ``open``.
+        """Return the joules of each zone since ``open``.
 
         Raises:
-            ReadingMissed: if no zone gave a value.
+            ReadingMissed: if no zone has a value.
         """
         self._read_s = self._clock.monotonic_s()
         readings: list[Reading] = []
@@ -170,10 +168,12 @@ class RaplSource:
 
 
 class _Counter:
-    """One ``energy_uj`` file, made monotone; opened once, since a read at 0 asks the sensor anew.
+    """One ``energy_uj`` file as a counter that never decreases.
+
+    The file is opened once; each read at offset 0 gets a new value.
 
     Raises:
-        OSError: if the file cannot be opened or read; its ``filename`` is the file.
+        OSError: if the file cannot be opened or read; ``filename`` is the file.
     """
 
     def __init__(self, zone: _Zone, t_s: float) -> None:
@@ -191,46 +191,44 @@ class _Counter:
             raise OSError(getattr(error, "errno", None), str(error), str(self._path)) from error
 
     def raw_uj(self) -> int:
-        """What the file says now; an empty or damaged file is a missed reading, never a number."""
+        """Return the value of the file; raises ``ReadingMissed`` if it is empty or damaged."""
         text = os.pread(self._file, 64, 0).strip()
         if not text.isdigit():
             raise ReadingMissed(f"{self._path} holds no number but {text!r}; asked again later")
         return int(text)
 
     def advance(self, raw_uj: int, t_s: float) -> float:
-        """Cumulative joules since ``open``, given what the file said at ``t_s``.
+        """Return the joules since ``open``.
+
+        Args:
+            raw_uj: value of the file.
+            t_s: when it was read.
 
         Raises:
-            ReadingMissed: if the counter went backwards and the true difference is unknown;
-                counting goes on from the new value.
+            ReadingMissed: if the counter has decreased by a reset, so that the difference is
+                unknown; counting continues from the new value.
         """
-        difference_uj = self._difference_uj(raw_uj, t_s - self._t_s)
-        before_uj, self._raw_uj, self._t_s = self._raw_uj, raw_uj, t_s
-        self.wraps += raw_uj < before_uj and difference_uj is not None
-        if difference_uj is None:
-            raise ReadingMissed(f"{self._path} went backwards by no wrap; this difference is lost")
+        difference_uj = raw_uj - self._raw_uj
+        most_j = _MOST_POWER_W * (t_s - self._t_s + _GRACE_S)
+        self._raw_uj, self._t_s = raw_uj, t_s
+        if difference_uj < 0:
+            difference_uj += self._range_uj or 0
+            if not 0 <= joules_from_microjoules(difference_uj) <= most_j:
+                what = f"{self._path} went backwards by no wrap; this difference is lost"
+                raise ReadingMissed(what)
+            self.wraps += 1
         self._total_uj += difference_uj
         return joules_from_microjoules(self._total_uj)
 
-    def _difference_uj(self, raw_uj: int, elapsed_s: float) -> int | None:
-        difference_uj = raw_uj - self._raw_uj
-        if difference_uj >= 0:
-            return difference_uj
-        if self._range_uj is None:
-            return None
-        difference_uj += self._range_uj
-        most_j = _MOST_POWER_W * (elapsed_s + _GRACE_S)
-        return difference_uj if 0 <= joules_from_microjoules(difference_uj) <= most_j else None
-
     def close(self) -> None:
-        """Give the file back; safe to call twice."""
+        """Close the file; safe to call twice."""
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
 
 
 def _opened(zones: Iterable[_Zone], clock: Clock) -> tuple[list[_Counter], list[OSError]]:
-    """Counters of the zones that can be read and are no copy of another; why others cannot be."""
+    """Return a counter for each readable zone that copies no other, and the errors of others."""
     counters: list[_Counter] = []
     failures: list[OSError] = []
     for zone in zones:
@@ -247,16 +245,16 @@ def _opened(zones: Iterable[_Zone], clock: Clock) -> tuple[list[_Counter], list[
 
 
 def _is_one_counter(first: _Counter, second: _Counter) -> bool:
-    """Whether two zones of one package show the very same counter; 0 decides nothing."""
+    """Return whether two zones of one package show the same counter; unknown while it is 0."""
     if (first.zone.socket, first.zone.kind) != (second.zone.socket, second.zone.kind):
         return False
     return first.start_uj > 0 and abs(first.start_uj - second.start_uj) < _MIRROR_UJ
 
 
 def _zones(root: Path) -> Iterator[_Zone]:
-    """Packages in the order of their numbers, each followed by its memory.
+    """Yield the packages in the order of their numbers, each followed by its memory.
 
-    A package that is listed twice under one name is the same package, and is taken once.
+    A package that is listed twice under one name is yielded once.
     """
     sockets: dict[int, str] = {}
     for (package, child), folder in sorted(_folders(root).items()):
@@ -275,7 +273,7 @@ def _zones(root: Path) -> Iterator[_Zone]:
 
 
 def _folders(root: Path) -> dict[tuple[int, int], Path]:
-    """Zone folders by package and child number; a package itself has child -1."""
+    """Return the zone folders by package and child number; a package itself has child -1."""
     folders: dict[tuple[int, int], Path] = {}
     for place in _PLACES:
         for folder in root.glob(place):
@@ -286,7 +284,6 @@ def _folders(root: Path) -> dict[tuple[int, int], Path]:
 
 
 def _channel(zone: _Zone, notes: tuple[str, ...]) -> Channel:
-    is_package = zone.kind == "cpu"
     device = Device(
         key=f"{zone.kind}{zone.index}",
         kind=zone.kind,
@@ -298,15 +295,10 @@ def _channel(zone: _Zone, notes: tuple[str, ...]) -> Channel:
     sensor = Sensor(
         name=str(zone.folder / "energy_uj"),
         period_s=_PERIOD_S,
-        relative_error=_PACKAGE_ERROR if is_package else _DRAM_ERROR,
+        relative_error=_PACKAGE_ERROR if zone.kind == "cpu" else _DRAM_ERROR,
         citation=_CITATION,
     )
     return Channel(device=device, quantity="energy", kind="counter", sensor=sensor)
-
-
-def _unreadable(error: OSError) -> SourceUnavailable:
-    fix = _PERMISSION_FIX if isinstance(error, PermissionError) else ""
-    return SourceUnavailable(f"cannot read {error.filename}: {error.strerror}", fix)
 
 
 def _number(path: Path) -> int | None:
@@ -315,7 +307,7 @@ def _number(path: Path) -> int | None:
 
 
 def _text(path: Path) -> str:
-    """The text of a small file, or ``""`` if it cannot be read, which no zone is called."""
+    """Return the text of a small file; ``""``, which names no zone, if it cannot be read."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:

@@ -1,7 +1,9 @@
 """Replays recorded readings at their times."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Self
 
@@ -10,19 +12,21 @@ from energy_callbacks.core.records import Channel, Reading
 from energy_callbacks.sensing import recording
 from energy_callbacks.sensing.clock import Clock
 
+_time_s = attrgetter("t_s")
+
 
 class ReplaySource:
-    """A source whose readings are known beforehand.
+    """A source whose readings are given in advance.
 
-    ``read`` hands over each reading once, when the clock has reached its time. After ``close``
-    and ``open`` it goes on where it was: time does not come back.
+    ``read`` returns each reading once, when the clock has reached its time. After ``close`` and
+    ``open`` it continues where it was.
 
     Args:
-        clock: time; readings are on its monotonic scale.
-        channels: what it offers.
-        readings: of these channels, in any order.
-        interval_s: between reads.
-        name: for people.
+        clock: time; the readings are in its monotonic time.
+        channels: channels that the source offers.
+        readings: readings of these channels, in any order.
+        interval_s: time between two calls of ``read``.
+        name: name in messages.
 
     Raises:
         ValueError: for a reading of a channel that is not offered.
@@ -39,54 +43,42 @@ class ReplaySource:
     ) -> None:
         self._clock = clock
         self._channels = tuple(channels)
-        self._readings = sorted(readings, key=lambda reading: reading.t_s)
-        self._interval_s = interval_s
-        self._name = name
+        self._readings = sorted(readings, key=_time_s)
+        self.interval_s = interval_s
+        self.name = name
         self._played = 0
         self._is_open = False
         _check_offered(self._readings, self._channels)
 
     @classmethod
     def of_file(cls, clock: Clock, path: Path) -> Self:
-        """The readings that ``EnergyConfig(raw_readings=True)`` kept, from now on.
+        """Return a source for a file that ``EnergyConfig(raw_readings=True)`` has written.
 
-        What the recording's attempt read at its start is played at once.
+        Playback starts now: the start of the recorded attempt corresponds to the present time.
 
         Raises:
-            JournalError: if the file is no such recording.
+            JournalError: if the file is not such a recording.
         """
         start_s = clock.monotonic_s()
         channels, readings = recording.read(path)
         moved = [replace(reading, t_s=start_s + reading.t_s) for reading in readings]
         return cls(clock, channels, moved, name=f"replay of {path.name}")
 
-    @property
-    def name(self) -> str:
-        """See ``Source.name``."""
-        return self._name
-
-    @property
-    def interval_s(self) -> float:
-        """See ``Source.interval_s``."""
-        return self._interval_s
-
     def open(self) -> Sequence[Channel]:
-        """The channels; always succeeds."""
+        """Return the channels; always succeeds."""
         self._is_open = True
         return self._channels
 
     def read(self) -> Sequence[Reading]:
-        """The readings whose time has come since the last call.
+        """Return the readings whose time has come since the last call.
 
         Raises:
-            SourceLost: if it was not opened.
+            SourceLost: if the source is not open.
         """
         if not self._is_open:
-            raise SourceLost(f"{self._name} is not open; call open() first")
+            raise SourceLost(f"{self.name} is not open; call open() first")
         now_s = self._clock.monotonic_s()
-        start = self._played
-        while self._played < len(self._readings) and self._readings[self._played].t_s <= now_s:
-            self._played += 1
+        start, self._played = self._played, bisect_right(self._readings, now_s, key=_time_s)
         return self._readings[start : self._played]
 
     def close(self) -> None:

@@ -9,8 +9,8 @@ import pytest
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing import time_limit
+from energy_callbacks.sensing.discovery import POWERCAP_VARIABLE, DiscoveredSources, discover
 from energy_callbacks.sensing.frameworks import cuda_driver
-from energy_callbacks.sensing.sources import POWERCAP_VARIABLE, DiscoveredSources, discover
 from energy_callbacks.sensing.sources.nvidia.source import NvmlSource
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml import presets
