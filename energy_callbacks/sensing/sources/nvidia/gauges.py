@@ -1,6 +1,7 @@
 """Gauges of an NVIDIA card: memory, load, temperature, clock, throttling."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from energy_callbacks.core.records import Channel, Kind, Quantity, Sensor
@@ -15,12 +16,12 @@ from energy_callbacks.sensing.sources.nvidia.readers import (
     offered,
 )
 
-# At the moments when the samples are read as well, so that the thread wakes once for both.
+# At common moments with the samples, so that the thread wakes up once for both.
 _BEATS: Final = 2
-# A counter misses nothing; asking for these takes 1.6 ms of a core (H200, driver 580).
+# Counters miss nothing between two readings; a query takes 1.6 ms of a core (H200, driver 580).
 _COUNTER_BEATS: Final = 6
 # NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, _HW_THERM_SLOWDOWN, _HW_POWER_BRAKE_SLOWDOWN
-# of nvml.h, which nvidia-ml-py 12.560 has no names for.
+# of nvml.h, for which nvidia-ml-py 12.560 has no names.
 _SOFT_HEAT: Final = 269
 _HARD_HEAT: Final = 270
 _BRAKE: Final = 271
@@ -36,15 +37,13 @@ def _gauge(
     def make(card: NvmlCard) -> Reader | None:
         sensor = Sensor(name=name)
         channel = Channel(device=card.device, quantity=quantity, kind=kind, sensor=sensor)
-        return offered(
-            PolledQuantity(card, channel, value, lambda now_s: next_reading_s(now_s, beats))
-        )
+        return offered(PolledQuantity(card, channel, value, partial(next_reading_s, beats=beats)))
 
     return make
 
 
 def _memory_used_bytes(card: NvmlCard) -> float | None:
-    """Without what the driver keeps for itself, as nvidia-smi shows it, if it can say that."""
+    """Used memory without the driver's own, as in nvidia-smi, if the driver can tell."""
     nvml = card.nvml
     try:
         info = nvml.nvmlDeviceGetMemoryInfo(card.handle, version=nvml.nvmlMemory_v2)
@@ -54,7 +53,7 @@ def _memory_used_bytes(card: NvmlCard) -> float | None:
 
 
 def _utilisation(card: NvmlCard) -> float | None:
-    """Share of time in which at least one kernel ran."""
+    """Fraction of the time in which at least one kernel ran."""
     percent = known(card.nvml.nvmlDeviceGetUtilizationRates(card.handle).gpu)
     return percent / 100.0 if percent is not None and percent <= 100.0 else None
 
@@ -69,24 +68,23 @@ def _sm_clock_hz(card: NvmlCard) -> float | None:
 
 
 def _throttled(card: NvmlCard) -> Reader | None:
-    """Seconds in which clocks were held down by the power limit, the power brake or heat.
+    """Return a reader of the seconds with clocks reduced by power limit, power brake or heat.
 
-    The sum of nanosecond counters (nvml.h, NVML_FI_DEV_PERF_POLICY_* and _CLOCKS_EVENT_REASON_*):
-    power policy and thermal policy, and the brake of the power supply; if there is no thermal
-    policy, software and hardware slowdown by heat in its place. Seconds with two reasons count
-    twice. Not counted are limits that the user sets (application clocks, sync boost).
+    The value is a sum of nanosecond counters (nvml.h, NVML_FI_DEV_PERF_POLICY_* and
+    _CLOCKS_EVENT_REASON_*): power policy, thermal policy, and the brake of the power supply. If
+    there is no thermal policy, software and hardware slowdown by heat replace it. Seconds with two
+    reasons count twice. Limits set by the user (application clocks, sync boost) are left out.
     """
     nvml = card.nvml
     limit = nvml.NVML_FI_DEV_PERF_POLICY_POWER
     heat = nvml.NVML_FI_DEV_PERF_POLICY_THERMAL
     answered = fields(card, [limit, heat, _SOFT_HEAT, _HARD_HEAT, _BRAKE])
-    other_heat = (heat,) if heat in answered else (_SOFT_HEAT, _HARD_HEAT)
-    wanted = (limit, _BRAKE, *other_heat)
-    counters = [field for field in wanted if field in answered]
+    by_heat = (heat,) if heat in answered else (_SOFT_HEAT, _HARD_HEAT)
+    counters = [field for field in (limit, _BRAKE, *by_heat) if field in answered]
 
     def throttled_s(card: NvmlCard) -> float | None:
         values_ns = fields(card, counters)
-        # A sum without one of its counters would fall.
+        # Without one of its counters the sum would decrease.
         if not counters or len(values_ns) < len(counters):
             return None
         return seconds_from_nanoseconds(sum(values_ns.values()))

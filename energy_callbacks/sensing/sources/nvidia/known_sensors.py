@@ -2,10 +2,10 @@
 
 Periods and windows are those of Yang, Adamek and Armour, "Part-time Power Measurements"
 (SC'24, arXiv 2312.02741), table of generations, drivers newer than 530. They found the on-board
-sensors within 5 % of an external meter on most cards and within 10 % on nearly all; the error is
-one of the single card (five RTX 3090 spread from -5.5 to +1.7 %), so no table can take it away.
-For H100 and H200 no comparison with an external meter has been published; that their counter and
-their samples agree within 0.7 % says nothing of what both share.
+sensors within 5 % of an external meter on most cards and within 10 % on nearly all. The error
+differs between cards of one model (five RTX 3090 are between -5.5 and +1.7 %), so no table can
+correct it. For H100 and H200 no comparison with an external meter has been published. Their counter
+and their samples agree within 0.7 %, but may share an error.
 """
 
 from dataclasses import dataclass, replace
@@ -24,9 +24,9 @@ class CardGeneration:
     """The sensors of one generation of cards.
 
     Attributes:
-        name: ``Hopper``.
-        usage: behind ``nvmlDeviceGetPowerUsage``.
-        instant: behind the field ``POWER_INSTANT``; ``None`` if ``usage`` is as quick.
+        name: such as ``Hopper``.
+        usage: sensor of ``nvmlDeviceGetPowerUsage``.
+        instant: sensor of the field ``POWER_INSTANT``; ``None`` if ``usage`` is as fast.
         counter_period_s: time between two values of the energy counter.
     """
 
@@ -37,13 +37,18 @@ class CardGeneration:
 
 
 def _polled(
-    name: str, *, period_s: float, window_s: float | None, citation: str, error: float
+    period_s: float,
+    window_s: float | None,
+    *,
+    name: str = "nvmlDeviceGetPowerUsage",
+    error: float = _TYPICAL_ERROR,
+    note: str = "",
 ) -> Sensor:
-    """A sensor that is asked at moments of our own.
+    """Return a sensor that is polled at times unrelated to its own.
 
-    A value stands for the middle of its window, and when it is asked for it is on average half
-    a period old. Against the external meter of the study's RTX 3090 (1 s windows, polled every
-    0.1 s) this lag of 0.1 s leaves 1.1 % at the 95th percentile, half the window alone 2.3 %.
+    A value stands for the middle of its window, and when it is read it is on average half a period
+    old. For the study's RTX 3090 with an external meter (1 s windows, polled every 0.1 s) this lag
+    of 0.1 s leaves an error of 1.1 % at the 95th percentile; half the window alone leaves 2.3 %.
     """
     return Sensor(
         name=name,
@@ -51,81 +56,51 @@ def _polled(
         window_s=window_s,
         lag_s=((window_s or 0.0) + period_s) / 2.0,
         relative_error=error,
-        citation=citation,
-    )
-
-
-def _usage(
-    period_s: float, window_s: float | None, *, error: float = _TYPICAL_ERROR, note: str = ""
-) -> Sensor:
-    return _polled(
-        "nvmlDeviceGetPowerUsage",
-        period_s=period_s,
-        window_s=window_s,
         citation=_STUDY + note,
-        error=error,
     )
 
 
-def _instant(window_s: float | None, *, note: str = "") -> Sensor:
-    return _polled(
-        "nvmlDeviceGetFieldValues POWER_INSTANT",
-        period_s=0.1,
-        window_s=window_s,
-        citation=_STUDY + note,
-        error=_TYPICAL_ERROR,
-    )
+def _instant(window_s: float | None, note: str = "") -> Sensor:
+    return _polled(0.1, window_s, name="nvmlDeviceGetFieldValues POWER_INSTANT", note=note)
 
 
-_MEAN_OF_A_SECOND: Final = _usage(0.1, 1.0, note=f"; {_NVML}: average over 1 s")
+def _old(name: str, period_s: float) -> CardGeneration:
+    note = "; shows a change with a slow lag that is not undone"
+    return CardGeneration(name=name, usage=_polled(period_s, None, error=_OLD_ERROR, note=note))
+
+
+_MEAN_OF_A_SECOND: Final = _polled(0.1, 1.0, note=f"; {_NVML}: average over 1 s")
 # The mean of an RTX 3090 fits its external meter best when moved back by 0.7 s: p95 of 1 s
 # windows 2.5 % instead of 5.3 % at 0.55 s (recording of the SC'24 study, polled every 0.1 s).
 _MEAN_OF_GA10X: Final = replace(_MEAN_OF_A_SECOND, lag_s=0.7)
-_SLOW_LAG: Final = "; shows a change with a slow lag that is not undone"
 _UNSTUDIED: Final = "; not in that study, taken as Hopper's"
 
-_KEPLER_1: Final = CardGeneration(
-    name="Kepler", usage=_usage(0.015, None, error=_OLD_ERROR, note=_SLOW_LAG)
-)
-_KEPLER_2: Final = CardGeneration(
-    name="Kepler", usage=_usage(0.1, None, error=_OLD_ERROR, note=_SLOW_LAG)
-)
-_MAXWELL: Final = CardGeneration(
-    name="Maxwell", usage=_usage(0.1, None, error=_OLD_ERROR, note=_SLOW_LAG)
-)
-_PASCAL: Final = CardGeneration(name="Pascal", usage=_usage(0.02, 0.01))
-# The counter of a V100 moves every 20 ms, an H200's every 100 ms (measured); PETSc's documentation
-# gives 20 to 100 ms. A first guess: the real period is found on the card (counter_ticks).
-_VOLTA: Final = CardGeneration(name="Volta", usage=_usage(0.02, 0.01), counter_period_s=0.02)
-_TURING: Final = CardGeneration(name="Turing", usage=_usage(0.1, 0.1))
-_GA100: Final = CardGeneration(name="Ampere GA100", usage=_usage(0.1, 0.025))
-_GA10X: Final = CardGeneration(name="Ampere GA10x", usage=_MEAN_OF_GA10X, instant=_instant(0.1))
-_ADA: Final = CardGeneration(name="Ada", usage=_MEAN_OF_A_SECOND, instant=_instant(0.1))
 _HOPPER: Final = CardGeneration(name="Hopper", usage=_MEAN_OF_A_SECOND, instant=_instant(0.025))
 _NEWER: Final = CardGeneration(
     name="newer than Hopper",
     usage=replace(_MEAN_OF_A_SECOND, citation=_MEAN_OF_A_SECOND.citation + _UNSTUDIED),
-    instant=_instant(None, note=_UNSTUDIED),
+    instant=_instant(None, _UNSTUDIED),
 )
-
 _BY_CAPABILITY: Final = {
-    (3, 0): _KEPLER_1,
-    (7, 5): _TURING,
-    (8, 0): _GA100,
-    (8, 9): _ADA,
+    (3, 0): _old("Kepler", 0.015),
+    (7, 5): CardGeneration(name="Turing", usage=_polled(0.1, 0.1)),
+    (8, 0): CardGeneration(name="Ampere GA100", usage=_polled(0.1, 0.025)),
+    (8, 9): CardGeneration(name="Ada", usage=_MEAN_OF_A_SECOND, instant=_instant(0.1)),
 }
 _BY_MAJOR: Final = {
-    3: _KEPLER_2,
-    5: _MAXWELL,
-    6: _PASCAL,
-    7: _VOLTA,
-    8: _GA10X,
+    3: _old("Kepler", 0.1),
+    5: _old("Maxwell", 0.1),
+    6: CardGeneration(name="Pascal", usage=_polled(0.02, 0.01)),
+    # The counter of a V100 changes every 20 ms, an H200's every 100 ms (measured); PETSc's
+    # documentation gives 20 to 100 ms. A first guess: ``counter_ticks`` finds the real period.
+    7: CardGeneration(name="Volta", usage=_polled(0.02, 0.01), counter_period_s=0.02),
+    8: CardGeneration(name="Ampere GA10x", usage=_MEAN_OF_GA10X, instant=_instant(0.1)),
     9: _HOPPER,
 }
 
 
 def generation(compute_capability: tuple[int, int]) -> CardGeneration:
-    """The sensors of the cards with this compute capability.
+    """Return the sensors of the cards with this compute capability.
 
     >>> generation((9, 0)).name, generation((8, 0)).name, generation((12, 0)).name
     ('Hopper', 'Ampere GA100', 'newer than Hopper')
@@ -135,18 +110,18 @@ def generation(compute_capability: tuple[int, int]) -> CardGeneration:
 
 
 def samples_sensor(found: CardGeneration, period_s: float | None) -> Sensor:
-    """The driver's buffer of power samples.
+    """Return the sensor of the driver's buffer of power samples.
 
-    On an H200 (driver 580) a change begins to show after 5 to 15 ms and follows an exponential
-    of 15 to 20 ms; the integral of the samples agrees with the energy counter within 0.7 % under
-    seven square waves. No other generation has been measured: its lag is taken as the same.
+    On an H200 (driver 580) a change begins to show after 5 to 15 ms and follows an exponential of
+    15 to 20 ms. The integral of the samples agrees with the energy counter within 0.7 % under seven
+    square waves. Other generations have not been measured, and get the same lag and response.
 
     Args:
         found: the card's generation.
-        period_s: time between two samples as seen on this card; ``None`` for the H200's 20 ms.
+        period_s: time between two samples of this card; ``None`` for the H200's 20 ms.
     """
     measured = "measured on an H200, driver 580, 2026-11 (docs/how-it-measures.md)"
-    is_measured = found is _HOPPER
+    how = measured if found is _HOPPER else f"lag and response as {measured}"
     return Sensor(
         name="nvmlDeviceGetSamples TOTAL_POWER",
         period_s=period_s or 0.02,
@@ -154,13 +129,12 @@ def samples_sensor(found: CardGeneration, period_s: float | None) -> Sensor:
         response_s=0.015,
         relative_error=_TYPICAL_ERROR,
         is_buffered=True,
-        citation=f"{measured if is_measured else 'lag and response as ' + measured}; "
-        f"error: {_STUDY}",
+        citation=f"{how}; error: {_STUDY}",
     )
 
 
 def counter_sensor(found: CardGeneration) -> Sensor:
-    """The energy counter."""
+    """Return the sensor of the energy counter."""
     return Sensor(
         name="nvmlDeviceGetTotalEnergyConsumption",
         period_s=found.counter_period_s,

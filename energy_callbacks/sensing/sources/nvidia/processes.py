@@ -1,10 +1,10 @@
-"""The processes on a card now, with their memory."""
+"""Lists the processes on a card, with their memory."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing import time_limit
+from energy_callbacks.sensing.sources.nvidia.readers import answer
 from energy_callbacks.sensing.sources.nvidia.source import session
 
 _PATIENCE_S = 2.0
@@ -15,9 +15,9 @@ class CardProcess:
     """A process on a card.
 
     Attributes:
-        pid: as this machine, or the host of this container, counts processes.
-        name: of its program; ``None`` if it is not seen from here.
-        memory_bytes: that it holds on the card; ``None`` if the driver does not say.
+        pid: process number on this machine, or on the host of this container.
+        name: name of its program; ``None`` if the process is not visible from here.
+        memory_bytes: memory that it holds on the card; ``None`` if the driver does not report it.
     """
 
     pid: int
@@ -26,11 +26,7 @@ class CardProcess:
 
 
 def card_processes(uuid: str) -> tuple[CardProcess, ...]:
-    """Processes on a card, most memory first; empty if the driver does not list them.
-
-    Args:
-        uuid: of the card.
-    """
+    """Return the processes on a card, most memory first; empty if the driver lists none."""
     try:
         return time_limit.within(_PATIENCE_S, lambda: _found(uuid), f"processes of {uuid}")
     except (SourceUnavailable, TimeoutError):
@@ -47,17 +43,11 @@ def _found(uuid: str) -> tuple[CardProcess, ...]:
                 nvml.nvmlDeviceGetComputeRunningProcesses,
                 nvml.nvmlDeviceGetMPSComputeRunningProcesses,
             )
-            for one in _asked(nvml, ask, handle)
+            # Not supported by a MIG card or a virtual one.
+            for one in answer(nvml, ask, handle, otherwise=())
         }
     found = (CardProcess(pid=p, name=_name(p), memory_bytes=held) for p, held in running.items())
     return tuple(sorted(found, key=lambda one: one.memory_bytes or 0, reverse=True))
-
-
-def _asked(nvml: Any, ask: Any, handle: Any) -> Any:
-    try:
-        return ask(handle)
-    except nvml.NVMLError:
-        return ()  # not supported: a MIG card, a virtual one
 
 
 def _name(pid: int) -> str | None:

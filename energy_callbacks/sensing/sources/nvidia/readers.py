@@ -1,6 +1,6 @@
-"""Readers of an NVIDIA card: power from its best sensor, energy at its ticks.
+"""Readers of an NVIDIA card's power and energy, and the parts that other readers share.
 
-What is only asked for now and then is in ``nvml_gauges``.
+Quantities that are polled at long intervals are in ``gauges``, activity is in ``gpm``.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,12 +30,12 @@ from energy_callbacks.sensing.sources.nvidia.known_sensors import (
 _POLL_INTERVAL_S: Final = 0.1
 _QUICK_INTERVAL_S: Final = 0.02
 _SWING: Final = 0.5
-# The newest sample of an H200 is 3 to 16 ms old; a buffer that is empty for this long is none.
+# The newest sample of an H200 is 3 to 16 ms old; a buffer that stays empty this long is not used.
 _FIRST_SAMPLE_S: Final = 0.06
 _FEWEST_SPACINGS: Final = 10
-# NVML writes "no value" as all ones (nvml.h, NVML_VALUE_NOT_AVAILABLE).
+# NVML's "no value" has all bits set (nvml.h, NVML_VALUE_NOT_AVAILABLE).
 _NO_VALUE: Final = frozenset({2**32 - 1, 2**64 - 1})
-# Members of an nvmlValue_t in the order of nvmlValueType_t, and an nvmlSample_t with each of them.
+# Members of nvmlValue_t in the order of nvmlValueType_t, and the layout of nvmlSample_t with each.
 _SAMPLE_LAYOUTS: Final = tuple(
     np.dtype({"names": ("stamp", "mw"), "formats": ("u8", mw), "offsets": (0, 8), "itemsize": 16})
     for mw in ("f8", "u4", "L", "u8", "i8", "i4", "u2")
@@ -48,7 +48,7 @@ class NvmlCard:
     """An opened card.
 
     Attributes:
-        at_close: what readers must give back before NVML is shut down.
+        at_close: functions that release what readers hold, to call before NVML is shut down.
     """
 
     nvml: Any
@@ -59,7 +59,7 @@ class NvmlCard:
     at_close: list[Callable[[], None]] = field(default_factory=list)
 
     def is_gone(self, error: Exception) -> bool:
-        """Whether an ``NVMLError`` means that this card will never answer again."""
+        """Return whether an ``NVMLError`` means that this card will never answer again."""
         return getattr(error, "value", None) in {
             self.nvml.NVML_ERROR_UNINITIALIZED,
             self.nvml.NVML_ERROR_DRIVER_NOT_LOADED,
@@ -71,25 +71,25 @@ class NvmlCard:
 
 
 class Reader(Protocol):
-    """Reads one channel."""
+    """Reads one channel or several."""
 
     @property
-    def channel(self) -> Channel:
-        """What it reads."""
+    def channels(self) -> tuple[Channel, ...]:
+        """Channels of its readings."""
         ...
 
     @property
     def due_s(self) -> float:
-        """When there is something to read; earlier it reads nothing."""
+        """When there is something to read; earlier calls return nothing."""
         ...
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
-        """What is new, if it is due or all is wanted at once; raises ``NVMLError``."""
+        """Return new readings, if they are due or wanted at once; raises ``NVMLError``."""
         ...
 
 
 def tried(card: NvmlCard, make: Callable[[NvmlCard], Reader | None]) -> Reader | None:
-    """The reader, if the card answers its first call.
+    """Return the reader, if the card answers its first call.
 
     Raises:
         NVMLError: if the card is gone.
@@ -102,39 +102,46 @@ def tried(card: NvmlCard, make: Callable[[NvmlCard], Reader | None]) -> Reader |
         return None
 
 
+def answer(nvml: Any, ask: Callable[..., Any], *arguments: Any, otherwise: Any = None) -> Any:
+    """Return the answer of an NVML function, or ``otherwise`` if it raises an ``NVMLError``."""
+    try:
+        return ask(*arguments)
+    except nvml.NVMLError:
+        return otherwise
+
+
 # --- power
 
 
 def power(card: NvmlCard) -> Reader | None:
-    """Power, W: the driver's samples, else an instant reading, else the common one."""
+    """Return the best power reader: the driver's samples, an instant reading, or the common one."""
     makers = (SampledPower.found_on, _polled_instant, _polled_usage)
-    found = (tried(card, make) for make in makers)
-    return next((reader for reader in found if reader is not None), None)
+    return next(filter(None, (tried(card, make) for make in makers)), None)
 
 
 class SampledPower:
-    """Power from the driver's buffer of samples: nothing is lost between two drains."""
+    """Reads power from the driver's buffer of samples, which loses none between two calls.
+
+    Attributes:
+        stamps: converts and checks the time stamps of the samples.
+    """
 
     def __init__(self, card: NvmlCard, period_s: float | None) -> None:
         self._card = card
-        self._stamps = DriverStamps(card.clock)
+        self.stamps = DriverStamps(card.clock)
         sensor = samples_sensor(card.generation, period_s)
-        self.channel = Channel(device=card.device, quantity="power", kind="gauge", sensor=sensor)
+        channel = Channel(device=card.device, quantity="power", kind="gauge", sensor=sensor)
+        self.channels = (channel,)
         self.due_s = card.clock.monotonic_s()
 
     @classmethod
     def found_on(cls, card: NvmlCard) -> "SampledPower | None":
-        """The reader, if the card keeps a buffer that fills."""
+        """Return the reader, if the card has a buffer that fills."""
         samples = _samples(card)
         if not samples:
             card.clock.sleep(_FIRST_SAMPLE_S)
             samples = _samples(card)
         return cls(card, _median_spacing_s(samples)) if samples else None
-
-    @property
-    def untidy(self) -> int:
-        """See ``DriverStamps``."""
-        return self._stamps.untidy
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
         """See ``Reader``."""
@@ -142,15 +149,16 @@ class SampledPower:
         if now_s < self.due_s - PUNCTUAL_S and not at_once:
             return []
         self.due_s = next_reading_s(now_s)
-        placed = self._stamps.new(_samples(self._card))
-        return [Reading(self.channel, t_s, watts_from_milliwatts(mw)) for t_s, mw in placed]
+        (channel,) = self.channels
+        placed = self.stamps.new(_samples(self._card))
+        return [Reading(channel, t_s, watts_from_milliwatts(mw)) for t_s, mw in placed]
 
 
 def _samples(card: NvmlCard) -> list[tuple[int, float]]:
-    """The whole buffer, (Unix time in microseconds, mW), without what is no value.
+    """Return the whole buffer as (Unix time in microseconds, mW), without missing values.
 
-    The whole buffer each time (0.2 ms on an H200): asked for "newer than", the driver would hide
-    what it stamps after the wall clock was set back.
+    Reading all of it takes 0.2 ms (H200). If asked for newer samples only, the driver would hide
+    those that it stamps after the wall clock was set back.
     """
     try:
         value_type, samples = card.nvml.nvmlDeviceGetSamples(
@@ -160,9 +168,9 @@ def _samples(card: NvmlCard) -> list[tuple[int, float]]:
         return []
     if value_type >= len(_SAMPLE_LAYOUTS):
         return []
-    # All at once: to ask each structure by itself takes most of what a drain costs.
-    found = np.frombuffer(b"".join(samples), _SAMPLE_LAYOUTS[value_type]).tolist()
-    return [(stamp, mw) for stamp, mw in found if mw and mw not in _NO_VALUE and mw == mw]  # noqa: PLR0124 - NaN
+    # Reading the fields of each structure separately would take most of the time of a call.
+    values = np.frombuffer(b"".join(samples), _SAMPLE_LAYOUTS[value_type]).tolist()
+    return [(stamp, mw) for stamp, mw in values if mw and mw not in _NO_VALUE and mw == mw]  # noqa: PLR0124 - NaN
 
 
 def _median_spacing_s(samples: Sequence[tuple[int, float]]) -> float | None:
@@ -175,34 +183,34 @@ def _median_spacing_s(samples: Sequence[tuple[int, float]]) -> float | None:
 
 def _polled_instant(card: NvmlCard) -> Reader | None:
     field = card.nvml.NVML_FI_DEV_POWER_INSTANT
-
-    def power_w(card: NvmlCard) -> float | None:
-        power_mw = fields(card, [field]).get(field)
-        return watts_from_milliwatts(power_mw) if power_mw else None
-
     instant = card.generation.instant
-    return _polled_power(card, instant, power_w) if instant is not None else None
+    if instant is None:
+        return None
+    return _polled_power(card, instant, lambda card: fields(card, [field]).get(field))
 
 
 def _polled_usage(card: NvmlCard) -> Reader | None:
-    def power_w(card: NvmlCard) -> float | None:
-        power_mw = known(card.nvml.nvmlDeviceGetPowerUsage(card.handle))
-        return watts_from_milliwatts(power_mw) if power_mw else None
+    def power_mw(card: NvmlCard) -> float | None:
+        return known(card.nvml.nvmlDeviceGetPowerUsage(card.handle))
 
-    return _polled_power(card, card.generation.usage, power_w)
+    return _polled_power(card, card.generation.usage, power_mw)
 
 
 def _polled_power(
-    card: NvmlCard, sensor: Sensor, power_w: Callable[[NvmlCard], float | None]
+    card: NvmlCard, sensor: Sensor, power_mw: Callable[[NvmlCard], float | None]
 ) -> Reader | None:
     channel = Channel(device=card.device, quantity="power", kind="gauge", sensor=sensor)
     is_quick = sensor.period_s is not None and sensor.period_s < _POLL_INTERVAL_S
     random = Random(0)  # noqa: S311 - no secret
 
     def next_s(now_s: float) -> float:
-        """Intervals that differ, so that no load aliases with them."""
+        """Vary the interval, so that no periodic load aliases with it."""
         interval_s = _QUICK_INTERVAL_S if is_quick else _POLL_INTERVAL_S
         return now_s + interval_s * (1.0 + _SWING * (random.random() - 0.5))
+
+    def power_w(card: NvmlCard) -> float | None:
+        value = power_mw(card)
+        return watts_from_milliwatts(value) if value else None
 
     return offered(PolledQuantity(card, channel, power_w, next_s))
 
@@ -210,18 +218,25 @@ def _polled_power(
 # --- energy
 
 
-class _NvmlCounter:
-    """The energy counter: the moments at which it moved, and its value from then on, in J."""
+class EnergyCounter:
+    """Reads the energy counter, J since the driver was loaded, at the moments of its ticks.
+
+    Raises:
+        NVMLError: if the card has no counter.
+    """
 
     def __init__(self, card: NvmlCard) -> None:
         self._card = card
+        card.nvml.nvmlDeviceGetTotalEnergyConsumption(card.handle)
         sensor = counter_sensor(card.generation)
-        self.channel = Channel(device=card.device, quantity="energy", kind="counter", sensor=sensor)
+        channel = Channel(device=card.device, quantity="energy", kind="counter", sensor=sensor)
+        self.channels = (channel,)
         shortest_s = 0.6 * card.generation.counter_period_s
         self._ticks = CounterTicks(card.clock, self._energy_j, shortest_s)
 
     @property
     def due_s(self) -> float:
+        """See ``Reader``."""
         return self._ticks.due_s
 
     def _energy_j(self) -> float | None:
@@ -229,24 +244,22 @@ class _NvmlCounter:
         return joules_from_millijoules(energy_mj) if energy_mj else None
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
+        """See ``Reader``."""
         tick = self._ticks.last_tick() if at_once else self._ticks.next_tick()
-        return [Reading(self.channel, tick.t_s, tick.value, tick.t_error_s)] if tick else []
+        return [Reading(*self.channels, tick.t_s, tick.value, tick.t_error_s)] if tick else []
 
 
-def counter(card: NvmlCard) -> Reader:
-    """Energy, J, since the driver was loaded."""
-    card.nvml.nvmlDeviceGetTotalEnergyConsumption(card.handle)
-    return _NvmlCounter(card)
+# --- polled quantities
 
 
 class PolledQuantity:
-    """A quantity that has a value whenever it is asked for.
+    """Reads a quantity that has a value at any time.
 
     Args:
-        card: whom to ask.
-        channel: what its values are.
-        value: asks; in SI, ``None`` if the driver says that there is none.
-        next_s: from a moment at which it was asked to the next.
+        card: the card to query.
+        channel: channel of the readings.
+        value: queries the card; in SI, ``None`` if the driver has no value.
+        next_s: returns when to read next, from the time of the last reading.
     """
 
     def __init__(
@@ -256,18 +269,18 @@ class PolledQuantity:
         value: Callable[[NvmlCard], float | None],
         next_s: Callable[[float], float],
     ) -> None:
-        self.channel = channel
+        self.channels = (channel,)
         self._card = card
         self._value = value
         self._next_s = next_s
         self.due_s = card.clock.monotonic_s()
 
     def value(self) -> float | None:
-        """In SI; ``None`` if the driver says that there is none."""
+        """Return the value in SI; ``None`` if the driver has none."""
         return self._value(self._card)
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
-        """One value, stamped in the middle of the call, if one is due."""
+        """Return one value, with the time of the middle of the call, if it is due."""
         start_s = self._card.clock.monotonic_s()
         if start_s < self.due_s - PUNCTUAL_S and not at_once:
             return []
@@ -277,19 +290,19 @@ class PolledQuantity:
         if value is None:
             return []
         t_s, t_error_s = (start_s + end_s) / 2.0, (end_s - start_s) / 2.0
-        return [Reading(self.channel, t_s, value, t_error_s)]
+        return [Reading(*self.channels, t_s, value, t_error_s)]
 
 
 def offered(reader: PolledQuantity) -> Reader | None:
-    """The reader, if it has a value now."""
+    """Return the reader, if it has a value now."""
     return reader if reader.value() is not None else None
 
 
-# --- values as NVML hands them over
+# --- values of NVML
 
 
 def fields(card: NvmlCard, ids: Sequence[int]) -> dict[int, float]:
-    """Fields by their number, asked for in one call, without those that have no value."""
+    """Return fields by number, queried in one call, without those that have no value."""
     values: dict[int, float] = {}
     for answer in card.nvml.nvmlDeviceGetFieldValues(card.handle, list(ids)):
         value = _number(answer.value, answer.valueType)
@@ -299,12 +312,12 @@ def fields(card: NvmlCard, ids: Sequence[int]) -> dict[int, float]:
 
 
 def _number(value: Any, value_type: int) -> float | None:
-    """The member of an ``nvmlValue_t`` that its type names."""
+    """Return the member of an ``nvmlValue_t`` that its type selects."""
     if value_type >= len(_UNION_MEMBERS):
         return None
     return known(getattr(value, _UNION_MEMBERS[value_type]))
 
 
 def known(value: float) -> float | None:
-    """``value``, or ``None`` if NVML means "not available"."""
+    """Return ``value``, or ``None`` if it means "not available"."""
     return None if value in _NO_VALUE or value != value else value  # noqa: PLR0124 - NaN

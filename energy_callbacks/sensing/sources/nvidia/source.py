@@ -1,8 +1,8 @@
-"""One NVIDIA card: power, energy, memory, load, temperature, clock, throttled time.
+"""Reads one NVIDIA card: power, energy, memory, load, temperature, clock, throttled time, activity.
 
-Power comes from the driver's buffer of 20 ms samples if there is one; the energy counter is
-read at its own ticks (``counter_ticks``). How each quantity is read is in ``nvml_readers``,
-``nvml_gauges`` and ``nvml_gpm``, what is known of the sensors in ``nvml_sensors``.
+Power comes from the driver's buffer of 20 ms samples if there is one; the energy counter is read at
+its own ticks (``counter_ticks``). ``readers``, ``gauges`` and ``gpm`` read the quantities, and
+``known_sensors`` has the properties of the sensors.
 """
 
 import logging
@@ -20,10 +20,11 @@ from energy_callbacks.sensing.sources.nvidia.gauges import GAUGES
 from energy_callbacks.sensing.sources.nvidia.gpm import activity, permission_note
 from energy_callbacks.sensing.sources.nvidia.known_sensors import generation
 from energy_callbacks.sensing.sources.nvidia.readers import (
+    EnergyCounter,
     NvmlCard,
     Reader,
     SampledPower,
-    counter,
+    answer,
     power,
     tried,
 )
@@ -40,13 +41,13 @@ _LIST_FIX: Final = "'nvidia-smi -L' lists the cards that this process may use"
 class NvmlSource:
     """All quantities of one card that the driver offers.
 
-    One source per card, so that a card whose driver hangs stops only its own thread. A MIG
-    instance's UUID opens its parent card, whose whole energy is reported: the sensors know no
-    instances.
+    There is one source per card, so that a card whose driver hangs stops only its own thread. The
+    UUID of a MIG instance opens its parent card and reports the energy of the whole card, because
+    the sensors do not distinguish instances.
 
     Args:
         clock: time.
-        uuid: of a card (``GPU-...``) or of a MIG instance on it (``MIG-...``).
+        uuid: UUID of a card (``GPU-...``) or of a MIG instance on it (``MIG-...``).
         more_instances: UUIDs of other MIG instances on that card that this process uses.
     """
 
@@ -58,7 +59,7 @@ class NvmlSource:
         self._readers: tuple[Reader, ...] = ()
         self._read_s = self._answered_s = 0.0
         self._failing: dict[Quantity, Exception] = {}
-        self._said: set[Quantity] = set()
+        self._reported: set[Quantity] = set()
 
     @property
     def name(self) -> str:
@@ -67,18 +68,19 @@ class NvmlSource:
 
     @property
     def interval_s(self) -> float:
-        """From the beginning of the last ``read`` until something is due."""
+        """Time from the start of the last ``read`` until something is due."""
         due_s = min((reader.due_s for reader in self._readers), default=self._read_s + _WAIT_S)
         return min(max(due_s - self._read_s, _SHORTEST_S), _WAIT_S)
 
     def open(self) -> Sequence[Channel]:
-        """Find the card and try each quantity once; those that answer are offered.
+        """Find the card and read each quantity once; those with a value are offered.
 
         Raises:
-            SourceUnavailable: without driver, permission, or card, with what to do.
+            SourceUnavailable: without driver, permission, or card.
         """
+        import pynvml as nvml
+
         self.close()
-        nvml = _nvml()
         _start(nvml)
         try:
             self._card = _opened(nvml, self._clock, self._uuid, self._more_instances)
@@ -86,7 +88,7 @@ class NvmlSource:
             self._answered_s = self._clock.monotonic_s()
         except nvml.NVMLError as error:
             if self._card is None:
-                _stop(nvml)
+                answer(nvml, nvml.nvmlShutdown)
             self.close()
             raise _unavailable(nvml, error, self._uuid) from error
         if not self._readers:
@@ -95,31 +97,31 @@ class NvmlSource:
                 f"{self._uuid} answers, but offers neither power nor energy nor anything else",
                 "see 'nvidia-smi -q -d POWER' for what this card reports",
             )
-        return tuple(reader.channel for reader in self._readers)
+        return tuple(channel for reader in self._readers for channel in reader.channels)
 
     def read(self) -> Sequence[Reading]:
-        """See ``Source.read``; what is due."""
+        """Return the readings that are due."""
         return self._read(at_once=False)
 
     def finish(self) -> Sequence[Reading]:
-        """See ``FinishingSource``: the samples since the last drain."""
+        """Return all readings up to now."""
         return self._read(at_once=True)
 
     def remarks(self) -> Sequence[str]:
         """See ``RemarkingSource``."""
         return [
-            "power samples came twice or out of order, seen in "
-            f"{reader.untidy} looks at the driver's buffer; each counts once, where it belongs"
+            f"power samples came twice or out of order, seen in {reader.stamps.untidy} looks at "
+            "the driver's buffer; each counts once, where it belongs"
             for reader in self._readers
-            if isinstance(reader, SampledPower) and reader.untidy
+            if isinstance(reader, SampledPower) and reader.stamps.untidy
         ]
 
     def _read(self, *, at_once: bool) -> Sequence[Reading]:
-        """What is new of each quantity; one that fails does not take the others with it.
+        """Return the new readings of all quantities that do not fail.
 
         Raises:
-            ReadingMissed: if no quantity has answered for longer than any of them waits.
-            SourceLost: if the card is gone and nothing was read before.
+            ReadingMissed: if there was no reading for longer than the longest interval.
+            SourceLost: if the card is gone and this call has no readings.
         """
         card = self._card
         if card is None:
@@ -130,95 +132,83 @@ class NvmlSource:
             try:
                 readings += reader.read(at_once=at_once)
             except card.nvml.NVMLError as error:
-                self._failing[reader.channel.quantity] = error
+                self._failing[reader.channels[0].quantity] = error
                 if card.is_gone(error):
                     if not readings:
                         raise _failed(card, error) from error
                     break
         if readings:
             self._answered_s = self._read_s
-            self._say_who_is_silent(card, {reading.channel.quantity for reading in readings})
+            self._report_failing(card, {reading.channel.quantity for reading in readings})
         elif self._failing and self._read_s - self._answered_s > _SILENT_S:
             newest = list(self._failing.values())[-1]
             raise _failed(card, newest) from newest
         return readings
 
-    def _say_who_is_silent(self, card: NvmlCard, answered: set[Quantity]) -> None:
-        """A quantity that fails while others answer is said once, and is no missed reading."""
+    def _report_failing(self, card: NvmlCard, answered: set[Quantity]) -> None:
+        """Log once each quantity that fails while others answer; it is no missed reading."""
         for quantity in answered:
             self._failing.pop(quantity, None)
-        self._said -= answered
-        for quantity in self._failing.keys() - self._said:
+        self._reported -= answered
+        for quantity in self._failing.keys() - self._reported:
             why = self._failing[quantity]
             logger.warning("%s: no %s for now, NVML says %s", card.device.key, quantity, why)
-        self._said |= self._failing.keys()
+        self._reported |= self._failing.keys()
 
     def close(self) -> None:
         """See ``Source.close``."""
         card, self._card, self._readers = self._card, None, ()
-        self._failing, self._said = {}, set()
+        self._failing, self._reported = {}, set()
         if card is not None:
-            for give_back in card.at_close:
-                give_back()
-            _stop(card.nvml)
+            for release in card.at_close:
+                release()
+            answer(card.nvml, card.nvml.nvmlShutdown)  # fails if the driver was unloaded
 
 
 def _readers(card: NvmlCard) -> tuple[Reader, ...]:
-    """A reader for each quantity that this card really answers, tried once."""
-    # The counter comes first: samples drained after its call reach past its tick.
-    found = (tried(card, make) for make in (counter, power, *GAUGES))
-    return (*(reader for reader in found if reader is not None), *activity(card))
+    """Return a reader for each quantity of which the card has a value now."""
+    # The counter comes first, so that the samples read after it reach past its tick.
+    makers = (EnergyCounter, power, *GAUGES, activity)
+    return tuple(filter(None, (tried(card, make) for make in makers)))
 
 
 def inventory() -> tuple[GpuInfo, ...]:
-    """All cards that the driver lists, in its order.
+    """Return all cards that the driver lists, in its order.
 
     A card that does not answer (fallen off the bus, not permitted) is left out.
 
     Raises:
-        SourceUnavailable: without driver or permission, with what to do.
+        SourceUnavailable: without driver or permission.
     """
     with session() as nvml:
-        found = (_info(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
-        return tuple(gpu for gpu in found if gpu is not None)
-
-
-def _nvml() -> Any:
-    import pynvml
-
-    return pynvml
+        cards = (_info(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+        return tuple(filter(None, cards))
 
 
 def _start(nvml: Any) -> None:
-    """NVML counts its users: each ``nvmlInit`` here has its ``nvmlShutdown``."""
+    """Initialise NVML, which counts its users: each ``nvmlInit`` needs an ``nvmlShutdown``."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
         raise _unavailable(nvml, error) from error
 
 
-def _stop(nvml: Any) -> None:
-    try:
-        nvml.nvmlShutdown()
-    except nvml.NVMLError:
-        return  # the driver was unloaded: nothing is left to release
-
-
 @contextmanager
 def session() -> Iterator[Any]:
-    """The driver's library, to ask of inside the block.
+    """Initialise NVML for the block, and yield its library.
 
     Raises:
-        SourceUnavailable: without driver or permission, or if it fails, with what to do.
+        SourceUnavailable: without driver or permission, or if a call in the block fails.
     """
-    nvml = _nvml()
+    import pynvml as nvml
+
     _start(nvml)
     try:
         yield nvml
     except nvml.NVMLError as error:
         raise _unavailable(nvml, error) from error
     finally:
-        _stop(nvml)
+        answer(nvml, nvml.nvmlShutdown)
 
 
 def _info(nvml: Any, index: int) -> GpuInfo | None:
@@ -238,21 +228,15 @@ def _info(nvml: Any, index: int) -> GpuInfo | None:
 
 
 def _mig_uuids(nvml: Any, handle: Any) -> tuple[str, ...]:
-    try:
-        current, _pending = nvml.nvmlDeviceGetMigMode(handle)
-        count = nvml.nvmlDeviceGetMaxMigDeviceCount(handle) if current else 0
-    except nvml.NVMLError:
-        return ()  # a card from before MIG
-    found = (_mig_uuid(nvml, handle, index) for index in range(count))
-    return tuple(uuid for uuid in found if uuid is not None)
-
-
-def _mig_uuid(nvml: Any, handle: Any, index: int) -> str | None:
-    try:
-        instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-        return str(nvml.nvmlDeviceGetUUID(instance))
-    except nvml.NVMLError:
-        return None  # this place of the card holds no instance
+    """Return the UUIDs of a card's MIG instances; empty for a card without MIG."""
+    is_split, _pending = answer(nvml, nvml.nvmlDeviceGetMigMode, handle, otherwise=(False, False))
+    if not is_split:
+        return ()
+    count = answer(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle, otherwise=0)
+    find = nvml.nvmlDeviceGetMigDeviceHandleByIndex
+    places = (answer(nvml, find, handle, index) for index in range(count))
+    uuids = (answer(nvml, nvml.nvmlDeviceGetUUID, place) for place in places if place is not None)
+    return tuple(uuid for uuid in uuids if uuid is not None)
 
 
 def _opened(nvml: Any, clock: Clock, uuid: str, more_instances: Sequence[str]) -> NvmlCard:
@@ -261,6 +245,8 @@ def _opened(nvml: Any, clock: Clock, uuid: str, more_instances: Sequence[str]) -
     if named_card is None and is_instance:
         handle = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
     index = nvml.nvmlDeviceGetIndex(handle)
+    limit_mw = answer(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    memory = answer(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
     device = Device(
         key=f"gpu{index}",
         kind="gpu",
@@ -271,8 +257,8 @@ def _opened(nvml: Any, clock: Clock, uuid: str, more_instances: Sequence[str]) -
         notes=(*_process_notes(nvml, handle), *permission_note(nvml, handle)),
         instance_count=len(_mig_uuids(nvml, handle)),
         instances=(uuid, *more_instances) if is_instance else (),
-        limit_w=_limit_w(nvml, handle),
-        memory_bytes=_memory_bytes(nvml, handle),
+        limit_w=watts_from_milliwatts(limit_mw) if limit_mw else None,
+        memory_bytes=None if memory is None else int(memory.total),
     )
     capability = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     return NvmlCard(
@@ -280,33 +266,16 @@ def _opened(nvml: Any, clock: Clock, uuid: str, more_instances: Sequence[str]) -
     )
 
 
-def _limit_w(nvml: Any, handle: Any) -> float | None:
-    """The lowest of all limits that hold at present."""
-    try:
-        return watts_from_milliwatts(nvml.nvmlDeviceGetEnforcedPowerLimit(handle)) or None
-    except nvml.NVMLError:
-        return None
-
-
-def _memory_bytes(nvml: Any, handle: Any) -> int | None:
-    try:
-        return int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
-    except nvml.NVMLError:
-        return None
-
-
 def _process_notes(nvml: Any, handle: Any) -> tuple[str, ...]:
-    """Who else computes on the card now: their energy is in its figures, too.
+    """Return notes about other processes on the card, whose energy is part of its figures.
 
-    In a container the driver may give process numbers of the host, which mean nothing here; one
-    of these may be this process.
+    In a container the driver may report process numbers of the host, which are not visible here.
+    One of them may be this process.
     """
     import psutil
 
-    try:
-        pids = {process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
-    except nvml.NVMLError:
-        return ()
+    running = answer(nvml, nvml.nvmlDeviceGetComputeRunningProcesses, handle, otherwise=())
+    pids = {process.pid for process in running}
     visible = {pid for pid in pids if psutil.pid_exists(pid)}
     others = sorted(visible - _family(psutil))
     unseen = len(pids - visible) - (os.getpid() not in pids)
@@ -319,7 +288,7 @@ def _process_notes(nvml: Any, handle: Any) -> tuple[str, ...]:
 
 
 def _family(psutil: Any) -> set[int]:
-    """This process, those that started it and those that it started: ranks of one training."""
+    """Return the pids of this process, its ancestors and descendants: ranks of one training."""
     me = psutil.Process()
     relatives = (*me.parents(), *me.children(recursive=True))
     return {os.getpid(), *(process.pid for process in relatives)}
@@ -335,7 +304,7 @@ def _failed(card: NvmlCard, error: Exception) -> ReadingMissed | SourceLost:
 
 
 def _unavailable(nvml: Any, error: Exception, uuid: str = "") -> SourceUnavailable:
-    """What a failure to open means, and what helps."""
+    """Return the error for a failure to open, with what the user can do."""
     known = {
         nvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
             "no NVIDIA driver is found (libnvidia-ml.so.1 is missing)",

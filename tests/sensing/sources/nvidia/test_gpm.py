@@ -88,20 +88,17 @@ def test_all_metrics_come_from_one_sample(gpm: Gpm) -> None:
     assert max(reading.t_error_s for reading in bench.of("sm_active")) < 0.5e-3
 
 
-def test_values_that_wait_are_due_at_once(gpm: Gpm) -> None:
-    """After the first metric was read the others' turn has come; then none's for two beats."""
+def test_one_call_reads_all_metrics(gpm: Gpm) -> None:
+    """When the sample is due one call returns four readings; then nothing is due for two beats."""
     bench = gpm.bench(h200())
     bench.open()
-    readers = [r for r in bench.source._readers if r.channel.quantity in GPM]
-    due_s = max(reader.due_s for reader in readers)
-    bench.clock.sleep(due_s - bench.clock.monotonic_s() + 1e-4)
+    (reader,) = [r for r in bench.source._readers if {c.quantity for c in r.channels} == GPM]
+    bench.clock.sleep(reader.due_s - bench.clock.monotonic_s() + 1e-4)
     now_s = bench.clock.monotonic_s()
-    assert all(reader.due_s <= now_s for reader in readers)
-    for reader in readers:
-        assert reader.due_s <= bench.clock.monotonic_s()
-        assert len(reader.read()) == 1
-        assert reader.read() == []
-    assert all(reader.due_s == pytest.approx(now_s + 1.6, abs=0.01) for reader in readers)
+    assert reader.due_s <= now_s
+    assert [reading.channel for reading in reader.read()] == list(reader.channels)
+    assert reader.read() == []
+    assert reader.due_s == pytest.approx(now_s + 1.6, abs=0.01)
 
 
 @pytest.mark.parametrize("preset", [presets.a100, presets.v100, presets.pascal])
