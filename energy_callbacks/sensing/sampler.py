@@ -157,8 +157,8 @@ class Sampler:
             if not worker.is_open:
                 self._open(worker)
             source = worker.source
-            is_finishing = is_last and isinstance(source, FinishingSource)
-            readings = source.finish() if is_finishing else source.read()
+            read = source.finish if is_last and isinstance(source, FinishingSource) else source.read
+            readings = read()
             if self._on_readings is not None:
                 self._on_readings(readings)
             self._timeline.extend(readings)

@@ -34,7 +34,7 @@ _FIELDS: Final = {"average_w": "mean of 1 s", "instant_w": "instant"}
 _DEVICE: Final = Device(key="gpu0", kind="gpu", scope="gpu", name="recorded")
 _WINDOW_S: Final = 1.0
 _POLLINGS, _WINDOWS = 20, 100
-# A poll each 0.1 s, give or take a quarter (sensing/sources/nvml_readers.py).
+# A poll each 0.1 s, give or take a quarter (sensing/sources/nvidia/readers.py).
 _POLL_S: Final = (0.075, 0.125)
 # Two calls of the counter, each up to 24 ms, and its period (docs/how-it-measures.md).
 _SEEN_AFTER_S, _TICK_S = 0.048, 0.1
