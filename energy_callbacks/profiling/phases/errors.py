@@ -1,10 +1,10 @@
-"""Errors of fitted powers for the steps that were measured.
+"""Computes the powers of phases and their 95 % intervals from a fit.
 
-Two things make readings differ from the fit: noise of the sensor, new in each reading, and phases
-that do not draw the same in each step. The second is no error if the sensor has seen it: the
-energy asked for is that of these steps. Both are distinguished by how much neighbouring readings
-resemble each other, and of the second only that part counts which weighs a step's phase otherwise
-than by its time.
+Readings differ from the fit for two reasons: sensor noise, which is new in each reading, and phases
+whose power varies from step to step. Variation is not an error if the sensor has seen it, because
+the requested energy is that of these very steps. The correlation of neighbouring readings separates
+the two. Only the part of the variation that a reading weighs differently from the phase's time
+counts as an error.
 """
 
 from dataclasses import dataclass
@@ -12,89 +12,177 @@ from typing import Final
 
 import numpy as np
 
+from energy_callbacks.core.stats import t_quantile
 from energy_callbacks.profiling.phases.exposure import SHORTEST_RESPONSE_S, Numbers, Spans
+from energy_callbacks.profiling.phases.fit import PRIOR_S, Fit, Readings
 from energy_callbacks.sensing.estimation.series import Array
 
-# What is longer ago than this many time constants is forgotten: e^-6 is 0.2 %.
+_CONFIDENCE: Final = 0.975
+_NUDGE_S: Final = 1e-4
+# A filter forgets what is older than this many time constants: e^-6 is 0.2 %.
 _MEMORY: Final = 6.0
 _MOST_BACK: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Pieces:
-    """Share of single occurrences of phases in readings, (m, back); ``at`` says of which."""
+class PhaseSplit:
+    """Power of each phase.
 
-    shares: Array
-    at: Numbers
+    Attributes:
+        power_w: (count,).
+        error_w: half-widths of the 95 % intervals of ``power_w``, (count,).
+        lag_s: fitted delay of the sensor.
+        response_s: fitted time constant of the sensor.
+        pieces: number of pieces that each phase was cut into because its power changes inside.
+        mean_w: mean of the readings that were used.
+        fitted_mean_w: mean of the fitted readings.
+    """
+
+    power_w: Array
+    error_w: Array
+    lag_s: float
+    response_s: float
+    pieces: tuple[int, ...]
+    mean_w: float
+    fitted_mean_w: float
 
 
-def variances(
-    spans: Spans,
-    of: Numbers,
-    seen_s: Array,
-    response_s: float,
-    *,
-    power_w: Array,
-    weights: Array,
-    rest_w: Array,
+def with_errors(
+    pieces: Spans, phase_of: Numbers, readings: Readings, fit: Fit, *, is_sensor_fitted: bool
+) -> PhaseSplit:
+    """Return the powers of phases, with errors that include those of lag and response.
+
+    Args:
+        pieces: spans whose labels are pieces of phases.
+        phase_of: phase of each piece.
+        readings: that were fitted.
+        fit: powers of the pieces.
+        is_sensor_fitted: whether lag and response were fitted; else they have prior values.
+    """
+    jacobian, rest_w = _jacobian(pieces, readings, fit)
+    rows, count = len(rest_w), pieces.count
+    noise_w2 = float(rest_w @ rest_w) / rows
+    shares = _shares(pieces, phase_of)
+    if is_sensor_fitted:
+        is_known = [prior is not None for prior in (readings.lag_s, readings.response_s)]
+        prior = np.eye(2, count + 2, count)[is_known] * np.sqrt(noise_w2) / PRIOR_S
+        weights = shares @ _weights(np.concatenate([jacobian, prior]), count)
+        by_sensor = noise_w2 * (weights[:, rows:] ** 2).sum(axis=1)
+        weights = weights[:, :rows]
+    else:
+        weights = shares @ _weights(jacobian[:, :count], count)
+        by_sensor = ((weights @ jacobian[:, count:] * PRIOR_S) ** 2).sum(axis=1)
+    variance = by_sensor + _variances(
+        pieces, phase_of, readings, fit, weights=weights, rest_w=rest_w
+    )
+    freedom = max(rows - jacobian.shape[1], 1)
+    return PhaseSplit(
+        power_w=shares @ fit.power_w,
+        error_w=t_quantile(_CONFIDENCE, freedom) * np.sqrt(variance * rows / freedom),
+        lag_s=fit.lag_s,
+        response_s=fit.response_s,
+        pieces=tuple(np.bincount(phase_of).tolist()),
+        mean_w=float(readings.power_w.mean()),
+        fitted_mean_w=float((readings.power_w - rest_w).mean()),
+    )
+
+
+def _jacobian(spans: Spans, readings: Readings, fit: Fit) -> tuple[Array, Array]:
+    """Return the derivatives of readings by each power, lag and response, and the residuals."""
+
+    def columns(lag_s: float, response_s: float) -> Array:
+        return spans.exposures(readings.t_s - lag_s, response_s, readings.window_s)
+
+    lag_s, response_s = fit.lag_s, fit.response_s
+    here = columns(lag_s, response_s)
+    by_lag = columns(lag_s + _NUDGE_S, response_s) - columns(lag_s - _NUDGE_S, response_s)
+    slower, faster = response_s + _NUDGE_S, max(response_s - _NUDGE_S, _NUDGE_S / 10.0)
+    by_response = (columns(lag_s, slower) - columns(lag_s, faster)) / (slower - faster)
+    slopes = [by_lag @ fit.power_w / (2.0 * _NUDGE_S), by_response @ fit.power_w]
+    return np.column_stack([here, *slopes]), readings.power_w - here @ fit.power_w
+
+
+def _weights(columns: Array, count: int) -> Array:
+    """Return the weight of each row in the least-squares values of the first unknowns."""
+    scale = np.linalg.norm(columns, axis=0)
+    scale[scale == 0.0] = 1.0
+    weights: Array = (np.linalg.pinv(columns / scale, rcond=1e-10) / scale[:, None])[:count]
+    return weights
+
+
+def _shares(pieces: Spans, phase_of: Numbers) -> Array:
+    """Return the share of each piece in the time of its phase, (phases, pieces)."""
+    shares = np.equal.outer(np.arange(phase_of.max() + 1), phase_of) * pieces.times_s()
+    normalised: Array = shares / shares.sum(axis=1, keepdims=True)
+    return normalised
+
+
+def _variances(
+    spans: Spans, phase_of: Numbers, readings: Readings, fit: Fit, *, weights: Array, rest_w: Array
 ) -> Array:
-    """Variance of each phase's power, W^2, as an estimate of the mean of these steps.
+    """Return the variance of each phase's power in W^2, as an estimate of the mean of these steps.
 
     Args:
         spans: of the pieces of phases.
-        of: the phase of each piece.
-        seen_s: the moments that the readings are of, (m,).
-        response_s: for how long a reading remembers; of a mean, half its window.
-        power_w: fitted, of each piece.
-        weights: with which each reading enters the power of each phase, (phases, m).
-        rest_w: what the fit leaves of the readings, (m,).
+        phase_of: phase of each piece.
+        readings: that were fitted.
+        fit: powers of the pieces.
+        weights: weight of each reading in the power of each phase, (phases, m).
+        rest_w: residuals of the readings, (m,).
     """
-    pieces = _pieces(spans, seen_s, response_s)
-    labels = spans.labels[pieces.at]
-    scaled = pieces.shares * np.where(labels >= 0, power_w[labels], 0.0)
-    noise, uneven = _components(scaled, pieces.at, rest_w)
+    memory_s = fit.response_s
+    if readings.window_s is not None:
+        memory_s = max(memory_s, float(np.median(readings.window_s)) / 2.0)
+    shares, at = _occurrences(spans, readings.t_s - fit.lag_s, memory_s)
     is_known = spans.labels >= 0
-    phase_of = np.where(is_known, of[spans.labels], -1)
-    drawn = np.where(is_known, power_w[spans.labels], 0.0)
-    inside = slice(pieces.at.min(), pieces.at.max() + 1)
-    found: Array = noise * (weights**2).sum(axis=1)
+    drawn_w = np.where(is_known, fit.power_w[spans.labels], 0.0)
+    noise_w2, unevenness = _components(shares * drawn_w[at], at, rest_w)
+    span_phase = np.where(is_known, phase_of[spans.labels], -1)
+    inside = slice(at.min(), at.max() + 1)
+    variance: Array = noise_w2 * (weights**2).sum(axis=1)
     for phase in range(len(weights)):
-        given = np.zeros(len(spans.labels))
-        np.add.at(given, pieces.at, weights[phase][:, None] * pieces.shares)
-        widths_s = np.where(phase_of == phase, np.diff(spans.edges_s), 0.0)
-        given -= widths_s / widths_s.sum()
-        found[phase] += uneven * float(((given * drawn)[inside] ** 2).sum())
-    return found
+        excess = np.zeros(len(spans.labels))
+        np.add.at(excess, at, weights[phase][:, None] * shares)
+        widths_s = np.where(span_phase == phase, np.diff(spans.edges_s), 0.0)
+        excess -= widths_s / widths_s.sum()
+        variance[phase] += unevenness * float(((excess * drawn_w)[inside] ** 2).sum())
+    return variance
 
 
-def _pieces(spans: Spans, seen_s: Array, response_s: float) -> _Pieces:
-    """How much of a reading is of each of the last occurrences."""
-    edges_s, response_s = spans.edges_s, max(response_s, SHORTEST_RESPONSE_S)
+def _occurrences(spans: Spans, seen_s: Array, memory_s: float) -> tuple[Array, Numbers]:
+    """Return the share of the latest spans in each reading, and their indices, both (m, back)."""
+    edges_s, memory_s = spans.edges_s, max(memory_s, SHORTEST_RESPONSE_S)
     newest = np.clip(np.searchsorted(edges_s, seen_s, "right") - 1, 0, len(spans.labels) - 1)
-    oldest = np.searchsorted(edges_s, seen_s - _MEMORY * response_s, "right") - 1
+    oldest = np.searchsorted(edges_s, seen_s - _MEMORY * memory_s, "right") - 1
     back = int(min(np.max(newest - oldest, initial=0) + 1, _MOST_BACK))
     at = newest[:, None] - np.arange(back)
-    is_there = at >= 0
-    at = np.maximum(at, 0)
-    since_s = np.maximum(seen_s[:, None] - edges_s[at + 1], 0.0)
-    before_s = np.maximum(seen_s[:, None] - edges_s[at], 0.0)
-    shares = np.exp(-since_s / response_s) - np.exp(-before_s / response_s)
-    return _Pieces(shares=np.where(is_there, shares, 0.0), at=at)
+    exists, at = at >= 0, np.maximum(at, 0)
+    since_end_s = np.maximum(seen_s[:, None] - edges_s[at + 1], 0.0)
+    since_start_s = np.maximum(seen_s[:, None] - edges_s[at], 0.0)
+    shares = np.exp(-since_end_s / memory_s) - np.exp(-since_start_s / memory_s)
+    return np.where(exists, shares, 0.0), at
 
 
-def _components(scaled: Array, at: Numbers, rest_w: Array) -> tuple[float, float]:
-    """Variance of the noise, W^2, and squared relative unevenness of a phase from step to step."""
-    own = float((scaled**2).sum(axis=1).mean())
-    shift = at[1:, 0] - at[:-1, 0]
-    back = scaled.shape[1]
-    # Column j of a reading is column j - shift of the one before.
-    columns = np.arange(back) - shift[:, None]
-    matched = (columns >= 0) & (columns < back)
-    before = np.take_along_axis(scaled[:-1], np.clip(columns, 0, back - 1), axis=1)
-    shared = float((scaled[1:] * np.where(matched, before, 0.0)).sum(axis=1).mean())
-    square = float((rest_w**2).mean())
-    product = float((rest_w[1:] * rest_w[:-1]).mean())
-    if shared <= 0.0 or own <= 0.0:
-        return square, 0.0
-    uneven = min(max(product / shared, 0.0), square / own)
-    return max(square - uneven * own, 0.0), uneven
+def _components(scaled_w: Array, at: Numbers, rest_w: Array) -> tuple[float, float]:
+    """Return the variance of the noise in W^2, and the unevenness of phases from step to step.
+
+    The unevenness is the squared relative deviation of a phase's power.
+
+    Args:
+        scaled_w: contribution of the latest spans to each reading, (m, back).
+        at: indices of these spans, (m, back).
+        rest_w: residuals of the readings, (m,).
+    """
+    own_w2 = float((scaled_w**2).sum(axis=1).mean())
+    back = scaled_w.shape[1]
+    # Column j of a reading is the same span as column j - shift of the previous reading.
+    columns = np.arange(back) - (at[1:, :1] - at[:-1, :1])
+    is_shared = (columns >= 0) & (columns < back)
+    before_w = np.take_along_axis(scaled_w[:-1], np.clip(columns, 0, back - 1), axis=1)
+    shared_w2 = float((scaled_w[1:] * np.where(is_shared, before_w, 0.0)).sum(axis=1).mean())
+    square_w2 = float((rest_w**2).mean())
+    if shared_w2 <= 0.0 or own_w2 <= 0.0:
+        return square_w2, 0.0
+    product_w2 = float((rest_w[1:] * rest_w[:-1]).mean())
+    unevenness = min(max(product_w2 / shared_w2, 0.0), square_w2 / own_w2)
+    return max(square_w2 - unevenness * own_w2, 0.0), unevenness

@@ -1,89 +1,59 @@
-"""Power of each phase from readings slower than the phases: least squares over many steps.
+"""Computes the power of each phase from readings that are slower than the phases.
 
 A reading is a mixture of the phases that the sensor has seen lately, and each reading is another
-mixture. With one power for each phase, one delay and one response of the sensor for all, thousands
-of readings say what the powers are, and how well they say it:
+mixture. With one power per phase and one delay and response of the sensor, least squares over
+thousands of readings yields the powers and their errors:
 
     reading_k = sum over phases of power_p x exposure_p(t_k - lag, response) + noise
 
-Energies follow from the powers by the time that each phase took. Nothing is scaled afterwards: the
-sum over the phases is compared with what was measured. If readings cannot distinguish phases, as
-with steps of a small whole number of sensor periods, intervals are wide, and the split is refused.
+Energies are these powers times the time of each phase. Nothing is scaled afterwards; the sum over
+the phases is compared with the measured energy. If readings cannot distinguish phases, as in steps
+of a small whole number of sensor periods, intervals are wide and the split is refused.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from energy_callbacks.core.stats import t_quantile
-from energy_callbacks.profiling.phases.errors import variances
-from energy_callbacks.profiling.phases.exposure import Numbers, Spans
+from energy_callbacks.profiling.phases.errors import PhaseSplit, with_errors
+from energy_callbacks.profiling.phases.exposure import Spans
 from energy_callbacks.profiling.phases.fit import (
     LAGS_S,
     RESPONSES_S,
-    SURE_S,
-    Fit,
     Readings,
-    beforehand,
+    cut,
     fit_at,
     fits,
-    jacobian_of,
-    normalised,
+    piece_counts,
 )
-from energy_callbacks.profiling.phases.pieces import counts_of, cut
 from energy_callbacks.sensing.estimation.series import Array
 
 _SHORTEST_S: Final = 10.0
 _FEWEST_STEPS: Final = 20
-# A half-width wider than this share of a phase's energy does not show where energy goes. What
-# is small may be known less well: it is judged as if it were this share of the step.
+# A split with a half-width above this share of a phase's energy does not show where energy goes.
 _WIDEST: Final = 0.30
+# Small phases need less precision: each is judged as if it had at least this share of the step.
 _SMALL: Final = 0.15
-_CONFIDENCE: Final = 0.975
-# Readings see a step at single places where they keep its time: with more than this share of a step
-# between them.
+# Readings synchronous with the steps fall at a few places of the step. Places are separate if more
+# than this share of a step lies between them.
 _HOLE: Final = 0.05
 _SENSOR_UNKNOWNS: Final = 2
-# If one power for each phase asks for a sensor so unlike the known one (squared distance, in
-# standard deviations), it is the phases that are not like that.
-_STRANGE: Final = 9.0
-# A reading of which more was outside all phases, as in a validation, is left out.
+# If one power per phase needs a sensor that differs this much from the known one (squared distance,
+# in standard deviations), then power changes inside phases.
+_IMPLAUSIBLE: Final = 9.0
+# A reading with a larger share outside all phases, as in a validation, is left out.
 _OUTSIDE: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseSplit:
-    """Power of each phase.
-
-    Attributes:
-        power_w: (count,).
-        error_w: half-widths of their 95 % intervals, (count,).
-        lag_s: delay of the sensor, fitted.
-        response_s: time constant of the sensor, fitted.
-        pieces: into how many each phase was cut, because its power changes inside.
-        mean_w: of the readings that were used.
-        fitted_mean_w: of what the split says of them.
-    """
-
-    power_w: Array
-    error_w: Array
-    lag_s: float
-    response_s: float
-    pieces: tuple[int, ...]
-    mean_w: float
-    fitted_mean_w: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why there is no split.
+    """The reason why there is no split.
 
     Attributes:
-        why: what stands in the way.
+        why: the obstacle.
         help: what would remove it.
-        phase: number of the one that is known too badly; ``None`` if it is not that.
+        phase: number of the phase with too wide an interval; ``None`` for another reason.
     """
 
     why: str
@@ -97,10 +67,10 @@ def split(
     """Split the readings over the phases.
 
     Args:
-        spans: of the phases; all of them have some time.
-        readings: of the device that worked on them.
+        spans: of the phases; each phase has some time.
+        readings: of the device that executed them.
         names: of the phases.
-        steps: how many optimizer steps the spans hold.
+        steps: number of optimizer steps in the spans.
     """
     if steps < _FEWEST_STEPS:
         return Refusal(
@@ -119,19 +89,24 @@ def split(
             "the sensor's delay and response are to be known",
             help="steps of varied length or of another batch size would help",
         )
-    best, *others = fits(spans, used)
-    counts = counts_of(spans, used, steps) if best.strangeness > _STRANGE else ()
+    return _checked(spans, names, _split(spans, used, steps))
+
+
+def _split(spans: Spans, readings: Readings, steps: int) -> PhaseSplit:
+    best, *others = fits(spans, readings)
+    counts = piece_counts(spans, readings, steps) if best.distance > _IMPLAUSIBLE else ()
     if max(counts, default=1) > 1:
-        fine, of = cut(spans, counts)
-        fit = fit_at(fine, used, used.lag_s or 0.0, used.response_s or 0.0)
-        found = _with_errors(fine, of, used, fit, is_sensor_fitted=False)
-    else:
-        found = _widened(_with_errors(spans, np.arange(spans.count), used, best), others)
-    return _judged(spans, names, found) or found
+        pieces, phase_of = cut(spans, counts)
+        fit = fit_at(pieces, readings, readings.lag_s or 0.0, readings.response_s or 0.0)
+        return with_errors(pieces, phase_of, readings, fit, is_sensor_fitted=False)
+    found = with_errors(spans, np.arange(spans.count), readings, best, is_sensor_fitted=True)
+    # Another lag and response that explain as much may be the true ones: errors include them.
+    differences_w = [np.abs(fit.power_w - found.power_w) for fit in others]
+    return replace(found, error_w=np.maximum.reduce([found.error_w, *differences_w]))
 
 
 def _inside(spans: Spans, readings: Readings) -> Readings | None:
-    """Readings whose every possible past lies inside the spans; ``None`` for too few."""
+    """Return the readings that depend on spans only, for any lag; ``None`` if they are too few."""
     reach_s = float(LAGS_S[-1]) + 5.0 * float(RESPONSES_S[-1])
     window_s = np.zeros_like(readings.t_s) if readings.window_s is None else readings.window_s
     start_s, end_s = readings.t_s - window_s - reach_s, readings.t_s - float(LAGS_S[0])
@@ -145,76 +120,19 @@ def _inside(spans: Spans, readings: Readings) -> Readings | None:
         readings,
         t_s=t_s,
         power_w=readings.power_w[keep],
-        window_s=None if readings.window_s is None else readings.window_s[keep],
+        window_s=None if readings.window_s is None else window_s[keep],
     )
 
 
-def _with_errors(
-    pieces: Spans, of: Numbers, readings: Readings, fit: Fit, *, is_sensor_fitted: bool = True
-) -> PhaseSplit:
-    """Powers of phases from those of their pieces, with errors by lag and response included."""
-    jacobian, rest_w = jacobian_of(pieces, readings, fit)
-    noise_w2 = float(rest_w @ rest_w) / len(rest_w)
-    shares = _shares(pieces, of)
-    if is_sensor_fitted:
-        known, _ = beforehand(jacobian.shape[1], readings, fit, noise_w2)
-        weights = shares @ _weights(np.concatenate([jacobian, known]), pieces.count)
-        of_readings, of_known = weights[:, : len(rest_w)], weights[:, len(rest_w) :]
-        by_sensor = noise_w2 * (of_known**2).sum(axis=1)
-    else:
-        of_readings = shares @ _weights(jacobian[:, : pieces.count], pieces.count)
-        by_sensor = ((of_readings @ jacobian[:, pieces.count :] * SURE_S) ** 2).sum(axis=1)
-    seen_s, memory_s = readings.t_s - fit.lag_s, fit.response_s
-    if readings.window_s is not None:
-        memory_s = max(memory_s, float(np.median(readings.window_s)) / 2.0)
-    spread = variances(
-        pieces, of, seen_s, memory_s, power_w=fit.power_w, weights=of_readings, rest_w=rest_w
-    )
-    spread += by_sensor
-    freedom = max(len(rest_w) - jacobian.shape[1], 1)
-    widths = np.sqrt(spread * len(rest_w) / freedom)
-    fitted_w = readings.power_w - rest_w
-    return PhaseSplit(
-        power_w=shares @ fit.power_w,
-        error_w=t_quantile(_CONFIDENCE, freedom) * widths,
-        lag_s=fit.lag_s,
-        response_s=fit.response_s,
-        pieces=tuple(np.bincount(of).tolist()),
-        mean_w=float(readings.power_w.mean()),
-        fitted_mean_w=float(fitted_w.mean()),
-    )
-
-
-def _weights(columns: Array, count: int) -> Array:
-    """With which each row enters the first ``count`` unknowns."""
-    unit, scale = normalised(columns)
-    weights: Array = (np.linalg.pinv(unit, rcond=1e-10) / scale[:, None])[:count]
-    return weights
-
-
-def _shares(pieces: Spans, of: Numbers) -> Array:
-    """Which part of a phase's time each piece has, (phases, pieces)."""
-    times_s = pieces.times_s()
-    shares = np.zeros((int(of.max()) + 1, pieces.count))
-    shares[of, np.arange(pieces.count)] = times_s
-    whole: Array = shares / shares.sum(axis=1, keepdims=True)
-    return whole
-
-
-def _widened(found: PhaseSplit, others: Sequence[Fit]) -> PhaseSplit:
-    """Another lag and response that explain as much may be the right ones: errors reach to them."""
-    apart = [np.abs(fit.power_w - found.power_w) for fit in others]
-    return replace(found, error_w=np.maximum.reduce([found.error_w, *apart]))
-
-
-def _judged(spans: Spans, names: tuple[str, ...], found: PhaseSplit) -> Refusal | None:
+def _checked(spans: Spans, names: tuple[str, ...], found: PhaseSplit) -> PhaseSplit | Refusal:
+    """Return the split, or a refusal if an interval is too wide."""
     times_s = spans.times_s()
     energy_j, error_j = found.power_w * times_s, found.error_w * times_s
     floor_j = _SMALL * found.mean_w * times_s.sum()
     relative = error_j / np.maximum(energy_j, floor_j)
     worst = int(relative.argmax())
     if relative[worst] <= _WIDEST:
-        return None
+        return found
     return Refusal(
         why=f"{names[worst]} would be known to {100.0 * relative[worst]:.0f} % only",
         help="more steps, longer phases or steps of varied length would help",
@@ -223,7 +141,7 @@ def _judged(spans: Spans, names: tuple[str, ...], found: PhaseSplit) -> Refusal 
 
 
 def _places(spans: Spans, t_s: Array) -> int | None:
-    """At how many places of a step readings fall; ``None`` if they fall all over it."""
+    """Return the number of places of a step where readings fall; ``None`` if spread all over it."""
     begins = (spans.labels == spans.labels[0]) & (np.roll(spans.labels, 1) != spans.labels[0])
     starts_s = spans.edges_s[:-1][begins]
     if len(starts_s) < 2:

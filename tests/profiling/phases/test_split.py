@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from energy_callbacks.profiling.phases.errors import PhaseSplit
 from energy_callbacks.profiling.phases.exposure import Spans
 from energy_callbacks.profiling.phases.fit import Readings
-from energy_callbacks.profiling.phases.split import PhaseSplit, Refusal, split
+from energy_callbacks.profiling.phases.split import Refusal, split
 from tests.benchmarks import phases as lab
 
 NAMES = ("forward", "backward")

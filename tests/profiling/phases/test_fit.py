@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
+from energy_callbacks.profiling.phases.errors import PhaseSplit
 from energy_callbacks.profiling.phases.exposure import Spans
-from energy_callbacks.profiling.phases.fit import Readings
-from energy_callbacks.profiling.phases.pieces import counts_of, cut
-from energy_callbacks.profiling.phases.split import PhaseSplit, Refusal, split
+from energy_callbacks.profiling.phases.fit import Readings, cut, piece_counts
+from energy_callbacks.profiling.phases.split import Refusal, split
 
 RESPONSE_S, LAG_S = 0.015, 0.005
 
@@ -59,14 +59,14 @@ def test_without_knowledge_of_the_sensor_it_is_refused():
     """One power each would be wrong, and pieces and response would explain each other."""
     spans, readings, steps, _ = network(rises=True)
     blind = Readings(t_s=readings.t_s, power_w=readings.power_w)
-    assert counts_of(spans, blind, steps) == (1, 1)
+    assert piece_counts(spans, blind, steps) == (1, 1)
     assert isinstance(split(spans, blind, ("forward", "backward"), steps), Refusal)
 
 
 def test_nothing_is_cut_where_one_power_is_enough():
     """Pieces that nobody needs would only add noise."""
     spans, readings, steps, truth_w = network(rises=False)
-    assert counts_of(spans, readings, steps) == (1, 1)
+    assert piece_counts(spans, readings, steps) == (1, 1)
     found = split(spans, readings, ("forward", "backward"), steps)
     assert isinstance(found, PhaseSplit)
     np.testing.assert_allclose(found.power_w, truth_w, rtol=0.02)
