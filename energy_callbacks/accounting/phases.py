@@ -1,4 +1,4 @@
-"""The stack of phases that a process is in, cut into spans without gaps."""
+"""The stack of phases of a process, as spans of time without gaps."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseSpan:
-    """A phase from one moment to another."""
+    """A span of time in one phase."""
 
     name: str
     start_s: float
@@ -14,7 +14,7 @@ class PhaseSpan:
 
 
 def without(spans: Iterable[PhaseSpan], holes: Iterable[PhaseSpan]) -> tuple[PhaseSpan, ...]:
-    """Spans without the parts that other spans cover.
+    """Return spans without the parts that other spans cover.
 
     >>> a = PhaseSpan(name="train", start_s=0.0, end_s=9.0)
     >>> b = PhaseSpan(name="x", start_s=2.0, end_s=3.0)
@@ -35,64 +35,56 @@ def _around(span: PhaseSpan, hole: PhaseSpan) -> list[PhaseSpan]:
 
 
 class PhaseStack:
-    """The phase on top of the stack is the phase the process is in.
+    """The stack of phases of a process; the phase on top is the current one.
 
     ::
 
         enter("train")         train
         enter("validation")    validation      (train is paused, not counted twice)
-        leave()                train
+        leave("validation")    train
 
     Args:
         start_s: when the first phase begins.
-        name: the phase below all others.
+        name: the phase at the bottom of the stack.
+
+    Attributes:
+        names: the stack, from the bottom to the current phase.
+        start_s: when the span of the current phase began.
     """
 
     def __init__(self, start_s: float, name: str = "idle") -> None:
-        self._stack = [name]
-        self._start_s = start_s
+        self.names = [name]
+        self.start_s = start_s
 
     @property
     def name(self) -> str:
-        """The phase that the process is in."""
-        return self._stack[-1]
-
-    @property
-    def start_s(self) -> float:
-        """Since when it is in this phase."""
-        return self._start_s
-
-    def is_in(self, name: str) -> bool:
-        """Whether a phase is anywhere on the stack."""
-        return name in self._stack
+        """The current phase."""
+        return self.names[-1]
 
     def enter(self, name: str, t_s: float) -> PhaseSpan:
-        """Put a phase on top; returns the span of the one before."""
-        span = self._cut(t_s)
-        self._stack.append(name)
+        """Put a phase on top; returns the span of the phase before."""
+        span = self.end(t_s)
+        self.names.append(name)
         return span
 
     def leave(self, name: str, t_s: float) -> PhaseSpan | None:
-        """Take a phase off, with all that was left open above it; ``None`` if it is not there."""
-        if name not in self._stack[1:]:
+        """Remove a phase and all phases above it; returns the span, ``None`` if it is not there."""
+        if name not in self.names[1:]:
             return None
-        span = self._cut(t_s)
-        while self._stack.pop() != name:
+        span = self.end(t_s)
+        while self.names.pop() != name:
             pass
         return span
 
     def leave_all(self, t_s: float) -> PhaseSpan:
-        """Back to the phase below all others."""
-        span = self._cut(t_s)
-        del self._stack[1:]
+        """Remove all phases except the one at the bottom; returns the span."""
+        span = self.end(t_s)
+        del self.names[1:]
         return span
 
     def end(self, t_s: float) -> PhaseSpan:
-        """The last span."""
-        return self._cut(t_s)
-
-    def _cut(self, t_s: float) -> PhaseSpan:
-        t_s = max(t_s, self._start_s)
-        span = PhaseSpan(name=self.name, start_s=self._start_s, end_s=t_s)
-        self._start_s = t_s
+        """End the span of the current phase, at its start if ``t_s`` is earlier; returns it."""
+        t_s = max(t_s, self.start_s)
+        span = PhaseSpan(name=self.name, start_s=self.start_s, end_s=t_s)
+        self.start_s = t_s
         return span

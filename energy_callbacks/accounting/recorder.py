@@ -1,14 +1,14 @@
-"""Turns events and measured energies into journal lines, on its own thread.
+"""Writes events and measured energies as journal lines, on the journal's thread.
 
-The training thread only puts events into queues; ``update`` runs periodically elsewhere,
-asks the timeline for the energy of what has been fully seen, and writes it down.
+The training thread only puts events into queues. ``update`` runs periodically on the journal's
+thread, asks the timeline for the energy of spans that all sensors have reported, and writes lines.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.journal import JournalWriter, Record
@@ -17,29 +17,27 @@ from energy_callbacks.accounting.metrics.step_counts import StepCounts, StepLog
 from energy_callbacks.accounting.phases import PhaseSpan, PhaseStack, without
 from energy_callbacks.core.records import Quantity
 from energy_callbacks.sensing.clock import Clock
+from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.timeline import Timeline
 
-if TYPE_CHECKING:
-    from energy_callbacks.sensing.frameworks.step_ends import StepEnds
-
-# Steps are pooled over each update, because what was not written is lost with a killed process, but
-# not over less than this, because windows of a few periods of a sensor are too inaccurate.
+# Steps are pooled over each update, because a killed process loses unwritten lines, but over at
+# least this time, because windows of a few sensor periods are too inaccurate.
 _POOL_S = 0.5
 # How long sensors may be silent before steps are counted without energy.
 _PATIENCE_S = 6.0
-# How often the energy so far is written with its quality: for runs that are cut off.
+# How often the total energy is written with its quality, for runs that are killed.
 _SO_FAR_S = 10.0
-# The last steps may be under way when the training ends.
+# The last steps may still run on the device when the training ends.
 _FEW_HOST_MARKS = 0.05
 
 
 def mean(values: Sequence[float]) -> float:
-    """Mean of one or two readings: numpy takes ten times as long for this few."""
+    """Mean of a few readings; numpy takes ten times as long for one or two."""
     return sum(values) / len(values)
 
 
-# quantity of a series -> its key in a journal, and how a span of it becomes one number
+# Quantity of a series: its key in a journal, and the function from its values in a span to one.
 _SERIES: dict[Quantity, tuple[str, Callable[[Sequence[float]], float]]] = {
     "utilisation": ("utilisation", mean),
     "sm_active": ("sm_active", mean),
@@ -60,15 +58,15 @@ class JournalRecorder:
     """Writes the journal of one attempt.
 
     Args:
-        timeline: what is measured.
+        timeline: readings and energies.
         writer: the journal.
         clock: time.
-        start_s: monotonic time of the attempt's start, the journal's zero.
-        ends: dates the ends of steps by events of the device, if that was asked for.
+        start_s: monotonic time of the attempt's start, the zero of the journal's times.
+        ends: dates the ends of steps by events of the device; ``None`` if not requested.
 
     Attributes:
-        settled_s: up to here energy is final, and spans are written.
-        seen_s: up to here energy is known, and steps are counted.
+        settled_s: energy up to this moment is final, and its spans are written.
+        seen_s: energy up to this moment is known, and its steps are counted.
     """
 
     def __init__(
@@ -77,7 +75,7 @@ class JournalRecorder:
         writer: JournalWriter,
         clock: Clock,
         start_s: float,
-        ends: "StepEnds | None" = None,
+        ends: StepEnds | None = None,
     ) -> None:
         self.phases = PhaseStack(start_s)
         self.steps = StepLog(start_s, ends)
@@ -90,7 +88,7 @@ class JournalRecorder:
         self._named: deque[PhaseSpan] = deque()
         self._lines: deque[Record] = deque()
         self._pooled = StepCounts(t_s=start_s)
-        self._told = {"samples": 0.0, "tokens": 0.0}
+        self._written = {"samples": 0.0, "tokens": 0.0}
         self._row_s = start_s
         self._so_far_s = start_s
         self._row_ends: dict[str, float] = {}
@@ -101,37 +99,34 @@ class JournalRecorder:
         self._complete_s = start_s
         timeline.pin(start_s)
 
-    # Called on the training thread: no file, no sensor, locks only for a moment.
+    # Called on the training thread: no file, no sensor, and only one lock, held for microseconds.
 
     def enter(self, name: str, t_s: float) -> None:
-        """A phase begins."""
+        """Begin a phase."""
         self._change(lambda: self.phases.enter(name, t_s))
 
     def leave(self, name: str, t_s: float) -> None:
-        """A phase ends; one that never began is ignored."""
+        """End a phase; one that never began is ignored."""
         self._change(lambda: self.phases.leave(name, t_s))
 
     def leave_all(self, t_s: float) -> None:
-        """End all phases: what follows is idle."""
+        """End all phases: the time that follows is idle."""
         self._change(lambda: self.phases.leave_all(t_s))
 
     def _change(self, change: Callable[[], PhaseSpan | None]) -> None:
-        """Change the phase and remember a span of training in one go, as ``trained`` sees it."""
+        """Change the phase and queue its span; both at once for ``trained``."""
         with self._phase_lock:
             span = change()
             if span is not None and span.name == "train":
                 self._trained.append(span)
         if span is not None:
-            self._close(span)
-
-    def _close(self, span: PhaseSpan) -> None:
-        self.steps.pause()
-        self._timeline.pin(span.end_s)
-        self._closed.append(span)
-        self.event("phase", span.end_s, phase=self.phases.name)
+            self.steps.pause()
+            self._timeline.pin(span.end_s)
+            self._closed.append(span)
+            self.event("phase", span.end_s, phase=self.phases.name)
 
     def window(self, name: str, start_s: float, end_s: float) -> None:
-        """Give a span of time a phase afterwards."""
+        """Assign a past span of time to a phase."""
         self._timeline.pin(start_s)
         self._timeline.pin(end_s)
         span = PhaseSpan(name=name, start_s=start_s, end_s=end_s)
@@ -141,54 +136,44 @@ class JournalRecorder:
                 self._renamed.append(span)
 
     def event(self, kind: str, t_s: float, **values: Any) -> None:
-        """Record any other event."""
+        """Queue an ``event`` line."""
         self._lines.append({"type": "event", "kind": kind, "t_s": t_s - self._start_s, **values})
 
     def warn(self, code: str, message: str, fix: str = "") -> None:
-        """Record a warning for the report, with what to do about it."""
-        t_s = self._clock.monotonic_s() - self._start_s
-        self._lines.append(
-            {"type": "warning", "t_s": t_s, "code": code, "message": message, "fix": fix}
-        )
+        """Queue a warning for the report, with advice on what to do about it."""
+        self._queue("warning", self._clock.monotonic_s(), code=code, message=message, fix=fix)
 
     def note(self, notice: Notice) -> None:
-        """Record what the sampler reports about a source."""
-        t_s = notice.t_s - self._start_s
+        """Queue lines for what the sampler reports about a source."""
+        source, message = notice.source, notice.message
         if notice.kind == "opened":
             by_device = {channel.device.key: channel.device for channel in notice.channels}
             for key, device in by_device.items():
                 offered = [c for c in notice.channels if c.device.key == key]
                 self._lines.append(journal.device_record(device, offered))
         elif notice.kind == "unavailable":
-            self._lines.append(
-                {
-                    "type": "unavailable",
-                    "t_s": t_s,
-                    "source": notice.source,
-                    "reason": notice.message,
-                    "fix": notice.fix,
-                }
-            )
+            self._queue("unavailable", notice.t_s, source=source, reason=message, fix=notice.fix)
         elif notice.kind == "remark":
-            self._lines.append(
-                {"type": "remark", "t_s": t_s, "source": notice.source, "message": notice.message}
-            )
+            self._queue("remark", notice.t_s, source=source, message=message)
         else:
-            self.warn(f"source_{notice.kind}", f"{notice.source}: {notice.message}")
+            self.warn(f"source_{notice.kind}", f"{source}: {message}")
+
+    def _queue(self, type_: str, t_s: float, **values: Any) -> None:
+        self._lines.append({"type": type_, "t_s": t_s - self._start_s, **values})
 
     # Called on the journal's thread.
 
     def update(self, *, is_final: bool = False) -> None:
-        """Write everything that has been fully seen by now."""
+        """Write everything that all sensors have reported by now."""
         now_s = self._clock.monotonic_s()
         settled_s = self._timeline.settled_s(now_s, _PATIENCE_S)
         seen_s = self._timeline.seen_s(now_s, _PATIENCE_S)
         self.settled_s = now_s if is_final else self._later(self.settled_s, settled_s, now_s)
         self.seen_s = now_s if is_final else self._later(self.seen_s, seen_s, now_s)
         self._complete_s = now_s if is_final else self._timeline.complete_s(now_s) or self._start_s
-        _drain(self._lines, self._writer.write)
-        self._write_spans(self._closed, "phase")
-        self._write_spans(self._named, "name")
+        self._write_queued()
+        self._write_spans(self._closed, "span", "phase")
+        self._write_spans(self._named, "window", "name")
         self._write_steps(is_final=is_final)
         self._waiting.update(now_s, is_final=is_final)
         self._write_series(now_s)
@@ -196,7 +181,7 @@ class JournalRecorder:
         self._writer.flush()
 
     def finish(self, status: str, error: str | None, **values: Any) -> None:
-        """Close the last phase and write the totals; nothing may follow."""
+        """End the last phase and write the totals; nothing may be recorded afterwards."""
         now_s = self._clock.monotonic_s()
         self._change(lambda: self.phases.end(now_s))
         for key, count in self._timeline.disagreements().items():
@@ -219,22 +204,23 @@ class JournalRecorder:
                 f"{self._writer.failures} lines of the journal could not be written "
                 f"({self._writer.last_error}): steps, phases and curves lack them",
             )
-            _drain(self._lines, self._writer.write)
-        self._writer.write(
-            {
-                "type": "totals",
-                "t_s": now_s - self._start_s,
-                "status": status,
-                "error": error,
-                "energy": self._energies(self._start_s, now_s),
-                **self._waiting.record(),
-                **values,
-            }
-        )
+            self._write_queued()
+        totals = {
+            "type": "totals",
+            "t_s": now_s - self._start_s,
+            "status": status,
+            "error": error,
+            "energy": self._energies(self._start_s, now_s),
+        }
+        self._writer.write(totals | self._waiting.record() | values)
         self._writer.close()
 
+    def _write_queued(self) -> None:
+        while self._lines:
+            self._writer.write(self._lines.popleft())
+
     def _warn_of_host_marks(self) -> None:
-        host_marks, steps = self.steps.host_marks or (0, 0)
+        host_marks, steps = self.steps.host_marks
         if host_marks > _FEW_HOST_MARKS * steps:
             self.warn(
                 "step_events",
@@ -243,13 +229,12 @@ class JournalRecorder:
                 "a graph capture)",
             )
 
-    def _later(self, before_s: float, found_s: float | None, now_s: float) -> float:
-        if found_s is None:
+    def _later(self, before_s: float, reached_s: float | None, now_s: float) -> float:
+        if reached_s is None:
             return now_s if now_s - self._start_s > _PATIENCE_S else before_s
-        return max(found_s, before_s)
+        return max(reached_s, before_s)
 
-    def _write_spans(self, spans: deque[PhaseSpan], name_key: str) -> None:
-        kind = "span" if name_key == "phase" else "window"
+    def _write_spans(self, spans: deque[PhaseSpan], kind: str, name_key: str) -> None:
         while spans and spans[0].end_s <= min(self.settled_s, self._complete_s):
             span = spans.popleft()
             self._writer.write(
@@ -276,49 +261,43 @@ class JournalRecorder:
                 "end_s": tally.t_s - self._start_s,
                 "end_error_s": tally.t_error_s,
                 "steps": tally.steps - before.steps,
-                "samples": self._since_told("samples", tally.samples),
-                "tokens": self._since_told("tokens", tally.tokens),
+                "samples": self._since_written("samples", tally.samples),
+                "tokens": self._since_written("tokens", tally.tokens),
                 "last_step": tally.steps,
                 "data_wait_s": tally.wait_s - before.wait_s if self.steps.sees_waits else None,
             }
         )
 
-    def _since_told(self, name: str, count: float | None) -> float | None:
-        """The count since the last line with one; ``None`` while unknown."""
+    def _since_written(self, name: str, count: float | None) -> float | None:
+        """The count since the last line that had one; ``None`` while unknown."""
         if count is None:
             return None
-        before, self._told[name] = self._told[name], count
+        before, self._written[name] = self._written[name], count
         return count - before
 
     def _energies(self, start_s: float, end_s: float) -> Record:
         if end_s <= start_s:
             return {}
-        found = {key: self._timeline.energy(key, start_s, end_s) for key in self._timeline.metered}
-        return {key: journal.energy_as_json(energy) for key, energy in found.items()}
+        energies = {k: self._timeline.energy(k, start_s, end_s) for k in self._timeline.metered}
+        return {key: journal.energy_as_json(energy) for key, energy in energies.items()}
 
     def _write_series(self, now_s: float) -> None:
         if now_s <= self._row_s:
             return
-        found = {d.key: self._row(d.key, now_s) for d in self._timeline.devices}
-        rows = {key: journal.row_as_json(row) for key, row in found.items() if row}
+        rows = {device.key: self._row(device.key, now_s) for device in self._timeline.devices}
         self._row_s = now_s
-        if rows:
+        if known := {key: journal.row_as_json(row) for key, row in rows.items() if row}:
             t_s = round(now_s - self._start_s, 6)
-            self._writer.write({"type": "series", "t_s": t_s, "rows": rows})
+            self._writer.write({"type": "series", "t_s": t_s, "rows": known})
 
     def _write_so_far(self) -> None:
-        """The whole energy up to a settled moment: all that is known of a killed run."""
+        """Write the total energy up to a settled moment, for a process that is killed later."""
         end_s = min(self.settled_s, self._complete_s)
         if end_s - self._so_far_s >= _SO_FAR_S:
             self._so_far_s = end_s
-            self._writer.write(
-                {
-                    "type": "so_far",
-                    "t_s": end_s - self._start_s,
-                    "energy": self._energies(self._start_s, end_s),
-                    **self._waiting.record(),
-                }
-            )
+            energies = self._energies(self._start_s, end_s)
+            line = {"type": "so_far", "t_s": end_s - self._start_s, "energy": energies}
+            self._writer.write(line | self._waiting.record())
 
     def _row(self, key: str, now_s: float) -> dict[str, float | None]:
         row: dict[str, float | None] = {}
@@ -334,7 +313,7 @@ class JournalRecorder:
         return row
 
     def _mean_power_w(self, key: str, end_s: float) -> float | None:
-        """Mean power since the row before, over what was seen."""
+        """Mean power since the last row, over the time with readings."""
         start_s = self._row_ends.get(key, self._start_s)
         self._row_ends[key] = end_s
         if end_s <= start_s:
@@ -342,7 +321,7 @@ class JournalRecorder:
         return mean_power_w(*self._timeline.seen(key, start_s, end_s), end_s - start_s)
 
     def trained(self, start_s: float, end_s: float) -> tuple[PhaseSpan, ...]:
-        """The parts of a window that were spent in the phase ``train``, as is known by now."""
+        """The parts of a window in the phase ``train``, without windows that were renamed."""
         with self._phase_lock:
             newest = takewhile(lambda span: span.end_s > start_s, reversed(self._trained))
             spans = list(newest)[::-1]
@@ -357,10 +336,5 @@ class JournalRecorder:
 
 
 def mean_power_w(energy_j: float | None, coverage: float, duration_s: float) -> float | None:
-    """Energy over the seen share of its window, W; ``None`` if nothing was seen."""
+    """Energy over the covered time of its window, W; ``None`` if the energy is unknown."""
     return None if energy_j is None else energy_j / (duration_s * coverage)
-
-
-def _drain(lines: deque[Record], write: Callable[[Record], None]) -> None:
-    while lines:
-        write(lines.popleft())

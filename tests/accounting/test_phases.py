@@ -42,7 +42,7 @@ def test_the_phase_is_the_last_one_entered_and_not_left(
                 newest = len(open_phases) - 1 - open_phases[::-1].index(name)
                 open_phases = open_phases[:newest]
         assert phases.name == open_phases[-1]
-        assert all(phases.is_in(name) for name in open_phases)
+        assert phases.names == open_phases
 
 
 def test_a_paused_phase_goes_on_after_the_one_inside_it() -> None:
@@ -124,4 +124,4 @@ def test_leaving_everything_is_idle_from_then_on() -> None:
     span = phases.leave_all(5.0)
     assert (span.name, span.start_s, span.end_s) == ("validation", 2.0, 5.0)
     assert phases.name == "idle"
-    assert not phases.is_in("train")
+    assert "train" not in phases.names

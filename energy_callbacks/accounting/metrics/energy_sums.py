@@ -1,4 +1,4 @@
-"""Sums of energies with their errors: of several devices, or of spans that follow each other."""
+"""Sums of energies with their errors, over several devices or consecutive spans."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,18 +10,18 @@ UNKNOWN = Energy(energy_j=None)
 
 
 def total(energies: Iterable[Energy], durations_s: Sequence[float] | None = None) -> Energy:
-    """The sum of energies, which is unknown only if every part is unknown.
+    """Return the sum of energies, which is unknown only if every part is unknown.
 
     * joules add; a part that is ``None`` adds nothing and lowers the coverage;
     * random errors are independent: ``stderr = sqrt(sum(stderr_i ** 2))``;
-    * systematic bounds may all point the same way (one gain, one model), so they add linearly;
-    * coverage is the mean of the parts' coverage, weighted with their durations;
-    * the method names each method that took part once, in order, joined with ``", "``.
+    * systematic errors may have the same sign (one gain, one model), so their bounds add linearly;
+    * coverage is the mean over the parts, weighted by their durations;
+    * the method lists each method once, in order, joined with ``", "``.
 
     Args:
         energies: the parts.
-        durations_s: how long each part's window is, in the same order; left out if all parts
-            share one window, as the devices of a machine do.
+        durations_s: length of each part's window, in the same order; ``None`` if all parts have
+            the same window, such as the devices of a machine.
 
     Returns:
         One ``Energy``; ``Energy(energy_j=None)`` for no parts at all.
@@ -48,10 +48,10 @@ def total(energies: Iterable[Energy], durations_s: Sequence[float] | None = None
 
 
 def interval_j(energy: Energy) -> tuple[float, float, float] | None:
-    """Joules of a whole window, and the ends of their 95 % interval.
+    """Extrapolate an energy to its whole window; returns joules and the ends of the 95 % interval.
 
-    The share that was not seen is taken to be like the rest, and may as well have been nothing
-    or twice as much; ``None`` if less than half was seen.
+    The part without readings is assumed to be like the rest, with an error of 100 %.
+    ``None`` if less than half of the window has readings.
 
     >>> interval_j(Energy(energy_j=90.0, systematic_j=9.0, method="power", coverage=0.9))
     (100.0, 80.0, 120.0)
@@ -64,9 +64,9 @@ def interval_j(energy: Energy) -> tuple[float, float, float] | None:
 
 
 def whole_window(energy: Energy) -> Energy:
-    """The energy of all of its window, of which a part may not have been seen; see ``interval_j``.
+    """Extrapolate an energy to its whole window, as ``interval_j`` does.
 
-    What is guessed is a systematic bound; unknown if less than half was seen.
+    The error of the extrapolation is systematic. Unknown if less than half has readings.
 
     >>> whole_window(Energy(energy_j=90.0, systematic_j=9.0, method="power", coverage=0.9))
     Energy(energy_j=100.0, stderr_j=0.0, systematic_j=20.0, method='power', coverage=0.9)
@@ -84,7 +84,7 @@ def whole_window(energy: Energy) -> Energy:
 
 
 def _joined(methods: Iterable[str]) -> str:
-    """Each method once, also if a part is itself a sum."""
+    """Each method once, also if a part is a sum itself."""
     names = (name for method in methods for name in method.split(", "))
     return ", ".join(dict.fromkeys(names))
 

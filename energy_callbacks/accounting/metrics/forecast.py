@@ -1,9 +1,9 @@
-"""Forecasts what the whole training will use from its beginning.
+"""Forecasts the energy and duration of a training from its beginning.
 
-A tenth of the planned steps, and then the first epoch with all that belongs to one, are taken as
-samples of the rest. The error is that of a mean, from how much parts of the beginning differ, and
-as much again as its second half differs from its first, because what drifts may go on drifting.
-It says how far the figure that will be measured may lie from the forecast; the systematic error
+First a tenth of the planned steps, later the first epoch with everything that belongs to it, is
+taken as a sample of the rest. The error is that of a mean, from the scatter between parts of the
+beginning, plus the difference between its second and its first half, because a drift may continue.
+It is the distance between the forecast and the figure that will be measured; the systematic error
 of the sensors is in both.
 """
 
@@ -21,27 +21,29 @@ from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import watt_hours
 
-# The beginning is cut into this many parts. The first is left out: kernels are chosen and caches
-# filled in it.
+# The beginning is divided into this many parts. The first one is left out, because kernels are
+# selected and caches filled in it.
 _PARTS: Final = 10
-# Student's t for 95 % of nine parts, and of their mean: eight degrees of freedom.
+# Student's t for 95 % and the mean of nine parts: eight degrees of freedom.
 _T95: Final = 2.306
 _EARLY_SHARE: Final = 0.1
 _LONGEST_S: Final = 10 * 365.25 * 86_400.0
-# Enough to cut parts from; of more every second one is forgotten.
+# Enough to form parts; if there are more, every second tally is dropped.
 _MOST_TALLIES: Final = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunForecast:
-    """Of the whole run, with the half-widths of 95 % intervals.
+    """A forecast of the whole run, with the half-widths of 95 % intervals.
 
     Attributes:
-        after: what had been seen of the training, in words.
-        steps: optimizer steps of this attempt that were done.
-        planned_steps: that it is to make.
-        energy_j: of GPUs and host, all attempts.
+        after: the part of the training that was measured, in words.
+        steps: optimizer steps of this attempt so far.
+        planned_steps: optimizer steps that this attempt will make.
+        energy_j: of GPUs and host, over all attempts.
+        energy_error_j: half-width of the interval of ``energy_j``.
         duration_s: of this attempt.
+        duration_error_s: half-width of the interval of ``duration_s``.
     """
 
     after: str
@@ -64,18 +66,18 @@ class RunForecast:
 
 
 class Forecaster:
-    """Makes forecasts while a training goes on; ``update`` runs on the journal's thread.
+    """Makes forecasts during a training; ``update`` runs on the journal's thread.
 
     Args:
         recorder: steps.
         board: energies.
         start_s: monotonic time of the attempt's start.
-        earlier_j: what the attempts before this one have used.
-        hosts: how many there are; each is taken to use as much as this one.
+        earlier_j: energy of earlier attempts of the run, J.
+        hosts: number of hosts; each is assumed to use as much energy as this one.
 
     Attributes:
-        planned_steps: optimizer steps that this attempt is to make; ``None`` while unknown.
-        news: the newest forecast, until it has been taken.
+        planned_steps: optimizer steps that this attempt will make; ``None`` while unknown.
+        news: the newest forecast, until it is printed.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class Forecaster:
         self._hosts = hosts
         self._tallies: list[StepCounts] = []
         self._epochs = 0
-        self._is_rest = False
+        self._is_partial_epoch = False
         self._epoch_end_s: float | None = None
         self._is_early_made = False
         self._is_over = False
@@ -102,20 +104,20 @@ class Forecaster:
         self.news: RunForecast | None = None
 
     def resume(self) -> None:
-        """Training goes on from a checkpoint, perhaps in the middle of an epoch."""
-        self._is_rest = True
+        """Note that training continues from a checkpoint, perhaps in the middle of an epoch."""
+        self._is_partial_epoch = True
 
     def end_epoch(self, t_s: float) -> None:
-        """An epoch of training ended; the first whole one that is long enough counts."""
-        if self._is_rest:
-            self._is_rest, self._tallies = False, []
+        """Note that an epoch has ended; the first complete one that is long enough is used."""
+        if self._is_partial_epoch:
+            self._is_partial_epoch, self._tallies = False, []
             return
         if self._epoch_end_s is None:
             self._epochs += 1
             self._epoch_end_s = t_s if len(self._tallies) > _PARTS else None
 
     def update(self) -> None:
-        """Look at what has been seen by now."""
+        """Make a forecast if enough of the training has been measured."""
         planned, tally = self.planned_steps, self._recorder.steps.tally
         if self._is_over or not tally.steps:
             return
@@ -145,12 +147,12 @@ class Forecaster:
         return dict(zip(names, self._board.emissions_kg(energy), strict=True))
 
     def _after_steps(self, planned: int) -> RunForecast | None:
-        """From steps alone: what belongs to the end of an epoch has not been seen."""
+        """Forecast from steps alone; the work at the end of an epoch has not been measured yet."""
         share = f"{self._tallies[-1].steps / planned:.0%} of the steps"
         return self._forecast(share, planned, self._tallies, (0.0, 0.0), 0.0)
 
     def _after_epoch(self, planned: int, epoch_end_s: float) -> RunForecast | None:
-        """From an epoch, and all that happened until the next one's first step began."""
+        """Forecast from an epoch and the time until the first step of the next one began."""
         inside = [tally for tally in self._tallies if tally.t_s <= epoch_end_s]
         newest, last = self._tallies[-1], inside[-1]
         step_s = (last.t_s - inside[0].t_s) / (last.steps - inside[0].steps)
@@ -172,7 +174,15 @@ class Forecaster:
         beside: tuple[float, float],
         epochs_left: float,
     ) -> RunForecast | None:
-        """``beside``: joules and seconds of an epoch that are not training."""
+        """Forecast from the steps of some tallies.
+
+        Args:
+            after: see ``RunForecast``.
+            planned: optimizer steps that this attempt will make.
+            tallies: of the sample, oldest first.
+            beside: joules and seconds of an epoch outside of training steps.
+            epochs_left: number of epochs that will follow.
+        """
         ends = [tallies[round(i * (len(tallies) - 1) / _PARTS)] for i in range(_PARTS + 1)][1:]
         parts = list(pairwise(ends))
         steps = [now.steps - before.steps for before, now in parts]
@@ -180,7 +190,7 @@ class Forecaster:
         energies_j = [energy_j for energy_j, _ in found if energy_j is not None]
         newest = self._tallies[-1]
         used_j = self._board.total_j(self._start_s, newest.t_s)
-        # A large number of steps stands for "no limit".
+        # A very large number of planned steps means "no limit".
         is_endless = (newest.t_s - self._start_s) * planned > _LONGEST_S * newest.steps
         if is_endless or len(energies_j) < len(parts) or used_j is None or not all(steps):
             return None
@@ -201,12 +211,12 @@ class Forecaster:
 
 
 def _mean(values: Sequence[float], steps: Sequence[int]) -> tuple[float, float]:
-    """Mean per step over the parts of a beginning, and its error as a share of it."""
+    """Return the mean per step over the parts of a sample, and its relative error."""
     mean = math.fsum(values) / sum(steps)
     if mean <= 0.0:
         return 0.0, 0.0
-    each = [value / count for value, count in zip(values, steps, strict=True)]
-    variance = math.fsum((one - mean) ** 2 for one in each) / (len(each) - 1)
-    half = len(each) // 2
-    drift = abs(math.fsum(each[-half:]) - math.fsum(each[:half])) / half
-    return mean, math.hypot(_T95 * math.sqrt(variance / len(each)), drift) / mean
+    per_step = [value / count for value, count in zip(values, steps, strict=True)]
+    variance = math.fsum((value - mean) ** 2 for value in per_step) / (len(per_step) - 1)
+    half = len(per_step) // 2
+    drift = abs(math.fsum(per_step[-half:]) - math.fsum(per_step[:half])) / half
+    return mean, math.hypot(_T95 * math.sqrt(variance / len(per_step)), drift) / mean

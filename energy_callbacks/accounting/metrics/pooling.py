@@ -1,7 +1,7 @@
-"""How far back figures per step reach: as many steps as keep their random error small.
+"""Pools steps until the random error of figures per step is small.
 
-The random error of an energy comes mostly from the two ends of its span, so its share of the
-energy falls as the span grows; the systematic bound is a share of every span alike.
+The random error of an energy comes mostly from the two ends of its span, so the relative random
+error decreases as the span grows. The relative systematic error does not depend on the span.
 """
 
 import math
@@ -15,27 +15,27 @@ from typing import Final
 from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.core.records import Energy
 
-# Random half-width of the 95 % interval, as a share of the energy, that figures per step may have.
+# Largest random half-width of the 95 % interval of figures per step, as a share of the energy.
 TARGET: Final = 0.05
-# Older steps than these say little of how it goes now.
+# Older steps than these do not represent the current state.
 REACH_S: Final = 60.0
-# A minute of tallies at ten a second.
+# A minute of tallies at ten per second.
 _KEPT: Final = 600
 
 
 class RecentStepCounts:
-    """The tallies of the last minute, where a pooled span may begin."""
+    """The tallies of the last minute, at which a pooled span may begin."""
 
     def __init__(self) -> None:
         self._kept: deque[StepCounts] = deque(maxlen=_KEPT)
 
     def add(self, tally: StepCounts) -> None:
-        """Remember a tally, unless no step has ended since the last one."""
+        """Keep a tally if a step has ended since the last one."""
         if tally.steps and (not self._kept or tally.steps > self._kept[-1].steps):
             self._kept.append(tally)
 
     def between(self, start_s: float, before: StepCounts) -> list[StepCounts]:
-        """Those from ``start_s`` on and before another, that know what it knows; oldest first."""
+        """Tallies from ``start_s`` to before another one that know the same counts, oldest first."""
         return [
             tally
             for tally in tuple(self._kept)  # another thread may add one meanwhile
@@ -51,27 +51,27 @@ def widened(
     earlier: Sequence[StepCounts],
     share: Callable[[StepCounts], float],
 ) -> tuple[StepCounts, float]:
-    """Where a span up to ``now`` has to begin for its random share to be ``TARGET`` at most.
+    """Find the start of a span up to ``now`` whose random share is ``TARGET`` at most.
 
-    Each try is as much longer as the share is too large, twice as long at least: so one or two
-    are the rule.
+    Each attempt lengthens the span by the factor that the share is too large, at least by two, so
+    one or two attempts usually suffice.
 
     Args:
-        before: where the newest span begins.
-        now: where it ends.
-        earlier: tallies before it, oldest first.
+        before: start of the newest span.
+        now: end of the span.
+        earlier: tallies before the newest span, oldest first.
         share: random share of the energy since a tally.
 
     Returns:
-        The beginning and its share; the oldest if no span is long enough.
+        The start and its random share; the oldest tally if no span is long enough.
     """
-    start, reached = before, share(before)
-    while reached > TARGET and earlier:
-        wanted_s = (now.t_s - start.t_s) * max(2.0, reached / TARGET)
-        place = max(bisect_right(earlier, now.t_s - wanted_s, key=attrgetter("t_s")) - 1, 0)
-        start, earlier = earlier[place], earlier[:place]
-        reached = share(start)
-    return start, reached
+    start, random = before, share(before)
+    while random > TARGET and earlier:
+        wanted_s = (now.t_s - start.t_s) * max(2.0, random / TARGET)
+        index = max(bisect_right(earlier, now.t_s - wanted_s, key=attrgetter("t_s")) - 1, 0)
+        start, earlier = earlier[index], earlier[:index]
+        random = share(start)
+    return start, random
 
 
 def random_share(energies: Iterable[Energy]) -> float:
@@ -82,10 +82,10 @@ def random_share(energies: Iterable[Energy]) -> float:
 
 
 def with_ends(energy: Energy, train_s: float, ends: Iterable[StepCounts]) -> Energy:
-    """An energy between two steps whose ends are themselves known to some error only.
+    """Add the timing errors of the two steps at its ends to an energy.
 
     Each end adds mean power times ``t_error_s`` in quadrature, as if the bound were a standard
-    error; if a host mark stands for the end, its error is not known and nothing is added.
+    error. If no event has dated the end, its error is unknown and nothing is added.
 
     Args:
         energy: between the steps.
@@ -100,13 +100,13 @@ def with_ends(energy: Energy, train_s: float, ends: Iterable[StepCounts]) -> Ene
 
 
 def short_span(rows: Iterable[tuple[float, float]]) -> tuple[str, str] | None:
-    """The warning and advice for the report if pooling has not sufficed.
+    """Return a warning and advice for the report if the pooled spans were too short.
 
     Args:
         rows: random share and length of the span, s, of each row that was logged.
 
     Returns:
-        ``None`` if the middle row has reached ``TARGET``, or there is none.
+        ``None`` if the median row has reached ``TARGET``, or without rows.
     """
     by_share = sorted(rows)
     if not by_share:

@@ -1,17 +1,17 @@
-"""The figures beside the loss: names, units and values, the same in every framework."""
+"""The figures that are logged beside the loss: names, units and values, for every framework."""
 
 import math
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from energy_callbacks.accounting.journal.previous_attempts import PreviousAttempts
 from energy_callbacks.accounting.metrics import pooling
 from energy_callbacks.accounting.metrics.budget import EmissionsKg, Used, unknown_emissions
 from energy_callbacks.accounting.metrics.energy_sums import interval_j, total
-from energy_callbacks.accounting.metrics.step_counts import StepCounts, difference
+from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.accounting.recorder import JournalRecorder, mean, mean_power_w
 from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.core.units import gibibytes, grams, megahertz, watt_hours
@@ -44,36 +44,54 @@ TAGS: Final = {
     "gpu/sm_clock_mhz": "clock of the multiprocessors, mean over the GPUs, MHz",
     "gpu/throttled_fraction": "share of time that the most throttled GPU was held back",
 }
-"""Every tag and what it means."""
+"""Every tag with its meaning."""
 
 INTERVALS: Final = tuple(tag for tag in TAGS if tag.startswith(("efficiency/", "emissions/")))
-"""Tags that have ``_lo`` and ``_hi`` beside them: the ends of the 95 % interval."""
+"""Tags that also exist with ``_lo`` and ``_hi``: the ends of the 95 % interval."""
 
-_SHARES: Final[tuple[Quantity, ...]] = (
-    "utilisation",
-    "sm_active",
-    "sm_occupancy",
-    "tensor_active",
-    "dram_active",
-)
-# Gauges are read each 1.6 s, throttled time each 5 s; what is older says nothing of now.
+# Gauges are read every 1.6 s, throttled time every 5 s; older values are not current.
 _STALE_S: Final = 10.0
-# Who has asked for a row within this time finds the next one ready. Who asks less often waits a
-# millisecond for it, and rows that are not asked for cost nothing.
+# If figures were requested within this time, the next ones are prepared in advance. Less frequent
+# requests wait a millisecond for them.
 _OFTEN_S: Final = 10.0
-# After this many rows it is known how well the sensors resolve the steps.
+# So many rows are enough to judge how well the sensors resolve the steps.
 _ROWS: Final = 1000
 
 Scalars = dict[str, float]
 
 
+def _total_gib(sizes_bytes: Sequence[float]) -> float:
+    return gibibytes(sum(sizes_bytes))
+
+
+# Tag: quantity of the gauge; which value of each device is taken: its newest one, the mean of the
+# span, or the rate of a counter in it; and how the values of all devices become one.
+_Gauge = tuple[Quantity, Literal["newest", "mean", "rate"], Callable[[Sequence[float]], float]]
+_GAUGES: Final[dict[str, _Gauge]] = {
+    "memory/device_used_gib": ("memory_used", "newest", _total_gib),
+    "memory/peak_allocated_gib": ("peak_allocated", "newest", _total_gib),
+    "memory/host_rss_gib": ("rss", "newest", _total_gib),
+    "gpu/utilisation": ("utilisation", "mean", mean),
+    "gpu/sm_active": ("sm_active", "mean", mean),
+    "gpu/sm_occupancy": ("sm_occupancy", "mean", mean),
+    "gpu/tensor_active": ("tensor_active", "mean", mean),
+    "gpu/dram_active": ("dram_active", "mean", mean),
+    "gpu/temperature_c": ("temperature", "newest", max),
+    "gpu/sm_clock_mhz": ("clock", "mean", lambda clocks: megahertz(mean(clocks))),
+    "gpu/throttled_fraction": ("throttled", "rate", lambda rates: min(max(rates), 1.0)),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Scalars that wait to be logged: the newest span that was fully seen.
+    """Scalars that are ready to be logged.
 
     Attributes:
-        pooled: random share of the energy per step and length of its span, s; ``None`` if
-            there is none.
+        tally: counts at the last step of their span.
+        end_s: end of their span.
+        values: by tag.
+        pooled: random share of the energy per step and length of its span, s; ``None`` without
+            figures per step.
     """
 
     tally: StepCounts
@@ -83,24 +101,24 @@ class Ready:
 
 
 class ScalarBoard:
-    """Keeps ready what a hook may want to log, so that it only has to pick it up.
+    """Prepares the figures that a hook may log, so that the hook only has to fetch them.
 
-    ``update`` runs on the writer's thread; ``take`` on the training thread costs a few
+    ``update`` runs on the journal's thread. ``take`` on the training thread costs a few
     microseconds, or a millisecond after ten seconds without a request. Each ``take`` begins a
-    new span; figures per step, sample and token reach back beyond it, over earlier steps, as far
-    as their random error asks for.
+    new span. Figures per step, sample and token reach back beyond it, over earlier steps, as far
+    as their random error requires.
 
     Args:
-        timeline: what is measured on this host.
+        timeline: the readings of this host.
         recorder: steps and phases of this process.
         start_s: monotonic time of the attempt's start.
-        earlier: what the attempts before this one have used; ``None`` for a new run.
-        samples_scale: how many processes of this host consume as many samples as this one.
+        earlier: the energy of earlier attempts of the run; ``None`` for a new run.
+        samples_scale: number of processes of this host that consume as many samples as this one.
         emissions_kg: from energy to kg CO2e with its interval.
 
     Attributes:
-        used_j: by scope, ``gpu`` and ``host``, over the whole run as far as has been seen.
-        used: the same of both together, with the power just before; ``None`` at the beginning.
+        used_j: energy of the run by scope, ``gpu`` and ``host``, as far as it is known.
+        used: the energy of both together and the last power; ``None`` before the first readings.
     """
 
     def __init__(
@@ -121,9 +139,9 @@ class ScalarBoard:
         self.used: Used | None = None
         self._from = (StepCounts(t_s=start_s), start_s)
         self._ready: Ready | None = None
-        self._said: tuple[tuple[StepCounts, float], StepCounts, float] | None = None
+        self._computed_for: tuple[tuple[StepCounts, float], StepCounts, float] | None = None
         self._samples_scale = samples_scale
-        self._asked: dict[tuple[str, float, float], Energy] = {}
+        self._energies: dict[tuple[str, float, float], Energy] = {}
         self._recent = pooling.RecentStepCounts()
         self._rows: deque[tuple[float, float]] = deque(maxlen=_ROWS)
         self.emissions_kg = emissions_kg
@@ -132,7 +150,7 @@ class ScalarBoard:
         self._asked_s = -math.inf
 
     def take(self) -> Scalars:
-        """Figures of the newest span; the last ones again where nothing new has been seen."""
+        """Return the figures of the newest span; the last ones again without new readings."""
         self.ask()
         ready = self._ready
         if ready is None:
@@ -143,42 +161,40 @@ class ScalarBoard:
         return dict(ready.values)
 
     def short_span(self) -> tuple[str, str] | None:
-        """Message and fix for the report if the rows taken were too uncertain at random."""
+        """Message and advice for the report if the random errors of the rows were too large."""
         return pooling.short_span(self._rows)
 
     def update(self, *, is_final: bool = False) -> None:
-        """Bring the figures up to what has been seen by now, at last beyond the last step too."""
+        """Update the figures with new readings; finally also with those after the last step."""
         self._recent.add(self._recorder.steps.tally)
         self._is_final, self._is_due = is_final, True  # in this order: see ``_renew``
         if is_final or self._recorder.seen_s - self._asked_s < _OFTEN_S:
             self._renew()
 
     def ask(self) -> None:
-        """Request the figures, ``used`` and ``used_j`` among them, as of the last update."""
+        """Compute the figures, ``used`` and ``used_j`` as of the last update, if not done yet."""
         self._asked_s = self._recorder.seen_s
         self._renew()
 
     def _renew(self) -> None:
-        """Once after each ``update``, on whichever thread comes first; the other does not wait."""
+        """Compute once after each ``update``, on the first thread; the other does not wait."""
         if self._is_due and self._renewing.acquire(blocking=False):
             try:
                 self._is_due = False
-                self._work_out(is_final=self._is_final)
+                self._compute(is_final=self._is_final)
             finally:
                 self._renewing.release()
 
-    def _work_out(self, *, is_final: bool) -> None:
+    def _compute(self, *, is_final: bool) -> None:
         tally, end_s = self._recorder.steps.tally, self._recorder.seen_s
         begin = self._from
         before, start_s = begin
         if tally.steps > before.steps and not is_final:
             end_s = tally.t_s
-        if end_s <= start_s or self._said == (begin, tally, end_s):
+        if end_s <= start_s or self._computed_for == (begin, tally, end_s):
             return
-        self._said = (begin, tally, end_s)
-        self._asked = {}
-        values = self._power_and_energy(start_s, end_s) | self._gauges(start_s, end_s)
-        pooled = None
+        self._computed_for = (begin, tally, end_s)
+        values, pooled = self._figures_of_time(start_s, end_s), None
         if tally.steps > before.steps:
             since, share = self._pooled(before, tally)
             found = self._efficiency(since, tally)
@@ -190,19 +206,18 @@ class ScalarBoard:
             self._ready = Ready(tally, end_s, values, pooled)
 
     def whole(self) -> Scalars:
-        """The same figures from the start to what has been seen by now."""
+        """Return the same figures from the start of the attempt to the newest readings."""
         tally, end_s = self._recorder.steps.tally, self._recorder.seen_s
         if end_s <= self._start_s:
             return {}
-        self._asked = {}
-        values = self._power_and_energy(self._start_s, end_s) | self._gauges(self._start_s, end_s)
+        values = self._figures_of_time(self._start_s, end_s)
         if tally.steps:
             start = StepCounts(t_s=self._start_s)
             values |= self._throughput(start, tally) | self._efficiency(start, tally)
         return values
 
     def total_j(self, start_s: float, end_s: float) -> float | None:
-        """Joules of GPUs and host in a window that was seen."""
+        """Joules of GPUs and host in a window with readings."""
         return self._scope("total", [(start_s, end_s)]).energy_j
 
     def trained(self, before: StepCounts, now: StepCounts) -> tuple[float | None, float]:
@@ -211,11 +226,11 @@ class ScalarBoard:
         return self._scope("total", spans).energy_j, sum(end - start for start, end in spans)
 
     def _energy(self, key: str, start_s: float, end_s: float) -> Energy:
-        """Energy of a window, asked of the timeline once for all figures."""
+        """Energy of a window; the timeline is asked once for all figures."""
         window = (key, start_s, end_s)
-        found = self._asked.get(window)
+        found = self._energies.get(window)
         if found is None:
-            found = self._asked[window] = self._timeline.energy(*window)
+            found = self._energies[window] = self._timeline.energy(*window)
         return found
 
     def _scope(self, scope: str, spans: Sequence[tuple[float, float]]) -> Energy:
@@ -224,6 +239,11 @@ class ScalarBoard:
             [self._energy(key, start_s, end_s) for key, start_s, end_s in windows],
             durations_s=[end_s - start_s for _, start_s, end_s in windows],
         )
+
+    def _figures_of_time(self, start_s: float, end_s: float) -> Scalars:
+        """Figures of a span that do not depend on steps."""
+        self._energies = {}
+        return self._power_and_energy(start_s, end_s) | self._gauges(start_s, end_s)
 
     def _power_and_energy(self, start_s: float, end_s: float) -> Scalars:
         values: Scalars = {}
@@ -242,7 +262,7 @@ class ScalarBoard:
         return values
 
     def _power_w(self, scope: str, start_s: float, end_s: float) -> float | None:
-        """Sum of the mean powers of the devices that were seen."""
+        """Sum of the mean powers of the devices with readings."""
         found = [
             mean_power_w(energy.energy_j, energy.coverage, end_s - start_s)
             for energy in (self._energy(key, start_s, end_s) for key in self._timeline.keys(scope))
@@ -267,11 +287,11 @@ class ScalarBoard:
             _put(values, f"emissions/total_g{suffix}", None if kg is None else grams(kg))
 
     def _pooled(self, before: StepCounts, now: StepCounts) -> tuple[StepCounts, float]:
-        """The step since which figures per step are to be taken, and their random share."""
-        spells = self._recorder.trained(now.t_s - pooling.REACH_S, before.t_s)
-        # Not across another phase: steps in it are no steps of training.
-        since_s = spells[-1].start_s if spells else before.t_s
-        is_training = bool(spells) and spells[-1].end_s >= before.t_s
+        """The step from which figures per step are computed, and their random share."""
+        spans = self._recorder.trained(now.t_s - pooling.REACH_S, before.t_s)
+        # Not across another phase, because its steps are not steps of training.
+        since_s = spans[-1].start_s if spans else before.t_s
+        is_training = bool(spans) and spans[-1].end_s >= before.t_s
         earlier = self._recent.between(since_s, before) if is_training else []
         return pooling.widened(
             before, now, earlier, lambda t: pooling.random_share(self._trained_energies(t, now))
@@ -294,8 +314,7 @@ class ScalarBoard:
     def _efficiency(self, before: StepCounts, now: StepCounts) -> Scalars:
         """Energy of training per step, sample and token."""
         gpu, whole = self._trained_energies(before, now)
-        samples = self._on_host(difference(now.samples, before.samples))
-        tokens = self._on_host(difference(now.tokens, before.tokens))
+        samples, tokens = self._work(before, now)
         values: Scalars = {}
         _put_efficiency(values, "efficiency/gpu_j_per_step", gpu, now.steps - before.steps)
         _put_efficiency(values, "efficiency/gpu_j_per_sample", gpu, samples)
@@ -304,12 +323,11 @@ class ScalarBoard:
         return values
 
     def _throughput(self, before: StepCounts, now: StepCounts) -> Scalars:
-        """Work over the part of the span that was training."""
+        """Rates over the part of the span that was training."""
         train_s = sum(end - start for start, end in self._trained_s(before, now))
         if train_s <= 0.0:
             return {}
-        samples = self._on_host(difference(now.samples, before.samples))
-        tokens = self._on_host(difference(now.tokens, before.tokens))
+        samples, tokens = self._work(before, now)
         values: Scalars = {}
         _put(values, "throughput/samples_per_s", samples / train_s if samples else None)
         _put(values, "throughput/tokens_per_s", tokens / train_s if tokens else None)
@@ -318,67 +336,49 @@ class ScalarBoard:
             values["throughput/data_wait_fraction"] = min(wait_s / train_s, 1.0)
         return values
 
-    def _on_host(self, count: float | None) -> float | None:
-        return None if count is None else count * self._samples_scale
+    def _work(self, before: StepCounts, now: StepCounts) -> list[float | None]:
+        """Samples and tokens of all processes of this host between two steps."""
+        counts = ((before.samples, now.samples), (before.tokens, now.tokens))
+        return [
+            None if start is None or end is None else (end - start) * self._samples_scale
+            for start, end in counts
+        ]
 
     def _gauges(self, start_s: float, end_s: float) -> Scalars:
         values: Scalars = {}
-        used = self._latest("memory_used", end_s)
-        peaks, rss = self._latest("peak_allocated", end_s), self._latest("rss", end_s)
-        _put(values, "memory/device_used_gib", gibibytes(sum(used)) if used else None)
-        _put(values, "memory/peak_allocated_gib", gibibytes(sum(peaks)) if peaks else None)
-        _put(values, "memory/host_rss_gib", gibibytes(sum(rss)) if rss else None)
-        clocks = self._means("clock", start_s, end_s)
-        temperatures = self._latest("temperature", end_s)
-        for share in _SHARES:
-            means = self._means(share, start_s, end_s)
-            _put(values, f"gpu/{share}", mean(means) if means else None)
-        _put(values, "gpu/temperature_c", max(temperatures, default=None))
-        _put(values, "gpu/sm_clock_mhz", megahertz(mean(clocks)) if clocks else None)
-        _put(values, "gpu/throttled_fraction", self._throttled_fraction(start_s, end_s))
+        for tag, (quantity, which, combine) in _GAUGES.items():
+            of_devices = (
+                self._gauge(key, quantity, which, start_s, end_s)
+                for key in self._timeline.keys_with(quantity)
+            )
+            if known := [value for value in of_devices if value is not None]:
+                values[tag] = combine(known)
         return values
 
-    def _latest(self, quantity: Quantity, end_s: float) -> list[float]:
-        """The newest value of each device that still reports."""
-        after_s = end_s - _STALE_S
-        keys = self._timeline.keys_with(quantity)
-        found = (self._timeline.latest(key, quantity, after_s) for key in keys)
-        return [value for value in found if value is not None]
-
-    def _means(self, quantity: Quantity, start_s: float, end_s: float) -> list[float]:
-        """One mean per device; its newest value if none fell into the span."""
-        means = []
-        for key in self._timeline.keys_with(quantity):
-            values = self._timeline.values(key, quantity, start_s, end_s)
-            latest = self._timeline.latest(key, quantity, end_s - _STALE_S)
-            if latest is not None:
-                means.append(mean(values) if values else latest)
-        return means
-
-    def _throttled_fraction(self, start_s: float, end_s: float) -> float | None:
-        rates = [
-            self._timeline.rate(key, "throttled", start_s, end_s)
-            for key in self._timeline.keys_with("throttled")
-            if self._timeline.latest(key, "throttled", end_s - _STALE_S) is not None
-        ]
-        known = [rate for rate in rates if rate is not None]
-        return min(max(known), 1.0) if known else None
+    def _gauge(
+        self, key: str, quantity: Quantity, which: str, start_s: float, end_s: float
+    ) -> float | None:
+        """A value of one device; ``None`` if it does not report any more."""
+        newest = self._timeline.latest(key, quantity, end_s - _STALE_S)
+        if newest is None or which == "newest":
+            return newest
+        if which == "rate":
+            return self._timeline.rate(key, quantity, start_s, end_s)
+        values = self._timeline.values(key, quantity, start_s, end_s)
+        return mean(values) if values else newest
 
 
 def expected_tags(*, gpu: bool, tokens: bool, waits: bool) -> tuple[str, ...]:
-    """All tags that a training can have, for frameworks that freeze their columns.
+    """All tags that a training can have, for frameworks that fix their columns at the start.
 
     Args:
         gpu: whether it uses GPUs.
         tokens: whether tokens are counted.
-        waits: whether waiting for data is seen.
+        waits: whether waiting for data is measured.
     """
-    left_out = [
-        word
-        for word, is_there in (("gpu", gpu), ("token", tokens), ("data_wait", waits))
-        if not is_there
-    ] + ([] if gpu else ["memory/device_used_gib", "memory/peak_allocated_gib"])
-    tags = (tag for tag in TAGS if not any(word in tag for word in left_out))
+    missing = [] if gpu else ["gpu", "memory/device_used_gib", "memory/peak_allocated_gib"]
+    missing += ([] if tokens else ["token"]) + ([] if waits else ["data_wait"])
+    tags = (tag for tag in TAGS if not any(part in tag for part in missing))
     return tuple(
         name
         for tag in tags
@@ -387,28 +387,28 @@ def expected_tags(*, gpu: bool, tokens: bool, waits: bool) -> tuple[str, ...]:
 
 
 def _with_earlier(energy: Energy, earlier_j: float) -> Energy:
-    """The energy of a whole run, of whose earlier part only the joules are known."""
+    """Add the joules of earlier attempts, whose errors are not known, to an energy."""
     if energy.energy_j is None or not earlier_j:
         return energy
     whole_j = earlier_j + energy.energy_j
-    scale = whole_j / energy.energy_j if energy.energy_j else 1.0  # the sensors are the same
+    scale = whole_j / energy.energy_j if energy.energy_j else 1.0  # assumes the same sensors
     return replace(energy, energy_j=whole_j, systematic_j=energy.systematic_j * scale)
 
 
 def _of_training(values: Scalars) -> Scalars:
-    """Figures that still hold while no step ends."""
+    """Figures that stay valid while no step ends."""
     return {t: v for t, v in values.items() if t.startswith(("efficiency/", "throughput/"))}
 
 
 def _put(values: Scalars, tag: str, value: float | None) -> None:
-    """Unknown is absent, never zero."""
+    """Add a figure; an unknown one is absent, never zero."""
     if value is not None:
         values[tag] = value
 
 
 def _put_efficiency(values: Scalars, tag: str, energy: Energy, count: float | None) -> None:
-    found = interval_j(energy)
-    if found is None or not count:
+    interval = interval_j(energy)
+    if interval is None or not count:
         return
-    for suffix, energy_j in zip(("", "_lo", "_hi"), found, strict=True):
+    for suffix, energy_j in zip(("", "_lo", "_hi"), interval, strict=True):
         values[f"{tag}{suffix}"] = energy_j / count

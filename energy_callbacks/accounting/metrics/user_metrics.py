@@ -1,4 +1,4 @@
-"""The user's metrics, such as the loss: which of them the journal keeps."""
+"""Selects which of the user's metrics, such as the loss, the journal keeps."""
 
 import math
 from collections import Counter
@@ -10,17 +10,17 @@ from energy_callbacks.accounting.metrics.scalars import expected_tags
 from energy_callbacks.accounting.recorder import JournalRecorder
 
 MAX_NAMES: Final = 20
-# Characters: a journal is read whole.
+# Characters; bounded because a journal is read as a whole.
 _MAX_NAME: Final = 120
-# Records of the same names that are all kept, and how many kinds of them are distinguished.
+# Number of records with the same names that are all kept, and of sets of names that are counted.
 _ALL, _KINDS = 1000, 20
 _OURS: Final = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
 
 
 def kept(values: Mapping[str, Any]) -> dict[str, float]:
-    """The first finite numbers that are not figures of ours, under names of bounded length.
+    """Return the first finite numbers that are no figures of this package, with bounded names.
 
-    Nothing is converted: to read a tensor is to wait for its device.
+    Tensors are left out, because reading one would wait for its device.
     """
     numbers = {
         str(name)[:_MAX_NAME]: float(value)
@@ -34,11 +34,11 @@ def kept(values: Mapping[str, Any]) -> dict[str, float]:
 class MetricLog:
     """Writes metrics into the journal of an attempt.
 
-    Of records with the same names the first 1000 are kept, then each second one, from 2000 on each
-    fourth, and so on: a million make 6000 lines.
+    Of records with the same names the first 1000 are kept, then every second one, from 2000 on
+    every fourth one, and so on: a million records become 6000 lines.
 
     Args:
-        recorder: of the attempt.
+        recorder: writes the journal.
     """
 
     def __init__(self, recorder: JournalRecorder) -> None:
@@ -48,7 +48,7 @@ class MetricLog:
     def record(
         self, values: Mapping[str, Any], t_s: float, step: int | None, epoch: float | None
     ) -> None:
-        """The metrics at a moment."""
+        """Record metrics at a moment."""
         found = kept(values)
         if found and self._is_due(frozenset(found)):
             self._recorder.event("metrics", t_s, step=step, epoch=epoch, values=found)

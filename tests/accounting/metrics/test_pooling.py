@@ -203,14 +203,14 @@ def test_where_no_span_is_long_enough_it_is_the_longest() -> None:
 def test_a_pooled_span_begins_where_as_much_is_known() -> None:
     """A tally whose samples are untold would hide what the newest span knows."""
     recent = RecentStepCounts()
-    untold = StepCounts(t_s=1.0, steps=1, untold_samples=1, told_tokens=1.0)
-    known = StepCounts(t_s=2.0, steps=2, told_samples=2.0, told_tokens=2.0)
-    before = StepCounts(t_s=3.0, steps=3, told_samples=3.0, told_tokens=3.0)
+    untold = StepCounts(t_s=1.0, steps=1, samples=None, tokens=1.0)
+    known = StepCounts(t_s=2.0, steps=2, samples=2.0, tokens=2.0)
+    before = StepCounts(t_s=3.0, steps=3, samples=3.0, tokens=3.0)
     for tally in (untold, known, known, before):
         recent.add(tally)
     assert recent.between(0.0, before) == [known]
     assert recent.between(2.5, before) == []
-    silent = StepCounts(t_s=3.0, steps=3, untold_samples=3, told_tokens=3.0)
+    silent = StepCounts(t_s=3.0, steps=3, samples=None, tokens=3.0)
     assert recent.between(0.0, silent) == [untold, known]
 
 
