@@ -1,22 +1,22 @@
-"""Which job of a batch system this process belongs to: Slurm, HTCondor or Kubernetes.
+"""The job of a batch system that this process belongs to: Slurm, HTCondor or Kubernetes.
 
-What each says of itself, and where:
+Sources of the fields:
 
 * Slurm: variables (sbatch(1), "OUTPUT ENVIRONMENT VARIABLES"); a task of an array has an id of its
-  own, and is called ``<array>_<task>`` by squeue and sacct.
+  own, and squeue and sacct call it ``<array>_<task>``.
 * HTCondor: ``_CONDOR_JOB_AD`` names a file of lines ``Name = value`` (users' manual, "Services for
   Running Jobs").
-* Kubernetes: ``KUBERNETES_SERVICE_HOST`` is in every container; its host name is that of the pod,
-  or ``<job>-<index>`` if an Indexed Job runs (concepts, "Jobs" and "Downward API"). Variables
+* Kubernetes: ``KUBERNETES_SERVICE_HOST`` is set in every container. The host name is that of the
+  pod, or ``<job>-<index>`` in an Indexed Job (concepts, "Jobs" and "Downward API"). The variables
   and the file of labels are those of the examples in its documentation.
 
-A scheduler inside another (a Slurm that runs in pods) is the one that knows the job, so Kubernetes
-is asked last.
+If one scheduler runs inside another, such as Slurm in pods, the inner one knows the job, so
+Kubernetes is asked last.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,22 +27,33 @@ _JOB_LABELS: Final = (
     "job-name",
     "training.kubeflow.org/job-name",
 )
-# Of one identity, in characters, and of a file: what is longer is none.
+# Limits, in characters of one field and in bytes that are read of a file.
 _LONGEST, _LARGEST_FILE_BYTES = 200, 1_000_000
+_SLURM: Final = {
+    "id": "JOB_ID",
+    "array_id": "ARRAY_JOB_ID",
+    "task": "ARRAY_TASK_ID",
+    "name": "JOB_NAME",
+    "user": "JOB_USER",
+    "account": "JOB_ACCOUNT",
+    "queue": "JOB_PARTITION",
+    "cluster": "CLUSTER_NAME",
+}
+"""Fields of a job and their variables, without the prefix ``SLURM_``."""
 _TITLES: Final = {"slurm": "Slurm", "htcondor": "HTCondor", "kubernetes": "Kubernetes"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job as its batch system names it; ``None`` is what it does not say.
+    """A job in the terms of its batch system; unknown fields are ``None``.
 
     Attributes:
-        system: whose job it is: ``slurm``, ``htcondor`` or ``kubernetes``.
+        system: ``slurm``, ``htcondor`` or ``kubernetes``.
         id: ``SLURM_JOB_ID``, ``ClusterId.ProcId``, or the name of the pod.
-        array_id: of the whole array, or the cluster of HTCondor.
-        task: number within it; of an Indexed Job its completion index.
-        name: of the job; of Kubernetes the Job that the pod belongs to.
-        account: that it is charged to.
+        array_id: of the job array, or the cluster of HTCondor.
+        task: number within the array; of an Indexed Job its completion index.
+        name: of the job; in Kubernetes, of the Job that the pod belongs to.
+        account: that the job is charged to.
         queue: partition of Slurm, namespace of Kubernetes.
         cluster: name of the cluster; the schedd of HTCondor.
         slot: of HTCondor.
@@ -61,7 +72,7 @@ class Job:
 
     @property
     def label(self) -> str:
-        """For people.
+        """The job as shown to people.
 
         >>> Job(system="slurm", id="78", array_id="77", task="1", name="train", queue="gpu").label
         'Slurm job 77_1, train, in gpu'
@@ -85,15 +96,7 @@ def identity(environment: Mapping[str, str], root: Path = Path("/")) -> Job | No
         environment: of the process.
         root: of its file system.
     """
-    found = _slurm(environment) or _htcondor(environment) or _kubernetes(environment, root)
-    return found and replace(
-        found,
-        **{
-            name: value[:_LONGEST]
-            for name in Job.__dataclass_fields__
-            if name != "system" and (value := getattr(found, name)) is not None
-        },
-    )
+    return _slurm(environment) or _htcondor(environment) or _kubernetes(environment, root)
 
 
 def from_record(record: Any) -> Job | None:
@@ -104,24 +107,14 @@ def from_record(record: Any) -> Job | None:
     return Job(**{k: str(v) for k, v in record.items() if k in names and v is not None})
 
 
+def _job(system: str, **fields: str | None) -> Job:
+    """A job with these fields, cut to their longest length; empty ones become ``None``."""
+    return Job(system=system, **{k: value[:_LONGEST] for k, value in fields.items() if value})
+
+
 def _slurm(environment: Mapping[str, str]) -> Job | None:
-    if not environment.get("SLURM_JOB_ID"):
-        return None
-
-    def said(name: str) -> str | None:
-        return environment.get(f"SLURM_{name}") or None
-
-    return Job(
-        system="slurm",
-        id=said("JOB_ID"),
-        array_id=said("ARRAY_JOB_ID"),
-        task=said("ARRAY_TASK_ID"),
-        name=said("JOB_NAME"),
-        user=said("JOB_USER"),
-        account=said("JOB_ACCOUNT"),
-        queue=said("JOB_PARTITION"),
-        cluster=said("CLUSTER_NAME"),
-    )
+    fields = {name: environment.get(f"SLURM_{variable}") for name, variable in _SLURM.items()}
+    return _job("slurm", **fields) if fields["id"] else None
 
 
 def _htcondor(environment: Mapping[str, str]) -> Job | None:
@@ -130,8 +123,8 @@ def _htcondor(environment: Mapping[str, str]) -> Job | None:
         return None
     ad = _attributes(_text(Path(path)) if path else "")
     array_id, task = ad.get("clusterid"), ad.get("procid")
-    return Job(
-        system="htcondor",
+    return _job(
+        "htcondor",
         id=f"{array_id}.{task}" if array_id and task else None,
         array_id=array_id,
         task=task,
@@ -139,13 +132,13 @@ def _htcondor(environment: Mapping[str, str]) -> Job | None:
         user=ad.get("owner"),
         account=ad.get("accountinggroup") or ad.get("acctgroup"),
         # <schedd>#<cluster>.<proc>#<time>
-        cluster=ad.get("globaljobid", "").partition("#")[0] or None,
-        slot=slot or None,
+        cluster=ad.get("globaljobid", "").partition("#")[0],
+        slot=slot,
     )
 
 
 def _attributes(ad: str) -> dict[str, str]:
-    r"""Those of a ClassAd that are numbers or strings, by their names in lower case.
+    r"""Attributes of a ClassAd that are numbers or strings, by their names in lower case.
 
     >>> _attributes('ClusterId = 12\nOwner = "ann"\nRequirements = (Memory > 3)')
     {'clusterid': '12', 'owner': 'ann'}
@@ -160,19 +153,18 @@ def _attributes(ad: str) -> dict[str, str]:
 def _kubernetes(environment: Mapping[str, str], root: Path) -> Job | None:
     if not environment.get("KUBERNETES_SERVICE_HOST"):
         return None
-    host = environment.get("HOSTNAME") or None
-    task = environment.get("JOB_COMPLETION_INDEX") or None
-    named = environment.get("POD_NAME") or environment.get("KUBERNETES_POD_NAME")
+    host, task = environment.get("HOSTNAME"), environment.get("JOB_COMPLETION_INDEX")
+    pod = environment.get("POD_NAME") or environment.get("KUBERNETES_POD_NAME")
     labels = dict(re.findall(r'^([^="]+)="(.*)"$', _text(root / _LABELS_FILE), re.MULTILINE))
     name = next((labels[label] for label in _JOB_LABELS if label in labels), None)
     if name is None and host and task and host.endswith(f"-{task}"):
         name = host.removesuffix(f"-{task}")
-    return Job(
-        system="kubernetes",
-        id=named or host,
+    return _job(
+        "kubernetes",
+        id=pod or host,
         task=task,
         name=name,
-        queue=environment.get("POD_NAMESPACE") or _text(root / _NAMESPACE_FILE).strip() or None,
+        queue=environment.get("POD_NAMESPACE") or _text(root / _NAMESPACE_FILE).strip(),
     )
 
 

@@ -1,11 +1,12 @@
-"""The journal: append-only JSON lines, the data model of every run.
+"""The journal: a file of append-only JSON lines that contains all data of a run.
 
-A journal is written by one process of one attempt of a run and read by ``report.build``.
-Each line is one record with a ``type``; times ``t_s`` are seconds since the start of the attempt,
-``unix_s`` in the header maps them to wall time. The format is described in
-``docs/reference/journal.md``; ``VERSION`` grows when a reader must change.
+One process of one attempt writes a journal, and ``report.build`` reads it. Each line is a record
+with a ``type``. Times ``t_s`` are seconds since the start of the attempt; ``unix_s`` in the header
+maps them to wall time. ``docs/reference/journal.md`` describes the format. ``VERSION`` increases
+when readers must change.
 """
 
+import contextlib
 import json
 import logging
 import math
@@ -26,8 +27,8 @@ FORMAT = "energy_callbacks.journal"
 VERSION = 2
 Record = json_lines.Record
 
-# What a device's row of ``series`` holds, in this order (the header's ``columns``), and the
-# decimals that are kept: finer than any sensor resolves, and short enough for a day's file.
+# Columns of a device's row of ``series``, in the order of the header's ``columns``, with the number
+# of decimals: finer than any sensor resolves, and short enough for the file of a day.
 COLUMNS: Final[Mapping[str, int]] = {
     "energy_j": 6,
     "seen_s": 6,
@@ -46,11 +47,11 @@ COLUMNS: Final[Mapping[str, int]] = {
     "dram_active": 4,
 }
 
-_ENERGY: Final = tuple(one.name for one in fields(Energy))
+_ENERGY: Final = tuple(field.name for field in fields(Energy))
 _MARKER: Final = "run_id"
-# A second at most: the marker follows its folder at once, unless its writer was killed between.
+# A second in total: the marker follows its folder at once, unless its writer was killed meanwhile.
 _MARKER_LOOKS, _MARKER_PAUSE_S = 50, 0.02
-# Totals of a hundred devices fit.
+# Enough for the totals of a hundred devices.
 _TAIL_BYTES: Final = 65536
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -58,10 +59,10 @@ logger = logging.getLogger("energy_callbacks")
 
 
 class JournalWriter:
-    """Appends records to one file; ``flush`` hands them to the operating system.
+    """Appends records to one file; ``flush`` passes them to the operating system.
 
-    What has been flushed survives ``kill -9`` of this process. A full disk loses lines, is
-    counted in ``failures`` and never raises; writing continues when there is space again.
+    Flushed records survive ``kill -9`` of this process. On a full disk lines are lost and counted
+    in ``failures``; nothing is raised, and writing continues when there is space again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,45 +74,42 @@ class JournalWriter:
         self._file: TextIO | None = path.open("a", encoding="utf-8")
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Append one record; NaN and infinity become ``null``, what JSON cannot hold its text."""
+        """Append one record; NaN and infinity become ``null``, other unknown types text."""
         if self._file is None:
             return
-        # A line that was cut off must not take the next one with it.
+        # An incomplete line must not damage the next one.
         start, self._is_torn = "\n" if self._is_torn else "", False
-        try:
+        with self._counting_failures():
             self._file.write(start + _as_json(record) + "\n")
-        except OSError as error:
-            self._note(error)
 
     def flush(self) -> None:
-        """Hand everything written so far to the operating system."""
-        if self._file is None:
-            return
-        try:
-            self._file.flush()
-        except OSError as error:
-            self._note(error)
+        """Pass everything written so far to the operating system."""
+        if self._file is not None:
+            with self._counting_failures():
+                self._file.flush()
 
     def close(self) -> None:
-        """Flush and close; safe to call twice."""
+        """Flush and close; may be called twice."""
         self.flush()
         file, self._file = self._file, None
         if file is not None:
-            try:
+            with self._counting_failures():
                 file.close()
-            except OSError as error:
-                self._note(error)
 
-    def _note(self, error: OSError) -> None:
-        if not self.failures:
-            logger.warning("the energy journal %s cannot be written: %s", self.path, error)
-        self.failures += 1
-        self.last_error = error
-        self._is_torn = True
+    @contextlib.contextmanager
+    def _counting_failures(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if not self.failures:
+                logger.warning("the energy journal %s cannot be written: %s", self.path, error)
+            self.failures += 1
+            self.last_error = error
+            self._is_torn = True
 
 
 def _as_json(record: Mapping[str, Any]) -> str:
-    """Most records are plain already, and to look through each takes longer than to write it."""
+    """Encode a record; most are plain already, and converting them takes longer than writing."""
     try:
         return _encode(record)
     except (TypeError, ValueError):
@@ -119,7 +117,7 @@ def _as_json(record: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """``value`` as JSON can hold it: any library's numbers, NaN and infinity as ``None``."""
+    """Convert a value to JSON types: numbers of any library, NaN and infinity to ``None``."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, Integral):
@@ -136,17 +134,22 @@ def _plain(value: Any) -> Any:
 def read(path: Path) -> Iterator[Record]:
     """Records of one journal, in the order they were written.
 
-    A last line that was cut off by a crash is left out; a damaged line elsewhere too.
+    Damaged lines are left out, such as a last line that was cut off by a crash.
 
     Raises:
         JournalError: if the file does not begin with a header of a version up to ``VERSION``.
     """
     with path.open(encoding="utf-8", errors="replace") as lines:
         records = json_lines.parsed(lines)
-        header = next(records, None)
-        _check_header(header, path)
-        assert header is not None
-        yield header
+        first = next(records, None)
+        if first is None or first.get("format") != FORMAT:
+            raise JournalError(
+                f"{path} is not a journal of energy_callbacks: its first line is no header; "
+                "give a run folder, a *.jsonl of its attempts/, an energy_report.json, or a log of "
+                "another program that docs/old-logs.md names"
+            )
+        json_lines.check_version(first, VERSION, "journal", path)
+        yield first
         yield from records
 
 
@@ -159,23 +162,13 @@ def header(path: Path) -> Record:
     return next(read(path))
 
 
-def _check_header(header: Record | None, path: Path) -> None:
-    if header is None or header.get("format") != FORMAT:
-        raise JournalError(
-            f"{path} is not a journal of energy_callbacks: its first line is no header; "
-            "give a run folder, a *.jsonl of its attempts/, an energy_report.json, or a log of "
-            "another program that docs/old-logs.md names"
-        )
-    json_lines.check_version(header, VERSION, "journal", path)
-
-
 def find(folder: Path) -> list[Path]:
-    """All journals below a run folder, oldest attempt first, then by host and rank."""
+    """All journals in a run folder, oldest attempt first, then by host and rank."""
     return sorted(folder.glob("attempts/*/*.jsonl"), key=_place)
 
 
 def newest_run_id(folder: Path) -> str | None:
-    """The run whose journal was begun last below a folder; ``None`` if not known."""
+    """Id of the run with the newest journal in a folder; ``None`` if unknown."""
     journals = find(folder)
     try:
         return str(header(journals[-1])["run_id"]) if journals else None
@@ -191,18 +184,18 @@ def _place(path: Path) -> tuple[int, str, int, str]:
 def claim_attempt(
     folder: Path, host: str, rank: int, run_id: str | None, launch: str | None = None
 ) -> tuple[int, str]:
-    """The attempt that this process belongs to, and its run.
+    """Find or begin the attempt that this process belongs to.
 
-    Ranks of one launch find the same attempt without talking: the newest, if its marker names
-    their launch and they have no journal in it yet. Any other process begins a new one; making
-    its folder is what makes it the first.
+    Ranks of one launch find the same attempt without communication: the newest one, if its marker
+    file contains their launch id and they have no journal in it yet. Any other process begins a new
+    attempt. Of processes that do so at once, the first to create the folder succeeds.
 
     Args:
         folder: run folder.
-        host: this machine's name.
-        rank: of this process among all.
-        run_id: known from a checkpoint; ``None`` for a new run.
-        launch: what the processes of one start share; ``None`` for a process that is alone.
+        host: name of this machine.
+        rank: number of this process among all.
+        run_id: from a checkpoint; ``None`` for a new run.
+        launch: id that all processes of one launch share; ``None`` for a single process.
 
     Returns:
         The attempt's number, from 1, and the run's id.
@@ -218,7 +211,7 @@ def claim_attempt(
         try:
             (attempts / str(newest + 1)).mkdir()
         except FileExistsError:
-            continue  # another process was faster: look again
+            continue  # another process was faster: try again
         run_id = run_id or os.urandom(6).hex()
         marker = attempts / str(newest + 1) / _MARKER
         atomic_files.write(marker, f"{run_id}\n{launch or ''}\n")
@@ -226,7 +219,7 @@ def claim_attempt(
 
 
 def _run_of(marker: Path, launch: str) -> str | None:
-    """The run in a marker of this launch; its writer has made the folder a moment before."""
+    """Run id in a marker file of this launch; waits for a marker that is being written."""
     for _ in range(_MARKER_LOOKS):
         if marker.exists():
             run_id, its_launch = marker.read_text(encoding="utf-8").split("\n")[:2]
@@ -238,7 +231,7 @@ def _run_of(marker: Path, launch: str) -> str | None:
 
 
 def has_ended(path: Path) -> bool:
-    """Whether a journal has its last line, ``totals``."""
+    """Whether a journal is complete: its last line is ``totals``."""
     with path.open("rb") as file:
         file.seek(max(path.stat().st_size - _TAIL_BYTES, 0))
         lines = file.read().splitlines()
@@ -246,15 +239,15 @@ def has_ended(path: Path) -> bool:
 
 
 def has_lost_its_writer(path: Path) -> bool:
-    """Whether a journal will not grow any more: its process is gone, as far as this host knows."""
+    """Whether the process of a journal has ended, as far as this host knows."""
     try:
-        return is_gone(next(read(path)))
+        return is_gone(header(path))
     except JournalError:
         return False
 
 
 def is_gone(header: Record) -> bool:
-    """Whether the process of a journal ran on this host and is there no more, or is a zombie."""
+    """Whether the process of a journal ran on this host and has ended, or is a zombie."""
     import psutil
 
     pid = header.get("pid")
@@ -267,7 +260,7 @@ def is_gone(header: Record) -> bool:
 
 
 def path_for(folder: Path, attempt: int, host: str, rank: int) -> Path:
-    """Where the journal of one process belongs; unsafe characters of the host become ``_``."""
+    """Path of the journal of one process; unsafe characters of the host become ``_``."""
     safe_host = re.sub(r"[^A-Za-z0-9._-]", "_", host) or "host"
     return folder / "attempts" / str(attempt) / f"{safe_host}-{rank}.jsonl"
 
@@ -277,19 +270,17 @@ def _number(name: str) -> int:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise before the first step if a run folder cannot be written.
+    """Check before the first step that a run folder can be written.
 
     Raises:
-        PermissionError: with the folder and what to do (also if a file stands in its place).
+        PermissionError: if it cannot, also if a file of this name exists.
     """
-    existing = folder
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
     problem = f"{str(existing)!r} is not a writable folder"
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         try:
             (folder / "attempts").mkdir(parents=True, exist_ok=True)
-        except OSError as error:  # read-only and special file systems fail only here
+        except OSError as error:  # read-only and special file systems are detected only here
             problem = str(error)
         else:
             return
@@ -300,17 +291,17 @@ def check_writable(folder: Path) -> None:
 
 
 def energy_as_json(energy: Energy) -> Record:
-    """An ``Energy`` as it stands in a journal."""
+    """Convert an ``Energy`` to its record in a journal."""
     return {name: getattr(energy, name) for name in _ENERGY}
 
 
 def energy_from_json(record: Mapping[str, Any]) -> Energy:
-    """The ``Energy`` that a journal holds."""
+    """Convert a record in a journal to an ``Energy``."""
     return Energy(**{name: record[name] for name in _ENERGY})
 
 
 def row_as_json(row: Mapping[str, float | None]) -> list[float | None]:
-    """The values of ``COLUMNS``, without the nulls at the end."""
+    """Values in the order of ``COLUMNS``, without nulls at the end."""
     values = [
         _rounded(row[name], decimals) if name in row else None for name, decimals in COLUMNS.items()
     ]
@@ -326,14 +317,10 @@ def _rounded(value: float | None, decimals: int) -> float | None:
 
 
 def device_record(device: Device, channels: Iterable[Channel]) -> Record:
-    """The ``device`` line: a device and the sensors behind its channels."""
+    """The ``device`` line: a device and the sensors of its channels."""
     return {
         "type": "device",
         "device": asdict(device)
         | {"notes": list(device.notes), "instances": list(device.instances)},
-        "sensors": {
-            channel.quantity: asdict(channel.sensor)
-            for channel in channels
-            if channel.sensor is not None
-        },
+        "sensors": {c.quantity: asdict(c.sensor) for c in channels if c.sensor is not None},
     }

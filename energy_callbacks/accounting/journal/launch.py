@@ -1,4 +1,4 @@
-"""Which process of a distributed training this is."""
+"""Identifies the process within a distributed training, and chooses its run folder."""
 
 import itertools
 import os
@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Final
 
 COMMAND: Final = "command"
-"""The framework of a process that measures another program, and the phase that it is in."""
+"""Framework and phase of a process that measures another program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingProcess:
-    """Which process of which framework this is.
+    """A process of a training, in terms of its framework and its rank.
 
     Attributes:
         framework: ``lightning``, ``keras``, ``huggingface``, ``plain`` or ``command``.
-        framework_version: of that framework.
+        framework_version: version of that framework; empty if unknown.
         rank: number among all processes of the run.
-        local_rank: number among those of this host; the first measures CPU and RAM.
-        world_size: how many processes there are.
-        local_world_size: how many of them on this host; each is taken to consume as many samples
-            as this one, where figures of the host are logged.
+        local_rank: number among those of this host; the first one measures CPU and RAM.
+        world_size: number of processes.
+        local_world_size: number of processes on this host; each is assumed to consume as many
+            samples as this one.
     """
 
     framework: str = "plain"
@@ -34,7 +34,7 @@ class TrainingProcess:
 
     @classmethod
     def from_environment(cls) -> "TrainingProcess":
-        """A plain loop's process, as ``torchrun`` and its kin describe it."""
+        """The process of a plain loop, from the variables of ``torchrun`` and similar launchers."""
         return cls(
             rank=_number("RANK", 0),
             local_rank=_number("LOCAL_RANK", 0),
@@ -44,10 +44,10 @@ class TrainingProcess:
 
 
 def _number(variable: str, otherwise: int) -> int:
-    """A launcher's variable.
+    """Read a number from a launcher's variable.
 
     Raises:
-        ValueError: if it is set, but not to a number.
+        ValueError: if it is set to something else.
     """
     value = os.environ.get(variable) or str(otherwise)
     if not value.isdecimal():
@@ -59,7 +59,7 @@ def _number(variable: str, otherwise: int) -> int:
 
 
 def launch_id(process: TrainingProcess) -> str | None:
-    """An id that all processes of one launch share; ``None`` for a single process."""
+    """Return an id that all processes of one launch share; ``None`` for a single process."""
     if process.world_size == 1:
         return None
     names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
@@ -69,7 +69,7 @@ def launch_id(process: TrainingProcess) -> str | None:
 
 
 def default_folder(process: TrainingProcess) -> Path:
-    """One folder a start; processes of one launch take its port, which they share."""
+    """Return a new folder; processes of one launch share it, named after their common port."""
     folder = Path("energy_runs")
     stamp = time.strftime("%Y%m%d-%H%M%S")
     if process.world_size == 1:
@@ -79,9 +79,10 @@ def default_folder(process: TrainingProcess) -> Path:
 
 
 def new_folder(wished: Path) -> Path:
-    """A new folder of this name, or with the first number that is free.
+    """Create a folder of this name, or with the first free number appended.
 
-    If none can be made the name is given nevertheless.
+    Returns:
+        The folder; ``wished`` itself if none can be created.
     """
     for number in itertools.count(1):
         folder = wished if number == 1 else wished.with_name(f"{wished.name}-{number}")
@@ -89,7 +90,7 @@ def new_folder(wished: Path) -> Path:
             folder.mkdir(parents=True)
         except FileExistsError:
             continue
-        except OSError:  # the writer reports it better
+        except OSError:  # ``check_writable`` reports it with advice
             return wished
         return folder
     raise AssertionError("unreachable")

@@ -10,12 +10,12 @@ from energy_callbacks.sensing.recording import Lines
 
 
 class RawReadings:
-    """Readings go in on the threads of their sources, lines are written on the journal's.
+    """Takes readings on the threads of their sources, and writes them on the journal's thread.
 
     Args:
-        journal: the attempt's journal; the file lies beside it and ends in ``.readings``.
+        journal: path of the attempt's journal; the file is beside it, with suffix ``.readings``.
         start_s: monotonic time of the attempt's start.
-        unix_s: the wall time then.
+        unix_s: wall time of the attempt's start.
     """
 
     def __init__(self, journal: Path, start_s: float, unix_s: float) -> None:
@@ -25,17 +25,17 @@ class RawReadings:
         self._writer.write(self._lines.header)
 
     def keep(self, readings: Sequence[Reading]) -> None:
-        """Remember what a source has just read."""
+        """Queue the readings of one call of a source."""
         self._new.append(readings)
 
     def update(self) -> None:
-        """Write down what is new."""
+        """Write the queued readings."""
         while self._new:
             for line in self._lines.of(self._new.popleft()):
                 self._writer.write(line)
         self._writer.flush()
 
     def close(self) -> None:
-        """Write the rest; nothing may follow."""
+        """Write the queued readings and close the file."""
         self.update()
         self._writer.close()

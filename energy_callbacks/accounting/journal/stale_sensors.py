@@ -1,4 +1,4 @@
-"""Quantities of a device that stop while others of it go on, reported with the time they stopped.
+"""Detects quantities of a device that stop while its other quantities are still reported.
 
 A device without any reading is reported by the sampler.
 """
@@ -10,17 +10,17 @@ from typing import Final
 from energy_callbacks.core.records import Quantity
 from energy_callbacks.sensing.timeline import Timeline
 
-# Longer than any quantity's own interval, which is five seconds at most (throttled time).
+# Longer than the interval of any quantity, which is five seconds at most (throttled time).
 _SILENT_S: Final = 10.0
-# A sensor that comes and goes is reported three times; coverage and method show the rest.
-_MOST_TOLD: Final = 3
+# A sensor that repeatedly stops is reported three times.
+_MOST_REPORTS: Final = 3
 
 
 class StaleSensors:
-    """Watches a timeline.
+    """Watches a timeline for quantities that stop.
 
     Args:
-        timeline: what is measured.
+        timeline: the readings.
         start_s: monotonic time of the attempt's start.
     """
 
@@ -28,15 +28,15 @@ class StaleSensors:
         self._timeline = timeline
         self._start_s = start_s
         self._silent: set[tuple[str, Quantity]] = set()
-        self._told: Counter[tuple[str, Quantity]] = Counter()
+        self._reports: Counter[tuple[str, Quantity]] = Counter()
 
     def news(self) -> Iterator[str]:
-        """A sentence for each quantity that has fallen silent since the last call."""
+        """A message for each quantity that has stopped since the last call."""
         silent = self._timeline.silent(_SILENT_S)
         for (key, quantity), since_s in silent.items():
             is_new = (key, quantity) not in self._silent
-            self._told[key, quantity] += is_new
-            if is_new and self._told[key, quantity] <= _MOST_TOLD:
+            self._reports[key, quantity] += is_new
+            if is_new and self._reports[key, quantity] <= _MOST_REPORTS:
                 yield (
                     f"{key}: no {quantity.replace('_', ' ')} since {since_s - self._start_s:.0f} s "
                     "after the start, while its other sensors answer"

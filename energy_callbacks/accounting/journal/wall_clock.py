@@ -1,7 +1,7 @@
-"""Reports when the wall clock was set in the middle of a run.
+"""Detects that the wall clock was set during a run.
 
-Windows go by the monotonic clock, so that no joule is counted twice. Samples that a driver stamps
-by the wall clock leave a gap where it jumps (``sensing/sources/driver_stamps.py``).
+Windows use the monotonic clock, so that no energy is counted twice. Samples that a driver stamps
+with wall time have a gap where it jumps (``sensing/sources/nvidia/driver_stamps.py``).
 """
 
 from collections.abc import Iterator
@@ -9,17 +9,17 @@ from typing import Final
 
 from energy_callbacks.sensing.clock import Clock, looked_at
 
-# ntpd steps the clock from an offset of 0.128 s on and slews it below (ntpd(8), "-x").
+# ntpd steps the clock at offsets above 0.128 s and slews it below (ntpd(8), "-x").
 _JUMP_S: Final = 0.1
-# A clock that is set again and again is reported three times.
-_MOST_TOLD: Final = 3
+# A clock that is set repeatedly is reported three times.
+_MOST_REPORTS: Final = 3
 
 
 class WallClock:
-    """Watches how far wall time is ahead of monotonic time.
+    """Watches the difference between wall time and monotonic time.
 
     Args:
-        clock: both.
+        clock: gives both times.
         start_s: monotonic time of the attempt's start.
     """
 
@@ -27,15 +27,15 @@ class WallClock:
         self._clock = clock
         self._start_s = start_s
         self._ahead_s = looked_at(clock)[1]
-        self._told = 0
+        self._reports = 0
 
     def news(self) -> Iterator[str]:
-        """A sentence if the wall clock was set since the last call."""
+        """A message if the wall clock was set since the last call."""
         now_s, ahead_s = looked_at(self._clock)
         jump_s, self._ahead_s = ahead_s - self._ahead_s, ahead_s
-        if abs(jump_s) < _JUMP_S or self._told == _MOST_TOLD:
+        if abs(jump_s) < _JUMP_S or self._reports == _MOST_REPORTS:
             return
-        self._told += 1
+        self._reports += 1
         way = "forward" if jump_s > 0.0 else "back"
         yield (
             f"the wall clock was set {way} by {abs(jump_s):.1f} s, or the machine slept, "

@@ -1,16 +1,16 @@
 """Energy that the devices used while the training thread waited for data.
 
-Waits are many and short, one a step, and they keep step with the load: an error at their ends is
-the same each time and does not average out. So each interval between two readings is asked how
-much of its time was waiting::
+Waits are many and short, one per step, and are synchronous with the load: an error at their ends
+is the same each time and does not average out. So the energy of each interval between two readings
+is divided by the share of waiting in it::
 
-    E, w    energy and length of the interval         known
-    x       how much of it was waiting                known
-    found   E x / w                                   exact for x = w, as in most of a long wait
-    bounds  E - P (w - x)  to  P x, within 0 to E     what it may have been for 0 < x < w
+    E, w      energy and length of the interval
+    x         time of waiting in it
+    estimate  E x / w                                   exact for x = w, as in most of a long wait
+    bounds    E - P (w - x)  to  P x, within 0 to E     for 0 < x < w
 
-where ``P`` is the most that the device may draw. What lies between ``found`` and the bounds is
-systematic: it adds up over intervals.
+where ``P`` is the highest power that the device may draw. The distance from the estimate to the
+bounds is a systematic error: it adds up over intervals.
 """
 
 from dataclasses import dataclass
@@ -26,20 +26,30 @@ from energy_callbacks.sensing.estimation.cumulative_energy import METHODS, Inter
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.timeline import Timeline
 
-# A card goes beyond its limit for moments: an H200 to 940 W at 700 W, for 60 to 80 ms (measured).
+# A card exceeds its limit briefly: an H200 reached 940 W at 700 W, for 60 to 80 ms (measured).
 _BURST: Final = 1.4
-# If no limit is known, nothing draws more than this many times the highest mean that one of its
-# intervals has shown: as of a load that is high for half of its time or more, however fast.
+# If no limit is known, the highest power is assumed to be at most this multiple of the highest mean
+# of an interval. That holds for a load that is high for at least half of the time.
 _HIDDEN_PEAK: Final = 2.0
-# Slivers that a tick has cut off an interval say little about power.
+# Intervals shorter than this share of the median are too short for a power.
 _WHOLE: Final = 0.5
-# A source that hangs is waited for this long; what it reports later is not covered.
+# How long waits are kept for a source that hangs; its later readings are not covered.
 _KEPT_S: Final = 120.0
 
 
 @dataclass(slots=True)
 class _Sum:
-    """What is known of one device."""
+    """The energy of waiting of one device, up to ``until_s``.
+
+    Attributes:
+        limit_w: power limit of the device; ``None`` if unknown.
+        noise_j2: variance of ``energy_j``, J squared.
+        bound_j: sum of the systematic errors of the intervals.
+        seen_s: time of waiting with readings.
+        highest_w: highest mean power of an interval.
+        relative_error: relative systematic error of the sensor.
+        method: index in ``METHODS``.
+    """
 
     until_s: float
     limit_w: float | None
@@ -52,7 +62,7 @@ class _Sum:
     method: int = 0
 
     def add(self, found: Intervals, waited_s: Array) -> None:
-        """Add intervals with the part of each that was waiting, (n,)."""
+        """Add intervals with the time of waiting in each of them, (n,)."""
         width_s = np.diff(found.t_s)
         whole = (found.seen_s > 0.0) & (width_s >= _WHOLE * np.median(width_s))
         if whole.any():
@@ -79,7 +89,11 @@ class _Sum:
         return max(_BURST * self.limit_w, self.highest_w)
 
     def as_energy(self, waited_s: float) -> Energy:
-        """The energy of waits of this many seconds in all."""
+        """The energy of all waits.
+
+        Args:
+            waited_s: their total duration.
+        """
         if not waited_s:
             return Energy(energy_j=0.0, coverage=1.0)
         if self.seen_s <= 0.0:
@@ -96,7 +110,7 @@ class _Sum:
 def _bound_j(
     energy_j: Array, waited_s: Array, width_s: Array, most_w: float, edge_j: Array
 ) -> Array:
-    """How far the energy of waiting may be from its share of each interval; all (n,)."""
+    """Largest error of the estimate in each interval; all (n,)."""
     found_j = energy_j * waited_s / width_s
     high_j = np.minimum(energy_j, most_w * waited_s)
     low_j = np.maximum(energy_j - most_w * (width_s - waited_s), 0.0)
@@ -106,12 +120,12 @@ def _bound_j(
 
 
 class DataWaitEnergy:
-    """Adds up, on the journal's thread, what each device took in the waits of an attempt.
+    """Sums the energy of each device in the waits of an attempt, on the journal's thread.
 
     Args:
-        timeline: is asked once per device and update, however many waits there were.
-        steps: knows the waits.
-        start_s: of the attempt.
+        timeline: the readings; queried once per device and update.
+        steps: the waits.
+        start_s: monotonic time of the attempt's start.
     """
 
     def __init__(self, timeline: Timeline, steps: StepLog, start_s: float) -> None:
@@ -123,7 +137,7 @@ class DataWaitEnergy:
         self._waited_s = 0.0
 
     def update(self, now_s: float, *, is_final: bool = False) -> None:
-        """Take in what has become known of waits and of energy."""
+        """Add the waits and readings since the last call."""
         if not self._steps.sees_waits:
             return
         new, known_s = self._steps.take_waits(now_s)
@@ -136,7 +150,7 @@ class DataWaitEnergy:
             if device.key in metered:
                 fresh = _Sum(self._start_s, device.limit_w)
                 self._add(self._sums.setdefault(device.key, fresh), device.key, known_s)
-        reached_s = min((one.until_s for one in self._sums.values()), default=known_s)
+        reached_s = min((total.until_s for total in self._sums.values()), default=known_s)
         is_needed = self._waits[:, 1] > max(reached_s, known_s - _KEPT_S)
         self._waits = self._waits[is_needed]
 
@@ -146,7 +160,7 @@ class DataWaitEnergy:
             so_far.add(found, np.diff(self._waited_until(found.t_s)))
 
     def _waited_until(self, t_s: Array) -> Array:
-        """Seconds of waiting up to moments, from the oldest wait that is still needed, (n,)."""
+        """Seconds of waiting up to each moment, from the oldest wait that is still kept, (n,)."""
         if not len(self._waits):
             return np.zeros(len(t_s))
         ends_s = np.cumsum(self._waits[:, 1] - self._waits[:, 0])
@@ -155,9 +169,9 @@ class DataWaitEnergy:
         return found
 
     def record(self) -> Record:
-        """The record in the journal; empty if waits are not known."""
+        """The record for the journal; empty if waits are not measured."""
         if not self._steps.sees_waits:
             return {}
-        energies = {key: one.as_energy(self._waited_s) for key, one in self._sums.items()}
+        energies = {key: total.as_energy(self._waited_s) for key, total in self._sums.items()}
         as_json = {key: journal.energy_as_json(energy) for key, energy in energies.items()}
         return {"data_wait": {"duration_s": self._waited_s, "energy": as_json}}

@@ -35,7 +35,7 @@ class RecentStepCounts:
             self._kept.append(tally)
 
     def between(self, start_s: float, before: StepCounts) -> list[StepCounts]:
-        """Tallies from ``start_s`` to before another one that know the same counts, oldest first."""
+        """Tallies from ``start_s`` to before another one that know its counts, oldest first."""
         return [
             tally
             for tally in tuple(self._kept)  # another thread may add one meanwhile
