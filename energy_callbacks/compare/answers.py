@@ -8,11 +8,7 @@ from energy_callbacks.compare.quantities import BY_NAME
 from energy_callbacks.compare.statistics import ALPHA
 from energy_callbacks.core import formatting
 
-_BASIS = {
-    "runs": "",
-    "pairs": ", in pairs",
-    "blocks": ", between these two runs alone",
-}
+_BASIS = {"runs": "", "pairs": ", in pairs", "blocks": ", between these two runs alone"}
 
 
 def answers(comparison: Comparison) -> Iterator[str]:

@@ -78,10 +78,7 @@ def query(sql: str, place: str | Path) -> QueryAnswer:
         answer = connection.execute(sql)
         columns = tuple(str(column[0]) for column in answer.description or ())
         return QueryAnswer(
-            columns=columns,
-            rows=answer.fetchall(),
-            reports=len(paths),
-            skipped=tuple(skipped),
+            columns=columns, rows=answer.fetchall(), reports=len(paths), skipped=tuple(skipped)
         )
     except duckdb.Error as error:
         raise QueryError(f"{error}; energy-callbacks query --columns lists the tables") from error

@@ -16,13 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.query.columns import (
-    JSON_TYPES,
-    SQL_TYPES,
-    TABLES,
-    JsonField,
-    SqlTable,
-)
+from energy_callbacks.query.columns import JSON_TYPES, SQL_TYPES, TABLES, JsonField, SqlTable
 from energy_callbacks.query.locations import Content, ReportLocation, Skipped
 from energy_callbacks.report.model import schema
 

@@ -8,10 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from energy_callbacks.core.records import Scope
-from energy_callbacks.report.model.models import (
-    DeviceUse,
-    Series,
-)
+from energy_callbacks.report.model.models import DeviceUse, Series
 from energy_callbacks.report.model.schema import EnergyReport
 
 # More bands than this cannot be distinguished; devices are then summed by host, hosts by scope.

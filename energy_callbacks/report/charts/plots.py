@@ -25,11 +25,7 @@ from energy_callbacks.report.charts.palette import (
     phase_colours,
 )
 from energy_callbacks.report.model import figure_format
-from energy_callbacks.report.model.models import (
-    Figure,
-    Phase,
-    Span,
-)
+from energy_callbacks.report.model.models import Figure, Phase, Span
 from energy_callbacks.report.model.schema import EnergyReport
 
 if TYPE_CHECKING:

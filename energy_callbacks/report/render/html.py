@@ -152,13 +152,7 @@ def _section(one: Section) -> dict[str, Any]:
     return {"section": one, **(pictures[0] if pictures else {})}
 
 
-def svg(
-    shown: Any,
-    draw: Callable[..., Any],
-    name: str,
-    title: str,
-    width_in: float,
-) -> Any:
+def svg(shown: Any, draw: Callable[..., Any], name: str, title: str, width_in: float) -> Any:
     """A figure as markup, or ``None`` if nothing is known to draw.
 
     Args:
