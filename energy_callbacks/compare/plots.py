@@ -7,15 +7,16 @@ from energy_callbacks.compare.answers import change
 from energy_callbacks.compare.model import Comparison, Effect, RunCurve
 from energy_callbacks.compare.quantities import BY_NAME
 from energy_callbacks.core.units import BYTES_PER_GIBIBYTE
-from energy_callbacks.report.charts.catalogue import PICTURE_DPI, PICTURE_IN, Chart
-from energy_callbacks.report.charts.palette import GRID, INK
-from energy_callbacks.report.charts.plots import (
+from energy_callbacks.report.charts.catalogue import PICTURE_DPI, PICTURE_IN
+from energy_callbacks.report.charts.drawing import (
+    Chart,
     energy_unit,
     figure_png,
     short_name,
     style,
     time_unit,
 )
+from energy_callbacks.report.charts.palette import GRID, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

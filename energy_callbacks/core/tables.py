@@ -1,6 +1,7 @@
 """Tables of text cells: aligned columns for a terminal, and markdown."""
 
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
 from energy_callbacks.core.formatting import one_line
@@ -13,7 +14,9 @@ def _aligns(columns: int, align: str) -> str:
     return align[:columns].ljust(columns, align[-1])
 
 
-def aligned(rows: Sequence[Sequence[str]], align: str = "<>") -> list[str]:
+def aligned(
+    rows: Sequence[Sequence[str]], align: str = "<>", width_of: Callable[[str], int] = len
+) -> list[str]:
     r"""Lines of a table; cells may have several lines.
 
     >>> aligned([("size", "rate"), ("a\nb", "10")])
@@ -22,20 +25,33 @@ def aligned(rows: Sequence[Sequence[str]], align: str = "<>") -> list[str]:
     Args:
         rows: the head first.
         align: ``<`` or ``>`` for each column; the last one holds for the columns after it.
+        width_of: returns the width of a text; ``display_width`` also aligns wide characters.
     """
     lines = [
         line
         for row in rows
         for line in zip_longest(*(cell.split("\n") for cell in row), fillvalue="")
     ]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(width_of, column)) for column in zip(*lines, strict=True)]
     aligns = _aligns(len(widths), align)
     return [
         "  ".join(
-            f"{cell:{side}{width}}" for cell, side, width in zip(line, aligns, widths, strict=True)
+            _padded(cell, side, width - width_of(cell))
+            for cell, side, width in zip(line, aligns, widths, strict=True)
         ).rstrip()
         for line in lines
     ]
+
+
+def _padded(cell: str, side: str, gap: int) -> str:
+    return cell + " " * gap if side == "<" else " " * gap + cell
+
+
+def display_width(text: str) -> int:
+    """Returns the columns of a terminal that a text takes: East Asian wide characters take two."""
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    marks = sum(unicodedata.combining(character) != 0 for character in text)
+    return len(text) + wide - marks
 
 
 def markdown(rows: Sequence[Sequence[str]], align: str = "<>") -> list[str]:

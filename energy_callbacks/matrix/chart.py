@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from energy_callbacks.matrix.rows import MatrixTable
+from energy_callbacks.report.charts.drawing import energy_unit, short_name, style
 from energy_callbacks.report.charts.palette import BLUES, INK
-from energy_callbacks.report.charts.plots import energy_unit, short_name, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

@@ -93,8 +93,10 @@ def _print(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict, page: Pa
 def _page(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict, folder: Path) -> str:
     from energy_callbacks.compare import page
     from energy_callbacks.matrix.chart import energies_figure
+    from energy_callbacks.report.charts.drawing import Chart
     from energy_callbacks.report.render import html
 
+    chart = Chart(name="energies", title="Energy of each run", draw=energies_figure)
     details = {} if answer.comparison is None else page.content(answer.comparison)
     return html.template("matrix.html").render(
         {"comparison": None, **details},
@@ -103,7 +105,7 @@ def _page(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict, folder: P
         remarks=found.notes,
         heads=heads(plan, found, answer),
         rows=[(row, cells(plan, row, answer)) for row in found.rows],
-        picture=html.svg(found, energies_figure, "energies", "Energy of each run", 9.4),
+        picture=html.svg(chart, found, 9.4, chart.name),
         place=lambda path: quote(path.relative_to(folder).as_posix()),
         command=plan.command if isinstance(plan.command, str) else shlex.join(plan.words),
     )

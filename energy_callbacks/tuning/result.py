@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.core.tables import aligned
 from energy_callbacks.report.charts.batch_size_plot import batch_size_figure
-from energy_callbacks.report.charts.plots import figure_png
+from energy_callbacks.report.charts.drawing import figure_png
 from energy_callbacks.report.model import batch_sizes
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, BatchSizePoint
 from energy_callbacks.report.model.models import Ratio

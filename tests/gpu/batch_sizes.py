@@ -22,7 +22,7 @@ import torch
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.core.errors import NothingFits
 from energy_callbacks.report.charts.batch_size_plot import batch_size_figure
-from energy_callbacks.report.charts.plots import figure_png
+from energy_callbacks.report.charts.drawing import figure_png
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.tuning import Patience, Trial, tune_batch_size
 from energy_callbacks.tuning.accelerator import memory

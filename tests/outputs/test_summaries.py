@@ -9,7 +9,7 @@ from tensorboard.plugin_util import markdown_to_safe_html
 
 from energy_callbacks.outputs import summaries
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
-from energy_callbacks.report.charts.plots import figure_png
+from energy_callbacks.report.charts.drawing import figure_png
 from tests.outputs.tensorboard_view import TensorBoardView
 from tests.outputs.test_tensorboard import read
 

@@ -1,7 +1,8 @@
-"""Curves of power on one time axis, so that they can be stacked: few enough to distinguish."""
+"""Power curves on a common time axis, for stacked charts: at most ``MAX_BANDS`` of them."""
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,17 +12,17 @@ from energy_callbacks.core.records import Scope
 from energy_callbacks.report.model.models import DeviceUse, Series
 from energy_callbacks.report.model.schema import EnergyReport
 
-# More bands than this cannot be distinguished; devices are then summed by host, hosts by scope.
+# More bands cannot be distinguished: devices are then summed by host, or else by scope.
 MAX_BANDS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """Mean power of one device or of several, between common edges.
+    """Mean power of one or more devices in each bin of time.
 
     Attributes:
-        edges_s: one more than there are values; the same for all bands of a report.
-        power_w: energy of the bin over its whole length, so that the area is the energy.
+        edges_s: (n + 1,) edges of the bins; the same for all bands of a report.
+        power_w: (n,) energy of the bin divided by its length, so that the area is the energy.
     """
 
     name: str
@@ -32,60 +33,50 @@ class Band:
 
 
 def bands(report: EnergyReport, max_bins: int) -> list[Band]:
-    """The curves of all counted devices, GPUs first, in at most ``max_bins`` bins."""
-    curves = {(curve.host, curve.key): curve for curve in report.series}
+    """Returns the power of all counted devices, GPUs first, in at most ``max_bins`` bins."""
+    curves = {
+        (curve.host, curve.key): curve
+        for curve in report.series
+        if any(power_w is not None for power_w in curve.power_w)
+    }
     devices = [
         device
         for device in report.devices
         if device.scope is not None
         and device.counted_in is None
-        and any(power is not None for power in _power(curves.get((device.host, device.key))))
+        and (device.host, device.key) in curves
     ]
     if not devices:
         return []
-    edges_s = _edges_s([curves[device.host, device.key] for device in devices], max_bins)
-    groups = _grouped(devices)
-    return [_band(name, group, curves, edges_s) for name, group in groups.items()]
+    # From the start of the run to its end, with no more bins than the finest curve has.
+    shown = [curves[device.host, device.key] for device in devices]
+    bins = min(max(len(curve.t_s) for curve in shown), max_bins)
+    edges_s = np.linspace(0.0, max(curve.t_s[-1] for curve in shown), bins + 1)
+    return [_band(name, group, curves, edges_s) for name, group in _grouped(devices).items()]
 
 
-def _power(curve: Series | None) -> Iterable[float | None]:
-    return () if curve is None else curve.power_w
-
-
-def _edges_s(curves: Sequence[Series], max_bins: int) -> NDArray[np.float64]:
-    """From the start of the run to its end, not finer than the curves are."""
-    end_s = max(curve.t_s[-1] for curve in curves)
-    finest = max(len(curve.t_s) for curve in curves)
-    return np.linspace(0.0, end_s, min(finest, max_bins) + 1)
-
-
-def _grouped(devices: Sequence[DeviceUse]) -> dict[str, list[DeviceUse]]:
-    """Devices one by one, else by host and scope, else by scope."""
-    hosts = {device.host for device in devices}
-    by_device = {f"{d.key} · {d.host}" if len(hosts) > 1 else _with_name(d): [d] for d in devices}
-    if len(by_device) <= MAX_BANDS:
-        return by_device
-    by_host = _collected(devices, lambda device: f"{device.scope} · {device.host}")
-    return by_host if len(by_host) <= MAX_BANDS else _collected(devices, lambda d: str(d.scope))
-
-
-def _with_name(device: DeviceUse) -> str:
-    return f"{device.key} {device.name}"
-
-
-def _collected(
-    devices: Iterable[DeviceUse], name: Callable[[DeviceUse], str]
-) -> dict[str, list[DeviceUse]]:
-    found: dict[str, list[DeviceUse]] = {}
-    for device in devices:
-        found.setdefault(name(device), []).append(device)
-    return found
+def _grouped(devices: Sequence[DeviceUse]) -> Mapping[str, list[DeviceUse]]:
+    """Group devices one by one, else by host and scope, else by scope."""
+    has_hosts = len({device.host for device in devices}) > 1
+    names: tuple[Callable[[DeviceUse], str], ...] = (
+        lambda device: f"{device.key} {f'· {device.host}' if has_hosts else device.name}",
+        lambda device: f"{device.scope} · {device.host}",
+        lambda device: f"{device.scope}",
+    )
+    groups: dict[str, list[DeviceUse]] = {}
+    for name in names:
+        groups = defaultdict(list)
+        for device in devices:
+            groups[name(device)].append(device)
+        if len(groups) <= MAX_BANDS:
+            break
+    return groups
 
 
 def _band(
     name: str,
     devices: Sequence[DeviceUse],
-    curves: dict[tuple[str, str], Series],
+    curves: Mapping[tuple[str, str], Series],
     edges_s: NDArray[np.float64],
 ) -> Band:
     energy_j = sum(_energy_at(curves[device.host, device.key], edges_s) for device in devices)
@@ -102,10 +93,10 @@ def _band(
 
 
 def _energy_at(curve: Series, edges_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Cumulative energy of a curve at the edges: straight between the ends of its bins."""
+    """Returns a curve's cumulative energy at the edges, linear within its bins."""
     in_bins = [
-        (power_w or 0.0) * seen_s
-        for power_w, seen_s in zip(curve.power_w, curve.seen_s, strict=True)
+        (power_w or 0.0) * known_s
+        for power_w, known_s in zip(curve.power_w, curve.seen_s, strict=True)
     ]
     start_s = max(curve.t_s[0] - curve.seen_s[0], 0.0)
     return np.interp(edges_s, [start_s, *curve.t_s], [0.0, *itertools.accumulate(in_bins)])

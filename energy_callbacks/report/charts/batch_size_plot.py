@@ -1,89 +1,107 @@
-"""The picture of a search for a batch size: throughput, joules and memory over the size."""
+"""The chart of a batch-size search: throughput, energy per sample and memory by batch size."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from energy_callbacks.core.units import gibibytes
+from energy_callbacks.report.charts.drawing import NARROW_IN, add_legend, panels
 from energy_callbacks.report.charts.palette import BLUES, INK, ORANGES
-from energy_callbacks.report.charts.plots import style
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, BatchSizePoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-_GIB = 2**30
+
+class BatchSizePanel(NamedTuple):
+    """One quantity; ``measure`` returns its value and error, ``None`` if not known."""
+
+    title: str
+    colour: str
+    measure: Callable[[BatchSizePoint], tuple[float, float] | None]
+
+
+def _samples_per_s(point: BatchSizePoint) -> tuple[float, float] | None:
+    speed = point.samples_per_s
+    return None if speed is None else (speed, point.samples_per_s_error or 0.0)
+
+
+def _j_per_sample(point: BatchSizePoint) -> tuple[float, float] | None:
+    ratio = point.j_per_sample
+    if ratio is None or not ratio.is_resolved:
+        return None
+    return ratio.value_j, ratio.high_j - ratio.value_j
+
+
+def _peak_gib(point: BatchSizePoint) -> tuple[float, float] | None:
+    return None if point.peak_bytes is None else (gibibytes(point.peak_bytes), 0.0)
+
+
+PANELS: Final = (
+    BatchSizePanel("samples/s", BLUES[0], _samples_per_s),
+    BatchSizePanel("J/sample", ORANGES[2], _j_per_sample),
+    BatchSizePanel("peak memory (GiB)", "#009e73", _peak_gib),
+)
+_SCOPES: Final = {"gpu": "GPU", "host": "host"}
+
+
+def points_that_ran(curve: BatchSizeCurve) -> list[BatchSizePoint]:
+    """Returns the trials that did not run out of memory, smallest size first."""
+    return sorted((point for point in curve.points if point.fits), key=lambda point: point.size)
+
+
+def columns_of(
+    panel: BatchSizePanel, points: Sequence[BatchSizePoint]
+) -> tuple[list[int], list[float], list[float]]:
+    """Returns sizes, values and errors of the points whose value is known."""
+    known = [(point.size, *pair) for point in points if (pair := panel.measure(point)) is not None]
+    return [row[0] for row in known], [row[1] for row in known], [row[2] for row in known]
 
 
 def batch_size_figure(curve: BatchSizeCurve, *, width_in: float = 9.4) -> "Canvas | None":
-    """Three panels over the batch size; the answer is marked, and what did not fit crossed.
+    """Draw three panels, with a line at the chosen size and a cross at sizes that did not fit.
 
     Args:
-        curve: what to draw.
-        width_in: of the figure, in inches; below 6 the panels stand below each other.
+        curve: the search.
+        width_in: width of the figure in inches; the panels of a narrow figure are stacked.
 
     Returns:
         The figure; ``None`` if no size ran.
     """
-    ran = sorted((point for point in curve.points if point.fits), key=lambda point: point.size)
+    ran = points_that_ran(curve)
     if not ran:
         return None
-    from matplotlib.figure import Figure as Canvas
-
-    is_narrow = width_in < 6.0
-    with style():
-        size_in = (width_in, 6.6 if is_narrow else 2.9)
-        canvas = Canvas(figsize=size_in, layout="constrained")
-        panels = canvas.subplots(3, 1, sharex=True) if is_narrow else canvas.subplots(1, 3)
-        _throughput(panels[0], ran)
-        _joules(panels[1], ran)
-        _memory(panels[2], ran, curve.memory_bytes)
-        for axes in panels:
+    is_narrow = width_in < NARROW_IN
+    height_in, rows, columns = (6.6, 3, 1) if is_narrow else (2.9, 1, 3)
+    with panels(width_in, height_in, rows, columns, sharex=is_narrow) as (canvas, drawn):
+        for axes, panel in zip(drawn, PANELS, strict=True):
+            sizes, values, errors = columns_of(panel, ran)
+            axes.errorbar(
+                sizes,
+                values,
+                yerr=errors,
+                color=panel.colour,
+                marker="o",
+                ms=3.5,
+                lw=1.1,
+                capsize=2.5,
+            )
+            axes.set_ylabel(panel.title)
+        measured = [point for point in ran if _j_per_sample(point) is not None]
+        scopes = " and ".join(sorted({_SCOPES[point.scope] for point in measured}))
+        drawn[1].set_ylabel(f"{scopes} J/sample" if measured else "J/sample not known")
+        if curve.memory_bytes is not None:
+            drawn[2].axhline(gibibytes(curve.memory_bytes), color=INK, ls=(0, (4, 3)), lw=0.9)
+        for axes in drawn:
             _mark(axes, curve)
-        for axes in panels[2:] if is_narrow else panels:
+        for axes in drawn[2:] if is_narrow else drawn:
             axes.set_xlabel("batch size")
-        panels[0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1)
+        add_legend(drawn[0], 2)
     return canvas
 
 
-def _throughput(axes: "Axes", ran: Sequence[BatchSizePoint]) -> None:
-    values = [point.samples_per_s or 0.0 for point in ran]
-    errors = [point.samples_per_s_error or 0.0 for point in ran]
-    _points(axes, ran, values, errors, BLUES[0])
-    axes.set_ylabel("samples/s")
-
-
-def _joules(axes: "Axes", ran: Sequence[BatchSizePoint]) -> None:
-    known = [(p, p.j_per_sample) for p in ran if p.j_per_sample and p.j_per_sample.is_resolved]
-    values = [ratio.value_j for _, ratio in known]
-    errors = [ratio.high_j - ratio.value_j for _, ratio in known]
-    _points(axes, [point for point, _ in known], values, errors, ORANGES[2])
-    names = {"gpu": "GPU", "host": "host"}
-    scopes = " and ".join(sorted({names[point.scope] for point, _ in known}))
-    axes.set_ylabel(f"{scopes} J/sample" if known else "J/sample not known")
-
-
-def _memory(axes: "Axes", ran: Sequence[BatchSizePoint], memory_bytes: int | None) -> None:
-    known = [(point, point.peak_bytes) for point in ran if point.peak_bytes is not None]
-    values = [peak / _GIB for _, peak in known]
-    _points(axes, [point for point, _ in known], values, [0.0] * len(known), "#009e73")
-    axes.set_ylabel("peak memory (GiB)")
-    if memory_bytes is not None:
-        axes.axhline(memory_bytes / _GIB, color=INK, ls=(0, (4, 3)), lw=0.9)
-
-
-def _points(
-    axes: "Axes",
-    points: Sequence[BatchSizePoint],
-    values: Sequence[float],
-    errors: Sequence[float],
-    colour: str,
-) -> None:
-    sizes = [point.size for point in points]
-    axes.errorbar(sizes, values, yerr=errors, color=colour, marker="o", ms=3.5, lw=1.1, capsize=2.5)
-
-
 def _mark(axes: "Axes", curve: BatchSizeCurve) -> None:
-    """What is the same in all panels."""
+    """Draw the axes, the chosen size and the sizes that did not fit, as in every panel."""
     axes.set_ylim(bottom=0.0)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda size, _: f"{size:g}")

@@ -1,40 +1,20 @@
-"""The charts of a report, in one list: page, PNG files and TensorBoard have the same ones.
+"""The list of a report's charts, which the page, the PNG files and TensorBoard share.
 
-A new chart is one line of ``CHARTS``.
+To add a chart of every report, add a line to ``CHARTS``.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from energy_callbacks.report.charts import plots
 from energy_callbacks.report.charts.batch_size_plot import batch_size_figure
+from energy_callbacks.report.charts.drawing import Chart, figure_png
 from energy_callbacks.report.charts.memory_plot import memory_over_time
 from energy_callbacks.report.charts.metric_plot import metric_over_energy
-from energy_callbacks.report.charts.profile_sections import Section, sections
+from energy_callbacks.report.charts.profile_sections import sections
 from energy_callbacks.report.model.schema import EnergyReport
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
-# Inches of a picture by itself, and its points per inch: 1500 wide, readable on paper too.
+# Width of a picture in inches, and points per inch: 1500 pixels, also readable on paper.
 PICTURE_IN, PICTURE_DPI = 9.4, 160.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
-    """One chart.
-
-    Attributes:
-        name: of its file and its tag.
-        draw: a report, or what else it is of, and ``width_in`` give its figure; ``None`` if
-            nothing is known to draw.
-    """
-
-    name: str
-    title: str
-    draw: "Callable[..., Canvas | None]"
-
 
 CHARTS: tuple[Chart, ...] = (
     Chart(name="power", title="Power over time", draw=plots.power_over_time),
@@ -48,40 +28,23 @@ CHARTS: tuple[Chart, ...] = (
 def pictures(
     report: EnergyReport, *, width_in: float = PICTURE_IN, dpi: float = PICTURE_DPI
 ) -> Iterator[tuple[str, bytes]]:
-    """Name and PNG of each chart of which something is known, of searches and of profiles.
+    """Yields name and PNG of each chart of a report, its batch-size searches and its profiles.
 
     Args:
-        report: what to draw.
-        width_in: of a picture, in inches.
-        dpi: its points per inch.
+        report: the report.
+        width_in: width of a picture in inches.
+        dpi: points per inch.
     """
     run = report.run.name or f"run {report.run.run_id}"
-    for chart in (*CHARTS, *_searches(report), *_profile(report)):
-        figure = chart.draw(report, width_in=width_in)
+    profiles = [section.chart for section in sections(report.profile) if section.chart]
+    for chart in (*CHARTS, *_searches(report), *profiles):
+        figure = chart.figure(report, width_in)
         if figure is not None:
-            yield chart.name, plots.figure_png(figure, title=f"{chart.title} · {run}", dpi=dpi)
+            yield chart.name, figure_png(figure, title=f"{chart.title} · {run}", dpi=dpi)
 
 
 def _searches(report: EnergyReport) -> Iterator[Chart]:
-    """A chart for each search for a batch size."""
+    """Yields a chart for each batch-size search."""
     for number, curve in enumerate(report.batch_sizes, start=1):
-        yield Chart(
-            name="batch_sizes" if number == 1 else f"batch_sizes_{number}",
-            title="Batch size",
-            draw=lambda _, *, width_in, curve=curve: batch_size_figure(curve, width_in=width_in),
-        )
-
-
-def _profile(report: EnergyReport) -> Iterator[Chart]:
-    """The pictures of what profilers have found."""
-    return (chart for one in sections(report.profile) if (chart := section_chart(one)) is not None)
-
-
-def section_chart(one: Section) -> Chart | None:
-    """The picture of a profile's section; ``None`` if it has none."""
-    draw = one.draw
-    if draw is None:
-        return None
-    return Chart(
-        name=one.name, title=one.title, draw=lambda _, *, width_in: draw(width_in=width_in)
-    )
+        name = "batch_sizes" if number == 1 else f"batch_sizes_{number}"
+        yield Chart(name=name, title="Batch size", draw=batch_size_figure, data=curve)

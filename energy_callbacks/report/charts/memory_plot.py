@@ -1,40 +1,45 @@
-"""Memory over time: of the devices, of the framework's allocator on them, and of the host."""
+"""The chart of memory over time: of the GPUs, of the framework's allocator and of the host."""
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from energy_callbacks.core.units import gibibytes
 from energy_callbacks.report.charts import metric_plot
+from energy_callbacks.report.charts.drawing import NARROW_IN, add_legend, panels, time_unit
 from energy_callbacks.report.charts.palette import BLUES, INK, ORANGES
-from energy_callbacks.report.charts.plots import style, time_unit
 from energy_callbacks.report.collect.rows import Array
-from energy_callbacks.report.model.models import Series
 from energy_callbacks.report.model.schema import EnergyReport
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-# A point for each four of the screen: fewer than the power has, because nothing is added up here.
+# One point for four pixels. Power has more points because its bins are added up.
 _POINTS_PER_INCH = 24.0
-# Kind of device: what its memory is called, and how it is drawn.
+# Kind of device: label and appearance of its line.
 _LINES: dict[str, tuple[str, dict[str, Any]]] = {
-    "gpu": ("device, in use", {"color": BLUES[0]}),
-    "allocator": ("allocated", {"color": BLUES[1]}),
-    "process": ("host, resident", {"color": ORANGES[0]}),
+    "gpu": ("device, in use", {"color": BLUES[0], "lw": 1.4}),
+    "allocator": ("allocated", {"color": BLUES[1], "lw": 1.4}),
+    "process": ("host, resident", {"color": ORANGES[0], "lw": 1.4}),
 }
 _PEAK = ("allocated, peak", {"color": INK, "ls": (0, (4, 3)), "lw": 1.0})
 
 
+class _Line(NamedTuple):
+    label: str
+    look: dict[str, Any]
+    t_s: Array
+    memory_gib: Array
+
+
 def memory_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
-    """The highest of all devices, allocators and ranks; if there is room, a metric beside it.
+    """Draw the highest memory of all devices, allocators and ranks, and a metric beside it.
 
     Args:
-        report: what to draw.
-        width_in: of the figure, in inches; below 6 there is no room.
+        report: the report.
+        width_in: width of the figure in inches; a narrow figure has no metric.
 
     Returns:
         The figure; ``None`` if no memory is known.
@@ -42,41 +47,41 @@ def memory_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas 
     lines = _lines(report, most=round(_POINTS_PER_INCH * width_in))
     if not lines:
         return None
-    from matplotlib.figure import Figure as Canvas
-
-    with style():
-        canvas = Canvas(figsize=(width_in, 2.9), layout="constrained")
-        beside = [] if width_in < 6.0 else metric_plot.families(report, "epoch")[:1]
-        ratios = (2, 1) if beside else (1,)
-        panels = canvas.subplots(1, len(ratios), width_ratios=ratios, squeeze=False).ravel()
-        _draw(panels[0], lines, columns=2 if width_in < 6.0 else 4)
-        for axes, family in zip(panels[1:], beside, strict=True):
-            metric_plot.draw(axes, family, "epoch")
+    is_narrow = width_in < NARROW_IN
+    pairs = [] if is_narrow else metric_plot.metric_pairs(report, "epoch")[:1]
+    ratios = (2, 1) if pairs else (1,)
+    scale_s, unit = time_unit(max(float(line.t_s[-1]) for line in lines))
+    with panels(width_in, 2.9, 1, len(ratios), width_ratios=ratios) as (canvas, [axes, *beside]):
+        for line in lines:
+            axes.plot(line.t_s / scale_s, line.memory_gib, label=line.label, **line.look)
+        axes.set_ylim(bottom=0.0)
+        axes.set_xlim(left=0.0)
+        axes.set_ylabel("memory (GiB)")
+        axes.set_xlabel(f"time measured ({unit})")
+        add_legend(axes, 2 if is_narrow else 4)
+        for metric_axes, pair in zip(beside, pairs, strict=True):
+            metric_plot.draw(metric_axes, pair, "epoch")
     return canvas
 
 
-def _lines(report: EnergyReport, most: int) -> list[tuple[str, dict[str, Any], Array, Array]]:
-    """Label, look, times and GiB of each line."""
+def _lines(report: EnergyReport, most: int) -> list[_Line]:
+    """Returns the lines with known values, each with at most about ``most`` points."""
     kinds = {(device.host, device.key): device.kind for device in report.devices}
-    found = []
-    for kind, (name, look) in _LINES.items():
+    lines = []
+    for kind, (label, look) in _LINES.items():
         curves = [one for one in report.series if kinds.get((one.host, one.key)) == kind]
-        told = [(one.t_s, one.memory_bytes) for one in curves]
-        found.append((_of_several(name, kind, curves), look, *_highest(told, most)))
+        of_several = f" (highest of {len(curves)})" if kind == "gpu" and len(curves) > 1 else ""
+        points = _highest([(one.t_s, one.memory_bytes) for one in curves], most)
+        lines.append(_Line(label + of_several, look, *points))
     peaks = [(one.t_s, one.peak_allocated_bytes) for one in report.series]
-    found.append((*_PEAK, *_highest([(t_s, values) for t_s, values in peaks if values], most)))
-    return [line for line in found if len(line[2])]
-
-
-def _of_several(name: str, kind: str, curves: Sequence[Series]) -> str:
-    count = len(curves)
-    return f"{name} (highest of {count})" if kind == "gpu" and count > 1 else name
+    points = _highest([(t_s, values) for t_s, values in peaks if values], most)
+    return [line for line in (*lines, _Line(*_PEAK, *points)) if len(line.t_s)]
 
 
 def _highest(
     curves: Sequence[tuple[Sequence[float], Sequence[float | None]]], most: int
 ) -> tuple[Array, Array]:
-    """Of all curves together, in time order, in at most this many points."""
+    """Returns times and the highest values (GiB) of all curves together."""
     pairs = sorted(
         (at_s, gibibytes(value))
         for t_s, values in curves
@@ -90,14 +95,3 @@ def _highest(
         return np.empty(0), np.empty(0)
     last = np.minimum(first + size, len(table)) - 1
     return table[last, 0], np.maximum.reduceat(table[:, 1], first)
-
-
-def _draw(axes: "Axes", lines: Sequence[tuple[str, Any, Array, Array]], *, columns: int) -> None:
-    scale_s, unit = time_unit(max(float(t_s[-1]) for _, _, t_s, _ in lines))
-    for name, look, t_s, values in lines:
-        axes.plot(t_s / scale_s, values, **{"lw": 1.4, "label": name} | look)
-    axes.set_ylim(bottom=0.0)
-    axes.set_xlim(left=0.0)
-    axes.set_ylabel("memory (GiB)")
-    axes.set_xlabel(f"time measured ({unit})")
-    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.1)

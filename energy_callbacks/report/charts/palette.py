@@ -1,7 +1,7 @@
-"""The colours of the charts, and the names by which a style sheet may replace them.
+"""The colours of the charts, and the CSS variables that can replace them.
 
-They begin with those of Okabe and Ito (https://jfly.uni-koeln.de/color/), which the colour-blind
-can distinguish.
+The first colours are those of Okabe and Ito (https://jfly.uni-koeln.de/color/), which people with
+colour blindness can distinguish.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _PHASE_COLOURS: Mapping[str, str] = {
     "idle": "#c9d1d8",
 }
 _OTHER_PHASES = ("#4d8f8b", "#a06f4f", "#6f8f3d", "#8a6fa0")
-# What CSS may replace, by the name of its variable; the colour itself is the fallback.
+# Colours that CSS can replace: the name of the variable. The colour itself is the fallback.
 CSS_VARIABLES: Mapping[str, str] = {
     INK: "--chart-ink",
     GRID: "--chart-grid",
@@ -35,12 +35,12 @@ CSS_VARIABLES: Mapping[str, str] = {
 
 
 def phase_colours(names: Sequence[str]) -> dict[str, str]:
-    """A colour for each phase: fixed for those of the vocabulary, in turn for the others."""
+    """Returns a colour for each phase: a fixed one for known names, others in turn."""
     unknown = [name for name in dict.fromkeys(names) if name not in _PHASE_COLOURS]
     turns = {name: _OTHER_PHASES[i % len(_OTHER_PHASES)] for i, name in enumerate(unknown)}
     return {name: _PHASE_COLOURS.get(name) or turns[name] for name in dict.fromkeys(names)}
 
 
 def css_colour(colour: str) -> str:
-    """A colour as a style sheet may replace it."""
+    """Returns a colour as a CSS value that a style sheet can replace."""
     return f"var({CSS_VARIABLES[colour]}, {colour})" if colour in CSS_VARIABLES else colour

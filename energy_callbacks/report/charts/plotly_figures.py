@@ -1,4 +1,4 @@
-"""What Plotly draws, as its JSON: curves over one time axis, and searches for a batch size."""
+"""Interactive figures as Plotly's JSON: curves over time, and batch-size searches."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -7,9 +7,10 @@ from typing import Any, Final, NamedTuple
 
 from energy_callbacks.core import formatting
 from energy_callbacks.core.units import gibibytes, watt_hours
+from energy_callbacks.report.charts.batch_size_plot import PANELS, columns_of, points_that_ran
+from energy_callbacks.report.charts.drawing import time_unit
 from energy_callbacks.report.charts.palette import BLUES, GRID, INK, ORANGES, PAPER, phase_colours
-from energy_callbacks.report.charts.plots import time_unit
-from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, BatchSizePoint
+from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.models import DeviceUse, Series, Span
 from energy_callbacks.report.model.schema import EnergyReport
 
@@ -17,17 +18,16 @@ Values = Sequence[float | None]
 Plot = dict[str, Any]
 
 _GREYS: Final = ("#5b6b79", "#9dacb9", "#34434f", "#b9c4cd")
-_GREEN: Final = "#009e73"
 _PANEL_PX: Final = 210
-# In heights of a panel: the strip of phases, and what lies between two panels.
+# Heights of the strip of phases and of the gap between panels, in heights of a panel.
 _STRIP, _GAP = 0.16, 0.13
 
 
 class _Panel(NamedTuple):
     """A quantity over time.
 
-    ``shown`` is how one value is written, ``values`` those at the ends of a curve's bins; ``first``
-    is the value at its beginning, ``None`` if a value holds for its whole bin.
+    ``shown`` is Plotly's format of a value; ``values`` returns the values at the ends of a curve's
+    bins; ``first`` is the value at the start, ``None`` if a value holds for the whole of its bin.
     """
 
     title: str
@@ -37,10 +37,10 @@ class _Panel(NamedTuple):
 
 
 def _cumulative_wh(curve: Series) -> Values:
-    if not any(power_w is not None for power_w in curve.power_w):
+    if all(power_w is None for power_w in curve.power_w):
         return ()
     pairs = zip(curve.seen_s, curve.power_w, strict=True)
-    joules = itertools.accumulate(seen_s * (power_w or 0.0) for seen_s, power_w in pairs)
+    joules = itertools.accumulate(known_s * (power_w or 0.0) for known_s, power_w in pairs)
     return [watt_hours(energy_j) for energy_j in joules]
 
 
@@ -53,7 +53,7 @@ def _utilisation_percent(curve: Series) -> Values:
 
 
 def _throttled_percent(curve: Series) -> Values:
-    """Share of each bin in which the clocks were held down."""
+    """Returns the share of each bin in which the clocks were throttled."""
     lengths_s = (end_s - start_s for start_s, end_s in itertools.pairwise((0.0, *curve.t_s)))
     return [
         None if held_s is None or length_s <= 0.0 else min(100.0 * held_s / length_s, 100.0)
@@ -72,11 +72,11 @@ _PANELS: Final = (
 
 
 def over_time(report: EnergyReport) -> Plot | None:
-    """The phases, and below them a panel for each quantity of which something is known.
+    """Returns the phases and below them a panel for each quantity that is known.
 
-    All panels have one time axis, so that they are zoomed together.
+    All panels share a time axis, so that they zoom together.
     """
-    panels = [panel for panel in _PANELS if any(map(_knows(panel), report.series))]
+    panels = [panel for panel in _PANELS if any(_is_known(panel, one) for one in report.series)]
     if not panels:
         return None
     end_s = max(curve.t_s[-1] for curve in report.series)
@@ -103,21 +103,22 @@ def over_time(report: EnergyReport) -> Plot | None:
     return {"data": [*_phases(report.timeline, scale_s), *lines], "layout": layout}
 
 
-def _knows(panel: _Panel) -> Callable[[Series], bool]:
-    return lambda curve: any(value is not None for value in panel.values(curve))
+def _is_known(panel: _Panel, curve: Series) -> bool:
+    return any(value is not None for value in panel.values(curve))
 
 
 def _phases(timeline: Sequence[Span], scale_s: float) -> Iterator[Plot]:
-    """A bar for each span, in the colours of the page."""
+    """Yields a bar for each span, in the colours of the page."""
     for phase, colour in phase_colours([span.phase for span in timeline]).items():
         spans = [span for span in timeline if span.phase == phase]
+        lengths_s = [span.end_s - span.start_s for span in spans]
         yield {
             "type": "bar",
             "orientation": "h",
             "y": ["phase"] * len(spans),
             "base": [span.start_s / scale_s for span in spans],
-            "x": [(span.end_s - span.start_s) / scale_s for span in spans],
-            "customdata": [formatting.duration(span.end_s - span.start_s) for span in spans],
+            "x": [length_s / scale_s for length_s in lengths_s],
+            "customdata": [formatting.duration(length_s) for length_s in lengths_s],
             "hovertemplate": "for %{customdata}",
             "name": _name(phase),
             "marker": {"color": colour, "line": {"width": 0}},
@@ -126,30 +127,34 @@ def _phases(timeline: Sequence[Span], scale_s: float) -> Iterator[Plot]:
 
 
 def _lines(report: EnergyReport, panels: Sequence[_Panel], scale_s: float) -> Iterator[Plot]:
-    """A line for each device in each panel; the legend shows and hides a device in all of them."""
+    """Yields a line for each device in each panel; the legend switches a device in all panels."""
     devices = {(device.host, device.key): device for device in report.devices}
     has_hosts = len({device.host for device in report.devices}) > 1
     shades = {"gpu": itertools.cycle(BLUES), "host": itertools.cycle(ORANGES)}
     others = itertools.cycle(_GREYS)
     for curve in report.series:
         device = devices[curve.host, curve.key]
-        common = {
-            "name": _device(device, has_hosts),
-            "legendgroup": _name(f"{curve.host} {curve.key}"),
-            "line": {
-                "color": next(shades.get(device.scope or "", others)),
-                "width": 1.5,
-                "dash": "dot" if device.origin == "estimated" else "solid",
-            },
+        name = _device_name(device, has_hosts)
+        look = {
+            "color": next(shades.get(device.scope or "", others)),
+            "width": 1.5,
+            "dash": "dot" if device.origin == "estimated" else "solid",
         }
-        known = [(n, panel) for n, panel in enumerate(panels, start=2) if _knows(panel)(curve)]
-        for place, (number, panel) in enumerate(known):
-            line = _line(curve, panel, scale_s)
-            line["line"] = common["line"] | line["line"]
-            yield common | line | {"yaxis": f"y{number}", "showlegend": place == 0}
+        is_first = True
+        for number, panel in enumerate(panels, start=2):
+            if _is_known(panel, curve):
+                yield {
+                    "name": name,
+                    "legendgroup": _name(f"{curve.host} {curve.key}"),
+                    "line": look | {"shape": "vh" if panel.first is None else "linear"},
+                    **_points(curve, panel, scale_s),
+                    "yaxis": f"y{number}",
+                    "showlegend": is_first,
+                }
+                is_first = False
 
 
-def _line(curve: Series, panel: _Panel, scale_s: float) -> Plot:
+def _points(curve: Series, panel: _Panel, scale_s: float) -> Plot:
     start_s = max(curve.t_s[0] - curve.seen_s[0], 0.0)
     values = panel.values(curve)
     return {
@@ -157,34 +162,49 @@ def _line(curve: Series, panel: _Panel, scale_s: float) -> Plot:
         "mode": "lines",
         "x": [t_s / scale_s for t_s in (start_s, *curve.t_s)],
         "y": [values[0] if panel.first is None else panel.first, *values],
-        "line": {"shape": "vh" if panel.first is None else "linear"},
         "hovertemplate": panel.shown,
     }
 
 
-def _device(device: DeviceUse, has_hosts: bool) -> str:
+def _device_name(device: DeviceUse, has_hosts: bool) -> str:
     name = _name(f"{device.key} {device.host if has_hosts else device.name}")
     return f"{name}, estimated" if device.origin == "estimated" else name
 
 
 def _name(text: str, length: int = 40) -> str:
-    """A name as Plotly shows it, which reads tags in every text."""
+    """Returns a name with its markup escaped, because Plotly reads tags in every text."""
     clean = formatting.one_line(text)
     return escape(clean if len(clean) <= length else f"{clean[: length - 1]}…", quote=False)
 
 
 def batch_sizes(curve: BatchSizeCurve) -> Plot | None:
-    """Throughput, joules a sample and memory over the size, side by side; the answer is marked."""
-    ran = sorted((point for point in curve.points if point.fits), key=lambda point: point.size)
+    """Returns throughput, energy per sample and memory by batch size, side by side.
+
+    A dotted line marks the chosen size. Returns ``None`` if no size ran.
+    """
+    ran = points_that_ran(curve)
     if not ran:
         return None
     layout: Plot = _layout(340) | {"showlegend": False}
     data = []
-    for number, (title, colour, measure) in enumerate(_SIZE_PANELS):
+    for number, panel in enumerate(PANELS):
         axis = str(number + 1) if number else ""
-        known = [(point.size, *found) for point in ran if (found := measure(point)) is not None]
-        data.append(_size_line(known, colour) | {"xaxis": f"x{axis}", "yaxis": f"y{axis}"})
-        layout[f"yaxis{axis}"] = _axis(title={"text": title}, anchor=f"x{axis}", rangemode="tozero")
+        sizes, values, errors = columns_of(panel, ran)
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "x": sizes,
+                "y": values,
+                "error_y": {"type": "data", "array": errors},
+                "line": {"color": panel.colour},
+                "hovertemplate": "%{x}: %{y:.4g}<extra></extra>",
+                "xaxis": f"x{axis}",
+                "yaxis": f"y{axis}",
+            }
+        )
+        title = {"text": panel.title}
+        layout[f"yaxis{axis}"] = _axis(title=title, anchor=f"x{axis}", rangemode="tozero")
         layout[f"xaxis{axis}"] = _axis(
             title={"text": "batch size"},
             anchor=f"y{axis}",
@@ -193,54 +213,14 @@ def batch_sizes(curve: BatchSizeCurve) -> Plot | None:
             type="log",
             tickvals=[point.size for point in ran],
         )
-    layout["shapes"] = (
-        [] if curve.size is None else [_mark(curve.size, x) for x in ("x", "x2", "x3")]
-    )
+    marked = [] if curve.size is None else ["x", "x2", "x3"]
+    layout["shapes"] = [_line_at(curve.size, axis) for axis in marked]
     return {"data": data, "layout": layout}
 
 
-def _size_line(known: Sequence[tuple[float, float, float]], colour: str) -> Plot:
-    sizes, values, errors = ([row[column] for row in known] for column in range(3))
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "x": sizes,
-        "y": values,
-        "error_y": {"type": "data", "array": errors},
-        "line": {"color": colour},
-        "hovertemplate": "%{x}: %{y:.4g}<extra></extra>",
-    }
-
-
-def _mark(size: int, x_axis: str) -> Plot:
+def _line_at(size: int | None, x_axis: str) -> Plot:
     place = {"xref": x_axis, "yref": "paper", "x0": size, "x1": size, "y0": 0, "y1": 1}
     return {"type": "line", **place, "line": {"color": INK, "width": 1, "dash": "dot"}}
-
-
-_Measured = tuple[float, float] | None
-
-
-def _throughput(point: BatchSizePoint) -> _Measured:
-    speed = point.samples_per_s
-    return None if speed is None else (speed, point.samples_per_s_error or 0.0)
-
-
-def _joules(point: BatchSizePoint) -> _Measured:
-    found = point.j_per_sample
-    if found is None or not found.is_resolved:
-        return None
-    return found.value_j, found.high_j - found.value_j
-
-
-def _peak_gib(point: BatchSizePoint) -> _Measured:
-    return None if point.peak_bytes is None else (gibibytes(point.peak_bytes), 0.0)
-
-
-_SIZE_PANELS: Final = (
-    ("samples/s", BLUES[0], _throughput),
-    ("J/sample", ORANGES[2], _joules),
-    ("peak memory (GiB)", _GREEN, _peak_gib),
-)
 
 
 def _layout(height_px: int) -> Plot:

@@ -1,24 +1,17 @@
-"""Sections of a report for profiles, the same on page, in text and in the terminal."""
+"""The sections of a report about profiles; the page, the text and the terminal share them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from energy_callbacks.report.charts.host_plot import host_figure
-from energy_callbacks.report.charts.kernels_plot import kernels_figure
+from energy_callbacks.report.charts.drawing import Chart
+from energy_callbacks.report.charts.profile_plots import host_figure, kernels_figure
 from energy_callbacks.report.model import (
     profile_host,
     profile_kernels,
     profile_lines,
     profile_phases,
 )
-from energy_callbacks.report.model.profile_host import HostProfile
-from energy_callbacks.report.model.profile_kernels import KernelProfile
-from energy_callbacks.report.model.profile_lines import LineProfile
 from energy_callbacks.report.model.schema import Profile
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,29 +19,28 @@ class Section:
     """One section.
 
     Attributes:
-        name: of its picture's file, and in ids.
-        remarks: sentences, before the table.
-        head: of the table's columns.
-        lines: shown as they are, in a font of one width.
-        draw: gives its picture for a ``width_in``; ``None`` if it has none.
+        remarks: sentences above the table.
+        head: names of the table's columns.
+        notes: sentences directly below the table.
+        lines: preformatted text below the table.
+        chart: its chart; ``None`` if it has none.
     """
 
-    name: str
     title: str
     remarks: Sequence[str] = ()
     head: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
+    notes: Sequence[str] = ()
     lines: Sequence[str] = ()
-    draw: "Callable[..., Canvas | None] | None" = None
+    chart: Chart | None = None
 
 
 def sections(profile: Profile | None) -> Iterator[Section]:
-    """The sections of what was found."""
+    """Yields the sections of all profiles of a run."""
     if profile is None:
         return
     if (phases := profile.step_phases) is not None:
         yield Section(
-            name="step_phases",
             title="Phases of the step",
             remarks=(phases.sentence,),
             head=profile_phases.HEAD,
@@ -62,61 +54,57 @@ def sections(profile: Profile | None) -> Iterator[Section]:
         yield from _host(profile.host)
 
 
-def _kernels(found: KernelProfile) -> Iterator[Section]:
+def _kernels(profile: profile_kernels.KernelProfile) -> Iterator[Section]:
+    title = "Kernels: who had the device's time"
     yield Section(
-        name="kernels",
-        title="Kernels: who had the device's time",
-        remarks=profile_kernels.sentences(found),
+        title=title,
+        remarks=profile_kernels.sentences(profile),
         head=profile_kernels.HEAD,
-        rows=profile_kernels.class_rows(found),
-        draw=(lambda *, width_in: kernels_figure(found, width_in=width_in))
-        if found.classes
-        else None,
+        rows=profile_kernels.class_rows(profile),
+        chart=Chart(name="kernels", title=title, draw=kernels_figure, data=profile),
     )
-    if found.kernels:
+    if profile.kernels:
         yield Section(
-            name="kernels_longest",
             title="Kernels: the longest",
             head=profile_kernels.KERNEL_HEAD,
-            rows=profile_kernels.kernel_rows(found),
+            rows=profile_kernels.kernel_rows(profile),
         )
 
 
-def _lines(found: LineProfile) -> Iterator[Section]:
-    files = f"more in {', '.join(found.files)}"
-    for number, (title, head, rows) in enumerate(profile_lines.tables(found)):
-        remarks = (found.sentence, *([files] if found.files else [])) if number == 0 else ()
-        yield Section(name=f"lines_{number}", title=title, remarks=remarks, head=head, rows=rows)
+def _lines(profile: profile_lines.LineProfile) -> Iterator[Section]:
+    remarks = [profile.sentence]
+    if profile.files:
+        remarks.append(f"more in {', '.join(profile.files)}")
+    for title, head, rows in profile_lines.tables(profile):
+        yield Section(title=title, remarks=remarks, head=head, rows=rows)
+        remarks = []
 
 
-def _host(found: HostProfile) -> Iterator[Section]:
-    if (calls := found.calls) is not None:
+def _host(profile: profile_host.HostProfile) -> Iterator[Section]:
+    if (calls := profile.calls) is not None:
         yield Section(
-            name="host_calls",
             title="Host: calls by own time",
             remarks=(calls.sentence, f"{calls.file} opens in SnakeViz"),
             head=profile_host.HEAD,
             rows=profile_host.rows(calls),
         )
+        title = "Host: calls with what they called"
         yield Section(
-            name="host_icicle",
-            title="Host: calls with what they called",
+            title=title,
             remarks=(profile_host.KNOWS_BY_FUNCTION,),
             head=profile_host.CALLEES_HEAD,
             rows=profile_host.callee_rows(calls.functions),
-            draw=lambda *, width_in: host_figure(calls, width_in=width_in),
+            chart=Chart(name="host_icicle", title=title, draw=host_figure, data=calls),
         )
-    if (memory := found.memory) is not None:
+    if (memory := profile.memory) is not None:
         more = f"; {memory.left_out} more lines are in it" if memory.left_out else ""
         yield Section(
-            name="host_memory",
             title="Host: memory line by line",
             remarks=(f"by memory_profiler, in {memory.file}{more}",),
             lines=memory.lines,
         )
-    if (workers := found.workers) is not None:
+    if (workers := profile.workers) is not None:
         yield Section(
-            name="host_workers",
             title="Host: data-loader workers",
             remarks=(f"{workers.processes} processes together: {', '.join(workers.files)}",),
             head=profile_host.CALLEES_HEAD,

@@ -1,7 +1,7 @@
-"""The report's curves as one page to zoom and to point at, drawn by Plotly; no network.
+"""The report's curves as an interactive page by Plotly, which needs no network.
 
-Plotly's own library is most of its 5 MB, and a page that runs no script can be mailed and opened
-anywhere: so this is a second file, and only if it is asked for.
+The page is a file of its own that is written on request: Plotly's library makes it 5 MB large,
+whereas the page without scripts can be mailed and opened everywhere.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render import html
 from energy_callbacks.report.render.headline import cards
 
-# Plotly 7 offers to send a chart to its makers' server unless configured otherwise.
+# By default Plotly 7 offers to send a chart to the server of its makers.
 _CONFIG: Final = {
     "displaylogo": False,
     "showSendToCloud": False,
@@ -23,7 +23,7 @@ _CONFIG: Final = {
 
 
 def render(report: EnergyReport) -> str:
-    """The page.
+    """Returns the page.
 
     Raises:
         MissingExtraError: if Plotly is not installed.
@@ -37,7 +37,7 @@ def render(report: EnergyReport) -> str:
 
 
 def _plots(report: EnergyReport) -> Iterator[dict[str, Any]]:
-    """Title and markup of each figure; the first brings Plotly's library."""
+    """Yields title and markup of each figure; the first markup includes Plotly's library."""
     from markupsafe import Markup
 
     with requires("plotly", extra="interactive"):
@@ -46,7 +46,7 @@ def _plots(report: EnergyReport) -> Iterator[dict[str, Any]]:
     drawn += [(f"Batch size: {curve.why}", batch_sizes(curve)) for curve in report.batch_sizes]
     known = [(title, figure) for title, figure in drawn if figure is not None]
     for number, (title, figure) in enumerate(known):
-        # Plotly itself writes <, > and / of names as escapes of JSON.
+        # Plotly itself escapes <, > and / of names in its JSON.
         markup = to_html(
             figure,
             full_html=False,

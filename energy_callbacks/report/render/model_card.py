@@ -9,19 +9,19 @@ from energy_callbacks.report.model.schema import EnergyReport
 def co2_eq_emissions(
     report: EnergyReport, *, training_type: str | None = None
 ) -> dict[str, str | float]:
-    """The metadata that the Hub shows beside a model: emissions in grams of CO2 equivalents.
+    """Returns the metadata that the Hub shows with a model: emissions in grams of CO2 equivalents.
 
-    The names of the fields are those of https://huggingface.co/docs/hub/model-cards-co2, read on
-    2026-11-21::
+    The fields have the names in https://huggingface.co/docs/hub/model-cards-co2 (read on
+    2026-11-21)::
 
         ModelCardData(co2_eq_emissions=co2_eq_emissions(report, training_type="fine-tuning"))
 
     Args:
-        report: of a run whose place is known.
+        report: the report of a run with known energy and location.
         training_type: such as ``"pre-training"`` or ``"fine-tuning"``; left out if ``None``.
 
     Raises:
-        ValueError: if the energy or the place is not known: then there is no single figure.
+        ValueError: if the energy or the location is not known, so that there is no single figure.
     """
     emissions = report.emissions
     if emissions is None:
@@ -45,7 +45,7 @@ def co2_eq_emissions(
 
 
 def _hardware(report: EnergyReport) -> str:
-    """How many devices of which name: the GPUs, or the processors if there are none."""
+    """Returns number and name of the GPUs, or of the processors if there are no GPUs."""
     for kind in ("gpu", "cpu"):
         names = Counter(device.name for device in report.devices if device.kind == kind)
         if names:

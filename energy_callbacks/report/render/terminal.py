@@ -1,14 +1,13 @@
-"""The report in a terminal, with rich: the same words as the plain text, in colour."""
+"""The report in a terminal, formatted with rich; it has the words of the plain text."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from energy_callbacks.core import formatting
-from energy_callbacks.report.charts.profile_sections import sections
-from energy_callbacks.report.model import batch_sizes
 from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render import text
-from energy_callbacks.report.render.headline import HeadlineCard, cards
+from energy_callbacks.report.render.headline import cards
+from energy_callbacks.report.render.tables import energy_tables, run_tables
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -22,17 +21,17 @@ _STATUS_STYLES = {
     "interrupted": "yellow",
     "cut off": "yellow",
 }
-# Columns of a frame with its margins, left and right.
+# Columns that the frame and its margins take.
 _FRAME = 6
 _ORIGIN_STYLES = {"measured": "green", "estimated": "yellow", "mixed": "cyan"}
 
 
 def print_report(report: EnergyReport, console: "Console | None" = None) -> None:
-    """Print the report: with rich in a terminal, plain if the output is no terminal.
+    """Print the report: with rich in a terminal, as plain text elsewhere.
 
     Args:
-        report: what to print.
-        console: where to; ``None`` is the standard output.
+        report: the report.
+        console: the console to print to; ``None`` is the standard output.
     """
     from rich.console import Console
 
@@ -44,18 +43,14 @@ def print_report(report: EnergyReport, console: "Console | None" = None) -> None
 
 
 def print_rich(report: EnergyReport, console: "Console") -> None:
-    """Print warnings, headline and tables."""
+    """Print warnings, headline and tables in a frame."""
     from rich.console import Group
     from rich.panel import Panel
 
+    blocks = Group(*_blocks(report, console.width - _FRAME))
+    title = _title(report)
     console.print(
-        Panel(
-            Group(*_blocks(report, console.width - _FRAME)),
-            title=_title(report),
-            title_align="left",
-            border_style="dim",
-            padding=(1, 2),
-        )
+        Panel(blocks, title=title, title_align="left", border_style="dim", padding=(1, 2))
     )
 
 
@@ -72,7 +67,7 @@ def _blocks(report: EnergyReport, width: int) -> "Iterator[RenderableType]":
     from rich.text import Text
 
     if report.run.job:
-        yield Text(formatting.one_line(report.run.job.label), style="dim")
+        yield _dim(report.run.job.label)
     for warning in report.warnings:
         line = Text.assemble(("! ", "bold yellow"), formatting.one_line(warning.message))
         if warning.fix:
@@ -80,42 +75,30 @@ def _blocks(report: EnergyReport, width: int) -> "Iterator[RenderableType]":
         yield line
     if report.warnings:
         yield Text()
-    yield _headline(cards(report))
+    yield _headline(report)
     if report.advice:
         yield Text("\nWhat to change", style="bold")
         yield from (Text(formatting.one_line(line)) for line in text.advice_lines(report))
-    for title, head, rows, remarks in _tables(report):
-        if rows:
-            yield Text(f"\n{title}", style="bold")
-            yield _table(text.fitted(head, rows, width))
-        yield from (Text(formatting.one_line(remark), style="dim") for remark in remarks)
+    for section in (*energy_tables(report), *run_tables(report)):
+        if section.rows:
+            yield Text(f"\n{section.title}", style="bold")
+            yield _table(text.fitted(section, width))
+        yield from map(_dim, (*section.notes, *section.remarks, *section.lines))
 
 
-def _tables(
-    report: EnergyReport,
-) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]], Iterable[str]]]:
-    """Title, head and rows of each table, and what is said below it."""
-    yield "Energy by phase", text.PHASE_HEAD, text.phase_rows(report), ()
-    yield "Energy per unit of work", text.RATIO_HEAD, text.ratio_rows(report), ()
-    yield "GPU activity", text.ACTIVITY_HEAD, text.activity_rows(report), ()
-    yield "Devices", text.DEVICE_HEAD, text.device_rows(report), text.device_notes(report)
-    yield "Attempts", text.ATTEMPT_HEAD, text.attempt_rows(report), text.attempt_jobs(report)
-    uneven = (one.message for one in report.imbalances)
-    yield "Ranks", text.RANK_HEAD, text.rank_rows(report), uneven
-    for curve in report.batch_sizes:
-        rows = list(batch_sizes.rows(curve))
-        yield "Batch size", batch_sizes.HEAD, rows, (curve.sentence,)
-    for one in sections(report.profile):
-        yield one.title, one.head or ("",), one.rows, (*one.remarks, *one.lines)
+def _dim(line: str) -> "Text":
+    from rich.text import Text
+
+    return Text(formatting.one_line(line), style="dim")
 
 
-def _headline(shown: Sequence[HeadlineCard]) -> "Table":
+def _headline(report: EnergyReport) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
-    for card in shown:
-        detail = Text(formatting.one_line(card.detail), style="dim")
+    for card in cards(report):
+        detail = _dim(card.detail)
         if card.origin is not None:
             badge = Text(card.origin, style=_ORIGIN_STYLES[card.origin])
             detail = Text(", ", style="dim").join(part for part in (badge, detail) if part)
@@ -124,7 +107,7 @@ def _headline(shown: Sequence[HeadlineCard]) -> "Table":
 
 
 def _table(cells: Sequence[Sequence[str]]) -> "Table":
-    """Cells that fit, head first; like the plain text two characters apart."""
+    """Returns a table of cells, head first, with two spaces between columns as in plain text."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

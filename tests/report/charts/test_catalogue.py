@@ -10,8 +10,9 @@ from PIL import Image
 from energy_callbacks.report import save
 from energy_callbacks.report.build import build
 from energy_callbacks.report.charts import catalogue
+from energy_callbacks.report.charts.drawing import figure_png
 from energy_callbacks.report.charts.palette import PAPER, phase_colours
-from energy_callbacks.report.charts.plots import figure_png, power_over_time
+from energy_callbacks.report.charts.plots import power_over_time
 from energy_callbacks.report.render import html
 from tests.report.journals import Attempt, write
 from tests.report.render.test_html import HOSTILE

@@ -9,7 +9,7 @@ import pytest
 from energy_callbacks.report.build import build
 from energy_callbacks.report.charts import catalogue
 from energy_callbacks.report.charts.memory_plot import memory_over_time
-from energy_callbacks.report.charts.metric_plot import families, metric_over_energy
+from energy_callbacks.report.charts.metric_plot import metric_over_energy, metric_pairs
 from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render import html
 from tests.report.journals import PROCESS, TRAIN, Attempt, write
@@ -81,7 +81,7 @@ def test_a_metric_that_says_nothing_of_itself_is_drawn_where_it_is_alone(tmp_pat
 def test_of_one_quantity_in_many_records_the_fullest_is_drawn(tmp_path: Path) -> None:
     """Lightning names a loss three times; that of the epoch is the mean, not the last step's."""
     rows = [{"train_loss": 3.0, "train_loss_step": 2.0, "train_loss_epoch": 1.0}] * 4
-    (family,) = families(report_of(tmp_path, rows), "energy")
+    (family,) = metric_pairs(report_of(tmp_path, rows), "energy")
     assert family.training.name == "train_loss_epoch"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from energy_callbacks.report.build import build
-from energy_callbacks.report.charts import palette, plots
+from energy_callbacks.report.charts import drawing, palette, plots
 from energy_callbacks.report.charts.bands import MAX_BANDS, bands
 from tests.report.journals import CPU, GPU, TRAIN, Attempt, write
 
@@ -62,7 +62,7 @@ def test_later_attempts_are_marked(tmp_path):
     figure = plots.power_over_time(report)
     _, strip = figure.axes
     assert strip.get_legend_handles_labels()[1] == ["before", "idle", "train"]
-    drawn = plots.figure_svg(figure)
+    drawn = drawing.figure_svg(figure)
     assert "attempt 2" in drawn
     assert "attempt 1" not in drawn
 
@@ -79,7 +79,9 @@ def test_a_report_without_curves_has_no_charts(tmp_path):
 @pytest.mark.parametrize("width_in", [9.4, 4.3])
 def test_the_svg_is_the_same_each_time_and_parses(report, draw, width_in):
     """Two renderings are equal to the byte: no dates, no random ids; and it is XML."""
-    first, second = (plots.figure_svg(draw(report, width_in=width_in), name="a") for _ in range(2))
+    first, second = (
+        drawing.figure_svg(draw(report, width_in=width_in), name="a") for _ in range(2)
+    )
     assert first == second
     assert first.startswith("<svg")
     assert ET.fromstring(first).get("viewBox")
@@ -90,7 +92,7 @@ def test_two_charts_of_a_page_share_no_id(report):
     """Ids are those of clip paths and hatches: a page with two charts must not mix them up."""
     figures = (plots.power_over_time(report), plots.energy_by_phase(report))
     ids = [
-        set(re.findall(r' id="([^"]+)"', plots.figure_svg(figure, name=name)))
+        set(re.findall(r' id="([^"]+)"', drawing.figure_svg(figure, name=name)))
         for figure, name in zip(figures, ("power", "phases"), strict=True)
     ]
     assert all(ids)
@@ -99,7 +101,7 @@ def test_two_charts_of_a_page_share_no_id(report):
 
 def test_text_and_axes_take_their_colour_from_css(report):
     """Dark mode replaces the ink: no text has a colour that CSS cannot change."""
-    svg = plots.figure_svg(plots.power_over_time(report))
+    svg = drawing.figure_svg(plots.power_over_time(report))
     assert "var(--chart-ink, #1b2631)" in svg
     assert re.findall(r"fill: #1b2631", svg) == []
 
@@ -111,7 +113,7 @@ def test_a_hostile_name_is_text_and_not_markup(tmp_path):
     write(tmp_path, Attempt(stretches=(stretch,), devices=(GPU, cpu), run_name=HOSTILE))
     report = build(tmp_path)
     for figure in (plots.power_over_time(report), plots.energy_by_phase(report)):
-        svg = plots.figure_svg(figure, title=HOSTILE)
+        svg = drawing.figure_svg(figure, title=HOSTILE)
         names = {element.tag.rpartition("}")[2] for element in ET.fromstring(svg).iter()}
         assert "script" not in names
         assert "\u202e" not in re.sub(r'aria-label="[^"]*"', "", svg)
@@ -121,9 +123,9 @@ def test_a_user_style_does_not_change_our_charts(report):
     """A training script that asks matplotlib for TeX and pink axes gets them, and we do not."""
     import matplotlib as mpl
 
-    plain = plots.figure_svg(plots.energy_by_phase(report))
+    plain = drawing.figure_svg(plots.energy_by_phase(report))
     with mpl.rc_context({"text.usetex": True, "axes.edgecolor": "pink", "font.size": 40.0}):
-        styled = plots.figure_svg(plots.energy_by_phase(report))
+        styled = drawing.figure_svg(plots.energy_by_phase(report))
         assert mpl.rcParams["font.size"] == 40.0
     assert styled == plain
 
@@ -134,8 +136,8 @@ def test_no_pyplot_is_imported_and_nothing_heavy_at_import():
         "import sys, energy_callbacks.report\n"
         "heavy = {'matplotlib', 'jinja2', 'pydantic', 'rich', 'pandas', 'codecarbon'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
-        "from energy_callbacks.report.charts import palette, plots\n"
-        "with plots.style(): pass\n"
+        "from energy_callbacks.report.charts import drawing, palette, plots\n"
+        "with drawing.style(): pass\n"
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -151,10 +153,10 @@ def test_phases_of_the_vocabulary_keep_their_colour():
 def test_a_shortened_path_goes_through_the_same_points() -> None:
     """Steps become H and V; curves and slopes stay what they are."""
     steps = ' d="M 1.23456 2.0 \nL 1.23456 3.999 \nL 5.5 3.999 \nL 6.5 4.5 \nz\n"'
-    found = re.sub(r' d="[^"]*"', plots._shorter, steps)
+    found = re.sub(r' d="[^"]*"', drawing._shorter, steps)
     assert found == ' d="M1.23 2.0V3.99H5.5L6.5 4.5z"'
     curve = ' d="M 1.0 2.0 \nC 1.0 2.0 3.0 2.0 3.0 4.0 \nL 3.0 5.0 \n"'
-    assert re.sub(r' d="[^"]*"', plots._shorter, curve) == curve.replace("\n", "")
+    assert re.sub(r' d="[^"]*"', drawing._shorter, curve) == curve.replace("\n", "")
 
 
 @pytest.mark.parametrize(
@@ -162,6 +164,6 @@ def test_a_shortened_path_goes_through_the_same_points() -> None:
 )
 def test_an_axis_of_energy_has_numbers_that_can_be_read(energy_j: float, unit: str) -> None:
     """25 mWh, 1 Wh, 972 Wh, 1.03 kWh: none in hundred thousands, none in thousandths."""
-    scale_j, name = plots.energy_unit(energy_j)
+    scale_j, name = drawing.energy_unit(energy_j)
     assert name == unit
     assert 1.0 <= energy_j / scale_j < 1000.0

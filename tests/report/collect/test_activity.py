@@ -12,6 +12,7 @@ from energy_callbacks.report.collect.merge import merge
 from energy_callbacks.report.collect.process import ProcessJournal, TimedEnergy
 from energy_callbacks.report.collect.rows import DeviceColumns
 from energy_callbacks.report.render import html, text
+from energy_callbacks.report.render.tables import energy_tables
 from tests.fake_nvml import Constant, Recorded, Scenario, a100, fixtures, h200
 from tests.fake_nvml.test_fake_card import CardClock
 
@@ -159,7 +160,9 @@ def test_the_whole_way_on_a_known_card(fake_nvml, tmp_path: Path) -> None:
     assert "DRAM active" in (tmp_path / "energy_report.html").read_text(encoding="utf-8")
     assert ("train", "90.0 %", "15.0 %", "60.0 %", "25.0 %") in [
         tuple(cell.replace("\u00a0", " ").replace("\u202f", " ") for cell in row)
-        for row in text.activity_rows(report)
+        for table in energy_tables(report)
+        if table.title == "GPU activity"
+        for row in table.rows
     ]
 
 

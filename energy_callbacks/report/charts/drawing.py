@@ -1,0 +1,223 @@
+"""The tools that all charts share: style, panels, labels, and export as PNG and inline SVG.
+
+No chart uses pyplot, so the state of the user's own plots does not change.
+"""
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from energy_callbacks.core import formatting
+from energy_callbacks.core.units import JOULES_PER_WATT_HOUR
+from energy_callbacks.report.charts.palette import CSS_VARIABLES, GRID, INK, PAPER, css_colour
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+_STYLE: Mapping[str, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "hatch.linewidth": 1.1,
+    "xtick.color": GRID,
+    "ytick.color": GRID,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "path.simplify": False,
+}
+# The longest label, in characters, that fits a legend on a desktop.
+LONG_LABEL = 28
+# Charts narrower than this, in inches, are laid out for a telephone.
+NARROW_IN = 6.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """One chart.
+
+    Attributes:
+        name: name of its file and of its tag in TensorBoard.
+        draw: returns the figure of the data for a ``width_in``, ``None`` if nothing can be drawn.
+        data: what the chart shows; ``None`` if that is passed to ``figure``, such as the report.
+    """
+
+    name: str
+    title: str
+    draw: "Callable[..., Canvas | None]"
+    data: Any = None
+
+    def figure(self, shown: Any, width_in: float) -> "Canvas | None":
+        """Returns the figure of ``data``, or else of ``shown``; ``None`` if there is nothing."""
+        return self.draw(shown if self.data is None else self.data, width_in=width_in)
+
+
+@contextmanager
+def style(salt: str = "energy-report") -> Iterator[None]:
+    """Apply our settings to matplotlib's defaults, so that no user style (TeX!) has an effect."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(), warnings.catch_warnings():
+        # If the font lacks the glyphs of a name, the browser draws them with another font.
+        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
+        mpl.rcdefaults()
+        settings: Any = {**_STYLE, "svg.hashsalt": salt}
+        mpl.rcParams.update(settings)
+        yield
+
+
+@contextmanager
+def panels(
+    width_in: float, height_in: float, rows: int = 1, columns: int = 1, **options: Any
+) -> "Iterator[tuple[Canvas, list[Axes]]]":
+    """Open a new figure in our style; yields it and its panels, row by row.
+
+    Args:
+        width_in: width of the figure in inches.
+        height_in: height of the figure in inches.
+        rows: number of rows of panels.
+        columns: number of columns of panels.
+        **options: passed to ``matplotlib.figure.Figure.subplots``.
+    """
+    from matplotlib.figure import Figure as Canvas
+
+    with style():
+        canvas = Canvas(figsize=(width_in, height_in), layout="constrained")
+        yield canvas, canvas.subplots(rows, columns, squeeze=False, **options).ravel().tolist()
+
+
+def add_legend(axes: "Axes", columns: int, **options: Any) -> None:
+    """Put the legend above a panel."""
+    place: Any = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.1}
+    axes.legend(ncols=columns, **place | options)
+
+
+def name_rows(axes: "Axes", names: Sequence[str]) -> None:
+    """Name the rows of a bar chart, the first one on top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0.0)
+
+
+def time_unit(duration_s: float) -> tuple[float, str]:
+    """Returns the seconds in the unit for an axis of this length, and the name of the unit."""
+    if duration_s < 180.0:
+        return 1.0, "s"
+    if duration_s < 3.0 * 3600.0:
+        return 60.0, "min"
+    return 3600.0, "h"
+
+
+def energy_unit(energy_j: float) -> tuple[float, str]:
+    """Returns the joules in the unit for an axis up to this energy, and the name of the unit."""
+    if energy_j < 0.1 * JOULES_PER_WATT_HOUR:
+        return JOULES_PER_WATT_HOUR / 1e3, "mWh"
+    if energy_j < 1e3 * JOULES_PER_WATT_HOUR:
+        return JOULES_PER_WATT_HOUR, "Wh"
+    return JOULES_PER_WATT_HOUR * 1e3, "kWh"
+
+
+def short_name(name: str, length: int = LONG_LABEL) -> str:
+    """Returns a name on one line, without control characters, cut to ``length`` characters."""
+    # A leading underscore would make matplotlib leave the entry out of the legend.
+    clean = re.sub(r" +", " ", formatting.one_line(name)).strip().lstrip("_") or "unnamed"
+    return clean if len(clean) <= length else clean[: length - 1] + "…"
+
+
+def figure_png(fig: "Canvas", *, title: str = "", dpi: float = 100.0) -> bytes:
+    """Returns a figure as PNG on a light background, with the legends that a page has elsewhere.
+
+    Args:
+        fig: the figure.
+        title: text above the figure, cut to its width; ``""`` for none.
+        dpi: points per inch.
+    """
+    buffer = io.BytesIO()
+    with style():
+        if title:
+            # At 10 points a letter is at most a twelfth of an inch wide.
+            longest = round(12 * fig.get_figwidth())
+            fig.suptitle(short_name(title, longest), x=0.01, ha="left", fontsize=10.0)
+        for legend in fig.legends:
+            legend.set(visible=True, in_layout=True)
+        fig.savefig(buffer, format="png", facecolor=PAPER, dpi=dpi)
+    return buffer.getvalue()
+
+
+def figure_svg(fig: "Canvas", *, name: str = "chart", title: str = "") -> str:
+    """Returns a figure as inline SVG, without a size of its own and with colours by CSS.
+
+    The same figure always gives the same bytes.
+
+    Args:
+        fig: the figure.
+        name: a name that no other figure of the page has; it makes the ids unique.
+        title: text for screen readers.
+    """
+    from markupsafe import escape
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    buffer = io.StringIO()
+    with style(salt=name):
+        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        # ``fig.savefig`` would compute the layout twice.
+        FigureCanvasSVG(fig).print_svg(buffer, metadata=metadata)  # type: ignore[no-untyped-call]
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r' d="[^"]*"', _shorter, svg)
+    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
+    svg = re.sub(r' (?:x|y|transform)="[^"]*"', _rounded, svg)
+    svg = re.sub(r">\s+<", "><", svg)
+    svg = svg.replace("font-family: 'DejaVu Sans'; ", "")  # the font of the page is used
+    for colour in CSS_VARIABLES:
+        svg = svg.replace(colour, css_colour(colour))
+    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)
+
+
+def _rounded(attribute: "re.Match[str]") -> str:
+    return re.sub(r"(\.\d\d)\d+", r"\1", attribute[0])
+
+
+def _shorter(path: "re.Match[str]") -> str:
+    """Cut a path's coordinates to hundredths of a point, which is finer than any screen shows.
+
+    A line along an axis names one coordinate instead of two, which halves a curve of steps.
+    """
+    rounded = _rounded(path).replace("\n", "")
+    before: tuple[str, str] | None = None
+
+    def along_axis(point: "re.Match[str]") -> str:
+        nonlocal before
+        (command, x, y), last = point.groups(), before
+        before = (x, y)
+        if command == "L" and last is not None and x == last[0]:
+            return f"V{y}"
+        if command == "L" and last is not None and y == last[1]:
+            return f"H{x}"
+        return f"{command}{x} {y}"
+
+    is_polygon = not re.search(r"[CQA]", rounded)
+    return re.sub(r"([ML]) (\S+) ([^\s\"]+) ?", along_axis, rounded) if is_polygon else rounded

@@ -1,0 +1,158 @@
+"""The tables of a report, which the plain text and the terminal share."""
+
+from collections.abc import Callable, Iterator
+
+from energy_callbacks.core import formatting
+from energy_callbacks.report.charts.profile_sections import Section, sections
+from energy_callbacks.report.model import batch_sizes, figure_format
+from energy_callbacks.report.model.models import Attempt, DeviceUse, Figure, Phase, RankUse
+from energy_callbacks.report.model.schema import EnergyReport
+from energy_callbacks.report.render.headline import known_ratios
+
+_Row = tuple[str, ...]
+
+
+def energy_tables(report: EnergyReport) -> Iterator[Section]:
+    """Yields the tables of phases, of work and of devices; those without rows are empty."""
+    head: _Row = ("phase", "time", "gpu", "host", "total", "±", "share")
+    yield Section(title="Energy by phase", head=head, rows=[*map(_phase, report.phases)])
+    head = ("per", "energy", "95 % interval", "steps")
+    yield Section(title="Energy per unit of work", head=head, rows=_ratios(report))
+    head = ("phase", "SM active", "SM occupancy", "tensor active", "DRAM active")
+    yield Section(title="GPU activity", head=head, rows=_activities(report))
+    several = len({device.host for device in report.devices}) > 1
+    yield Section(
+        title="Devices",
+        head=("device", "energy", "±", "mean", "peak", "memory", "origin"),
+        rows=[_device(one, several) for one in report.devices if one.scope is not None],
+        notes=[f"{one.key}: {note}" for one in report.devices for note in one.notes],
+    )
+
+
+def run_tables(report: EnergyReport) -> Iterator[Section]:
+    """Yields the tables of attempts, ranks, batch-size searches and profiles."""
+    yield Section(
+        title="Attempts",
+        head=("attempt", "host", "rank", "status", "time", "steps", "energy", "±"),
+        rows=[*map(_attempt, report.attempts)] if len(report.attempts) > 1 else [],
+        notes=_attempt_jobs(report),
+    )
+    several = len({one.attempt for one in report.ranks}) > 1
+    yield Section(
+        title="Ranks",
+        head=("rank", "cards", "steps", "samples", "training", "data wait", "gpu", "mean"),
+        rows=[_rank(one, with_attempt=several) for one in report.ranks],
+        notes=[one.message for one in report.imbalances],
+    )
+    for curve in report.batch_sizes:
+        yield Section(
+            title="Batch size",
+            remarks=(curve.sentence,),
+            head=batch_sizes.HEAD,
+            rows=batch_sizes.rows(curve),
+        )
+    yield from sections(report.profile)
+
+
+def _phase(phase: Phase) -> _Row:
+    return (
+        phase.name,
+        formatting.duration(phase.duration_s),
+        *map(_energy, (phase.gpu, phase.host, phase.total)),
+        figure_format.error(phase.total),
+        figure_format.share(phase),
+    )
+
+
+def _ratios(report: EnergyReport) -> list[_Row]:
+    return [
+        (
+            f"{unit}, {scope}",
+            figure_format.ratio(ratio),
+            figure_format.ratio_interval(ratio),
+            _or_dash(ratio.steps, formatting.grouped),
+        )
+        for scope, efficiency in (
+            ("gpu", report.efficiency.gpu),
+            ("total", report.efficiency.total),
+        )
+        for unit, ratio in reversed(known_ratios(efficiency))
+    ]
+
+
+def _activities(report: EnergyReport) -> list[_Row]:
+    """Returns the load of the GPUs by phase; empty if no GPU reports it."""
+    known = [(phase.name, phase.activity) for phase in report.phases if phase.activity is not None]
+    return [
+        (
+            name,
+            *(
+                _or_dash(share, formatting.percent)
+                for share in (
+                    busy.sm_active,
+                    busy.sm_occupancy,
+                    busy.tensor_active,
+                    busy.dram_active,
+                )
+            ),
+        )
+        for name, busy in known
+    ]
+
+
+def _device(device: DeviceUse, with_host: bool) -> _Row:
+    return (
+        f"{device.key} {device.host if with_host else device.name}",
+        _energy(device.energy),
+        figure_format.error(device.energy),
+        _or_dash(device.mean_power_w if device.energy.is_resolved else None, formatting.power),
+        _or_dash(device.peak_power_w, formatting.power),
+        _or_dash(device.memory_peak_bytes, formatting.size),
+        f"in {device.counted_in}" if device.counted_in else device.origin,
+    )
+
+
+def _attempt(attempt: Attempt) -> _Row:
+    return (
+        str(attempt.attempt),
+        attempt.host,
+        str(attempt.rank),
+        attempt.status,
+        formatting.duration(attempt.duration_s),
+        str(attempt.steps),
+        _energy(attempt.energy),
+        figure_format.error(attempt.energy),
+    )
+
+
+def _attempt_jobs(report: EnergyReport) -> list[str]:
+    """Returns each job with its attempts; empty if all attempts have the job of the run."""
+    attempts: dict[str, dict[int, None]] = {}
+    for one in report.attempts:
+        if one.job is not None:
+            attempts.setdefault(one.job.label, {})[one.attempt] = None
+    if set(attempts) <= {report.run.job.label if report.run.job else ""}:
+        return []
+    return [f"attempt {formatting.listed(list(ids))}: {job}" for job, ids in attempts.items()]
+
+
+def _rank(rank: RankUse, *, with_attempt: bool) -> _Row:
+    place = f"{rank.rank} {rank.host}"
+    return (
+        f"{rank.attempt}: {place}" if with_attempt else place,
+        figure_format.cards(rank),
+        formatting.grouped(rank.steps),
+        _or_dash(rank.samples, formatting.grouped),
+        formatting.duration(rank.train_s),
+        _or_dash(rank.data_wait_s, formatting.duration),
+        _energy(rank.gpu),
+        _or_dash(rank.gpu_power_w, formatting.power),
+    )
+
+
+def _energy(figure: Figure) -> str:
+    return "-" if figure.energy_j is None else figure_format.figure(figure)
+
+
+def _or_dash(value: float | None, say: Callable[[float], str]) -> str:
+    return "-" if value is None else say(value)
