@@ -1,4 +1,4 @@
-"""``energy-callbacks compare``: does a change save energy, and is the difference real?"""
+"""``energy-callbacks compare``: compares groups of runs, and judges whether energy regressed."""
 
 import argparse
 import sys
@@ -13,14 +13,15 @@ from energy_callbacks.compare.answers import change
 from energy_callbacks.compare.quantities import BY_NAME
 
 HELP = "compare runs, or groups of repeats, with the first of them"
-# Neither that of a failure (1) nor that of a wrong argument (2).
+# Exit codes of --fail-if-regress; 1 is a failure of the command, 2 a wrong argument.
 UNJUDGED: Final = 3
 REGRESSED: Final = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "groups",
         nargs="+",
         metavar="GROUP",
@@ -28,107 +29,106 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "PATH,PATH or as a folder of run folders; NAME=... gives it a name. The first is what the "
         "others are compared with",
     )
-    parser.add_argument("--metric", help="by which quality is judged; default: of a validation")
-    parser.add_argument("--goal", choices=("lower", "higher"), help="which way it is better")
-    parser.add_argument(
-        "--target", type=float, metavar="X", help="value of it that energy and time are asked for"
-    )
-    parser.add_argument(
+    add("--metric", help="by which quality is judged; default: of a validation")
+    add("--goal", choices=("lower", "higher"), help="which way it is better")
+    add("--target", type=float, metavar="X", help="value of it that energy and time are asked for")
+    add(
         "--paired",
         action=argparse.BooleanOptionalAction,
-        default=None,
+        default="auto",
         help="runs of two groups belong together one by one; default: where they were made in turn",
     )
-    parser.add_argument(
+    add(
         "--margin",
         type=share,
         default=0.01,
         metavar="SHARE",
         help="by which the metric may be worse and still be as good (default: 1%%)",
     )
-    parser.add_argument(
+    add(
         "--fail-if-regress",
         type=share,
         metavar="SHARE",
         help=f"exit with {REGRESSED} where a group is known to take more than so much more energy, "
         f"such as 5%%; with {UNJUDGED} where that cannot be judged",
     )
-    parser.add_argument(
+    add(
         "--on",
         choices=sorted(BY_NAME),
         metavar="QUANTITY",
         help="what --fail-if-regress asks about: "
         f"{', '.join(sorted(BY_NAME))}; default: what the answer speaks of",
     )
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="write comparison.html, .json, .md and pictures"
-    )
+    add("--out", type=Path, metavar="DIR", help="write comparison.html, .json, .md and pictures")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="print the comparison as JSON")
     how.add_argument("--markdown", action="store_true", help="print it as markdown")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare, print, write the files, judge."""
+    """Compare the groups, print the comparison, write its files, and judge it."""
     comparison = compare(
         _groups(arguments.groups),
         metric=arguments.metric,
         goal=arguments.goal,
         target=arguments.target,
-        paired="auto" if arguments.paired is None else arguments.paired,
+        paired=arguments.paired,
         margin=arguments.margin,
     )
-    if arguments.json:
-        sys.stdout.write(model.to_json(comparison))
-    elif arguments.markdown:
-        sys.stdout.write(text.markdown(comparison))
-    else:
-        sys.stdout.write(text.render(comparison))
+    in_text = text.markdown if arguments.markdown else text.render
+    sys.stdout.write((model.to_json if arguments.json else in_text)(comparison))
     for path in comparison.save(arguments.out) if arguments.out else ():
         print(path, file=sys.stderr)
     if arguments.fail_if_regress is None:
         return 0
-    return _judged(comparison, arguments.on, arguments.fail_if_regress)
+    options = (arguments.on, arguments.fail_if_regress)
+    return max(_judge(comparison, group.name, *options) for group in comparison.groups[1:])
 
 
-def _judged(comparison: Comparison, quantity: str | None, limit: float) -> int:
-    """``REGRESSED`` if a group is known to be worse by more than the limit."""
-    code = 0
+def _judge(comparison: Comparison, group: str, quantity: str | None, limit: float) -> int:
+    """Print whether a group takes more than the first one, and return the exit code.
+
+    Args:
+        comparison: with the first group.
+        group: name of the group.
+        quantity: name of the quantity; ``None`` for the headline quantity.
+        limit: largest increase, as a share, that is no regression.
+
+    Raises:
+        ValueError: if the quantity is unknown for one of the two groups.
+    """
     first = comparison.groups[0].name
-    for group in comparison.groups[1:]:
-        effect = (
-            comparison.effect(group.name, quantity) if quantity else comparison.answer(group.name)
+    effect = comparison.effect(group, quantity) if quantity else comparison.answer(group)
+    if effect is None:
+        raise ValueError(
+            f"--fail-if-regress: {quantity or 'no quantity'} is not known of {group} and "
+            f"{first}; choose another with --on"
         )
-        if effect is None:
-            raise ValueError(
-                f"--fail-if-regress: {quantity or 'no quantity'} is not known of {group.name} and "
-                f"{first}; choose another with --on"
-            )
-        told = f"{group.name}: {BY_NAME[effect.quantity].title.lower()} {change(effect)}"
-        spoilt = [one for one in comparison.caveats if validity.forbids(one, effect, first)]
-        if spoilt:
-            print(f"cannot be judged: {told}: {spoilt[0].message}", file=sys.stderr)
-            code = max(code, UNJUDGED)
-        elif effect.low is None or effect.high is None or effect.basis == "blocks":
-            print(f"cannot be judged from one run a side: {told}; repeat it", file=sys.stderr)
-            code = max(code, UNJUDGED)
-        else:
-            ends = (effect.low - 1.0, effect.high - 1.0)
-            if effect.quantity == "samples_per_s":  # less is worse
-                ends = (1.0 / effect.high - 1.0, 1.0 / effect.low - 1.0)
-            if effect.verdict != "not resolved" and ends[0] > limit:
-                print(f"regressed: {told}, more than {100.0 * limit:g} %", file=sys.stderr)
-                code = max(code, REGRESSED)
-            elif ends[1] > limit:
-                print(
-                    f"not known to be regressed: {told}; the interval leaves more than "
-                    f"{100.0 * limit:g} % open, repeat runs to close it",
-                    file=sys.stderr,
-                )
+    found = f"{group}: {BY_NAME[effect.quantity].title.lower()} {change(effect)}"
+    forbidden = [one for one in comparison.caveats if validity.forbids(one, effect, first)]
+    if forbidden:
+        return _say(UNJUDGED, f"cannot be judged: {found}: {forbidden[0].message}")
+    low, high = effect.low, effect.high
+    if low is None or high is None or effect.basis == "blocks":
+        return _say(UNJUDGED, f"cannot be judged from one run a side: {found}; repeat it")
+    if effect.quantity == "samples_per_s":  # less is worse
+        low, high = 1.0 / high, 1.0 / low
+    percent = f"{100.0 * limit:g} %"
+    if effect.verdict != "not resolved" and low - 1.0 > limit:
+        return _say(REGRESSED, f"regressed: {found}, more than {percent}")
+    if high - 1.0 > limit:
+        interval = f"the interval leaves more than {percent} open, repeat runs to close it"
+        return _say(0, f"not known to be regressed: {found}; {interval}")
+    return 0
+
+
+def _say(code: int, text: str) -> int:
+    print(text, file=sys.stderr)
     return code
 
 
 def _groups(words: Sequence[str]) -> dict[str, list[Path]]:
+    """Return the name and runs of each argument."""
     groups: dict[str, list[Path]] = {}
     for word in words:
         name, paths = _group(word)
@@ -139,7 +139,7 @@ def _groups(words: Sequence[str]) -> dict[str, list[Path]]:
 
 
 def _group(word: str) -> tuple[str, list[Path]]:
-    """Name and runs of one argument; a path that exists is a path, whatever is in its name."""
+    """Return the name and runs of one argument; an existing path is a path even if it has ``=``."""
     name, sign, rest = word.partition("=")
     is_named = bool(sign) and not Path(word).exists() and "/" not in name
     listed = rest if is_named else word
@@ -152,14 +152,17 @@ def _group(word: str) -> tuple[str, list[Path]]:
 
 def _name_of(path: Path) -> str:
     resolved = path.resolve()
-    _, sign, one = path.name.partition("#")  # one run of a log
+    _, sign, run = path.name.partition("#")  # FILE#RUN is one run of a log
     name = resolved.name if resolved.is_dir() else Path(resolved.name.partition("#")[0]).stem
-    return f"{name}{sign}{one}"
+    return f"{name}{sign}{run}"
 
 
 def _runs(path: Path) -> list[Path]:
-    """The path itself, or the run folders right below it."""
-    if not path.is_dir() or journal.find(path) or journal.find(path / "energy"):
+    """Return the path itself if it is a run, else the run folders right below it, if any."""
+    if not path.is_dir() or _is_run(path):
         return [path]
-    below = sorted(one for one in path.iterdir() if one.is_dir())
-    return [one for one in below if journal.find(one) or journal.find(one / "energy")] or [path]
+    return [one for one in sorted(path.iterdir()) if one.is_dir() and _is_run(one)] or [path]
+
+
+def _is_run(folder: Path) -> bool:
+    return bool(journal.find(folder) or journal.find(folder / "energy"))

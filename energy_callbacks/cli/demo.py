@@ -1,15 +1,15 @@
-"""``energy-callbacks demo``: a real training of some seconds, with its energy report."""
+"""``energy-callbacks demo``: trains for some seconds and prints the energy report."""
 
 import argparse
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.extras import requires
@@ -19,9 +19,15 @@ from energy_callbacks.profiling.zoo import plan
 HELP = "train a small network on real data and print its energy report"
 
 
-@dataclass(frozen=True, slots=True)
-class Demo:
-    """One framework's demo: its file in ``cli/demos``, and what it needs."""
+class Demo(NamedTuple):
+    """The demo of a framework.
+
+    Attributes:
+        module: name of its file in ``cli/demos``.
+        packages: import names of the packages that it needs.
+        extra: the extras of this distribution that install them.
+        epochs: default number of epochs.
+    """
 
     module: str
     packages: tuple[str, ...]
@@ -29,19 +35,18 @@ class Demo:
     epochs: int
 
 
+_TRANSFORMERS = ("transformers", "accelerate", "torch")
 DEMOS: Mapping[str, Demo] = MappingProxyType(
     {
         "lightning": Demo("digits_lightning", ("lightning", "sklearn"), "demo", 60),
         "keras": Demo("digits_keras", ("keras", "sklearn"), "demo,keras", 60),
-        "huggingface": Demo(
-            "text_huggingface", ("transformers", "accelerate", "torch"), "huggingface", 2
-        ),
+        "huggingface": Demo("text_huggingface", _TRANSFORMERS, "huggingface", 2),
     }
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The demo's own options."""
+    """Declare the command's arguments."""
     epochs = ", ".join(f"{demo.epochs} {name}" for name, demo in DEMOS.items())
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
@@ -55,39 +60,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=(*plan.MODELS, "all"),
         help="instead: a plain PyTorch loop with this model, or a table over all of them",
     )
-    parser.add_argument("--epochs", type=int, help=f"default: {epochs}; 1 with --model")
-    _add_model_arguments(parser)
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("energy_runs/demo"),
-        metavar="DIR",
-        help="where logs and report go, default: %(default)s",
-    )
-    parser.add_argument("--country", help="ISO code or name of your place, for emissions")
-
-
-def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options for ``--model``."""
-    parser.add_argument(
+    add = parser.add_argument
+    add("--epochs", type=int, help=f"default: {epochs}; 1 with --model")
+    add(
         "--data",
         choices=plan.DATA,
         default="synthetic",
         help="for --model, default: %(default)s; cifar10 is never downloaded",
     )
-    parser.add_argument(
+    add(
         "--data-dir",
         type=Path,
         default=Path("data"),
         metavar="DIR",
         help="with cifar-10-batches-py, default: %(default)s",
     )
-    parser.add_argument("--batch-size", type=int, default=64, help="for --model, default: 64")
-    parser.add_argument("--max-steps", type=int, help="for --model: at most so many steps of each")
+    add("--batch-size", type=int, default=64, help="for --model, default: 64")
+    add("--max-steps", type=int, help="for --model: at most so many steps of each")
+    add(
+        "--out",
+        type=Path,
+        default=Path("energy_runs/demo"),
+        metavar="DIR",
+        help="where logs and report go, default: %(default)s",
+    )
+    add("--country", help="ISO code or name of your place, for emissions")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train, print the report and how to look at the curves."""
+    """Train, print the report, and say how to view the curves."""
     if arguments.epochs is not None and arguments.epochs < 1:
         raise ValueError(f"--epochs must be at least 1, got {arguments.epochs}")
     if arguments.model is not None:
@@ -106,11 +107,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_models(arguments: argparse.Namespace) -> int:
-    """The table over models."""
+    """Print a table of the models, and the report if it is one model."""
     from energy_callbacks.profiling.zoo import table
     from energy_callbacks.report.render.terminal import print_report
 
-    found = run_quick_profile(
+    profiled = run_quick_profile(
         arguments.model,
         arguments.data,
         arguments.epochs or 1,
@@ -120,14 +121,19 @@ def _run_models(arguments: argparse.Namespace) -> int:
         out=arguments.out / "models",
         config=EnergyConfig(country=arguments.country),
     )
-    for report in found.reports.values() if len(found.reports) == 1 else ():
+    for report in profiled.reports.values() if len(profiled.reports) == 1 else ():
         print_report(report)
-    print(table.text(found.rows))
-    print(f"Tables and reports: {found.folder}")
+    print(table.text(profiled.rows))
+    print(f"Tables and reports: {profiled.folder}")
     return 0
 
 
 def _train(arguments: argparse.Namespace) -> Path:
+    """Run the demo of a framework; returns its run folder.
+
+    Raises:
+        MissingExtraError: if a package of the demo is not installed.
+    """
     demo = DEMOS[arguments.framework]
     if arguments.framework == "keras":
         _choose_backend()
@@ -136,35 +142,34 @@ def _train(arguments: argparse.Namespace) -> Path:
             module = import_module(f"energy_callbacks.cli.demos.{demo.module}")
         except ModuleNotFoundError as error:
             if error.name not in demo.packages:
-                import_module(f"energy_callbacks.{arguments.framework}")  # it has words for it
+                # Its import explains what else is missing, such as a backend of Keras.
+                import_module(f"energy_callbacks.{arguments.framework}")
             raise
     epochs = arguments.epochs or demo.epochs
-    folder = module.train(arguments.out, epochs, {"country": arguments.country})
-    assert isinstance(folder, Path)
+    folder: Path = module.train(arguments.out, epochs, {"country": arguments.country})
     return folder
 
 
 def _choose_backend() -> None:
-    """Without a choice Keras takes TensorFlow, also if only another backend is installed."""
+    """Set an installed backend of Keras if none is chosen; Keras itself assumes TensorFlow."""
     if "KERAS_BACKEND" not in os.environ:
         installed = (name for name in ("tensorflow", "jax", "torch") if find_spec(name))
         os.environ["KERAS_BACKEND"] = next(installed, "tensorflow")
 
 
 def _run_all(arguments: argparse.Namespace) -> int:
-    """Each framework in a process of its own, as frameworks share memory and threads badly.
+    """Run each demo in its own process, as the frameworks compete for memory and threads.
 
     Returns:
-        The exit code of the first that failed, else 0; the others are run all the same.
+        The exit code of the first demo that failed, else 0; a failure does not stop the others.
     """
-    options = ["--out", str(arguments.out)]
+    command = [sys.executable, "-P", "-m", "energy_callbacks", "demo", "--out", str(arguments.out)]
     for name in ("epochs", "country"):
         value = getattr(arguments, name)
-        options += [] if value is None else [f"--{name}", str(value)]
+        command += [] if value is None else [f"--{name}", str(value)]
     codes = []
     for framework in DEMOS:
         print(f"\n== {framework} ==", flush=True)
-        command = [sys.executable, "-P", "-m", "energy_callbacks", "demo", *options]
-        command += ["--framework", framework]
-        codes.append(subprocess.run(command, check=False).returncode)  # noqa: S603
+        words = [*command, "--framework", framework]
+        codes.append(subprocess.run(words, check=False).returncode)  # noqa: S603
     return next((code for code in codes if code), 0)

@@ -1,15 +1,16 @@
-"""``energy-callbacks doctor``: what will be measured here, what estimated, and why not the rest."""
+"""``energy-callbacks doctor``: shows which sensors work here, and why the others do not."""
 
 import argparse
 import contextlib
-import dataclasses
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.core import formatting
 from energy_callbacks.core.errors import SourceError, SourceUnavailable
 from energy_callbacks.core.records import Channel, Reading
@@ -21,35 +22,26 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 HELP = "show which sensors were found, and how to get those that were not"
-_UNITS: Final = {
-    "power": "W",
-    "energy": "J",
-    "memory_used": "byte",
-    "utilisation": "share",
-    "sm_active": "share",
-    "sm_occupancy": "share",
-    "tensor_active": "share",
-    "dram_active": "share",
-    "temperature": "°C",
-    "clock": "Hz",
-    "throttled": "s",
-    "rss": "byte",
-    "allocated": "byte",
-    "peak_allocated": "byte",
-}
-# So that the columns of all devices stand below each other.
+_SHARES: Final = ("utilisation", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
+_SIZES: Final = ("memory_used", "rss", "allocated", "peak_allocated")
+_UNITS: Final[Mapping[str, str]] = (
+    {"power": "W", "energy": "J", "temperature": "°C", "clock": "Hz", "throttled": "s"}
+    | dict.fromkeys(_SIZES, "byte")
+    | dict.fromkeys(_SHARES, "share")
+)
+# Minimum widths, so that the columns of all devices are aligned.
 _QUANTITY_WIDTH, _VALUE_WIDTH = 16, 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The doctor's own options."""
+    """Declare the command's arguments."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--country", help="check this place, as country= would")
     parser.add_argument("--region", help="check this region, as region= would")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Open every sensor, read it for a second, and say what was found."""
+    """Open every sensor, read it twice, and print what was found."""
     findings = examine(arguments.country, arguments.region)
     if arguments.json:
         print(json.dumps(findings, indent=2))
@@ -59,36 +51,34 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def examine(country: str | None = None, region: str | None = None) -> dict[str, Any]:
-    """Everything the doctor knows, ready for JSON.
+    """Return the channels of all sensors, the sensors that are unavailable, and the grid.
 
     Raises:
-        ValueError: for a place that is not known.
+        ValueError: if the place is unknown.
     """
-    from energy_callbacks.accounting.metrics import carbon
     from energy_callbacks.sensing.discovery import discover
 
     found = discover(SystemClock(), devices="all")
     channels: list[dict[str, Any]] = []
-    missing = [
-        {"source": source, "reason": reason, "fix": fix}
-        for source, reason, fix in found.unavailable
-    ]
+    missing = list(found.unavailable)
     for source in found.sources:
         try:
             channels += _examine(source)
         except SourceUnavailable as error:
-            missing.append({"source": source.name, "reason": error.reason, "fix": error.fix})
+            missing.append((source.name, error.reason, error.fix))
         finally:
             source.close()
-    intensity = carbon.intensity(carbon.place(country, region))
     return {
         "channels": channels,
-        "unavailable": missing,
-        "grid": dataclasses.asdict(intensity),
+        "unavailable": [
+            {"source": source, "reason": reason, "fix": fix} for source, reason, fix in missing
+        ],
+        "grid": asdict(carbon.intensity(carbon.place(country, region))),
     }
 
 
 def _examine(source: Source) -> list[dict[str, Any]]:
+    """Describe the channels of a source, with their newest values."""
     channels = source.open()
     readings: list[Reading] = []
     for pause_s in (source.interval_s, 0.0):
@@ -127,17 +117,17 @@ def _print(findings: dict[str, Any]) -> None:
         console.print(*_device(list(channels)), sep="\n")
     for missing in findings["unavailable"]:
         console.print()
-        reason = (("Not measured: ", "bold"), f"{missing['source']}: {missing['reason']}")
-        console.print(Text.assemble(*reason))
+        reason = f"{missing['source']}: {missing['reason']}"
+        console.print(Text.assemble(("Not measured: ", "bold"), reason))
         if missing["fix"]:
             fix = Text(f"to change that: {missing['fix']}", style="dim")
             console.print(Padding(fix, (0, 0, 0, 2)))
     console.print()
-    console.print(Text(_grid_words(findings["grid"])))
+    console.print(Text(_grid_text(findings["grid"])))
 
 
 def _device(channels: list[dict[str, Any]]) -> "Iterator[RenderableType]":
-    """A line with the device, and below it what it says, how much that is now, and by what."""
+    """Yield a line with the device, and a table of its quantities, values and sensors."""
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
@@ -150,15 +140,13 @@ def _device(channels: list[dict[str, Any]]) -> "Iterator[RenderableType]":
     table.add_column(min_width=_QUANTITY_WIDTH)
     table.add_column(justify="right", min_width=_VALUE_WIDTH, no_wrap=True)
     table.add_column(style="dim")
-    before = None
-    for channel in channels:
-        sensor = channel["sensor"] or "-"
+    sensors = [channel["sensor"] or "-" for channel in channels]
+    for channel, sensor, before in zip(channels, sensors, [None, *sensors], strict=False):
         table.add_row(
             Text(f"  {channel['quantity'].replace('_', ' ')}"),
             Text(_with_unit(channel["value"], channel["unit"])),
             Text("same" if sensor == before else sensor),
         )
-        before = sensor
     yield table
     for note in first["notes"]:
         yield Padding(Text(note, style="dim"), (0, 0, 0, 2))
@@ -176,7 +164,7 @@ def _with_unit(value: float | None, unit: str) -> str:
     return shown.get(unit, f"{value:.4g} {unit}")
 
 
-def _grid_words(grid: dict[str, Any]) -> str:
+def _grid_text(grid: dict[str, Any]) -> str:
     low, high = (round(grid[f"{end}_kg_per_kwh"] * 1e3) for end in ("low", "high"))
     if grid["kg_per_kwh"] is None:
         return (

@@ -1,9 +1,10 @@
-"""``energy-callbacks monitor``: all devices of this machine, live."""
+"""``energy-callbacks monitor``: shows all devices of this machine, live."""
 
 import argparse
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.core import formatting
@@ -17,21 +18,21 @@ if TYPE_CHECKING:
 
 HELP = "show power, energy, load, memory and processes of all devices, live"
 _SHOWN_PROCESSES: Final = 3
+# Keys of the JSON output that are fields of a device, and of its state.
+_DEVICE: Final = ("name", "uuid", "scope", "origin")
+_GAUGES: Final = ("utilisation", "memory_used_bytes", "temperature_c", "clock_hz", "throttled_s")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("--json", action="store_true", help="a JSON object a line, for machines")
-    parser.add_argument(
-        "--interval", type=_seconds, default=1.0, metavar="S", help="between looks (default: 1)"
-    )
-    parser.add_argument(
-        "--seconds", type=_seconds, metavar="S", help="end after so long (default: at Ctrl-C)"
-    )
+    add = parser.add_argument
+    add("--json", action="store_true", help="a JSON object a line, for machines")
+    add("--interval", type=_seconds, default=1.0, metavar="S", help="between looks (default: 1)")
+    add("--seconds", type=_seconds, metavar="S", help="end after so long (default: at Ctrl-C)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look until the time is over, or Ctrl-C."""
+    """Print the state of the devices until the time is over, or Ctrl-C."""
     from energy_callbacks.sensing.discovery import discover
 
     clock = SystemClock()
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             _show(watch, looks, found.unavailable)
     except KeyboardInterrupt:
-        pass  # how one ends it
+        pass  # the usual end
     finally:
         watch.stop()
     return 0
@@ -62,41 +63,32 @@ def _seconds(word: str) -> float:
     return value
 
 
-def _looks(watch: Watch, interval_s: float, most_s: float | None) -> Iterator[list[DeviceLook]]:
+def _looks(watch: Watch, interval_s: float, total_s: float | None) -> Iterator[list[DeviceLook]]:
+    """Yield the state of all devices after every interval, the last time after ``total_s``."""
+    end_s = float("inf") if total_s is None else total_s
     due_s = interval_s
-    while True:
-        last = most_s is not None and due_s >= most_s
-        time.sleep(max((most_s if last and most_s else due_s) - watch.elapsed_s, 0.0))
+    is_last = False
+    while not is_last:
+        is_last = due_s >= end_s
+        time.sleep(max(min(due_s, end_s) - watch.elapsed_s, 0.0))
         yield watch.look()
-        if last:
-            return
         due_s = max(due_s + interval_s, watch.elapsed_s)
 
 
 def as_json(elapsed_s: float, devices: list[DeviceLook]) -> dict[str, Any]:
-    """One look, with SI units; ``null`` is not known."""
+    """Return the state of all devices in SI units; ``None`` if a value is unknown."""
     return {
         "unix_s": time.time(),
         "elapsed_s": elapsed_s,
         "devices": [
             {
                 "device": look.device.key,
-                "name": look.device.name,
-                "uuid": look.device.uuid,
-                "scope": look.device.scope,
-                "origin": look.device.origin,
+                **{name: getattr(look.device, name) for name in _DEVICE},
                 "power_w": look.power_w,
                 "energy_j": look.energy.energy_j,
                 "energy_error_j": look.energy.error_j,
-                "utilisation": look.utilisation,
-                "memory_used_bytes": look.memory_used_bytes,
-                "temperature_c": look.temperature_c,
-                "clock_hz": look.clock_hz,
-                "throttled_s": look.throttled_s,
-                "processes": [
-                    {"pid": one.pid, "name": one.name, "memory_bytes": one.memory_bytes}
-                    for one in look.processes
-                ],
+                **{name: getattr(look, name) for name in _GAUGES},
+                "processes": [asdict(process) for process in look.processes],
             }
             for look in devices
         ],
@@ -106,7 +98,7 @@ def as_json(elapsed_s: float, devices: list[DeviceLook]) -> dict[str, Any]:
 def _show(
     watch: Watch, looks: Iterator[list[DeviceLook]], missing: tuple[tuple[str, str, str], ...]
 ) -> None:
-    """A table that stays in its place; one after the other if the output is no terminal."""
+    """Update a table in place; print one table after another if the output is no terminal."""
     from rich.console import Console
     from rich.live import Live
 
@@ -156,16 +148,16 @@ def _table(elapsed_s: float, devices: list[DeviceLook], problems: tuple[Notice, 
 
 
 def _cells(look: DeviceLook) -> tuple[str, ...]:
-    about = "[yellow]~[/]" if look.device.origin == "estimated" else ""
+    mark = "[yellow]~[/]" if look.device.origin == "estimated" else ""
 
-    def shown(value: float | None, text: str) -> str:
-        return "-" if value is None else text
+    def known(value: float | None, form: Callable[[float], str]) -> str:
+        return "-" if value is None else form(value)
 
     return (
-        shown(look.power_w, f"{about}{formatting.power(look.power_w)}"),
-        shown(look.energy.energy_j, f"{about}{formatting.energy(look.energy.energy_j)}"),
-        shown(look.utilisation, f"{100 * (look.utilisation or 0.0):.0f} %"),
-        shown(look.memory_used_bytes, formatting.size(look.memory_used_bytes)),
-        shown(look.temperature_c, f"{look.temperature_c or 0.0:.0f}"),
-        shown(look.clock_hz, f"{megahertz(look.clock_hz or 0.0):.0f}"),
+        known(look.power_w, lambda power_w: f"{mark}{formatting.power(power_w)}"),
+        known(look.energy.energy_j, lambda energy_j: f"{mark}{formatting.energy(energy_j)}"),
+        known(look.utilisation, lambda share: f"{100 * share:.0f} %"),
+        known(look.memory_used_bytes, formatting.size),
+        known(look.temperature_c, "{:.0f}".format),
+        known(look.clock_hz, lambda clock_hz: f"{megahertz(clock_hz):.0f}"),
     )

@@ -1,4 +1,4 @@
-"""``energy-callbacks profile``: a training script, untouched, with profilers on."""
+"""``energy-callbacks profile``: runs an unmodified training script with profilers on."""
 
 import argparse
 import re
@@ -12,7 +12,7 @@ HELP = "run a Python training script, untouched, with profilers on"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments: a switch for each profiler, and what ``run`` has."""
+    """Declare the command's arguments: a switch for each profiler, and those of ``run``."""
     parser.usage = "energy-callbacks profile [options] -- SCRIPT.py [ARGUMENTS]"
     launch.add_options(parser)
     measured.add_settings(parser)
@@ -25,20 +25,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run it as ``energy-callbacks run`` does; end as it has ended."""
+    """Measure the script as ``energy-callbacks run`` does; returns its exit code."""
     python, program = _split(measured.words(arguments))
-    named = program[1] if program[0] == "-m" else Path(program[0]).stem
-    arguments.name = arguments.name or named
-    # -P: a json.py in the working folder is none of ours.
+    program_name = program[1] if program[0] == "-m" else Path(program[0]).stem
+    arguments.name = arguments.name or program_name
+    # -P: the launcher must not import modules of the working folder, such as a json.py.
     launcher = [python, "-P", "-m", "energy_callbacks.profiling.launch"]
     return measured.measure(arguments, [*launcher, *launch.options(arguments), "--", *program])
 
 
 def _split(words: list[str]) -> tuple[str, list[str]]:
-    """The interpreter, and the script or module with its arguments.
+    """Return the interpreter, and the script or module with its arguments.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if there is no script or module.
     """
     python = sys.executable
     if words and re.fullmatch(r"python[\d.]*", Path(words[0]).name):

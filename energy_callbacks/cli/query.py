@@ -1,4 +1,4 @@
-"""``energy-callbacks query``: SQL over any number of reports."""
+"""``energy-callbacks query``: asks any number of reports a question in SQL."""
 
 import argparse
 import csv
@@ -7,15 +7,17 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from energy_callbacks.core import formatting
+from energy_callbacks.core.tables import aligned
 from energy_callbacks.query import TABLES, QueryAnswer, query
 
 HELP = "ask any number of reports a question in SQL"
 
-# Of a cell in a table for people, in characters; of those that are named on the standard error.
-_WIDEST, _NAMED = 60, 10
+# Characters of a cell in a table for people, and runs that are named on standard error.
+_LONGEST_CELL: Final = 60
+_NAMED: Final = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the answer, and on the standard error what was left out."""
+    """Print the answer, and to standard error what was left out."""
     if arguments.columns:
         _print_columns(as_json=arguments.json)
         return 0
@@ -52,22 +54,21 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(answer.columns)
-        writer.writerows([_plain(value) for value in row] for row in answer.rows)
+        writer.writerows(map(_plain, row) for row in answer.rows)
     elif arguments.json:
         _print_json(answer)
     else:
-        _print_table(answer.columns, [[_said(value) for value in row] for row in answer.rows])
-    _tell_skipped(answer)
+        _print_table(answer.columns, [[_cell(value) for value in row] for row in answer.rows])
+    _report_skipped(answer)
     return 0
 
 
 def _print_columns(*, as_json: bool) -> None:
     if as_json:
-        found = {
-            table.name: {column.name: column.meaning for column in table.columns}
-            for table in TABLES
+        meanings = {
+            one.name: {column.name: column.meaning for column in one.columns} for one in TABLES
         }
-        print(json.dumps(found, indent=2))
+        print(json.dumps(meanings, indent=2))
         return
     for table in TABLES:
         print(f"{table.name}: {table.meaning}")
@@ -78,50 +79,38 @@ def _print_columns(*, as_json: bool) -> None:
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; without wrapping or colours if the output is no terminal."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console()
     if not console.is_terminal or console.is_dumb_terminal:
-        _print_plain(columns, rows)
+        print("\n".join(aligned([columns, *rows], "<")))
         return
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for name in columns:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*map(_unmarked, row))
+        table.add_row(*map(Text, row))
     console.print(table)
 
 
-def _unmarked(cell: str) -> Any:
-    """Text of which no bracket is taken for a colour."""
-    from rich.text import Text
-
-    return Text(cell)
-
-
-def _print_plain(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
-    for row in (columns, *rows):
-        padded = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
-        print("  ".join(padded).rstrip())
-
-
-def _said(value: Any) -> str:
-    """For people: six digits, on one line, without what a terminal would obey."""
+def _cell(value: Any) -> str:
+    """Return a value for people: six digits, on one line, without control characters."""
     if value is None:
         return "-"
     text = f"{value:.6g}" if isinstance(value, float) else formatting.one_line(str(_plain(value)))
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+    return text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"
 
 
 def _plain(value: Any) -> Any:
-    """A value as CSV and JSON can hold it; numbers that are none are nothing."""
+    """Return a value as CSV and JSON can hold it; ``None`` for NaN and infinity."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    if isinstance(value, dt.datetime | dt.date):
+    if isinstance(value, dt.date):
         return value.isoformat()
-    if value is None or isinstance(value, str | int | float | bool):
+    if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
@@ -136,17 +125,14 @@ def _print_json(answer: QueryAnswer) -> None:
     print(f"[\n{lines}\n]" if lines else "[]")
 
 
-def _tell_skipped(answer: QueryAnswer) -> None:
-    """How many runs are in no table, and the first of them."""
+def _report_skipped(answer: QueryAnswer) -> None:
+    """Print the number of runs that are in no table, and name the first of them."""
     if not answer.skipped:
         return
-    print(
-        f"{answer.reports} reports read, {len(answer.skipped)} runs left out "
-        "(the table skipped has all of them):",
-        file=sys.stderr,
-    )
+    count = f"{answer.reports} reports read, {len(answer.skipped)} runs left out"
+    print(f"{count} (the table skipped has all of them):", file=sys.stderr)
     for one in answer.skipped[:_NAMED]:
-        said = formatting.one_line(f"{one.path}: {one.message}")
-        print(f"  {one.why}: {said}", file=sys.stderr)
+        message = formatting.one_line(f"{one.path}: {one.message}")
+        print(f"  {one.why}: {message}", file=sys.stderr)
     if len(answer.skipped) > _NAMED:
         print(f"  and {len(answer.skipped) - _NAMED} more", file=sys.stderr)

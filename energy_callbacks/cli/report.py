@@ -1,4 +1,4 @@
-"""``energy-callbacks report``: render a report again, from whatever is left of a run."""
+"""``energy-callbacks report``: renders a report again, from whatever is left of a run."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from energy_callbacks.report.model import schema
 from energy_callbacks.report.render import emissions_csv
 from energy_callbacks.report.render.terminal import print_report
 
-# Formats that are written if they are asked for, and the option that does.
+# Formats that are written only on request, and their options.
 _EXTRA: Mapping[Format, str] = {"png": "graphs", "interactive": "interactive"}
 _VIEW = ("country", "region", "pue", "price_per_kwh")
 HELP = "render the report of a run again, from its folder, a journal, a saved report or an old log"
@@ -19,38 +19,35 @@ HELP = "render the report of a run again, from its folder, a journal, a saved re
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "path",
         type=Path,
         metavar="PATH",
         help="run folder, journal (*.jsonl), energy_report.json, energy_report.html, or a log of "
         "gputop, nvidia-smi, CodeCarbon, Zeus or all-smi (FILE#RUN where it holds several runs)",
     )
-    parser.add_argument(
+    add(
         "--out",
         type=Path,
         metavar="DIR",
         help="folder for the files (made if missing); default: the run folder, or that of PATH; "
         "of a log, files are written only with --out, which makes a run folder of it",
     )
-    parser.add_argument(
-        "--format",
-        choices=(*FORMATS, "all"),
-        default="all",
-        help="which files to write (default: all)",
-    )
-    parser.add_argument(
+    formats = (*FORMATS, "all")
+    add("--format", choices=formats, default="all", help="which files to write (default: all)")
+    add(
         "--graphs",
         action="store_true",
         help="also write each chart as a PNG file, such as energy_report_power.png",
     )
-    parser.add_argument(
+    add(
         "--interactive",
         action="store_true",
         help="also write energy_report_interactive.html, to zoom and to point at (about 5 MB; "
         "needs Plotly: pip install 'energy-callbacks[interactive]')",
     )
-    parser.add_argument(
+    add(
         "--emissions-csv",
         type=Path,
         metavar="FILE",
@@ -64,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     elsewhere.add_argument("--region", help="state of the USA or province of Canada")
     elsewhere.add_argument("--pue", type=float, help="power usage effectiveness of the building")
     elsewhere.add_argument("--price-per-kwh", type=float, metavar="P", help="in any currency")
-    parser.add_argument(
+    add(
         "--json",
         action="store_true",
         help="print the report as JSON and write no file unless --out is given",
@@ -72,21 +69,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read, write the files, print the report and where the files are."""
-    is_log = importers.is_log(arguments.path)
-    if is_log and arguments.out is not None:
-        importers.keep(arguments.path, arguments.out)
-        report = load(arguments.out)
-    else:
-        report = load(arguments.path)
-    asked = {name: getattr(arguments, name) for name in _VIEW}
-    is_view = any(value is not None for value in asked.values())
+    """Read the report, write the files, and print the report and the paths of the files."""
+    path, out = arguments.path, arguments.out
+    is_log = importers.is_log(path)
+    if is_log and out is not None:
+        importers.keep(path, out)
+        path = out
+    report = load(path)
+    changes = {name: getattr(arguments, name) for name in _VIEW}
+    is_view = any(value is not None for value in changes.values())
     if is_view:
-        report = view(report, **asked)
-    formats = _formats(arguments, is_own=not is_view and not is_log)
+        report = view(report, **changes)
     paths: list[Path] = []
-    if formats:
-        folder = arguments.out or _folder_of(arguments.path)
+    if formats := _formats(arguments, is_own=not is_view and not is_log):
+        folder = out or _folder_of(path)
         folder.mkdir(parents=True, exist_ok=True)
         paths = save(report, folder, formats)
     if arguments.emissions_csv is not None:
@@ -96,20 +92,20 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(schema.to_json(report))
         return 0
     print_report(report)
-    for path in paths:
-        print(path)
+    for written in paths:
+        print(written)
     return 0
 
 
 def _formats(arguments: argparse.Namespace, *, is_own: bool) -> list[Format]:
-    """The formats to write.
+    """Return the formats to write.
 
     Args:
         arguments: of the command.
-        is_own: whether it is the report of the run in the folder that it would be written to.
+        is_own: whether the report is that of the run in the default folder, unchanged.
 
     Raises:
-        ValueError: if a view or a log would take the place of the run's own files.
+        ValueError: if files of a changed report or a log would replace those of a run.
     """
     extra: list[Format] = [name for name, option in _EXTRA.items() if getattr(arguments, option)]
     if arguments.out is None and not is_own and extra:
@@ -123,7 +119,7 @@ def _formats(arguments: argparse.Namespace, *, is_own: bool) -> list[Format]:
 
 
 def _folder_of(path: Path) -> Path:
-    """The run folder of a path: a journal lies in ``<run folder>/attempts/<n>/``."""
+    """Return the run folder of a path; a journal lies in ``<run folder>/attempts/<n>/``."""
     if path.is_dir():
         return path
     resolved = path.resolve()

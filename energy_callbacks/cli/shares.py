@@ -1,13 +1,13 @@
-"""Shares on a command line: per cent or not."""
+"""Parses shares on a command line."""
 
 import argparse
 
 
 def share(word: str) -> float:
-    """``5%``, ``5 %`` and ``0.05`` are the same.
+    """Return a share between 0 and 10, written with or without a per cent sign.
 
-    >>> share("5%"), share("0.05")
-    (0.05, 0.05)
+    >>> share("5%"), share("5 %"), share("0.05")
+    (0.05, 0.05, 0.05)
     """
     number = word.strip()
     share = float(number.removesuffix("%")) / 100.0 if number.endswith("%") else float(number)

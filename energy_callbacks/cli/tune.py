@@ -1,4 +1,4 @@
-"""``energy-callbacks tune``: the batch size of a training step, from a function of the user's."""
+"""``energy-callbacks tune``: searches a batch size for a training step, a Python function."""
 
 import argparse
 import inspect
@@ -13,6 +13,7 @@ from energy_callbacks.tuning import TuningOptions, tune_batch_size
 from energy_callbacks.tuning.options import DEFAULTS, OPTIONS
 from energy_callbacks.tuning.search.search import OBJECTIVES
 
+# Options that are numbers, and their help.
 _NUMBERS: Final = {
     "min_size": "none smaller",
     "max_size": "none larger",
@@ -29,33 +30,31 @@ HELP = "find a batch size: run a training step at some sizes and measure speed, 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "step",
         metavar="MODULE:FUNCTION",
         help="step(size), one training step with so many samples; or a function without "
         "arguments that returns it",
     )
-    parser.add_argument(
+    add(
         "--objective",
         type=_objective,
         metavar="WHAT",
         help=f"{', '.join(OBJECTIVES)}, or the weight of energy against time from 0 to 1 "
         "(default: knee; energy with --global-batch-size)",
     )
-    for name, of in _NUMBERS.items():
-        usual = DEFAULTS.get(name)
-        parser.add_argument(
-            f"--{name.replace('_', '-')}",
-            type=type(usual or 0),
-            help=of + ("" if usual is None else f" (default: {usual})"),
-        )
-    parser.add_argument("--powers-of-two", action="store_true", help="only powers of two")
-    parser.add_argument("--max-s", type=float, help="no new trial after so many seconds")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result there")
+    for name, text in _NUMBERS.items():
+        default = DEFAULTS.get(name)
+        shown = "" if default is None else f" (default: {default})"
+        add(f"--{name.replace('_', '-')}", type=type(default or 0), help=text + shown)
+    add("--powers-of-two", action="store_true", help="only powers of two")
+    add("--max-s", type=float, help="no new trial after so many seconds")
+    add("--json", type=Path, metavar="FILE", help="also write the result there")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Search, and print the table."""
+    """Search a batch size, and print the table of trials."""
     given = {name: getattr(arguments, name, None) for name in OPTIONS}
     options = cast("TuningOptions", {k: v for k, v in given.items() if v is not None})
     result = tune_batch_size(_step(arguments.step), **options)
@@ -78,21 +77,25 @@ def _objective(word: str) -> str | float:
 
 
 def _step(name: str) -> Callable[[int], Any]:
-    """The function named by ``MODULE:FUNCTION``, also in the current folder."""
+    """Return the step function that ``MODULE:FUNCTION`` names or returns.
+
+    Raises:
+        ValueError: if there is none.
+    """
     if ":" not in name:
         raise ValueError(f"{name!r} names no function; write it as MODULE:FUNCTION")
-    found = _found(name)
-    if callable(found) and not _wants_size(found):
-        found = found()
-    if not callable(found):
+    step = _resolve(name)
+    if callable(step) and not _takes_size(step):
+        step = step()
+    if not callable(step):
         raise ValueError(
-            f"{name!r} is no function step(size), nor does it return one: {type(found).__name__}"
+            f"{name!r} is no function step(size), nor does it return one: {type(step).__name__}"
         )
-    step: Callable[[int], Any] = found
-    return step
+    return cast("Callable[[int], Any]", step)
 
 
-def _found(name: str) -> Any:
+def _resolve(name: str) -> Any:
+    """Import the object that ``MODULE:FUNCTION`` names, also from the current folder."""
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -102,22 +105,19 @@ def _found(name: str) -> Any:
         raise ValueError(f"{name!r} names nothing: {error}") from error
     except ModuleNotFoundError as error:
         if error.name is None or not name.startswith(error.name):
-            raise  # something that the user's module imports
+            raise  # an import of the user's module fails
         raise ValueError(
             f"{name!r}: no module {error.name!r} is seen from {folder}; write it as an import "
             "does, without .py"
         ) from error
 
 
-def _wants_size(function: Callable[..., Any]) -> bool:
-    """Whether it takes an argument by its place."""
+def _takes_size(function: Callable[..., Any]) -> bool:
+    """Whether a function takes a positional argument."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # written in C
+    except (TypeError, ValueError):  # a function in C has no signature
         return True
-    by_place = (
-        inspect.Parameter.POSITIONAL_ONLY,
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        inspect.Parameter.VAR_POSITIONAL,
-    )
-    return any(parameter.kind in by_place for parameter in parameters)
+    kind = inspect.Parameter
+    positional = (kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD, kind.VAR_POSITIONAL)
+    return any(parameter.kind in positional for parameter in parameters)

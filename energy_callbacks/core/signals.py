@@ -1,32 +1,87 @@
-"""Signals that are waited for and passed on to other programs."""
+"""Holds signals while child processes run, and says which of them to pass on."""
 
 import signal
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+# Signals with which a user, a scheduler or a terminal ends a program.
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Received(NamedTuple):
-    """A signal, and whether a process sent it to this one alone.
+class SignalHold:
+    """Holds signals in the main thread until ``wait`` takes them.
 
-    One from the terminal, such as Ctrl-C, has reached every program of the process group.
-    """
-
-    number: int
-    is_for_this_process: bool
-
-
-def next_signal(held: Collection[int], timeout_s: float) -> Received | None:
-    """The next of the signals that this thread blocks.
+    A terminal sends a signal such as Ctrl-C to every process of its group, so child processes
+    receive it themselves. A signal that another process sends reaches this process alone, and
+    ``wait`` returns it so that the caller passes it on.
 
     Args:
-        held: signals that are blocked, ``SIGCHLD`` among them: it ends the wait.
-        timeout_s: at most this long.
+        numbers: signals to hold. Those that this process ignores, as ``nohup`` does with SIGHUP,
+            stay ignored: they never become ``first``.
 
-    Returns:
-        ``None`` after the time, and when a child has ended.
+    Attributes:
+        first: the first signal that arrived; ``None`` if none has.
     """
-    found = signal.sigtimedwait(held, timeout_s)
-    if found is None or found.si_signo == signal.SIGCHLD:
-        return None
-    # si_code is above zero for what the kernel sends, as it does for the terminal (sigaction(2)).
-    return Received(found.si_signo, found.si_code <= 0)
+
+    def __init__(self, numbers: Sequence[signal.Signals]) -> None:
+        self.first: int | None = None
+        # A handler of None was not installed by Python and could not be restored.
+        self._handled = [n for n in numbers if signal.getsignal(n) not in (signal.SIG_IGN, None)]
+        self._held = {*numbers, signal.SIGCHLD}
+        self._to_pass_on: list[int] = []
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Record signals in ``first`` instead of ending this process."""
+        before = {number: signal.signal(number, self._handle) for number in self._handled}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the signals for ``wait``; threads that start inside hold them too.
+
+        A signal that still reaches another thread is recorded and passed on as well.
+        """
+        with self.recorded():
+            self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._held)
+            try:
+                yield
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+    @contextmanager
+    def as_before(self) -> Iterator[None]:
+        """Release the signals, so that a program started inside inherits the original mask."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, self._held)
+
+    def wait(self, timeout_s: float) -> list[int]:
+        """Return the signals to pass on to child processes.
+
+        Args:
+            timeout_s: maximum wait; it ends early when a signal arrives or a child process ends.
+        """
+        found = signal.sigtimedwait(self._held, timeout_s)
+        if found is not None and found.si_signo != signal.SIGCHLD:
+            # si_code is positive if the kernel sent it, as it does for a terminal (sigaction(2)).
+            self._record(found.si_signo, pass_on=found.si_code <= 0)
+        received, self._to_pass_on = self._to_pass_on, []
+        return received
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        self._record(number, pass_on=True)
+
+    def _record(self, number: int, *, pass_on: bool) -> None:
+        if self.first is None and number in self._handled:
+            self.first = number
+        if pass_on:
+            self._to_pass_on.append(number)

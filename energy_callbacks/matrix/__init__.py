@@ -1,7 +1,7 @@
-"""Parameters times repeats of any command, each measured, in an order that is fair to all.
+"""Parameters times repeats of any command, each measured, in an order that treats all equally.
 
 ::
 
-    reading.load(FILE.toml) ─▶ Plan ─▶ Jobs in ABBA order ─▶ an engine (local, slurm, ray)
+    toml_file.load(FILE.toml) ─▶ MatrixPlan ─▶ MatrixJobs in ABBA order ─▶ an engine
     each job: energy-callbacks run -- COMMAND ─▶ results folder ─▶ summary: which is cheapest
 """

@@ -4,8 +4,8 @@
 
     RESULTS/jobs/optimizer=adam,batch_size=16/repeat-1/try-1/
         job.json        what was run
-        output.txt      what it said
-        outcome.json    how it ended; missing if it was killed, or goes on
+        output.txt      output of the command
+        outcome.json    how it ended; missing while it runs, and if it was killed
         energy_report.* attempts/  ...: the run folder of energy-callbacks run
 """
 
@@ -27,23 +27,23 @@ OUTPUT: Final = "output.txt"
 _JOB: Final = "job.json"
 _OUTCOME: Final = "outcome.json"
 _LOCK: Final = "matrix.lock"
-# Journals grow each 0.8 s; a file system shared by hosts may show that late.
+# Journals grow every 0.8 s; a file system shared by hosts may show that late.
 _SILENT_S: Final = 90.0
 _TAIL_BYTES: Final = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a try ended.
+    """How an attempt ended.
 
     Attributes:
-        exit_code: of the command, negative for a signal; ``None`` if it was killed together
-            with what waited for it.
-        started_unix_s: when it was started.
-        ended_unix_s: ``None`` if not known.
-        host: on which it ran.
-        folder: of the try, which is a run folder.
-        is_running: whether it goes on.
+        exit_code: exit code of the command, negative for a signal; ``None`` while it runs, and if
+            it was killed together with the process that measured it.
+        started_unix_s: time of its start.
+        ended_unix_s: time of its end; ``None`` if not known.
+        host: name of the host on which it ran.
+        folder: folder of the attempt, which is a run folder.
+        is_running: whether it still runs.
     """
 
     exit_code: int | None
@@ -55,12 +55,12 @@ class Outcome:
 
     @property
     def is_done(self) -> bool:
-        """Whether it ended well, so that it counts."""
+        """Whether it succeeded, so that it counts."""
         return self.exit_code == 0
 
     @property
     def said(self) -> str:
-        """How it ended, for people."""
+        """How it ended, as text."""
         if self.is_running:
             return "running"
         if self.exit_code is None:
@@ -70,7 +70,7 @@ class Outcome:
         return "ok" if self.is_done else f"exit code {self.exit_code}"
 
     def last_lines(self, count: int = 5) -> list[str]:
-        """Of its output."""
+        """Return the last lines of its output; empty if there is none."""
         with suppress(OSError), (self.folder / OUTPUT).open("rb") as file:
             file.seek(max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0))
             return file.read().decode(errors="replace").splitlines()[-count:]
@@ -83,13 +83,13 @@ class AlreadyRunning(EnergyCallbacksError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """The folder of a matrix.
+    """The results folder of a matrix, and how its jobs are run.
 
     Args:
-        folder: absolute, as it is known to all machines that run jobs.
-        run_options: of ``energy-callbacks run``, for each job.
+        folder: absolute path, the same on all machines that run jobs.
+        run_options: options of ``energy-callbacks run`` for each job.
         cool_down_s: pause before the next job on a device.
-        working_folder: in which commands run.
+        working_folder: working directory of the commands.
     """
 
     folder: Path
@@ -98,35 +98,42 @@ class Results:
     working_folder: Path
 
     def outcomes(self, job: MatrixJob) -> list[Outcome]:
-        """Of each try, oldest first."""
-        found = self._place(job).glob("try-*")
-        tries = sorted(
-            (one for one in found if one.name[4:].isdecimal()), key=lambda one: int(one.name[4:])
-        )
-        return [_outcome(one) for one in tries if (one / _JOB).exists()]
+        """Return the outcome of each attempt, oldest first."""
+        folders = {
+            int(path.name[4:]): path
+            for path in self._folder_of(job).glob("try-*")
+            if path.name[4:].isdecimal() and (path / _JOB).exists()
+        }
+        return [_outcome(folder) for _, folder in sorted(folders.items())]
 
     def outcome(self, job: MatrixJob) -> Outcome | None:
-        """The first try that ended well, else the newest; ``None`` if there is none.
+        """Return the first attempt that succeeded, else the newest; ``None`` if there is none.
 
         Raises:
-            ValueError: if the one that counts has run another command.
+            ValueError: if the attempt that counts ran another command.
         """
-        found = self.outcomes(job)
-        done = next((one for one in found if one.is_done), None)
-        if done is not None:
-            _check_same(job, done)
-        return done or (found[-1] if found else None)
+        outcomes = self.outcomes(job)
+        for one in outcomes:
+            if one.is_done:
+                _check_same(job, one)
+                return one
+        return outcomes[-1] if outcomes else None
+
+    def missing(self, jobs: Sequence[MatrixJob]) -> list[MatrixJob]:
+        """Return the jobs that have not succeeded, in order."""
+        outcomes = [(job, self.outcome(job)) for job in jobs]
+        return [job for job, outcome in outcomes if outcome is None or not outcome.is_done]
 
     def begin(self, job: MatrixJob) -> Path:
-        """A folder for a new attempt.
+        """Create the folder of a new attempt.
 
         Raises:
-            Busy: if an older try of the job goes on.
+            AlreadyRunning: if an older attempt of the job still runs.
         """
         self.check_free(job)
-        number = len(list(self._place(job).glob("try-*"))) + 1
+        number = len(list(self._folder_of(job).glob("try-*"))) + 1
         while True:
-            folder = self._place(job) / f"try-{number}"
+            folder = self._folder_of(job) / f"try-{number}"
             with suppress(FileExistsError):
                 folder.mkdir(parents=True)
                 break
@@ -136,10 +143,10 @@ class Results:
         return folder
 
     def check_free(self, job: MatrixJob) -> None:
-        """No process runs a job.
+        """Check that no process runs a job.
 
         Raises:
-            Busy: if an older try of it goes on.
+            AlreadyRunning: if an older attempt of the job still runs.
         """
         for one in self.outcomes(job):
             if one.is_running:
@@ -149,24 +156,24 @@ class Results:
                 )
 
     def end(self, folder: Path, exit_code: int) -> Outcome:
-        """Note how a try ended."""
+        """Write the end of an attempt to its folder."""
         write_json(folder / _OUTCOME, {"exit_code": exit_code, "ended_unix_s": time.time()})
         return _outcome(folder)
 
     def strangers(self, jobs: Sequence[MatrixJob]) -> int:
-        """How many jobs there are in the folder that are not among ``jobs``."""
-        known = {self._place(job) for job in jobs}
+        """Return the number of jobs in the folder that are not among ``jobs``."""
+        known = {self._folder_of(job) for job in jobs}
         return len(set((self.folder / "jobs").glob("*/repeat-*")) - known)
 
-    def _place(self, job: MatrixJob) -> Path:
+    def _folder_of(self, job: MatrixJob) -> Path:
         return self.folder / "jobs" / job.folder
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Let no other process start jobs in this folder; a killed process releases its lock.
+        """Prevent other processes from starting jobs; a killed process releases its lock.
 
         Raises:
-            AlreadyRunning: if another process holds it.
+            AlreadyRunning: if another process holds the lock.
         """
         import fcntl
 
@@ -186,32 +193,61 @@ class Results:
             yield
 
 
+def write_jobs(path: Path, results: Results, jobs: Sequence[MatrixJob]) -> None:
+    """Write jobs for another machine, with all that is needed to run one of them by its number."""
+    write_json(path, {"results": asdict(results), "jobs": [asdict(job) for job in jobs]})
+
+
+def read_jobs(path: Path) -> tuple[Results, list[MatrixJob]]:
+    """Read a file of ``write_jobs``.
+
+    Raises:
+        ValueError: if it is no such file, or this machine cannot see it.
+    """
+    if not path.is_file():
+        raise ValueError(
+            f"{path} is not to be seen on this machine; put the results on a file system that all "
+            "machines share, by --out"
+        )
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        results = content["results"]
+        for name in ("folder", "working_folder"):
+            results[name] = Path(results[name])
+        jobs = [MatrixJob(**{**one, "words": tuple(one["words"])}) for one in content["jobs"]]
+        return Results(**results), jobs
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} holds no jobs of a matrix ({error!r}); run the matrix again"
+        ) from error
+
+
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Whole or not at all."""
+    """Write JSON atomically."""
     atomic_files.write(path, json.dumps(content, indent=1, default=str) + "\n")
 
 
 def _outcome(folder: Path) -> Outcome:
     job = json.loads((folder / _JOB).read_text(encoding="utf-8"))
-    place = folder / _OUTCOME
     ended: dict[str, Any] = {}
-    with suppress(OSError, ValueError):  # one that was cut off is that of a killed try
-        ended = json.loads(place.read_text(encoding="utf-8"))
+    with suppress(OSError, ValueError):  # an incomplete file is that of a killed attempt
+        ended = json.loads((folder / _OUTCOME).read_text(encoding="utf-8"))
     return Outcome(
         exit_code=ended.get("exit_code"),
         started_unix_s=job["started_unix_s"],
         ended_unix_s=ended.get("ended_unix_s"),
         host=job["host"],
         folder=folder,
-        is_running=not ended and goes_on(folder, job["host"]),
+        is_running=not ended and is_running(folder, job["host"]),
     )
 
 
 def _check_same(job: MatrixJob, done: Outcome) -> None:
-    kept = json.loads((done.folder / _JOB).read_text(encoding="utf-8"))
+    """Refuse an attempt that ran another command or environment than its job has now."""
+    saved = json.loads((done.folder / _JOB).read_text(encoding="utf-8"))
     for what, now, then in (
-        ("command", list(job.words), kept["words"]),
-        ("environment", dict(job.environment), kept["environment"]),
+        ("command", list(job.words), saved["words"]),
+        ("environment", dict(job.environment), saved["environment"]),
     ):
         if now != then:
             raise ValueError(
@@ -220,8 +256,8 @@ def _check_same(job: MatrixJob, done: Outcome) -> None:
             )
 
 
-def goes_on(folder: Path, host: str) -> bool:
-    """Whether a try without an outcome is still at work, as far as this host can know."""
+def is_running(folder: Path, host: str) -> bool:
+    """Whether an attempt without an outcome still runs, as far as this host can know."""
     if host != os.uname().nodename:
         times = (path.stat().st_mtime for path in folder.rglob("*.json*"))
         return time.time() - max(times, default=0.0) < _SILENT_S

@@ -1,5 +1,6 @@
-"""A matrix and its jobs in the order in which they run."""
+"""The plan of a matrix: its settings, their checks, and the jobs in the order in which they run."""
 
+import hashlib
 import math
 import re
 import shlex
@@ -8,17 +9,18 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from string import Formatter
-from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
 from energy_callbacks.core.config import EnergyConfig
-from energy_callbacks.matrix.naming import folder_name
 from energy_callbacks.report.model.metrics import Direction, direction
 
 EngineName = Literal["local", "slurm", "ray"]
 Value = str | int | float | bool
 REPEAT: Final = "repeat"
-_NO_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType({})
+_DIRECTIONS: Final[Mapping[str | None, Direction]] = {"min": "lower", "max": "higher"}
+# Most file systems allow names of 255 bytes.
+_LONGEST_NAME: Final = 120
+_DIGEST_DIGITS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +28,11 @@ class MatrixJob:
     """One command with its parameters, to be measured once.
 
     Attributes:
-        configuration: its parameters, for people, such as ``adam-16``.
-        parameters: name to the text that stands in the command.
-        repeat: from 1.
+        configuration: short name of its parameters, such as ``adam-16``.
+        parameters: name to value, as text of the command.
+        repeat: number of the repeat, from 1.
         words: program and arguments.
-        environment: added to that of the caller.
+        environment: variables that are added to those of the caller.
     """
 
     configuration: str
@@ -41,38 +43,39 @@ class MatrixJob:
 
     @property
     def folder(self) -> Path:
-        """Its place below ``jobs`` of the results folder, and what it is known by."""
+        """The folder below ``jobs`` of the results folder; it identifies the job."""
         return Path(folder_name(self.parameters), f"repeat-{self.repeat}")
 
     def __str__(self) -> str:
-        """For people: configuration and repeat."""
+        """Return configuration and repeat."""
         return f"{self.configuration} #{self.repeat}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixPlan:
-    """A matrix to run.
+    """The settings of a matrix.
 
     Args:
-        name: of the matrix.
-        command: a line as a shell would read it, or its words; ``{name}`` stands for a parameter,
-            ``{repeat}`` for the number of the repeat, from 1; ``{{`` and ``}}`` are braces. Values
-            are put into the words, after the line was cut into these.
-        parameters: the values of each name.
-        repeats: of each configuration.
+        name: name of the matrix; also of its results folder.
+        command: a command line with the quoting of a shell, or a list of words. ``{name}`` is
+            replaced by the value of a parameter, ``{repeat}`` by the number of the repeat, from 1.
+            ``{{`` and ``}}`` are literal braces. The line is split before values are inserted, so
+            that a value with spaces stays one word.
+        parameters: name to values.
+        repeats: number of runs of each configuration.
         cool_down_s: pause between two jobs on the same device.
-        metric: of the command's training, by its name in the report.
-        metric_goal: which way of it is better; ``None`` reads it from the name.
+        metric: name of the metric in the report by which the training is judged.
+        metric_goal: whether a lower or higher metric is better; ``None`` infers it from the name.
         baseline: the configuration that the others are compared with; ``None`` for the cheapest.
         engine: what runs the jobs.
-        graphs: whether each job's charts are saved as PNG.
-        env: environment variables, with placeholders as in the command.
-        energy: ``country``, ``region``, ``pue`` and ``price_per_kwh`` as ``run`` takes them.
-        folder: in which the command runs.
+        graphs: whether to save the charts of each job as PNG.
+        env: environment variables; values may have placeholders as in ``command``.
+        energy: ``country``, ``region``, ``pue`` and ``price_per_kwh`` of ``energy-callbacks run``.
+        folder: working directory of the command.
 
     Raises:
-        ValueError: for a value that cannot be run.
-        TypeError: for a value of the wrong type.
+        ValueError: if a value is invalid.
+        TypeError: if a value has the wrong type.
     """
 
     name: str
@@ -90,13 +93,14 @@ class MatrixPlan:
     folder: Path = field(default_factory=Path)
 
     def __post_init__(self) -> None:
-        for name in ("name", "metric"):
-            _check_text(name, getattr(self, name), optional=name == "metric")
+        _check_text("name", self.name)
+        if self.metric is not None:
+            _check_text("metric", self.metric)
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", self.name):
             raise ValueError(
                 f"name = {self.name!r} is to be a folder; use letters, digits, ., _, + and -"
             )
-        _check_whole("repeats", self.repeats)
+        check_whole("repeats", self.repeats)
         _check_seconds("cool_down_s", self.cool_down_s)
         _check_one_of("engine", self.engine, get_args(EngineName))
         _check_one_of("metric_goal", self.metric_goal, (None, "min", "max"))
@@ -109,7 +113,7 @@ class MatrixPlan:
             raise TypeError(f"graphs must be true or false, got {self.graphs!r}")
         _check_parameters(self.parameters)
         for name, value in self.env.items():
-            _check_text(f"[env] {name}", value, optional=False)
+            _check_text(f"[env] {name}", value)
         EnergyConfig(**self.energy)
         _check_placeholders(self)
         if self.baseline is not None:
@@ -117,43 +121,42 @@ class MatrixPlan:
 
     @property
     def goal(self) -> Direction | None:
-        """Which way of the metric is better; ``None`` without a metric."""
-        if self.metric is None or self.metric_goal is None:
-            return None if self.metric is None else direction(self.metric)
-        return "lower" if self.metric_goal == "min" else "higher"
+        """Whether a lower or higher metric is better; ``None`` without a metric."""
+        if self.metric is None:
+            return None
+        return _DIRECTIONS.get(self.metric_goal) or direction(self.metric)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The command, with its placeholders."""
-        if isinstance(self.command, str):
-            return tuple(shlex.split(self.command))
-        return tuple(self.command)
+        """The words of the command, with placeholders."""
+        command = self.command
+        return tuple(shlex.split(command) if isinstance(command, str) else command)
 
     @property
     def configurations(self) -> list[dict[str, str]]:
-        """Each combination of the parameters' values, in the order of the file."""
+        """All combinations of the values, in the order of the file."""
         texts = [[as_text(value) for value in values] for values in self.parameters.values()]
         return [dict(zip(self.parameters, row, strict=True)) for row in product(*texts)]
 
     @property
     def baseline_name(self) -> str | None:
-        """The baseline as ``MatrixJob.configuration`` has it."""
+        """The baseline as ``MatrixJob.configuration``; ``None`` if there is none."""
         if self.baseline is None:
             return None
-        return self._told({name: as_text(self.baseline[name]) for name in self.parameters})
+        return self._label({name: as_text(self.baseline[name]) for name in self.parameters})
 
-    def _told(self, parameters: Mapping[str, str]) -> str:
-        """The values alone, if that identifies the configurations."""
+    def _label(self, parameters: Mapping[str, str]) -> str:
+        """Return the values alone if they identify each configuration, else with their names."""
         short = ["-".join(one.values()) for one in self.configurations]
         if len(set(short)) == len(short):
             return "-".join(parameters.values())
         return " ".join(f"{name}={value}" for name, value in parameters.items())
 
     def jobs(self) -> list[MatrixJob]:
-        """All jobs, repeat by repeat, each second one backwards: A B, B A.
+        """Return all jobs, repeat by repeat, every second repeat in reverse order: A B, B A.
 
-        What drifts evenly with time, such as warmth, then meets each configuration alike: over
-        an even number of repeats all have the same mean place in the order.
+        A linear drift over time, such as warming, then affects all configurations equally: over
+        an even number of repeats they have the same mean position in the order.
         """
         return [
             self._job(parameters, repeat)
@@ -162,18 +165,27 @@ class MatrixPlan:
         ]
 
     def _job(self, parameters: Mapping[str, str], repeat: int) -> MatrixJob:
-        known = {**parameters, REPEAT: str(repeat)}
+        values = {**parameters, REPEAT: str(repeat)}
         return MatrixJob(
-            configuration=self._told(parameters),
+            configuration=self._label(parameters),
             parameters=parameters,
             repeat=repeat,
-            words=tuple(_filled(word, known) for word in self.words),
-            environment={name: _filled(value, known) for name, value in self.env.items()},
+            words=tuple(word.format_map(values) for word in self.words),
+            environment={name: text.format_map(values) for name, text in self.env.items()},
         )
 
 
+def counted(number: int) -> str:
+    """Return a number of jobs in words.
+
+    >>> counted(1), counted(2)
+    ('1 job', '2 jobs')
+    """
+    return f"{number} job{'' if number == 1 else 's'}"
+
+
 def as_text(value: Value) -> str:
-    """A value as it stands in a command.
+    """Return a value as it appears in a command.
 
     >>> as_text(True), as_text(1e-3), as_text("adam")
     ('true', '0.001', 'adam')
@@ -181,11 +193,28 @@ def as_text(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def folder_name(parameters: Mapping[str, str]) -> str:
+    """Return ``name=value,name=value``, with a digest if a file system may not allow that.
+
+    >>> folder_name({"optimizer": "adam", "lr": "1e-3"})
+    'optimizer=adam,lr=1e-3'
+    >>> folder_name({"model": "a/b"}) == folder_name({"model": "a_b"})
+    False
+    """
+    items = parameters.items()
+    exact = ",".join(f"{name}={value}" for name, value in items)
+    safe = ",".join(f"{name}={re.sub('[^A-Za-z0-9._+-]+', '_', value)}" for name, value in items)
+    if safe == exact and len(exact) <= _LONGEST_NAME:
+        return exact
+    digest = hashlib.sha256(repr(list(items)).encode()).hexdigest()[:_DIGEST_DIGITS]
+    return f"{safe[:_LONGEST_NAME]}~{digest}"
+
+
 def _placeholders(word: str) -> Iterator[str]:
-    """The names in braces.
+    """Yield the names in braces.
 
     Raises:
-        ValueError: for braces that are no placeholder.
+        ValueError: if braces hold anything else.
     """
     hint = "write a literal brace as {{ or }}"
     try:
@@ -200,10 +229,6 @@ def _placeholders(word: str) -> Iterator[str]:
                 f"{word!r} has braces with more than the name of a parameter in them; {hint}"
             )
         yield name
-
-
-def _filled(word: str, known: Mapping[str, str]) -> str:
-    return word.format_map(known)
 
 
 def _check_placeholders(plan: MatrixPlan) -> None:
@@ -223,9 +248,10 @@ def _check_placeholders(plan: MatrixPlan) -> None:
 
 
 def _check_command(command: object) -> None:
+    words: Sequence[object] = ()
     if isinstance(command, str):
         try:
-            words: Sequence[object] = shlex.split(command)
+            words = shlex.split(command)
         except ValueError as error:
             raise ValueError(
                 f"command = {command!r} is not understood ({error}); check its quotes, or give a "
@@ -233,8 +259,6 @@ def _check_command(command: object) -> None:
             ) from error
     elif isinstance(command, Sequence):
         words = command
-    else:
-        words = ()
     if not words or not all(isinstance(word, str) for word in words):
         raise ValueError(
             f"command must be a line or a list of words, got {command!r}; "
@@ -280,16 +304,24 @@ def _check_baseline(
             )
 
 
-def _check_text(name: str, value: object, *, optional: bool) -> None:
-    if value is None and optional:
-        return
+def _check_text(name: str, value: object) -> None:
     if not isinstance(value, str) or not value.strip():
         raise TypeError(f'{name} must be a text, got {value!r}; write it in quotes, as "{name}"')
 
 
-def _check_whole(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+def is_whole(value: object, least: int) -> bool:
+    """Whether a value is an integer, not a truth value, of at least ``least``."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def check_whole(name: str, value: object, least: int = 1, hint: str = "") -> None:
+    """Refuse a value that is no integer of at least ``least``.
+
+    Raises:
+        ValueError: with ``hint`` at the end of its message.
+    """
+    if not is_whole(value, least):
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}{hint}")
 
 
 def _check_seconds(name: str, value: object) -> None:

@@ -1,4 +1,4 @@
-"""The results of a matrix: a row for each configuration, the cheapest first."""
+"""The results of a matrix as a table: a row for each configuration, the cheapest first."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,18 +13,16 @@ from energy_callbacks.matrix.plan import MatrixJob, MatrixPlan
 from energy_callbacks.report import EnergyReport, load
 
 Scope = Literal["gpu", "total"]
-
-
-# A clock that was set back by less makes no two jobs of one after the other.
+# Attempts that overlap by less count as consecutive: the clock may have been set back.
 _SLACK_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedJob:
-    """A job that ended well.
+    """A job that succeeded.
 
     Attributes:
-        report: ``None`` if its run folder could not be read.
+        report: ``None`` if its run folder cannot be read.
     """
 
     job: MatrixJob
@@ -34,18 +32,21 @@ class FinishedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationRow:
-    """One configuration; means over the jobs that ended well, ``None`` if not known.
+    """One configuration; its figures are means over the jobs that succeeded, ``None`` if unknown.
 
     Attributes:
-        energies_j: of each job whose energy is known and resolved.
-        metric: the best value of the metric that the file names.
-        failed: how jobs ended that did not end well.
-        missing: jobs that have not ended, or not begun.
+        measured: reports whose energy is known and resolved.
+        energies_j: energy of each of them.
+        energy_j: geometric mean of these.
+        metric: mean of the best values of the plan's metric.
+        failed: jobs that ended without success.
+        missing: number of jobs that have not ended, or not begun.
     """
 
     parameters: Mapping[str, str]
     name: str
     done: Sequence[FinishedJob]
+    measured: Sequence[EnergyReport]
     energies_j: Sequence[float]
     energy_j: float | None
     j_per_sample: float | None
@@ -54,19 +55,14 @@ class ConfigurationRow:
     failed: Sequence[tuple[MatrixJob, Outcome]]
     missing: int
 
-    @property
-    def folders(self) -> list[Path]:
-        """The run folders that count."""
-        return [one.outcome.folder for one in self.done]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixTable:
-    """All rows, the cheapest first; those whose energy is not known last.
+    """All rows, the cheapest first; rows of unknown energy come last.
 
     Attributes:
-        scope: which energy is shown: the GPUs' alone if jobs shared a host.
-        notes: what to know before the numbers.
+        scope: which energy is shown: that of the GPUs alone if jobs shared a host.
+        notes: limitations of the figures.
     """
 
     rows: Sequence[ConfigurationRow]
@@ -75,61 +71,59 @@ class MatrixTable:
 
 
 def table(plan: MatrixPlan, results: Results) -> MatrixTable:
-    """Read everything that jobs have left."""
+    """Read the results of all jobs."""
     jobs = plan.jobs()
-    found = {job.folder: results.outcome(job) for job in jobs}
-    done = {
-        key: FinishedJob(job=job, outcome=outcome, report=_report(outcome.folder))
-        for job in jobs
-        if (outcome := found[(key := job.folder)]) is not None and outcome.is_done
-    }
-    tries = [one for job in jobs for one in results.outcomes(job)]
-    scope: Scope = "gpu" if _share_hosts(tries) else "total"
-    by_name: dict[str, list[MatrixJob]] = {}
-    for job in jobs:
-        by_name.setdefault(job.configuration, []).append(job)
-    rows = [_row(mine, found, done, scope, plan) for mine in by_name.values()]
+    attempts = [one for job in jobs for one in results.outcomes(job)]
+    scope: Scope = "gpu" if _share_hosts(attempts) else "total"
+    rows = [
+        _row([job for job in jobs if job.parameters == parameters], plan, results, scope)
+        for parameters in plan.configurations
+    ]
     rows.sort(key=lambda row: (row.energy_j is None, row.energy_j or 0.0))
     return MatrixTable(rows=rows, scope=scope, notes=list(_notes(rows, scope, plan)))
 
 
 def _row(
-    jobs: Sequence[MatrixJob],
-    found: Mapping[Path, Outcome | None],
-    done: Mapping[Path, FinishedJob],
-    scope: Scope,
-    plan: MatrixPlan,
+    jobs: Sequence[MatrixJob], plan: MatrixPlan, results: Results, scope: Scope
 ) -> ConfigurationRow:
-    mine = [done[job.folder] for job in jobs if job.folder in done]
-    outcomes = [(job, found[job.folder]) for job in jobs if job.folder not in done]
-    failed = [(job, one) for job, one in outcomes if one is not None and not one.is_running]
-    reports = [one.report for one in mine if one.report is not None]
-    energies_j = [
-        figure.energy_j
-        for figure in (getattr(report.energy, scope) for report in reports)
-        if figure.energy_j and figure.is_resolved
+    outcomes = [(job, one) for job in jobs if (one := results.outcome(job)) is not None]
+    done = [
+        FinishedJob(job=job, outcome=outcome, report=_report(outcome.folder))
+        for job, outcome in outcomes
+        if outcome.is_done
     ]
+    failed = [(job, one) for job, one in outcomes if not one.is_done and not one.is_running]
+    reports = [one.report for one in done if one.report is not None]
+    measured = [one for one in reports if _energy_j(one, scope)]
+    energies_j = [energy_j for one in reports if (energy_j := _energy_j(one, scope))]
     ratios = [getattr(report.efficiency, scope).j_per_sample for report in reports]
     return ConfigurationRow(
         parameters=jobs[0].parameters,
         name=jobs[0].configuration,
-        done=mine,
+        done=done,
+        measured=measured,
         energies_j=energies_j,
         energy_j=geometric_mean(energies_j) if energies_j else None,
         j_per_sample=_mean(ratio.value_j for ratio in ratios if ratio is not None),
         duration_s=_mean(report.run.duration_s for report in reports),
-        metric=_mean(value for report in reports if (value := best(report, plan)) is not None),
+        metric=_mean(value for one in reports if (value := _best_metric(one, plan)) is not None),
         failed=failed,
-        missing=len(outcomes) - len(failed),
+        missing=len(jobs) - len(done) - len(failed),
     )
 
 
-def best(report: EnergyReport, plan: MatrixPlan) -> float | None:
-    """The best value of the plan's metric in a report; ``None`` if it has none of that name."""
-    found = [one for one in report.metrics if one.name == plan.metric and one.value]
+def _energy_j(report: EnergyReport, scope: Scope) -> float | None:
+    """Return the energy of a run, ``None`` if it is unknown or not resolved."""
+    figure = report.energy.gpu if scope == "gpu" else report.energy.total
+    return figure.energy_j if figure.is_resolved else None
+
+
+def _best_metric(report: EnergyReport, plan: MatrixPlan) -> float | None:
+    """Return the best value of the plan's metric in a report; ``None`` if it has none."""
+    found = [one.value for one in report.metrics if one.name == plan.metric and one.value]
     if not found:
         return None
-    return min(found[0].value) if plan.goal == "lower" else max(found[0].value)
+    return min(found[0]) if plan.goal == "lower" else max(found[0])
 
 
 def _report(folder: Path) -> EnergyReport | None:
@@ -145,30 +139,33 @@ def _mean(values: Iterable[float]) -> float | None:
     return fmean(known) if known else None
 
 
-def _share_hosts(tries: Iterable[Outcome]) -> bool:
-    """Whether two of them ran on one host at the same time: then its CPU and RAM were of both.
+def _share_hosts(attempts: Iterable[Outcome]) -> bool:
+    """Whether two attempts ran on one host at the same time, so that both used its CPU and RAM.
 
-    Those that failed count as well; a clock that was set back a little does not.
+    Attempts that failed count as well.
     """
     return any(
         one.host == other.host
-        and min(_end(one), _end(other)) - max(one.started_unix_s, other.started_unix_s) > _SLACK_S
-        for one, other in combinations(tries, 2)
+        and min(_end_s(one), _end_s(other)) - max(one.started_unix_s, other.started_unix_s)
+        > _SLACK_S
+        for one, other in combinations(attempts, 2)
     )
 
 
-def _end(one: Outcome) -> float:
-    """It is unknown for one that was killed."""
+def _end_s(one: Outcome) -> float:
+    """Return the end of an attempt; its start if it was killed, as its end is unknown."""
     return one.started_unix_s if one.ended_unix_s is None else one.ended_unix_s
 
 
 def _notes(rows: Sequence[ConfigurationRow], scope: Scope, plan: MatrixPlan) -> Iterable[str]:
+    done = [row for row in rows if row.done]
+    reports = [one.report for row in done for one in row.done if one.report is not None]
     if scope == "gpu":
         yield (
             "Jobs ran on one host at the same time, so its CPU and RAM cannot be told apart: "
             "energies are those of the GPUs alone."
         )
-    if len({_cards(row) for row in rows if row.done}) > 1:
+    if len({_cards(row) for row in done}) > 1:
         yield (
             "Configurations ran on different cards, and cards of one kind differ by some per "
             "cent; run more repeats, or all on one card (gpus = 1)."
@@ -178,32 +175,21 @@ def _notes(rows: Sequence[ConfigurationRow], scope: Scope, plan: MatrixPlan) -> 
             f"{plan.repeats} repeats are an odd number: the order of the last is not made up for "
             "by a reversed one."
         )
-    done = [row for row in rows if row.done]
     if plan.metric is not None and done and all(row.metric is None for row in done):
-        known = sorted(
-            {m.name for row in rows for one in row.done if one.report for m in one.report.metrics}
-        )
+        known = sorted({metric.name for report in reports for metric in report.metrics})
         yield (
             f"No report has the metric {plan.metric!r}; "
             + (f"they have {', '.join(known)}." if known else "they have none.")
         )
-    if any(len(row.energies_j) < len(row.done) for row in rows):
+    if any(len(row.measured) < len(row.done) for row in rows):
         yield (
             "Of some jobs the energy is not known, or they were too short to tell; their own "
             "reports say why."
         )
 
 
-def _cards(row: ConfigurationRow) -> tuple[str, ...]:
-    """Identities of all cards that its jobs have used."""
+def _cards(row: ConfigurationRow) -> frozenset[str]:
+    """Return the identities of all cards that the jobs of a configuration used."""
     reports = [one.report for one in row.done if one.report is not None]
-    return tuple(
-        sorted(
-            {
-                d.key if d.uuid is None else d.uuid
-                for report in reports
-                for d in report.devices
-                if d.kind == "gpu"
-            }
-        )
-    )
+    devices = [device for report in reports for device in report.devices if device.kind == "gpu"]
+    return frozenset(device.uuid or device.key for device in devices)

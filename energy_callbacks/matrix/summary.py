@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from energy_callbacks.core import formatting
@@ -16,9 +16,15 @@ from energy_callbacks.matrix.attempts import Results
 from energy_callbacks.matrix.plan import MatrixPlan
 from energy_callbacks.matrix.rows import ConfigurationRow, MatrixTable, table
 from energy_callbacks.matrix.verdict import MatrixVerdict, verdict
+from energy_callbacks.report.charts.drawing import Chart, energy_unit, short_name, style
+from energy_callbacks.report.charts.palette import BLUES, INK
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 PAGE = "matrix.html"
 _FILE_COLUMNS: Final = 200
+_ROW_IN, _FRAME_IN = 0.34, 0.9
 
 
 def conclude(plan: MatrixPlan, results: Results) -> int:
@@ -29,7 +35,8 @@ def conclude(plan: MatrixPlan, results: Results) -> int:
     """
     found = table(plan, results)
     answer = verdict(plan, found)
-    found = replace(found, rows=sorted(found.rows, key=lambda row: _rank(row, answer)))
+    order = [*answer.costs_j, *(row.name for row in found.rows)]
+    found = replace(found, rows=sorted(found.rows, key=lambda row: order.index(row.name)))
     if answer.comparison is not None:
         answer.comparison.save(results.folder)
     write(results.folder / "matrix.json", _as_json(plan, found, answer))
@@ -38,13 +45,8 @@ def conclude(plan: MatrixPlan, results: Results) -> int:
     return int(any(row.failed for row in found.rows))
 
 
-def _rank(row: ConfigurationRow, answer: MatrixVerdict) -> int:
-    names = list(answer.costs_j)
-    return names.index(row.name) if row.name in names else len(names)
-
-
 def heads(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict) -> list[str]:
-    """Of the table's columns."""
+    """Return the column heads of the table."""
     scope = "GPU energy" if found.scope == "gpu" else "energy"
     to_target = [] if answer.target is None else [f"to {answer.target:.4g}"]
     metric = [plan.metric] if plan.metric else []
@@ -52,21 +54,21 @@ def heads(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict) -> list[s
 
 
 def cells(plan: MatrixPlan, row: ConfigurationRow, answer: MatrixVerdict) -> list[str]:
-    """One row as it is shown."""
+    """Return the cells of one row as text."""
 
-    def known(value: float | None, say: Callable[[float], str]) -> str:
-        return "-" if value is None else say(value)
+    def known(value: float | None, form: Callable[[float], str]) -> str:
+        return "-" if value is None else form(value)
 
-    to_target = [] if answer.target is None else [answer.costs_j.get(row.name)]
+    cost_j = known(answer.costs_j.get(row.name), formatting.energy)
+    failed = f", {len(row.failed)} failed" if row.failed else ""
     shown = [
         *row.parameters.values(),
-        *(known(cost_j, formatting.energy) for cost_j in to_target),
+        *([] if answer.target is None else [cost_j]),
         known(row.energy_j, formatting.energy),
         known(row.j_per_sample, formatting.joules),
         known(row.duration_s, formatting.duration),
         *([known(row.metric, formatting.significant)] if plan.metric else []),
-        f"{len(row.done)} of {plan.repeats}"
-        + (f", {len(row.failed)} failed" if row.failed else ""),
+        f"{len(row.done)} of {plan.repeats}{failed}",
     ]
     return [formatting.one_line(text) for text in shown]
 
@@ -74,15 +76,15 @@ def cells(plan: MatrixPlan, row: ConfigurationRow, answer: MatrixVerdict) -> lis
 def _print(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict, page: Path) -> None:
     from rich import box
     from rich.console import Console
-    from rich.table import Table as RichTable
+    from rich.table import Table
     from rich.text import Text
 
-    shown: RichTable = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in heads(plan, found, answer):
         shown.add_column(name, justify="left" if name in plan.parameters else "right", no_wrap=True)
     for row in found.rows:
-        shown.add_row(*(Text(cell) for cell in cells(plan, row, answer)))
-    # If it goes to a file, nothing is cut off.
+        shown.add_row(*map(Text, cells(plan, row, answer)))
+    # A file gets wide lines, so that no cell is cut off.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _FILE_COLUMNS)
     console.print(shown)
     caveats = answer.comparison.caveats if answer.comparison is not None else ()
@@ -92,8 +94,6 @@ def _print(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict, page: Pa
 
 def _page(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict, folder: Path) -> str:
     from energy_callbacks.compare import page
-    from energy_callbacks.matrix.chart import energies_figure
-    from energy_callbacks.report.charts.drawing import Chart
     from energy_callbacks.report.render import html
 
     chart = Chart(name="energies", title="Energy of each run", draw=energies_figure)
@@ -109,6 +109,30 @@ def _page(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict, folder: P
         place=lambda path: quote(path.relative_to(folder).as_posix()),
         command=plan.command if isinstance(plan.command, str) else shlex.join(plan.words),
     )
+
+
+def energies_figure(found: MatrixTable, *, width_in: float = 9.4) -> "Canvas | None":
+    """Draw the energy of each run by configuration, with a bar at the mean, the cheapest on top."""
+    rows = [row for row in found.rows if row.energy_j is not None]
+    if not rows:
+        return None
+    from matplotlib.figure import Figure as Canvas
+
+    scale_j, unit = energy_unit(max(max(row.energies_j) for row in rows))
+    with style():
+        canvas = Canvas(figsize=(width_in, _FRAME_IN + _ROW_IN * len(rows)), layout="constrained")
+        axes = canvas.subplots()
+        for place, row in enumerate(rows):
+            values = [energy_j / scale_j for energy_j in row.energies_j]
+            axes.plot(values, [place] * len(values), "o", color=BLUES[0], ms=5.0, alpha=0.75)
+            assert row.energy_j is not None
+            axes.plot([row.energy_j / scale_j] * 2, [place - 0.3, place + 0.3], color=INK, lw=1.6)
+        axes.set_yticks(range(len(rows)), [short_name(row.name, 48) for row in rows])
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xlim(left=0.0)
+        scope = "GPU energy" if found.scope == "gpu" else "energy"
+        axes.set_xlabel(f"{scope} of a run ({unit}); bars are means")
+    return canvas
 
 
 def _as_json(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict) -> str:
@@ -133,7 +157,7 @@ def _as_json(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict) -> str
                 "finished": len(row.done),
                 "failed": len(row.failed),
                 "missing": row.missing,
-                "folders": [str(folder) for folder in row.folders],
+                "folders": [str(one.outcome.folder) for one in row.done],
             }
             for row in found.rows
         ],

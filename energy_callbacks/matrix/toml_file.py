@@ -1,70 +1,69 @@
 """Reads a matrix from a TOML file and checks every key and value."""
 
-import dataclasses
 import difflib
 import tomllib
 from collections.abc import Collection, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.matrix.engines import OPTIONS
+from energy_callbacks.matrix.engines import ENGINES
 from energy_callbacks.matrix.plan import MatrixPlan
 
 _ENERGY: Final = ("country", "region", "pue", "price_per_kwh")
-_TABLES: Final = ("parameters", "env", "baseline", *OPTIONS)
-_OURS: Final = ("energy", "folder")
+_TABLES: Final = ("parameters", "env", "baseline", *ENGINES)
+# Fields of a plan that are not keys of the file.
+_NOT_KEYS: Final = ("energy", "folder")
 
 
 def load(path: Path, engine: str | None = None) -> tuple[MatrixPlan, Any]:
-    """The plan in a file, and the options of its engine.
+    """Return the plan in a file, and the options of its engine.
 
     Args:
-        path: of the TOML file; the command runs in its folder.
-        engine: instead of the file's.
+        path: the TOML file; the command runs in its folder.
+        engine: replaces the engine of the file.
 
     Raises:
         ValueError: with the file's name, what is wrong, the value got, and what to do.
     """
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
         if engine is not None:
-            found["engine"] = engine
-        return parsed(found, path.resolve().parent)
+            content["engine"] = engine
+        return parsed(content, path.resolve().parent)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def parsed(found: Mapping[str, Any], folder: Path) -> tuple[MatrixPlan, Any]:
-    """The plan in a file's content, and the options of its engine.
+def parsed(content: Mapping[str, Any], folder: Path) -> tuple[MatrixPlan, Any]:
+    """Return the plan in the content of a file, and the options of its engine.
 
     Raises:
-        ValueError: for a key that is not known, and for a value that cannot be run.
-        TypeError: for a value of the wrong type.
+        ValueError: if a key is unknown or a value invalid.
+        TypeError: if a value has the wrong type.
     """
-    plain = [
-        one.name for one in dataclasses.fields(MatrixPlan) if one.name not in (*_OURS, *_TABLES)
-    ]
-    _check_keys(found, (*plain, *_ENERGY, *_TABLES), "")
+    hidden = (*_NOT_KEYS, *_TABLES)
+    plain = [one.name for one in fields(MatrixPlan) if one.name not in hidden]
+    _check_keys(content, (*plain, *_ENERGY, *_TABLES), "")
     for name in _TABLES:
-        if not isinstance(found.get(name, {}), dict):
-            raise TypeError(f"{name} must be a table, got {found[name]!r}; write [{name}]")
+        if not isinstance(content.get(name, {}), dict):
+            raise TypeError(f"{name} must be a table, got {content[name]!r}; write [{name}]")
     for name in ("name", "command", "parameters"):
-        if name not in found:
+        if name not in content:
             raise ValueError(f"{name} is missing; a matrix needs name, command and [parameters]")
-    options = {name: _options(name, found.get(name, {})) for name in OPTIONS}
-    given = {name: value for name, value in found.items() if name not in (*OPTIONS, *_ENERGY)}
-    energy = {name: found[name] for name in _ENERGY if name in found}
+    options = {name: _options(name, content.get(name, {})) for name in ENGINES}
+    energy = {name: content[name] for name in _ENERGY if name in content}
+    given = {name: content[name] for name in content if name not in (*ENGINES, *_ENERGY)}
     plan = MatrixPlan(**given, energy=energy, folder=folder)
     return plan, options[plan.engine]
 
 
 def _options(engine: str, table: Mapping[str, Any]) -> Any:
-    kind = OPTIONS[engine]
-    known = [one.name for one in dataclasses.fields(kind)]
-    if "sbatch" in known:  # whatever sbatch takes is its own to know
-        table = {"sbatch": {k: v for k, v in table.items() if k not in known}} | {
-            k: v for k, v in table.items() if k in known
-        }
+    kind, _ = ENGINES[engine]
+    known = [one.name for one in fields(kind)]
+    if "sbatch" in known:  # sbatch checks its own options
+        sbatch = {name: value for name, value in table.items() if name not in known}
+        table = {"sbatch": sbatch} | {name: table[name] for name in table if name in known}
     _check_keys(table, known, f" in [{engine}]")
     return kind(**table)
 

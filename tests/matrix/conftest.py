@@ -16,7 +16,7 @@ from tests.matrix.launcher import Launcher
 def no_picture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """As ``no_charts``, for the picture of a matrix."""
     if request.node.get_closest_marker("charts") is None:
-        name = "energy_callbacks.matrix.chart.energies_figure"
+        name = "energy_callbacks.matrix.summary.energies_figure"
         monkeypatch.setattr(name, lambda *_, **__: None)
 
 

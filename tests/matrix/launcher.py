@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.matrix import attempts, job_process
+from energy_callbacks.core.signals import SignalHold
+from energy_callbacks.matrix import attempts
 from energy_callbacks.matrix.engines import local
-from energy_callbacks.matrix.signals import SignalHold
 from tests.report.journals import Attempt, Stretch, write
 
 POWER_W = 400.0
@@ -32,7 +32,7 @@ class Clock:
 
 
 class Launcher:
-    """Stands for ``measured.launch``: what is to be run are the words of ``lab.JOB``.
+    """Replaces ``local.launch``; the commands are those of ``lab.JOB``.
 
     A job leaves the lines and the exit code that the program would leave, and a run folder.
 
@@ -46,7 +46,7 @@ class Launcher:
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """From now on jobs are played."""
-        patch.setattr(job_process, "launch", self.launch)
+        patch.setattr(local, "launch", self.launch)
         for module in (local, attempts):
             patch.setattr(module, "time", self.clock)
         patch.setattr(SignalHold, "wait", self._wait)

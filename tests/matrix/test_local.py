@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from energy_callbacks.matrix import job_process
+from energy_callbacks.matrix.engines import local
 from energy_callbacks.report import load
 from tests.fake_nvml import Constant, FakeNvml, Scenario, card_uuid, h200
 from tests.matrix.lab import Ended, Lab
@@ -86,7 +86,7 @@ def test_a_folder_in_use_is_refused(
             refused.append(lab.run())
         return launcher.launch(words, **more)
 
-    monkeypatch.setattr(job_process, "launch", launch)
+    monkeypatch.setattr(local, "launch", launch)
     lab.write()
     assert lab.run().code == 0
     assert refused[0].code == 1

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energy_callbacks.matrix.naming import folder_name
-from energy_callbacks.matrix.plan import MatrixPlan
+from energy_callbacks.matrix.plan import MatrixPlan, folder_name
 
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=3)
 

@@ -1,32 +1,35 @@
-"""Jobs on this machine: one for each GPU at a time, or one at a time if there is none."""
+"""Runs jobs on this machine: one for each GPU at a time, or one at a time if there is none."""
 
 import os
+import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
 
+from energy_callbacks.core.config import RUN_DIR_VARIABLE
 from energy_callbacks.core.errors import SourceUnavailable
-from energy_callbacks.matrix.attempts import Results
-from energy_callbacks.matrix.engines.protocol import JobListener
-from energy_callbacks.matrix.job_process import JobProcess
-from energy_callbacks.matrix.naming import counted
-from energy_callbacks.matrix.plan import MatrixJob
-from energy_callbacks.matrix.signals import SignalHold
+from energy_callbacks.core.signals import ENDING, SignalHold
+from energy_callbacks.matrix.attempts import OUTPUT, Results, is_running
+from energy_callbacks.matrix.engines.engine import Engine
+from energy_callbacks.matrix.plan import REPEAT, MatrixJob, check_whole, counted, is_whole
+from energy_callbacks.matrix.progress import JobProgress
 from energy_callbacks.sensing.devices import MASK_VARIABLE, GpuInfo, resolve
 from energy_callbacks.sensing.sources.nvidia.source import inventory
 
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalOptions:
-    """``[local]`` of the file.
+    """The table ``[local]`` of the TOML file.
 
     Args:
-        gpus: ``"all"`` that are visible, how many of them, or which, as CUDA counts them.
-        gpus_per_job: for trainings that use several.
+        gpus: ``"all"`` visible GPUs, the number of them, or their indices as CUDA counts them.
+        gpus_per_job: number of GPUs of each job.
     """
 
     gpus: Literal["all"] | int | Sequence[int] = "all"
@@ -34,109 +37,101 @@ class LocalOptions:
 
     def __post_init__(self) -> None:
         numbers = self.gpus if isinstance(self.gpus, list | tuple) else [self.gpus]
-        if self.gpus != "all" and (not numbers or not all(_is_number(one, 0) for one in numbers)):
+        if self.gpus != "all" and (not numbers or not all(is_whole(one, 0) for one in numbers)):
             raise ValueError(
                 f'gpus must be "all", a number of GPUs or a list of their numbers, got '
                 f"{self.gpus!r}; write gpus = 2 or gpus = [0, 1]"
             )
         if len(set(numbers)) < len(numbers):
             raise ValueError(f"gpus = {self.gpus!r} names a GPU twice; each takes a job at a time")
-        if not _is_number(self.gpus_per_job, 1):
-            raise ValueError(
-                f"gpus_per_job must be a whole number of at least 1, got {self.gpus_per_job!r}"
-            )
+        check_whole("gpus_per_job", self.gpus_per_job)
 
 
-def _is_number(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+class _RunningJob(NamedTuple):
+    job: MatrixJob
+    folder: Path
+    process: subprocess.Popen[bytes]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Place:
-    """Where one job runs at a time."""
+class _Slot:
+    """GPUs, or a machine without any, that run one job at a time.
+
+    Attributes:
+        environment: variables that restrict a job to these GPUs.
+        free_from_s: monotonic time at which the pause after the last job ends.
+    """
 
     name: str
     environment: Mapping[str, str] = field(default_factory=dict)
     free_from_s: float = 0.0
-    running: JobProcess | None = None
+    running: _RunningJob | None = None
 
 
-class LocalEngine:
-    """See ``protocol.Engine``.
+class LocalEngine(Engine):
+    """Runs jobs as child processes; options of ``None`` leave the choice of GPUs to the parent."""
 
-    Args:
-        options: which GPUs; ``None`` leaves that to the parent process, such as Slurm.
-        results: where jobs leave what they have measured.
-    """
-
-    def __init__(self, options: LocalOptions | None, results: Results) -> None:
-        self._results = results
-        self._options = options
+    options: LocalOptions | None
 
     def preview(self, jobs: Sequence[MatrixJob]) -> str:
-        """The places that jobs run in."""
-        places = [place.name for place in self._places()]
-        return f"{counted(len(jobs))} here, {len(places)} at a time: {', '.join(places)}\n"
+        """List the slots that jobs run in."""
+        slots = [slot.name for slot in self._slots()]
+        return f"{counted(len(jobs))} here, {len(slots)} at a time: {', '.join(slots)}\n"
 
-    def queued(self, jobs: Sequence[MatrixJob]) -> list[MatrixJob]:
-        """None: jobs live no longer than the call."""
-        del jobs
-        return []
-
-    def run(self, jobs: Sequence[MatrixJob], told: JobListener) -> int | None:
-        """Run them all, or until a signal comes; then those that run are ended by it."""
-        queue, places, stopping = deque(jobs), self._places(), SignalHold()
-        with stopping.held():
-            while queue or any(place.running for place in places):
-                for place in places:
-                    self._look_at(place, queue, stopping, told)
-                if not queue and not any(place.running for place in places):
-                    break
-                for number in stopping.wait(_LOOK_S):
-                    for place in places:
-                        if place.running is not None:
-                            place.running.signal(number)
-                if stopping.first is not None:
+    def run(self, jobs: Sequence[MatrixJob], progress: JobProgress) -> int | None:
+        """Run all jobs, or until a signal arrives; it is passed on to the running jobs."""
+        queue, slots, hold = deque(jobs), self._slots(), SignalHold(ENDING)
+        with hold.held():
+            while True:
+                for slot in slots:
+                    self._serve(slot, queue, hold, progress)
+                running = [slot.running.process for slot in slots if slot.running is not None]
+                if not queue and not running:
+                    return hold.first
+                for number in hold.wait(_POLL_S):
+                    for process in running:
+                        process.send_signal(number)
+                if hold.first is not None:
                     queue.clear()
-                told.waiting()
-        return stopping.first
+                progress.waiting()
 
-    def _look_at(
-        self, place: _Place, queue: deque[MatrixJob], stopping: SignalHold, told: JobListener
+    def _serve(
+        self, slot: _Slot, queue: deque[MatrixJob], hold: SignalHold, progress: JobProgress
     ) -> None:
-        """Serve one slot: a job that has ended, and the next."""
-        if place.running is not None and place.running.ended():
-            told.ended(place.running.job, place.running.outcome)
-            place.running = None
-            place.free_from_s = time.monotonic() + self._results.cool_down_s
-        if place.running is None and queue and time.monotonic() >= place.free_from_s:
+        """Note the end of the job in a slot, and start the next one if the slot is free."""
+        if slot.running is not None and _has_ended(slot.running):
+            job, folder, process = slot.running
+            progress.ended(job, self.results.end(folder, process.returncode))
+            slot.running = None
+            slot.free_from_s = time.monotonic() + self.results.cool_down_s
+        if slot.running is None and queue and time.monotonic() >= slot.free_from_s:
             job = queue.popleft()
-            with stopping.as_before():
-                place.running = JobProcess(job, self._results, place.environment)
-            told.started(job, place.name)
+            with hold.as_before():
+                slot.running = _start(job, self.results, slot.environment)
+            progress.started(job, slot.name)
 
-    def _places(self) -> list[_Place]:
-        if self._options is None:
-            return [_Place(name="this machine")]
-        gpus = _gpus(self._options)
+    def _slots(self) -> list[_Slot]:
+        if self.options is None:
+            return [_Slot(name="this machine")]
+        gpus = _gpus(self.options)
         if not gpus:
-            return [_Place(name="this machine, without a GPU")]
-        each = self._options.gpus_per_job
+            return [_Slot(name="this machine, without a GPU")]
+        each = self.options.gpus_per_job
         groups = [gpus[i : i + each] for i in range(0, len(gpus) - each + 1, each)]
         if not groups:
             raise ValueError(f"gpus_per_job = {each}, but there are {len(gpus)} GPUs; give fewer")
         return [
-            _Place(name="+".join(group), environment={MASK_VARIABLE: ",".join(group)})
+            _Slot(name="+".join(group), environment={MASK_VARIABLE: ",".join(group)})
             for group in groups
         ]
 
 
 def _gpus(options: LocalOptions) -> list[str]:
-    """The UUIDs of those that jobs may use.
+    """Return the UUIDs of the GPUs that jobs may use.
 
     Raises:
-        ValueError: if there are fewer.
-        SourceUnavailable: if the masks leave open which they are.
+        ValueError: if fewer GPUs are visible than the options name.
+        SourceUnavailable: if the masks of the environment do not identify the visible GPUs.
     """
     visible = [one.uuid for one in resolve(os.environ, _inventory())]
     if options.gpus == "all":
@@ -155,3 +150,54 @@ def _inventory() -> tuple[GpuInfo, ...]:
         return inventory()
     except SourceUnavailable:
         return ()
+
+
+def _start(job: MatrixJob, results: Results, environment: Mapping[str, str]) -> _RunningJob:
+    """Start a new attempt of a job.
+
+    Raises:
+        AlreadyRunning: if an older attempt of the job still runs.
+    """
+    folder = results.begin(job)
+    # A matrix that is itself measured has a run folder, which is not that of its jobs.
+    outer = {name: value for name, value in os.environ.items() if name != RUN_DIR_VARIABLE}
+    process = launch(
+        _run_command(job, results, folder),
+        folder=results.working_folder,
+        environment={**outer, **job.environment, **environment},
+        output=folder / OUTPUT,
+    )
+    return _RunningJob(job, folder, process)
+
+
+def _run_command(job: MatrixJob, results: Results, folder: Path) -> list[str]:
+    """Return the command that measures a job; its parameters become tags of the report."""
+    tags = {**job.parameters, REPEAT: str(job.repeat)}
+    return [
+        *(sys.executable, "-P", "-m", "energy_callbacks", "run"),
+        *("--out", str(folder), f"--name={job}"),
+        *results.run_options,
+        *(f"--tag={name}={value}" for name, value in tags.items()),
+        *("--", *job.words),
+    ]
+
+
+def launch(
+    words: Sequence[str], *, folder: Path, environment: Mapping[str, str], output: Path
+) -> subprocess.Popen[bytes]:
+    """Start a program that writes both its streams to a file."""
+    with output.open("wb") as file:
+        return subprocess.Popen(  # noqa: S603 - the user's command
+            words,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def _has_ended(running: _RunningJob) -> bool:
+    code = running.process.poll()
+    # If the measuring process was killed, its command may still run and use the slot.
+    return code is not None and (code >= 0 or not is_running(running.folder, os.uname().nodename))

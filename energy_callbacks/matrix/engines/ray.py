@@ -1,8 +1,7 @@
-"""Jobs as tasks of Ray, on all machines of a cluster."""
+"""Runs jobs as tasks of Ray, on all machines of a cluster."""
 
 import logging
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -12,29 +11,28 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.core.extras import requires
-from energy_callbacks.matrix import job_manifest
-from energy_callbacks.matrix.attempts import Results
-from energy_callbacks.matrix.engines.protocol import JobListener
-from energy_callbacks.matrix.naming import counted
-from energy_callbacks.matrix.plan import MatrixJob
-from energy_callbacks.matrix.signals import ENDING
+from energy_callbacks.core.signals import ENDING, SignalHold
+from energy_callbacks.matrix.attempts import read_jobs, write_jobs
+from energy_callbacks.matrix.engines.engine import Engine
+from energy_callbacks.matrix.plan import MatrixJob, check_whole, counted
+from energy_callbacks.matrix.progress import JobProgress
 
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 # A command may save its state when it is asked to end.
-_PATIENCE_S: Final = 30.0
+_END_TIMEOUT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayOptions:
-    """``[ray]`` of the file.
+    """The table ``[ray]`` of the TOML file.
 
     Args:
-        address: of a cluster; ``None`` takes RAY_ADDRESS, else a cluster of this machine, which is
-            started if there is none.
-        gpus: of a job; ``None`` is 1 if the cluster has any, else 0.
-        cpus: of a job; ``None`` is 1 beside a GPU. Without GPUs it is all of a machine, so that a
-            machine has one job at a time, whose energy is known by itself.
-        resources: others of Ray's, such as ``{big = 1}``.
+        address: address of a cluster; ``None`` uses RAY_ADDRESS, else a cluster of this machine,
+            which is started if there is none.
+        gpus: GPUs of a job; ``None`` is 1 if the cluster has any, else 0.
+        cpus: CPUs of a job; ``None`` is 1 for a job with a GPU. Without GPUs it is all CPUs of a
+            machine, so that a machine runs one job at a time and its energy is that of the job.
+        resources: other resources of Ray, such as ``{big = 1}``.
     """
 
     address: str | None = None
@@ -43,138 +41,127 @@ class RayOptions:
     resources: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, least in (("gpus", 0), ("cpus", 1)):
-            value = getattr(self, name)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int) or value < least
-            ):
-                raise ValueError(
-                    f"{name} in [ray] must be a whole number of at least {least}, got {value!r}"
-                )
+        for name, value, least in (("gpus", self.gpus, 0), ("cpus", self.cpus, 1)):
+            if value is not None:
+                check_whole(f"{name} in [ray]", value, least)
         if self.address is not None and not isinstance(self.address, str):
             raise TypeError(f"address in [ray] must be a text, got {self.address!r}")
 
 
-class RayEngine:
-    """See ``protocol.Engine``.
+class RayEngine(Engine):
+    """Runs jobs as Ray tasks, which end with the call."""
 
-    Args:
-        options: what a job needs.
-        results: where jobs leave what they have measured; on a file system that machines share.
-    """
-
-    def __init__(self, options: RayOptions, results: Results) -> None:
-        self._options = options
-        self._results = results
+    options: RayOptions
 
     def preview(self, jobs: Sequence[MatrixJob]) -> str:
-        """Where the jobs would go; asks no cluster."""
-        address = self._options.address or os.environ.get("RAY_ADDRESS") or "this machine"
+        """Describe where the jobs would run, without connecting to a cluster."""
+        address = self.options.address or os.environ.get("RAY_ADDRESS") or "this machine"
         return f"{counted(len(jobs))} as tasks of Ray at {address}\n"
 
-    def queued(self, jobs: Sequence[MatrixJob]) -> list[MatrixJob]:
-        """None: tasks end with the call."""
-        del jobs
-        return []
-
-    def run(self, jobs: Sequence[MatrixJob], told: JobListener) -> int | None:
-        """Run them all, or until a signal comes; then those that run are ended.
+    def run(self, jobs: Sequence[MatrixJob], progress: JobProgress) -> int | None:
+        """Run all jobs, or until a signal arrives, which ends the running jobs.
 
         Raises:
             MissingExtraError: if Ray is not installed.
         """
         with requires("ray", extra="ray"):
             import ray
-        file = self._results.folder / "ray_jobs.json"
-        job_manifest.write(file, self._results, jobs)
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no network unless asked for
+        file = self.results.folder / "ray_jobs.json"
+        write_jobs(file, self.results, jobs)
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no network traffic by default
         ray.init(
-            address=self._options.address,
+            address=self.options.address,
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.WARNING,
             ignore_reinit_error=True,
         )
-        # Ray makes something else of what a handler raises, so this one only listens.
-        heard: list[int] = []
-        before = {
-            number: signal.signal(number, lambda came, _: heard.append(came)) for number in ENDING
-        }
+        # Ray converts an exception of a handler into another one, so the handlers only record.
+        hold = SignalHold(ENDING)
+        with hold.recorded():
+            tasks = self._submit(ray, file, jobs, progress)
+            try:
+                self._wait(ray, tasks, progress, hold)
+                if hold.first is not None:
+                    _cancel(ray, tasks)
+            finally:
+                ray.shutdown()
+        return hold.first
+
+    def _submit(
+        self, ray: Any, file: Path, jobs: Sequence[MatrixJob], progress: JobProgress
+    ) -> dict[Any, MatrixJob]:
         nodes = ray.nodes()
-        asked = needs(self._options, nodes)
-        task = ray.remote(max_retries=0, **asked)(run_task)
-        told.said(
-            f"{len(jobs)} tasks of Ray, each with {asked['num_gpus']} GPUs and "
-            f"{asked['num_cpus']} CPUs"
+        needed = needs(self.options, nodes)
+        task = ray.remote(max_retries=0, **needed)(run_task)
+        progress.say(
+            f"{len(jobs)} tasks of Ray, each with {needed['num_gpus']} GPUs and "
+            f"{needed['num_cpus']} CPUs"
         )
-        if not fits(asked, nodes):
-            told.said("no machine of the cluster has as much now; waiting for one that does")
-        tasks = {task.remote(str(file), number): job for number, job in enumerate(jobs)}
-        try:
-            self._wait(ray, tasks, told, heard)
-            if heard:
-                _cancel(ray, tasks)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            ray.shutdown()
-        return heard[0] if heard else None
+        if not fits(needed, nodes):
+            progress.say("no machine of the cluster has as much now; waiting for one that does")
+        return {task.remote(str(file), number): job for number, job in enumerate(jobs)}
 
     def _wait(
-        self, ray: Any, tasks: dict[Any, MatrixJob], told: JobListener, heard: Sequence[int]
+        self, ray: Any, tasks: dict[Any, MatrixJob], progress: JobProgress, hold: SignalHold
     ) -> None:
-        """Wait until each has ended, or a signal has come."""
+        """Wait until all tasks have ended, or a signal has arrived; removes ended tasks."""
         begun: set[Path] = set()
-        while tasks and not heard:
-            ended, _ = ray.wait(list(tasks), timeout=_LOOK_S)
+        while tasks and hold.first is None:
+            ended, _ = ray.wait(list(tasks), timeout=_POLL_S)
             for job in tasks.values():
-                self._tell_begun(job, begun, told)
-            for one in ended:
-                job = tasks.pop(one)
-                _say_error(ray, one, told)
-                outcomes = self._results.outcomes(job)
+                self._report_begun(job, begun, progress)
+            for task in ended:
+                job = tasks.pop(task)
+                _report_error(ray, task, progress)
+                outcomes = self.results.outcomes(job)
                 if outcomes and outcomes[-1].ended_unix_s is not None:
-                    told.ended(job, outcomes[-1])
+                    progress.ended(job, outcomes[-1])
                 else:
-                    told.said(f"{job}: not run to its end; see {self._results.folder}/ray_*.txt")
-            told.waiting()
+                    progress.say(f"{job}: not run to its end; see {self.results.folder}/ray_*.txt")
+            progress.waiting()
 
-    def _tell_begun(self, job: MatrixJob, begun: set[Path], told: JobListener) -> None:
-        """A job begins on its machine when its newest try appears."""
-        outcomes = [] if job.folder in begun else self._results.outcomes(job)
+    def _report_begun(self, job: MatrixJob, begun: set[Path], progress: JobProgress) -> None:
+        """Report a job as started when the folder of its newest attempt appears."""
+        outcomes = [] if job.folder in begun else self.results.outcomes(job)
         if outcomes and outcomes[-1].is_running:
             begun.add(job.folder)
-            told.started(job, outcomes[-1].host)
+            progress.started(job, outcomes[-1].host)
 
 
 def run_task(file: str, number: int) -> int:
-    """One job, on the machine that Ray has chosen, with the GPUs that it has given.
+    """Run one job, on the machine that Ray has chosen, with the GPUs that Ray has assigned.
 
     Args:
-        file: of jobs handed on.
-        number: of the job in it.
+        file: path of a file of ``write_jobs``.
+        number: index of the job in it.
 
     Returns:
-        Its exit code.
+        The exit code of the job.
     """
-    job_manifest.read(Path(file))  # says what is the matter if the folder is not shared
+    read_jobs(Path(file))  # raises a clear error if the folder is not shared
     words = [sys.executable, "-P", "-m", "energy_callbacks", "matrix", file, "--task", str(number)]
     with Path(file).with_name(f"ray_{number}.txt").open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - this package itself
             words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
     try:
-        while process.poll() is None:  # in short sleeps, between which Ray can cancel
-            time.sleep(_LOOK_S)
+        while process.poll() is None:  # Ray can cancel a task only between short sleeps
+            time.sleep(_POLL_S)
     except BaseException:
         process.terminate()
-        process.wait(_PATIENCE_S)
+        process.wait(_END_TIMEOUT_S)
         raise
     return process.returncode
 
 
 def needs(options: RayOptions, nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The resources of each task."""
+    """Return the resources of each task.
+
+    Args:
+        options: from the TOML file.
+        nodes: machines of the cluster, as ``ray.nodes()`` returns them.
+    """
     alive = [node["Resources"] for node in nodes if node["Alive"]]
     gpus = options.gpus
     if gpus is None:
@@ -185,9 +172,9 @@ def needs(options: RayOptions, nodes: Sequence[Mapping[str, Any]]) -> dict[str, 
     return {"num_gpus": gpus, "num_cpus": cpus, "resources": dict(options.resources)}
 
 
-def fits(asked: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a machine of the cluster has what a task asks for, as it is now."""
-    wanted = {"GPU": asked["num_gpus"], "CPU": asked["num_cpus"], **asked["resources"]}
+def fits(needed: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a machine of the cluster has the resources of a task."""
+    wanted = {"GPU": needed["num_gpus"], "CPU": needed["num_cpus"], **needed["resources"]}
     return any(
         all(node["Resources"].get(name, 0.0) >= amount for name, amount in wanted.items())
         for node in nodes
@@ -195,15 +182,15 @@ def fits(asked: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> bool:
     )
 
 
-def _say_error(ray: Any, task: Any, told: JobListener) -> None:
-    """An exit code is in the job's folder as well; what Ray itself met is not."""
+def _report_error(ray: Any, task: Any, progress: JobProgress) -> None:
+    """Print an error of Ray itself; exit codes of jobs are in their folders."""
     try:
         ray.get(task)
     except ray.exceptions.RayError as error:
-        told.said(f"Ray: {str(error).strip().splitlines()[-1]}")
+        progress.say(f"Ray: {str(error).strip().splitlines()[-1]}")
 
 
 def _cancel(ray: Any, tasks: Mapping[Any, MatrixJob]) -> None:
     for task in tasks:
         ray.cancel(task)
-    ray.wait(list(tasks), num_returns=len(tasks), timeout=_PATIENCE_S)
+    ray.wait(list(tasks), num_returns=len(tasks), timeout=_END_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Jobs as array jobs of Slurm: one call submits, a later one collects."""
+"""Runs jobs as array jobs of Slurm: one call submits them, a later call collects the results."""
 
 import itertools
 import json
@@ -14,30 +14,29 @@ from typing import Any, Final
 
 from energy_callbacks.core import atomic_files
 from energy_callbacks.core.errors import EnergyCallbacksError
-from energy_callbacks.matrix import job_manifest
-from energy_callbacks.matrix.attempts import Results, write_json
-from energy_callbacks.matrix.engines.protocol import JobListener
-from energy_callbacks.matrix.naming import counted
-from energy_callbacks.matrix.plan import MatrixJob
+from energy_callbacks.matrix.attempts import write_jobs, write_json
+from energy_callbacks.matrix.engines.engine import Engine
+from energy_callbacks.matrix.plan import MatrixJob, check_whole, counted
+from energy_callbacks.matrix.progress import JobProgress
 
-# Slurm's default of MaxArraySize; numbers go up to one below (slurm.conf(5)).
-_USUAL_SIZE: Final = 1001
-_OURS: Final = frozenset(("array", "output", "error", "job-name", "parsable", "chdir", "wait"))
+# The default of MaxArraySize; the highest index is one less (slurm.conf(5)).
+_DEFAULT_ARRAY_SIZE: Final = 1001
+_RESERVED: Final = frozenset(("array", "output", "error", "job-name", "parsable", "chdir", "wait"))
 _TIMEOUT_S: Final = 60.0
 _SUBMITTED: Final = "submitted.json"
 
 
 class SlurmFailed(EnergyCallbacksError):
-    """A program of Slurm is not there, or refused."""
+    """A program of Slurm is missing, or ended with an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmOptions:
-    """``[slurm]`` of the file; each other key of it is an option of ``sbatch``.
+    """The table ``[slurm]`` of the TOML file; other keys of it are options of ``sbatch``.
 
     Args:
-        at_once: at most this many jobs at the same time; ``None`` for no limit.
-        setup: lines of shell before each job, such as ``module load cuda``.
+        at_once: maximum number of jobs at the same time; ``None`` for no limit.
+        setup: shell lines before each job, such as ``module load cuda``.
         sbatch: options, as in ``partition = "gpu"``, ``gpus_per_node = 1``, ``exclusive = true``.
     """
 
@@ -46,26 +45,16 @@ class SlurmOptions:
     sbatch: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.at_once is not None and (not isinstance(self.at_once, int) or self.at_once < 1):
-            raise ValueError(
-                f"at_once must be a whole number of at least 1, got {self.at_once!r}; leave it out"
-            )
+        if self.at_once is not None:
+            check_whole("at_once", self.at_once, hint="; leave it out")
         if not isinstance(self.setup, str):
             raise TypeError(f"setup must be lines of shell, got {self.setup!r}")
         for name, value in self.sbatch.items():
-            self._check(name.replace("_", "-"), value)
-
-    def _check(self, name: str, value: object) -> None:
-        if name in _OURS:
-            raise ValueError(f"{name!r} in [slurm] is set by the matrix itself; leave it out")
-        if not re.fullmatch(r"[a-z][a-z0-9-]+", name):
-            raise ValueError(f"{name!r} in [slurm] is no option of sbatch; write its long name")
-        if not isinstance(value, str | int) or "\n" in str(value):
-            raise ValueError(f"{name} in [slurm] must be a text, a number, or true, got {value!r}")
+            _check_option(name.replace("_", "-"), value)
 
     @property
     def lines(self) -> list[str]:
-        """For the head of a script."""
+        """The options as lines of a batch script."""
         return [
             _option(name.replace("_", "-"), None if value is True else str(value))
             for name, value in self.sbatch.items()
@@ -73,113 +62,112 @@ class SlurmOptions:
         ]
 
 
-class SlurmEngine:
-    """See ``protocol.Engine``.
+def _check_option(name: str, value: object) -> None:
+    if name in _RESERVED:
+        raise ValueError(f"{name!r} in [slurm] is set by the matrix itself; leave it out")
+    if not re.fullmatch(r"[a-z][a-z0-9-]+", name):
+        raise ValueError(f"{name!r} in [slurm] is no option of sbatch; write its long name")
+    if not isinstance(value, str | int) or "\n" in str(value):
+        raise ValueError(f"{name} in [slurm] must be a text, a number, or true, got {value!r}")
 
-    Args:
-        options: of ``sbatch``.
-        results: where jobs leave what they have measured; on a file system that nodes share.
-    """
 
-    def __init__(self, options: SlurmOptions, results: Results) -> None:
-        self._options = options
-        self._results = results
+def _option(name: str, value: str | None) -> str:
+    """Return a line of a batch script; a value with spaces is quoted."""
+    return f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={shlex.quote(value)}"
+
+
+class SlurmEngine(Engine):
+    """Submits jobs with ``sbatch``, in array jobs of the size that Slurm allows."""
+
+    options: SlurmOptions
 
     def preview(self, jobs: Sequence[MatrixJob]) -> str:
-        """The scripts that would be submitted."""
-        scripts = [
+        """Return the scripts that would be submitted."""
+        return "\n".join(
             f"# {folder}/array.sh\n{self._script(folder, len(chunk))}"
             for folder, chunk in self._chunks(jobs)
-        ]
-        return "\n".join(scripts)
+        )
 
     def queued(self, jobs: Sequence[MatrixJob]) -> list[MatrixJob]:
-        """Those that Slurm has taken and not yet ended.
+        """Return the jobs that wait or run in Slurm.
 
         Raises:
-            SlurmFailed: if Slurm does not say.
+            SlurmFailed: if ``squeue`` fails.
         """
         folders = {
-            folder for path in self._place.glob(f"*/{_SUBMITTED}") for folder in _alive(path)
+            folder for path in self._folder.glob(f"*/{_SUBMITTED}") for folder in _queued(path)
         }
         return [job for job in jobs if str(job.folder) in folders]
 
-    def run(self, jobs: Sequence[MatrixJob], told: JobListener) -> None:
-        """Submit them; they run when the cluster has room.
+    def run(self, jobs: Sequence[MatrixJob], progress: JobProgress) -> None:
+        """Submit jobs; they run when the cluster has room.
 
         Raises:
-            SlurmFailed: if ``sbatch`` refused.
+            SlurmFailed: if ``sbatch`` fails.
         """
         for folder, chunk in self._chunks(jobs):
             folder.mkdir(parents=True)
-            job_manifest.write(folder / "jobs.json", self._results, chunk)
+            write_jobs(folder / "jobs.json", self.results, chunk)
             script = folder / "array.sh"
             atomic_files.write(script, self._script(folder, len(chunk)))
             # "id" or "id;cluster" (sbatch(1), --parsable).
-            job_id = _said("sbatch", "--parsable", str(script)).strip().split(";")[0]
-            write_json(
-                folder / _SUBMITTED, {"id": job_id, "jobs": [str(job.folder) for job in chunk]}
-            )
-            told.said(f"{counted(len(chunk))} submitted to Slurm as job {job_id}: {script}")
+            job_id = _output("sbatch", "--parsable", str(script)).strip().split(";")[0]
+            submitted = {"id": job_id, "jobs": [str(job.folder) for job in chunk]}
+            write_json(folder / _SUBMITTED, submitted)
+            progress.say(f"{counted(len(chunk))} submitted to Slurm as job {job_id}: {script}")
 
     @property
-    def _place(self) -> Path:
-        return self._results.folder / "slurm"
+    def _folder(self) -> Path:
+        return self.results.folder / "slurm"
 
     def _chunks(self, jobs: Sequence[MatrixJob]) -> Iterator[tuple[Path, Sequence[MatrixJob]]]:
-        """As many at once as Slurm takes, each in a folder that is not there yet."""
+        """Yield array jobs of at most the size that Slurm allows, each with a new folder."""
         size = _max_array_size()
-        numbers = (n for n in itertools.count(1) if not (self._place / str(n)).exists())
+        numbers = (n for n in itertools.count(1) if not (self._folder / str(n)).exists())
         for begin in range(0, len(jobs), size):
-            yield self._place / str(next(numbers)), jobs[begin : begin + size]
+            yield self._folder / str(next(numbers)), jobs[begin : begin + size]
 
     def _script(self, folder: Path, count: int) -> str:
-        at_once = f"%{self._options.at_once}" if self._options.at_once else ""
-        task = [sys.executable, "-P", "-m", "energy_callbacks", "matrix"]
+        at_once = f"%{self.options.at_once}" if self.options.at_once else ""
+        task = [sys.executable, "-P", "-m", "energy_callbacks", "matrix", str(folder / "jobs.json")]
         lines = [
             "#!/bin/bash",
-            _option("job-name", self._results.folder.name),
+            _option("job-name", self.results.folder.name),
             f"#SBATCH --array=0-{count - 1}{at_once}",
             _option("output", f"{str(folder).replace('%', '%%')}/%a.txt"),
-            *self._options.lines,
-            *self._options.setup.splitlines(),
-            f'exec {shlex.join([*task, str(folder / "jobs.json")])} --task "$SLURM_ARRAY_TASK_ID"',
+            *self.options.lines,
+            *self.options.setup.splitlines(),
+            f'exec {shlex.join(task)} --task "$SLURM_ARRAY_TASK_ID"',
         ]
         return "\n".join(lines) + "\n"
 
 
-def _option(name: str, value: str | None) -> str:
-    """A line of a script; a value with spaces stays one."""
-    return f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={shlex.quote(value)}"
-
-
-def _alive(path: Path) -> list[str]:
-    """Of the jobs in one submission, those that wait or run."""
+def _queued(path: Path) -> list[str]:
+    """Return the folders of the jobs of one submission that wait or run."""
     submitted = json.loads(path.read_text(encoding="utf-8"))
+    jobs = f"--jobs={submitted['id']}"
     try:
-        said = _said("squeue", "--noheader", "--array", f"--jobs={submitted['id']}", "--format=%K")
+        indices = _output("squeue", "--noheader", "--array", jobs, "--format=%K").split()
     except SlurmFailed as error:
         if "Invalid job id" in str(error):  # Slurm forgets a job some minutes after its end
             return []
         raise
-    return [submitted["jobs"][int(word)] for word in said.split() if word.isdecimal()]
+    return [submitted["jobs"][int(word)] for word in indices if word.isdecimal()]
 
 
 def _max_array_size() -> int:
     with suppress(SlurmFailed):
-        found = re.search(
-            r"^MaxArraySize\s*=\s*(\d+)", _said("scontrol", "show", "config"), re.MULTILINE
-        )
-        if found is not None:
+        config = _output("scontrol", "show", "config")
+        if found := re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.MULTILINE):
             return max(int(found[1]), 1)
-    return _USUAL_SIZE
+    return _DEFAULT_ARRAY_SIZE
 
 
-def _said(*words: str) -> str:
-    """The output of a program of Slurm.
+def _output(*words: str) -> str:
+    """Return the output of a program of Slurm.
 
     Raises:
-        SlurmFailed: if it is not there, is silent, or ends with an error.
+        SlurmFailed: if it is missing, ends with an error, or does not end in time.
     """
     try:
         return subprocess.run(  # noqa: S603 - Slurm's own programs
