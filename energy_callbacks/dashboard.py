@@ -1,13 +1,13 @@
-"""What a training shows in TensorBoard beside its curves: charts, hyperparameters, report.
+"""Shows charts, hyperparameters and the report of a training in TensorBoard.
 
 ::
 
     first row with figures per step   layout of "Custom Scalars", hyperparameters
-    end, with the report              last figures, text, picture, end of the session
+    end, with the report              last figures, text, pictures, end of the session
 
-All of it goes into the runs that the user's training writes anyway, and from the first process
-only. What a user has written there themselves stays: TensorBoard reads one layout and one session
-a run, so ours are left out if there are any.
+All of it is written into the runs that the user's training writes anyway, by the first process
+only. TensorBoard reads one layout and one session per run, so those of the user take precedence:
+if a run contains any already, none is added.
 """
 
 import logging
@@ -15,13 +15,14 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
-from energy_callbacks.accounting.metrics.scalars import expected_tags
+from energy_callbacks.accounting.metrics.scalars import OWN_TAGS
 from energy_callbacks.core.guard import pass_on_signals
 from energy_callbacks.core.units import grams, watt_hours
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.outputs import event_files, hparams, summaries
+from energy_callbacks.outputs import hparams, summaries
 from energy_callbacks.outputs.layout import layout, tags_of
 from energy_callbacks.outputs.protocol import Board
 from energy_callbacks.report import EnergyReport, load
@@ -36,25 +37,30 @@ FINAL: Final = {
     "final/total_j_per_sample": "total energy of training per sample, J",
     "final/total_j_per_token": "total energy of training per token, J",
 }
-"""Figures of the report by which trainings are compared."""
+"""Figures of the report for comparing trainings."""
 
 Facts = Mapping[str, hparams.Value | None]
-_OURS = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
 # How the tags of a layout and of a session begin.
 _LAYOUT, _SESSION = "custom_scalars__config__", "_hparams_/"
-# TensorBoard 2.21 shows the first five metrics until a reader asks for more.
+# Only the start of the newest event files is searched for them: a training writes them at its
+# start, and many trainings may share a directory.
+_HEAD_BYTES: Final = 4_000_000
+_MOST_FILES: Final = 4
+# TensorBoard 2.21 shows the first five metrics unless the reader selects others.
 _FIRST = ("final/total_wh", "final/total_j_per_sample", "final/emissions_g")
-# A card of the page Images is some 300 points wide.
+# A card of the page "Images" is about 300 points wide.
 _PICTURE_IN = 4.2
 
 
 class Dashboard:
-    """Belongs to one training; a failure here is one warning, and ends neither rows nor measuring.
+    """The TensorBoard pages of one training.
+
+    A failure is logged once and ends the dashboard, but neither the rows nor the measuring.
 
     Args:
         meter: measures the training.
-        boards: runs of TensorBoard, asked for at the first row; none if the user has none.
-        facts: what else distinguishes trainings, called at the end; ``None`` is not known.
+        boards: returns the runs of TensorBoard, called at the first row; empty if there are none.
+        facts: returns further hyperparameters, called at the first row; ``None`` is unknown.
     """
 
     def __init__(
@@ -72,29 +78,29 @@ class Dashboard:
         self._is_open = self._is_due = True
 
     def __getstate__(self) -> dict[str, object]:
-        """A copy is in no training."""
+        """A copy is not part of a training."""
         return Dashboard(self._meter).__dict__
 
     def row(self, scalars: Mapping[str, float], step: int) -> None:
-        """A row of ours has been written."""
+        """Note that a row has been written."""
         if self._is_due and any(tag.startswith("efficiency/") for tag in scalars):
             self._is_due = False
-            self._carefully(lambda: self._begin(scalars, step))
+            self._safely(lambda: self._begin(scalars, step))
 
     def end(self, metrics: Callable[[], Mapping[str, float]], step: int) -> None:
-        """The training has ended, and its report is saved.
+        """Write the last figures and the report of a training; the report must have been saved.
 
         Args:
-            metrics: gives the last values of the user's own; ours in it are left out.
+            metrics: returns the last values of the user's metrics; own tags are ignored.
             step: of the last row.
         """
         if self._boards and self._is_open:
             self._is_open = False
-            self._carefully(lambda: self._end(metrics(), step))
+            self._safely(lambda: self._end(metrics(), step))
 
-    def _carefully(self, act: Callable[[], None]) -> None:
+    def _safely(self, action: Callable[[], None]) -> None:
         try:
-            act()
+            action()
         except Exception:
             pass_on_signals()
             self._is_open = False
@@ -105,14 +111,14 @@ class Dashboard:
         if not self._boards:
             return
         tags = tags_of(scalars)
-        asked = {**self._ask_facts(), "device": _devices_in_words(self._meter)}
-        self._facts = {name: value for name, value in asked.items() if value is not None}
+        facts = {**self._ask_facts(), "device": _device_names(self._meter)}
+        self._facts = {name: value for name, value in facts.items() if value is not None}
         for board in self._boards:
             board.flush()
-            held = event_files.held(board.folder, (_LAYOUT, _SESSION))
-            if _LAYOUT not in held:
+            present = _texts_in(board.folder, (_LAYOUT, _SESSION))
+            if _LAYOUT not in present:
                 board.add(layout(tags, prefix=board.prefix), step)
-            if _SESSION not in held:
+            if _SESSION not in present:
                 board.add(hparams.session_start(self._facts, time.time()), step)
                 self._compared.append(board)
             board.flush()
@@ -125,7 +131,7 @@ class Dashboard:
         users = {
             f"final/{name}": value
             for name, value in metrics.items()
-            if name not in _OURS and math.isfinite(value)
+            if name not in OWN_TAGS and math.isfinite(value)
         }
         last = users | _last_figures(report)
         columns = sorted(last, key=lambda tag: (tag not in _FIRST, tag not in users))
@@ -141,8 +147,21 @@ class Dashboard:
             board.flush()
 
 
-def _devices_in_words(meter: EnergyMeter) -> str | None:
-    """The GPUs that are measured, else the processors: ``8 x NVIDIA H200``."""
+def _texts_in(folder: str, texts: Iterable[str]) -> set[str]:
+    """Return those texts that the newest event files of a run directory contain at their start.
+
+    Protocol buffers store text unchanged, so a tag can be found without parsing (Protocol Buffers,
+    "Encoding", length-delimited records). Directories outside of this file system are not searched.
+    """
+    heads = []
+    for path in sorted(Path(folder).glob("events.out.tfevents.*"))[-_MOST_FILES:]:
+        with path.open("rb") as file:
+            heads.append(file.read(_HEAD_BYTES))
+    return {text for text in texts if any(text.encode() in head for head in heads)}
+
+
+def _device_names(meter: EnergyMeter) -> str | None:
+    """Names of the measured GPUs, else of the processors: ``8 x NVIDIA H200``."""
     for kind in ("gpu", "cpu"):
         names = Counter(device.name for device in meter.devices if device.kind == kind)
         if names:
@@ -151,12 +170,12 @@ def _devices_in_words(meter: EnergyMeter) -> str | None:
 
 
 def _last_figures(report: EnergyReport) -> dict[str, float]:
-    """The report's totals and means as scalars; what is not known or not resolved is absent."""
-    total, found = report.energy.total, report.efficiency
+    """Totals and means of the report as scalars; unknown and unresolved ones are absent."""
+    total, efficiencies = report.energy.total, report.efficiency
     last = {}
     if total.energy_j is not None and total.is_resolved:
         last["final/total_wh"] = watt_hours(total.energy_j)
-    for scope, efficiency in (("gpu", found.gpu), ("total", found.total)):
+    for scope, efficiency in (("gpu", efficiencies.gpu), ("total", efficiencies.total)):
         for unit, ratio in (("sample", efficiency.j_per_sample), ("token", efficiency.j_per_token)):
             if ratio is not None and ratio.is_resolved:
                 last[f"final/{scope}_j_per_{unit}"] = ratio.value_j
@@ -166,7 +185,7 @@ def _last_figures(report: EnergyReport) -> dict[str, float]:
 
 
 def _pages(report: EnergyReport) -> Iterator[object]:
-    """The report as text, and its charts as pictures."""
+    """Summaries with the report as text and its charts as pictures."""
     from energy_callbacks.report.charts import catalogue
     from energy_callbacks.report.render import text
 

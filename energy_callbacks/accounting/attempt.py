@@ -117,25 +117,13 @@ class ActiveAttempt:
         if problem:
             self.recorder.warn("place", problem)
         self.board = ScalarBoard(
-            self.timeline,
             self.recorder,
-            self._start_s,
             earlier=earlier,
             samples_scale=process.local_world_size,
             emissions_kg=emissions_kg,
         )
-        self.forecaster = Forecaster(
-            self.recorder,
-            self.board,
-            self._start_s,
-            earlier_j=earlier.of("total"),
-            hosts=process.world_size / process.local_world_size,
-        )
-        self._budget = Budget(
-            max_energy_wh=config.max_energy_wh,
-            max_emissions_g=config.max_emissions_g,
-            emissions_kg=emissions_kg,
-        )
+        self.forecaster = Forecaster(self.board, process.world_size / process.local_world_size)
+        self._budget = Budget(config, emissions_kg)
         self._raw = RawReadings(path, self._start_s, unix_s) if config.raw_readings else None
         keep = self._raw.keep if self._raw else None
         self._sampler = Sampler(sources, self.timeline, clock, self.recorder.note, keep)

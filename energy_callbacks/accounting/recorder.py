@@ -65,6 +65,8 @@ class JournalRecorder:
         ends: dates the ends of steps by events of the device; ``None`` if not requested.
 
     Attributes:
+        phases: stack of phases.
+        steps: the steps so far.
         settled_s: energy up to this moment is final, and its spans are written.
         seen_s: energy up to this moment is known, and its steps are counted.
     """
@@ -80,10 +82,10 @@ class JournalRecorder:
         self.phases = PhaseStack(start_s)
         self.steps = StepLog(start_s, ends)
         self._waiting = DataWaitEnergy(timeline, self.steps, start_s)
-        self._timeline = timeline
+        self.timeline = timeline
         self._writer = writer
         self._clock = clock
-        self._start_s = start_s
+        self.start_s = start_s
         self._closed: deque[PhaseSpan] = deque()
         self._named: deque[PhaseSpan] = deque()
         self._lines: deque[Record] = deque()
@@ -121,14 +123,14 @@ class JournalRecorder:
                 self._trained.append(span)
         if span is not None:
             self.steps.pause()
-            self._timeline.pin(span.end_s)
+            self.timeline.pin(span.end_s)
             self._closed.append(span)
             self.event("phase", span.end_s, phase=self.phases.name)
 
     def window(self, name: str, start_s: float, end_s: float) -> None:
         """Assign a past span of time to a phase."""
-        self._timeline.pin(start_s)
-        self._timeline.pin(end_s)
+        self.timeline.pin(start_s)
+        self.timeline.pin(end_s)
         span = PhaseSpan(name=name, start_s=start_s, end_s=end_s)
         self._named.append(span)
         if name != "train":
@@ -137,7 +139,7 @@ class JournalRecorder:
 
     def event(self, kind: str, t_s: float, **values: Any) -> None:
         """Queue an ``event`` line."""
-        self._lines.append({"type": "event", "kind": kind, "t_s": t_s - self._start_s, **values})
+        self._lines.append({"type": "event", "kind": kind, "t_s": t_s - self.start_s, **values})
 
     def warn(self, code: str, message: str, fix: str = "") -> None:
         """Queue a warning for the report, with advice on what to do about it."""
@@ -159,18 +161,18 @@ class JournalRecorder:
             self.warn(f"source_{notice.kind}", f"{source}: {message}")
 
     def _queue(self, type_: str, t_s: float, **values: Any) -> None:
-        self._lines.append({"type": type_, "t_s": t_s - self._start_s, **values})
+        self._lines.append({"type": type_, "t_s": t_s - self.start_s, **values})
 
     # Called on the journal's thread.
 
     def update(self, *, is_final: bool = False) -> None:
         """Write everything that all sensors have reported by now."""
         now_s = self._clock.monotonic_s()
-        settled_s = self._timeline.settled_s(now_s, _PATIENCE_S)
-        seen_s = self._timeline.seen_s(now_s, _PATIENCE_S)
+        settled_s = self.timeline.settled_s(now_s, _PATIENCE_S)
+        seen_s = self.timeline.seen_s(now_s, _PATIENCE_S)
         self.settled_s = now_s if is_final else self._later(self.settled_s, settled_s, now_s)
         self.seen_s = now_s if is_final else self._later(self.seen_s, seen_s, now_s)
-        self._complete_s = now_s if is_final else self._timeline.complete_s(now_s) or self._start_s
+        self._complete_s = now_s if is_final else self.timeline.complete_s(now_s) or self.start_s
         self._write_queued()
         self._write_spans(self._closed, "span", "phase")
         self._write_spans(self._named, "window", "name")
@@ -184,13 +186,13 @@ class JournalRecorder:
         """End the last phase and write the totals; nothing may be recorded afterwards."""
         now_s = self._clock.monotonic_s()
         self._change(lambda: self.phases.end(now_s))
-        for key, count in self._timeline.disagreements().items():
+        for key, count in self.timeline.disagreements().items():
             self.warn(
                 "counter_disagrees",
                 f"{key}: in {count} stretches the energy counter and the power readings told "
                 "different stories; the power readings stand there",
             )
-        for key, count in self._timeline.impossible().items():
+        for key, count in self.timeline.impossible().items():
             self.warn(
                 "impossible_power",
                 f"{key}: power readings that no device can draw were left out: {count}",
@@ -207,10 +209,10 @@ class JournalRecorder:
             self._write_queued()
         totals = {
             "type": "totals",
-            "t_s": now_s - self._start_s,
+            "t_s": now_s - self.start_s,
             "status": status,
             "error": error,
-            "energy": self._energies(self._start_s, now_s),
+            "energy": self._energies(self.start_s, now_s),
         }
         self._writer.write(totals | self._waiting.record() | values)
         self._writer.close()
@@ -231,7 +233,7 @@ class JournalRecorder:
 
     def _later(self, before_s: float, reached_s: float | None, now_s: float) -> float:
         if reached_s is None:
-            return now_s if now_s - self._start_s > _PATIENCE_S else before_s
+            return now_s if now_s - self.start_s > _PATIENCE_S else before_s
         return max(reached_s, before_s)
 
     def _write_spans(self, spans: deque[PhaseSpan], kind: str, name_key: str) -> None:
@@ -242,8 +244,8 @@ class JournalRecorder:
                     "type": "event",
                     "kind": kind,
                     name_key: span.name,
-                    "start_s": span.start_s - self._start_s,
-                    "end_s": span.end_s - self._start_s,
+                    "start_s": span.start_s - self.start_s,
+                    "end_s": span.end_s - self.start_s,
                     "energy": self._energies(span.start_s, span.end_s),
                 }
             )
@@ -257,8 +259,8 @@ class JournalRecorder:
             {
                 "type": "event",
                 "kind": "steps",
-                "start_s": before.t_s - self._start_s,
-                "end_s": tally.t_s - self._start_s,
+                "start_s": before.t_s - self.start_s,
+                "end_s": tally.t_s - self.start_s,
                 "end_error_s": tally.t_error_s,
                 "steps": tally.steps - before.steps,
                 "samples": self._since_written("samples", tally.samples),
@@ -278,16 +280,16 @@ class JournalRecorder:
     def _energies(self, start_s: float, end_s: float) -> Record:
         if end_s <= start_s:
             return {}
-        energies = {k: self._timeline.energy(k, start_s, end_s) for k in self._timeline.metered}
+        energies = {k: self.timeline.energy(k, start_s, end_s) for k in self.timeline.metered}
         return {key: journal.energy_as_json(energy) for key, energy in energies.items()}
 
     def _write_series(self, now_s: float) -> None:
         if now_s <= self._row_s:
             return
-        rows = {device.key: self._row(device.key, now_s) for device in self._timeline.devices}
+        rows = {device.key: self._row(device.key, now_s) for device in self.timeline.devices}
         self._row_s = now_s
         if known := {key: journal.row_as_json(row) for key, row in rows.items() if row}:
-            t_s = round(now_s - self._start_s, 6)
+            t_s = round(now_s - self.start_s, 6)
             self._writer.write({"type": "series", "t_s": t_s, "rows": known})
 
     def _write_so_far(self) -> None:
@@ -295,18 +297,18 @@ class JournalRecorder:
         end_s = min(self.settled_s, self._complete_s)
         if end_s - self._so_far_s >= _SO_FAR_S:
             self._so_far_s = end_s
-            energies = self._energies(self._start_s, end_s)
-            line = {"type": "so_far", "t_s": end_s - self._start_s, "energy": energies}
+            energies = self._energies(self.start_s, end_s)
+            line = {"type": "so_far", "t_s": end_s - self.start_s, "energy": energies}
             self._writer.write(line | self._waiting.record())
 
     def _row(self, key: str, now_s: float) -> dict[str, float | None]:
         row: dict[str, float | None] = {}
-        newest_s = self._timeline.newest_s(key)
-        if newest_s is not None and newest_s > self._start_s:
-            row["energy_j"], _ = self._timeline.seen(key, self._start_s, newest_s)
-            row["seen_s"] = newest_s - self._start_s
+        newest_s = self.timeline.newest_s(key)
+        if newest_s is not None and newest_s > self.start_s:
+            row["energy_j"], _ = self.timeline.seen(key, self.start_s, newest_s)
+            row["seen_s"] = newest_s - self.start_s
             row["power_w"] = self._mean_power_w(key, newest_s)
-        for quantity, values in self._timeline.gauges(key, self._row_s, now_s).items():
+        for quantity, values in self.timeline.gauges(key, self._row_s, now_s).items():
             if quantity in _SERIES:
                 name, reduce = _SERIES[quantity]
                 row[name] = reduce(values)
@@ -314,11 +316,11 @@ class JournalRecorder:
 
     def _mean_power_w(self, key: str, end_s: float) -> float | None:
         """Mean power since the last row, over the time with readings."""
-        start_s = self._row_ends.get(key, self._start_s)
+        start_s = self._row_ends.get(key, self.start_s)
         self._row_ends[key] = end_s
         if end_s <= start_s:
             return None
-        return mean_power_w(*self._timeline.seen(key, start_s, end_s), end_s - start_s)
+        return mean_power_w(*self.timeline.seen(key, start_s, end_s), end_s - start_s)
 
     def trained(self, start_s: float, end_s: float) -> tuple[PhaseSpan, ...]:
         """The parts of a window in the phase ``train``, without windows that were renamed."""

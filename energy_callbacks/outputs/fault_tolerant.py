@@ -1,4 +1,4 @@
-"""Wraps an output so that its failure is logged once and the output skipped from then on."""
+"""Wraps an output: a failure is logged once, and the output is skipped afterwards."""
 
 import contextlib
 import logging
@@ -11,23 +11,23 @@ logger = logging.getLogger("energy_callbacks")
 
 
 class FaultTolerantOutput:
-    """Hands on to an output until that fails.
+    """Passes scalars on to another output until that fails.
 
     Args:
-        output: any other.
-        words: of the warning; ``None`` names the output.
+        output: the other output.
+        warning: logged at the first failure; ``None`` for one that names the output.
     """
 
-    def __init__(self, output: Output, words: str | None = None) -> None:
+    def __init__(self, output: Output, warning: str | None = None) -> None:
         self._output: Output | None = output
-        self._words = words or f"{output} failed and is left out from now on"
+        self._warning = warning or f"{output} failed and is left out from now on"
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
-        """Write figures of one step, if all went well so far."""
+        """Write the scalars of one step unless the output has failed."""
         self._use(lambda output: output.write(scalars, step, unix_s))
 
     def close(self) -> None:
-        """Close it; a failure is reported in the same way."""
+        """Close the output; a failure is logged in the same way."""
         self._use(lambda output: output.close())
 
     def _use(self, action: Callable[[Output], None]) -> None:
@@ -39,6 +39,6 @@ class FaultTolerantOutput:
         except Exception:
             pass_on_signals()
             self._output = None
-            logger.warning("%s", self._words, exc_info=True)
+            logger.warning("%s", self._warning, exc_info=True)
             with contextlib.suppress(Exception):
                 output.close()

@@ -1,4 +1,4 @@
-"""Passes the scalars to a function of the user's, such as ``wandb.log``."""
+"""Passes the scalars to a function of the user, such as ``wandb.log``."""
 
 from collections.abc import Callable, Mapping
 

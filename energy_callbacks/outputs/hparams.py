@@ -1,7 +1,7 @@
-"""A training as a session of TensorBoard's page "HParams", to be compared with others there.
+"""A training as a session of TensorBoard's page "HParams", which compares trainings.
 
-A session is one run directory. It begins with its hyperparameters and ends with its status; its
-metrics are the last values of the run's own scalars. The experiment says which columns to show.
+A session is one run directory. It begins with its hyperparameters and ends with its status. Its
+metrics are the last values of the run's scalars. The experiment lists the columns of the page.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ def session_start(values: Mapping[str, Value], unix_s: float) -> Any:
 
     Args:
         values: by name.
-        unix_s: when it began.
+        unix_s: wall time of its start.
     """
     from tensorboard.plugins.hparams import plugin_data_pb2 as pb
 
@@ -26,7 +26,7 @@ def session_start(values: Mapping[str, Value], unix_s: float) -> Any:
 
 
 def session_end(unix_s: float, *, is_success: bool) -> Any:
-    """How a training ended, and when."""
+    """The status of a training at its end, and the wall time."""
     from tensorboard.plugins.hparams import api_pb2
     from tensorboard.plugins.hparams import plugin_data_pb2 as pb
 
@@ -35,12 +35,12 @@ def session_end(unix_s: float, *, is_success: bool) -> Any:
 
 
 def experiment(values: Mapping[str, Value], metrics: Iterable[str], unix_s: float) -> Any:
-    """The columns of the page. TensorBoard takes those of the first run that has any.
+    """The columns of the page. TensorBoard uses those of the first run that has any.
 
     Args:
         values: hyperparameters by name.
         metrics: tags of scalars.
-        unix_s: now.
+        unix_s: current wall time.
     """
     from tensorboard.plugins.hparams import api_pb2 as api
 
@@ -59,14 +59,14 @@ def experiment(values: Mapping[str, Value], metrics: Iterable[str], unix_s: floa
 
 
 def _field(value: Value) -> str:
-    """The field of ``google.protobuf.Value`` that holds it."""
+    """The field of ``google.protobuf.Value`` for the type of a value."""
     if isinstance(value, bool):
         return "bool_value"
     return "string_value" if isinstance(value, str) else "number_value"
 
 
 def _summary(name: str, content: Any) -> Any:
-    """A value without a number: the plugin reads its metadata."""
+    """A summary without a number: the plugin reads its metadata."""
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboard.plugins.hparams import metadata
     from tensorboard.plugins.hparams import plugin_data_pb2 as pb

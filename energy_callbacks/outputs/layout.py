@@ -1,6 +1,6 @@
-"""The layout of TensorBoard's page "Custom Scalars": charts with error bands if known.
+"""The layout of TensorBoard's page "Custom Scalars": charts, with error bands if available.
 
-A chart with an interval needs exact tags: value, lower end, upper end. Lines are given as regular
+A chart with a band needs exact tags: value, lower end, upper end. Other charts have regular
 expressions, which TensorBoard matches from the start of a tag.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 from energy_callbacks.accounting.metrics.scalars import INTERVALS, expected_tags
 from energy_callbacks.outputs.summaries import data
 
-# Category to charts, chart to tags; a chart of one tag that has an interval is drawn with a band.
+# Tags by category and chart; a chart whose first tag has an interval is drawn with a band.
 _CHARTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "Energy": {
         "power (W)": ("power/gpu_w", "power/host_w"),
@@ -50,25 +50,25 @@ _CHARTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
 
 
 def tags_of(row: Mapping[str, float]) -> tuple[str, ...]:
-    """The tags that a training can have, judged by a row of it that has figures per step.
+    """Return the tags that a training can have, based on one of its rows with figures per step.
 
-    Gauges, which are read less often, may be missing in that row.
+    Gauges may be missing in that row, because they are read less often.
     """
-    found = expected_tags(
+    expected = expected_tags(
         gpu="efficiency/gpu_j_per_step" in row,
         tokens="throughput/tokens_per_s" in row,
         waits="throughput/data_wait_fraction" in row,
     )
-    doubtful = ("emissions/", "throughput/samples", "efficiency/")
-    return tuple(tag for tag in found if tag in row or not tag.startswith(doubtful))
+    optional = ("emissions/", "throughput/samples", "efficiency/")
+    return tuple(tag for tag in expected if tag in row or not tag.startswith(optional))
 
 
 def layout(tags: Collection[str], *, prefix: str = "") -> Any:
-    """The layout as a summary that TensorBoard's plugin reads.
+    """Return the layout as a summary that TensorBoard's plugin reads.
 
     Args:
-        tags: that the training can have; a chart without any is left out.
-        prefix: what the user's logger puts before each tag.
+        tags: that the training can have; charts without any of them are left out.
+        prefix: that the user's logger puts before each tag.
     """
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboard.compat.proto.tensor_pb2 import TensorProto  # pyright: ignore[reportAttributeAccessIssue]

@@ -5,38 +5,38 @@ from typing import Any, Protocol
 
 
 class Output(Protocol):
-    """Takes scalars at a step; called on the training thread, so it must be quick."""
+    """Receives scalars of a step, on the training thread, so ``write`` must be quick."""
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
-        """Write figures of one step.
+        """Write the scalars of one step.
 
         Args:
-            scalars: tag to value, see ``docs/reference/metrics.md``.
+            scalars: values by tag, see ``docs/reference/metrics.md``.
             step: the training's own step.
-            unix_s: wall time of the figures.
+            unix_s: wall time of the scalars.
         """
         ...
 
     def close(self) -> None:
-        """Flush and release; safe to call twice."""
+        """Flush and release; may be called twice."""
         ...
 
 
 class Board(Protocol):
-    """A TensorBoard run directory that another writer has open; it takes whole summaries."""
+    """A TensorBoard run directory that a writer has open; it receives complete summaries."""
 
     @property
     def folder(self) -> str:
-        """The run directory, perhaps in a bucket."""
+        """The run directory; may be in a bucket."""
         ...
 
     @property
     def prefix(self) -> str:
-        """The prefix of our tags."""
+        """The prefix of this package's tags."""
         ...
 
     def add(self, summary: Any, step: int) -> None:
-        """Append one.
+        """Append a summary.
 
         Args:
             summary: a ``Summary`` of ``tensorboard.compat.proto``.
@@ -45,5 +45,5 @@ class Board(Protocol):
         ...
 
     def flush(self) -> None:
-        """Put on disk what was appended until now."""
+        """Write everything that was appended to disk."""
         ...

@@ -1,4 +1,4 @@
-"""Numbers, text and pictures as the summaries that TensorBoard reads; no framework is needed."""
+"""Numbers, text and pictures as summaries for TensorBoard; no framework is needed."""
 
 import struct
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def data(plugin: str, content: bytes = b"") -> Any:
-    """Metadata of a value that belongs to one of TensorBoard's plugins."""
+    """Metadata of a value for one of TensorBoard's plugins."""
     from tensorboard.compat.proto.summary_pb2 import SummaryMetadata  # pyright: ignore[reportAttributeAccessIssue]
 
     return SummaryMetadata(
@@ -15,7 +15,7 @@ def data(plugin: str, content: bytes = b"") -> Any:
 
 
 def scalars(values: Mapping[str, float]) -> Any:
-    """Classic scalars, in the order of their tags."""
+    """Classic scalars, sorted by tag."""
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
     return Summary(
@@ -23,23 +23,23 @@ def scalars(values: Mapping[str, float]) -> Any:
     )
 
 
-def verbatim(tag: str, words: str) -> Any:
-    """Text that TensorBoard shows as it is: in Markdown a block of code, by its indent.
+def verbatim(tag: str, text: str) -> Any:
+    """Text that TensorBoard shows unchanged: an indented code block of Markdown.
 
-    A fence could be ended by a line of the text; an indent cannot.
+    A line of the text could end a fenced code block, but not an indented one.
     """
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboard.compat.proto.tensor_pb2 import TensorProto  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboard.compat.proto.types_pb2 import DT_STRING  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboard.plugins.text.metadata import PLUGIN_NAME
 
-    block = "\n".join(f"    {line}" for line in words.splitlines())
+    block = "\n".join(f"    {line}" for line in text.splitlines())
     tensor = TensorProto(dtype=DT_STRING, string_val=[block.encode()])
     return Summary(value=[Summary.Value(tag=tag, metadata=data(PLUGIN_NAME), tensor=tensor)])
 
 
 def image(tag: str, png: bytes) -> Any:
-    """A picture; its size stands in the first chunk of a PNG (PNG specification, 11.2.1)."""
+    """A picture; its size is read from the first chunk of a PNG (PNG specification, 11.2.1)."""
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
     width, height = struct.unpack(">II", png[16:24])

@@ -1,14 +1,14 @@
-"""The run of a ``SummaryWriter``, of PyTorch or of tensorboardX, into which a user logs."""
+"""The TensorBoard run of a user's ``SummaryWriter``, of PyTorch or of tensorboardX."""
 
 from typing import Any
 
 
 class WriterBoard:
-    """Takes whole summaries, as Lightning itself hands them to such a writer.
+    """Passes complete summaries to the writer.
 
     Args:
-        writer: is the user's; it is neither opened nor closed here.
-        prefix: what the user's logger puts before each tag.
+        writer: of the user; it is neither opened nor closed here.
+        prefix: that the user's logger puts before each tag.
     """
 
     def __init__(self, writer: Any, prefix: str = "") -> None:
@@ -22,10 +22,10 @@ class WriterBoard:
 
     @property
     def _file_writer(self) -> Any:
-        return self._writer._get_file_writer()  # noqa: SLF001 - takes a summary, alike in both
+        return self._writer._get_file_writer()  # noqa: SLF001 - receives summaries, in both libraries
 
     def add(self, summary: Any, step: int) -> None:
-        """Append one. tensorboardX has classes of its own for the same bytes."""
+        """Append a summary. tensorboardX has its own classes for the same bytes."""
         if type(self._writer).__module__.partition(".")[0] == "tensorboardX":
             from tensorboardX.proto.summary_pb2 import (  # pyright: ignore[reportMissingImports]
                 Summary,
@@ -35,5 +35,5 @@ class WriterBoard:
         self._file_writer.add_summary(summary, step)
 
     def flush(self) -> None:
-        """Wait until the writer's own thread has written all."""
+        """Wait until the writer's thread has written everything."""
         self._writer.flush()

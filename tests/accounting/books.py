@@ -27,7 +27,7 @@ class Books:
         self.path = folder / "journal.jsonl"
         self.timeline = Timeline()
         self.recorder = JournalRecorder(self.timeline, self._writer(), clock, clock.monotonic_s())
-        self.board = ScalarBoard(self.timeline, self.recorder, clock.monotonic_s())
+        self.board = ScalarBoard(self.recorder)
         self.sampler = Sampler(sources, self.timeline, clock, self.recorder.note)
         self.sampler.start()
         self.sizes: list[tuple[int, float]] = []

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import grams, watt_hours
 
@@ -38,18 +39,16 @@ class Used:
         return self.energy_j + self.power_w * min(now_s - self.seen_s, _REACH_S)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Budget:
     """The budget of a run, over all its attempts and hosts.
 
     Attributes:
-        max_energy_wh: limit for GPUs and host, Wh; ``None`` for no limit.
-        max_emissions_g: limit for their emissions, gCO2e; ``None`` for no limit.
+        config: settings with the limits, ``max_energy_wh`` and ``max_emissions_g``.
         emissions_kg: from energy to kg CO2e.
     """
 
-    max_energy_wh: float | None
-    max_emissions_g: float | None
+    config: EnergyConfig
     emissions_kg: EmissionsKg
 
     def share(self, used: Used, now_s: float) -> float:
@@ -58,19 +57,14 @@ class Budget:
         If the location is unknown, the upper end of the emissions counts.
         """
         energy_j = used.by(now_s)
-        shares = [0.0]
-        if self.max_energy_wh is not None:
-            shares.append(watt_hours(energy_j) / self.max_energy_wh)
-        if self.max_emissions_g is not None:
+        max_wh, max_g = self.config.max_energy_wh, self.config.max_emissions_g
+        shares = [0.0] if max_wh is None else [watt_hours(energy_j) / max_wh]
+        if max_g is not None:
             mass_kg, _, high_kg = self.emissions_kg(Energy(energy_j=energy_j, coverage=1.0))
             known_kg = high_kg if mass_kg is None else mass_kg
-            shares.append(grams(known_kg or 0.0) / self.max_emissions_g)
+            shares.append(grams(known_kg or 0.0) / max_g)
         return max(shares)
 
     def __str__(self) -> str:
-        limits = []
-        if self.max_energy_wh is not None:
-            limits.append(f"max_energy_wh={self.max_energy_wh:g}")
-        if self.max_emissions_g is not None:
-            limits.append(f"max_emissions_g={self.max_emissions_g:g}")
-        return " and ".join(limits)
+        limits = {name: getattr(self.config, name) for name in ("max_energy_wh", "max_emissions_g")}
+        return " and ".join(f"{name}={v:g}" for name, v in limits.items() if v is not None)

@@ -17,7 +17,6 @@ from typing import Final
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.metrics.step_counts import StepCounts
-from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import watt_hours
 
@@ -69,10 +68,7 @@ class Forecaster:
     """Makes forecasts during a training; ``update`` runs on the journal's thread.
 
     Args:
-        recorder: steps.
-        board: energies.
-        start_s: monotonic time of the attempt's start.
-        earlier_j: energy of earlier attempts of the run, J.
+        board: steps and energies.
         hosts: number of hosts; each is assumed to use as much energy as this one.
 
     Attributes:
@@ -80,19 +76,8 @@ class Forecaster:
         news: the newest forecast, until it is printed.
     """
 
-    def __init__(
-        self,
-        recorder: JournalRecorder,
-        board: ScalarBoard,
-        start_s: float,
-        *,
-        earlier_j: float = 0.0,
-        hosts: float = 1.0,
-    ) -> None:
-        self._recorder = recorder
+    def __init__(self, board: ScalarBoard, hosts: float) -> None:
         self._board = board
-        self._start_s = start_s
-        self._earlier_j = earlier_j
         self._hosts = hosts
         self._tallies: list[StepCounts] = []
         self._epochs = 0
@@ -118,7 +103,7 @@ class Forecaster:
 
     def update(self) -> None:
         """Make a forecast if enough of the training has been measured."""
-        planned, tally = self.planned_steps, self._recorder.steps.tally
+        planned, tally = self.planned_steps, self._board.recorder.steps.tally
         if self._is_over or not tally.steps:
             return
         if not self._tallies or tally.steps > self._tallies[-1].steps:
@@ -138,8 +123,8 @@ class Forecaster:
         if forecast is None:
             return
         self.news = forecast
-        end_s = self._tallies[-1].t_s
-        self._recorder.event("forecast", end_s, **asdict(forecast), **self._emissions(forecast))
+        values = asdict(forecast) | self._emissions(forecast)
+        self._board.recorder.event("forecast", self._tallies[-1].t_s, **values)
 
     def _emissions(self, forecast: RunForecast) -> Record:
         energy = Energy(energy_j=forecast.energy_j, systematic_j=forecast.energy_error_j)
@@ -189,9 +174,9 @@ class Forecaster:
         found = [self._board.trained(before, now) for before, now in parts]
         energies_j = [energy_j for energy_j, _ in found if energy_j is not None]
         newest = self._tallies[-1]
-        used_j = self._board.total_j(self._start_s, newest.t_s)
+        used_j = self._board.total_j(self._board.start_s, newest.t_s)
         # A very large number of planned steps means "no limit".
-        is_endless = (newest.t_s - self._start_s) * planned > _LONGEST_S * newest.steps
+        is_endless = (newest.t_s - self._board.start_s) * planned > _LONGEST_S * newest.steps
         if is_endless or len(energies_j) < len(parts) or used_j is None or not all(steps):
             return None
         left = planned - newest.steps
@@ -203,9 +188,9 @@ class Forecaster:
             after=after,
             steps=newest.steps,
             planned_steps=planned,
-            energy_j=(self._earlier_j + used_j + ahead_j) * self._hosts,
+            energy_j=(self._board.earlier.of("total") + used_j + ahead_j) * self._hosts,
             energy_error_j=ahead_j * share_j * self._hosts,
-            duration_s=newest.t_s - self._start_s + ahead_s,
+            duration_s=newest.t_s - self._board.start_s + ahead_s,
             duration_error_s=ahead_s * share_s,
         )
 

@@ -15,7 +15,6 @@ from energy_callbacks.accounting.metrics.step_counts import StepCounts
 from energy_callbacks.accounting.recorder import JournalRecorder, mean, mean_power_w
 from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.core.units import gibibytes, grams, megahertz, watt_hours
-from energy_callbacks.sensing.timeline import Timeline
 
 TAGS: Final = {
     "power/gpu_w": "mean power of the GPUs that this run uses, W",
@@ -109,9 +108,7 @@ class ScalarBoard:
     as their random error requires.
 
     Args:
-        timeline: the readings of this host.
-        recorder: steps and phases of this process.
-        start_s: monotonic time of the attempt's start.
+        recorder: readings of this host, steps and phases of this process.
         earlier: the energy of earlier attempts of the run; ``None`` for a new run.
         samples_scale: number of processes of this host that consume as many samples as this one.
         emissions_kg: from energy to kg CO2e with its interval.
@@ -123,21 +120,19 @@ class ScalarBoard:
 
     def __init__(
         self,
-        timeline: Timeline,
         recorder: JournalRecorder,
-        start_s: float,
         *,
         earlier: PreviousAttempts | None = None,
         samples_scale: float = 1.0,
         emissions_kg: EmissionsKg = unknown_emissions,
     ) -> None:
-        self._timeline = timeline
-        self._recorder = recorder
-        self._start_s = start_s
-        self._earlier = earlier or PreviousAttempts()
-        self.used_j = dict(self._earlier.energy_j)
+        self._timeline = recorder.timeline
+        self.recorder = recorder
+        self.start_s = recorder.start_s
+        self.earlier = earlier or PreviousAttempts()
+        self.used_j = dict(self.earlier.energy_j)
         self.used: Used | None = None
-        self._from = (StepCounts(t_s=start_s), start_s)
+        self._from = (StepCounts(t_s=self.start_s), self.start_s)
         self._ready: Ready | None = None
         self._computed_for: tuple[tuple[StepCounts, float], StepCounts, float] | None = None
         self._samples_scale = samples_scale
@@ -166,14 +161,14 @@ class ScalarBoard:
 
     def update(self, *, is_final: bool = False) -> None:
         """Update the figures with new readings; finally also with those after the last step."""
-        self._recent.add(self._recorder.steps.tally)
+        self._recent.add(self.recorder.steps.tally)
         self._is_final, self._is_due = is_final, True  # in this order: see ``_renew``
-        if is_final or self._recorder.seen_s - self._asked_s < _OFTEN_S:
+        if is_final or self.recorder.seen_s - self._asked_s < _OFTEN_S:
             self._renew()
 
     def ask(self) -> None:
         """Compute the figures, ``used`` and ``used_j`` as of the last update, if not done yet."""
-        self._asked_s = self._recorder.seen_s
+        self._asked_s = self.recorder.seen_s
         self._renew()
 
     def _renew(self) -> None:
@@ -186,7 +181,7 @@ class ScalarBoard:
                 self._renewing.release()
 
     def _compute(self, *, is_final: bool) -> None:
-        tally, end_s = self._recorder.steps.tally, self._recorder.seen_s
+        tally, end_s = self.recorder.steps.tally, self.recorder.seen_s
         begin = self._from
         before, start_s = begin
         if tally.steps > before.steps and not is_final:
@@ -207,12 +202,12 @@ class ScalarBoard:
 
     def whole(self) -> Scalars:
         """Return the same figures from the start of the attempt to the newest readings."""
-        tally, end_s = self._recorder.steps.tally, self._recorder.seen_s
-        if end_s <= self._start_s:
+        tally, end_s = self.recorder.steps.tally, self.recorder.seen_s
+        if end_s <= self.start_s:
             return {}
-        values = self._figures_of_time(self._start_s, end_s)
+        values = self._figures_of_time(self.start_s, end_s)
         if tally.steps:
-            start = StepCounts(t_s=self._start_s)
+            start = StepCounts(t_s=self.start_s)
             values |= self._throughput(start, tally) | self._efficiency(start, tally)
         return values
 
@@ -249,14 +244,14 @@ class ScalarBoard:
         values: Scalars = {}
         for scope in ("gpu", "host"):
             _put(values, f"power/{scope}_w", self._power_w(scope, start_s, end_s))
-        so_far = {s: self._scope(s, [(self._start_s, end_s)]) for s in ("gpu", "host", "total")}
+        so_far = {s: self._scope(s, [(self.start_s, end_s)]) for s in ("gpu", "host", "total")}
         _put(values, "energy/measured_fraction", self._measured_fraction(so_far["total"], end_s))
-        of_run = {s: _with_earlier(energy, self._earlier.of(s)) for s, energy in so_far.items()}
+        of_run = {s: _with_earlier(energy, self.earlier.of(s)) for s, energy in so_far.items()}
         known_j = {s: e.energy_j for s, e in of_run.items() if e.energy_j is not None}
         values |= {f"energy/{scope}_wh": watt_hours(used_j) for scope, used_j in known_j.items()}
         self.used_j |= {scope: used_j for scope, used_j in known_j.items() if scope != "total"}
         power_w = values.get("power/gpu_w", 0.0) + values.get("power/host_w", 0.0)
-        used_j = known_j.get("total", self._earlier.of("total"))
+        used_j = known_j.get("total", self.earlier.of("total"))
         self.used = Used(energy_j=used_j, power_w=power_w, seen_s=end_s)
         self._put_emissions(values, of_run["total"])
         return values
@@ -275,7 +270,7 @@ class ScalarBoard:
             return None
         origins = {device.key: device.origin for device in self._timeline.devices}
         measured = total(
-            self._energy(key, self._start_s, end_s)
+            self._energy(key, self.start_s, end_s)
             for key in self._timeline.keys("total")
             if origins.get(key) == "measured"
         )
@@ -288,7 +283,7 @@ class ScalarBoard:
 
     def _pooled(self, before: StepCounts, now: StepCounts) -> tuple[StepCounts, float]:
         """The step from which figures per step are computed, and their random share."""
-        spans = self._recorder.trained(now.t_s - pooling.REACH_S, before.t_s)
+        spans = self.recorder.trained(now.t_s - pooling.REACH_S, before.t_s)
         # Not across another phase, because its steps are not steps of training.
         since_s = spans[-1].start_s if spans else before.t_s
         is_training = bool(spans) and spans[-1].end_s >= before.t_s
@@ -299,7 +294,7 @@ class ScalarBoard:
 
     def _trained_s(self, before: StepCounts, now: StepCounts) -> list[tuple[float, float]]:
         """The parts of a span that were training."""
-        return [(s.start_s, s.end_s) for s in self._recorder.trained(before.t_s, now.t_s)]
+        return [(s.start_s, s.end_s) for s in self.recorder.trained(before.t_s, now.t_s)]
 
     def _trained_energies(self, before: StepCounts, now: StepCounts) -> tuple[Energy, Energy]:
         """Energy of GPUs and of all in the part of a span that was training."""
@@ -331,7 +326,7 @@ class ScalarBoard:
         values: Scalars = {}
         _put(values, "throughput/samples_per_s", samples / train_s if samples else None)
         _put(values, "throughput/tokens_per_s", tokens / train_s if tokens else None)
-        if self._recorder.steps.sees_waits:
+        if self.recorder.steps.sees_waits:
             wait_s = now.wait_s - before.wait_s
             values["throughput/data_wait_fraction"] = min(wait_s / train_s, 1.0)
         return values
@@ -384,6 +379,10 @@ def expected_tags(*, gpu: bool, tokens: bool, waits: bool) -> tuple[str, ...]:
         for tag in tags
         for name in ((tag, f"{tag}_lo", f"{tag}_hi") if tag in INTERVALS else (tag,))
     )
+
+
+OWN_TAGS: Final = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
+"""All tags of this package, to distinguish them from metrics of the user."""
 
 
 def _with_earlier(energy: Energy, earlier_j: float) -> Energy:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Final
 
-from energy_callbacks.accounting.metrics.scalars import expected_tags
+from energy_callbacks.accounting.metrics.scalars import OWN_TAGS
 from energy_callbacks.accounting.recorder import JournalRecorder
 
 MAX_NAMES: Final = 20
@@ -14,7 +14,6 @@ MAX_NAMES: Final = 20
 _MAX_NAME: Final = 120
 # Number of records with the same names that are all kept, and of sets of names that are counted.
 _ALL, _KINDS = 1000, 20
-_OURS: Final = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
 
 
 def kept(values: Mapping[str, Any]) -> dict[str, float]:
@@ -25,7 +24,7 @@ def kept(values: Mapping[str, Any]) -> dict[str, float]:
     numbers = {
         str(name)[:_MAX_NAME]: float(value)
         for name, value in values.items()
-        if isinstance(value, Real) and not isinstance(value, bool) and name not in _OURS
+        if isinstance(value, Real) and not isinstance(value, bool) and name not in OWN_TAGS
     }
     finite = [(name, value) for name, value in numbers.items() if math.isfinite(value)]
     return dict(finite[:MAX_NAMES])

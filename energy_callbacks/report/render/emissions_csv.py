@@ -1,36 +1,66 @@
-"""The report as a row of CodeCarbon's ``emissions.csv``, for carbonboard and other readers."""
+"""Writes a report as a row of CodeCarbon's ``emissions.csv``, for carbonboard and other readers."""
 
+import csv
+from collections.abc import Iterator
+from dataclasses import fields
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-from energy_callbacks.accounting.emissions_csv import write_emissions_csv
-from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.energy_sums import total
-from energy_callbacks.core.records import Energy
+from energy_callbacks.core.units import kilowatt_hours
 from energy_callbacks.report.model.schema import EnergyReport
+from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
+
+Cell = str | float | None
 
 
 def write(report: EnergyReport, path: Path) -> None:
-    """Write the file, replacing an old one; unknown values are empty cells."""
-    run, emissions = report.run, report.emissions
+    """Write a file with the columns of the installed CodeCarbon, in its order.
+
+    As in CodeCarbon, energies (kWh) and powers (W) include the PUE; emissions are in kg.
+    Unknown values are empty cells, never 0.
+    """
+    with quiet_codecarbon():
+        from codecarbon.output_methods.emissions_data import EmissionsData
+    columns = [field.name for field in fields(EmissionsData)]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerow(_row(report))
+
+
+def _row(report: EnergyReport) -> dict[str, Cell]:
+    run, emissions, environment = report.run, report.emissions, report.environment
     ended = datetime.fromtimestamp(run.started_unix_s + run.duration_s, tz=UTC)
-    names = ("country", "country_name", "region")
-    place: dict[str, Any] = {name: report.environment.get(f"config.place.{name}") for name in names}
-    masses_kg = {name: getattr(emissions, name, None) for name in ("kg", "low_kg", "high_kg")}
-    write_emissions_csv(
-        path,
-        timestamp=ended.strftime("%Y-%m-%dT%H:%M:%S"),
-        run_id=run.run_id,
-        duration_s=run.duration_s,
-        gpu=_energy_of(report, "gpu"),
-        cpu=_energy_of(report, "cpu"),
-        ram=_energy_of(report, "dram"),
-        place=carbon.Place(**place),
-        emissions=carbon.EmissionsEstimate(**masses_kg),
-        pue=emissions.pue if emissions else 1.0,
-    )
+    kg = emissions.kg if emissions else None
+    return {
+        "timestamp": ended.strftime("%Y-%m-%dT%H:%M:%S"),
+        "project_name": "energy_callbacks",
+        "run_id": run.run_id,
+        "duration": run.duration_s,
+        "emissions": kg,
+        "emissions_rate": _per_second(kg, run.duration_s),
+        "country_name": environment.get("config.place.country_name"),
+        "country_iso_code": environment.get("config.place.country"),
+        "region": environment.get("config.place.region"),
+        "codecarbon_version": version("codecarbon"),
+        "on_cloud": "N",
+        "pue": emissions.pue if emissions else 1.0,
+        **dict(_energy_cells(report, emissions.pue if emissions else 1.0)),
+    }
 
 
-def _energy_of(report: EnergyReport, kind: str) -> Energy:
-    return total(device.energy for device in report.devices if device.kind == kind)
+def _energy_cells(report: EnergyReport, pue: float) -> Iterator[tuple[str, Cell]]:
+    known_j = []
+    for name, kind in (("gpu", "gpu"), ("cpu", "cpu"), ("ram", "dram")):
+        energy = total(device.energy for device in report.devices if device.kind == kind)
+        if energy.energy_j is not None:
+            known_j.append(energy.energy_j)
+            yield f"{name}_energy", kilowatt_hours(energy.energy_j * pue)
+            yield f"{name}_power", _per_second(energy.energy_j * pue, report.run.duration_s)
+    yield "energy_consumed", kilowatt_hours(sum(known_j) * pue) if known_j else None
+
+
+def _per_second(amount: float | None, duration_s: float) -> float | None:
+    return None if amount is None or duration_s <= 0 else amount / duration_s

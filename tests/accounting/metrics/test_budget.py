@@ -24,9 +24,8 @@ def clock() -> FakeClock:
 def budget(max_energy_wh: float | None = None, max_emissions_g: float | None = None) -> Budget:
     """At 1 kg a kWh, or 2 where the place is not known."""
     return Budget(
-        max_energy_wh=max_energy_wh,
-        max_emissions_g=max_emissions_g,
-        emissions_kg=lambda energy: (None, 0.0, 2.0 * (energy.energy_j or 0.0) / 3.6e6),
+        EnergyConfig(max_energy_wh=max_energy_wh, max_emissions_g=max_emissions_g),
+        lambda energy: (None, 0.0, 2.0 * (energy.energy_j or 0.0) / 3.6e6),
     )
 
 
