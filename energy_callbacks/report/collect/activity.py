@@ -1,10 +1,11 @@
-"""How busy the parts of the GPUs were, over the run and in each phase.
+"""Activity of the parts of the GPUs, over the run and in each phase.
 
-A value in a row is the mean since the value before it. One that reaches over the edge of a phase
-belongs to neither side, so a phase that is shorter than about four seconds has none.
+A value in a row is the mean since the value before it. A value whose time crosses the edge of a
+phase belongs to no phase, so phases shorter than about four seconds have no activity.
 """
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
@@ -22,7 +23,14 @@ ACTIVITIES = ("sm_active", "sm_occupancy", "tensor_active", "dram_active")
 
 
 class _Spell(NamedTuple):
-    """What was seen between two readings, of which only the rows are known."""
+    """Means over the time between two readings, whose exact times within their rows are unknown.
+
+    Attributes:
+        start_s: earliest start.
+        end_s: latest end.
+        seen_s: time between the ends of the two rows.
+        shares: means in the order of ``ACTIVITIES``.
+    """
 
     start_s: float
     end_s: float
@@ -31,30 +39,30 @@ class _Spell(NamedTuple):
 
 
 def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
-    """Means of each phase over all its time, all GPUs and all attempts, if any is known."""
-    found: dict[str, list[_Spell]] = {}
+    """Returns the means of each phase over all GPUs and attempts, for phases with values."""
+    by_name: dict[str, list[_Spell]] = defaultdict(list)
     for device in (device for attempt in attempts for device in attempt.owned):
         columns = device.owner.columns.get(device.key, DeviceColumns())
         windows = phases.named(device.owner)
         for spell in _spells(columns):
             name = _phase(device.owner, windows, spell)
             if name is not None:
-                found.setdefault(name, []).append(spell)
-    means = {name: _mean(spells) for name, spells in found.items()}
+                by_name[name].append(spell)
+    means = {name: _mean(spells) for name, spells in by_name.items()}
     return {name: mean for name, mean in means.items() if mean is not None}
 
 
 def whole(parts: Iterable[DeviceColumns]) -> Activity | None:
-    """Means of one device over the run; ``None`` if it does not report them."""
+    """Returns the means of one device over the run; ``None`` if it does not report them."""
     return _mean([spell for columns in parts for spell in _spells(columns)])
 
 
 def _spells(columns: DeviceColumns) -> Iterator[_Spell]:
     t_s = columns["t_s"]
     table = np.column_stack([columns[name] for name in ACTIVITIES])
-    told = np.flatnonzero(~np.isnan(table).all(axis=1))
+    with_value = np.flatnonzero(~np.isnan(table).all(axis=1))
     # The start of the first mean is unknown.
-    for before, row in pairwise(told):
+    for before, row in pairwise(with_value):
         # A reading lies anywhere in the time of its row.
         start_s = float(t_s[before - 1]) if before else 0.0
         seen_s = float(t_s[row] - t_s[before])
@@ -62,24 +70,24 @@ def _spells(columns: DeviceColumns) -> Iterator[_Spell]:
 
 
 def _phase(process: ProcessJournal, windows: Sequence[TimedEnergy], spell: _Spell) -> str | None:
-    """The phase that all of a spell lies in; windows that were named afterwards come first."""
+    """Returns the phase that contains all of a spell; windows take precedence over spans."""
     window = _newest(windows, spell.end_s)
     if window is not None and window.end_s > spell.start_s:
-        return window.name if _holds(window, spell) else None
+        return window.name if _contains(window, spell) else None
     span = _newest(process.spans, spell.end_s)
     closed_s = process.spans[-1].end_s if process.spans else 0.0
     if spell.start_s >= closed_s:
         return process.open_phase
-    return span.name if span is not None and _holds(span, spell) else None
+    return span.name if span is not None and _contains(span, spell) else None
 
 
 def _newest(timed: Sequence[TimedEnergy], before_s: float) -> TimedEnergy | None:
-    """The last one that begins before a moment; they are in order of time."""
+    """Returns the last one that starts before a time; ``timed`` is in order of start."""
     place = bisect_right(timed, before_s, key=attrgetter("start_s")) - 1
     return timed[place] if place >= 0 else None
 
 
-def _holds(timed: TimedEnergy, spell: _Spell) -> bool:
+def _contains(timed: TimedEnergy, spell: _Spell) -> bool:
     return timed.start_s <= spell.start_s and spell.end_s <= timed.end_s
 
 

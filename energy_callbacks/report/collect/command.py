@@ -1,12 +1,13 @@
-"""Combines a measured command and the trainings inside it.
+"""Combines a measured command with the trainings inside it.
 
-``energy-callbacks run`` measures all devices from the command's start to its end, and writes a
-journal of its own. Trainings of the command that use our callbacks write theirs into the same
-folder, and know phases, steps and metrics. The command's process takes over what they know; its own
-sensors stay the ones that count.
+``energy-callbacks run`` measures all devices from the start of the command to its end, and writes
+a journal. Trainings inside the command that use a callback write their journals into the same
+folder; these have phases, steps and metrics. This module copies them into the journal of the
+command. The energies remain those of the command's own sensors.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,20 +17,21 @@ from energy_callbacks.accounting.journal.launch import COMMAND
 from energy_callbacks.accounting.metrics.carbon import SET_BY_USER
 from energy_callbacks.accounting.metrics.energy_sums import total
 from energy_callbacks.core.config import EnergyConfig
+from energy_callbacks.report.collect import phases
 from energy_callbacks.report.collect.merge import energy_of
 from energy_callbacks.report.collect.process import ProcessJournal, Training, energies
 from energy_callbacks.report.collect.rows import DeviceColumns
 
-# What a training says of itself, in its header.
+# Keys of the header that are taken from the training.
 _TRAININGS_OWN = ("run_id", "framework", "framework_version", "world_size", "launch", "before")
 
 _TIMES = ("t_s", "start_s", "end_s")
-# Two clocks of one machine: the wall's, by which trainings are placed, may be set meanwhile.
+# Tolerance for trainings that follow each other: the wall clock may be adjusted between them.
 _SLACK_S = 0.5
 
 
 def joined(processes: Sequence[ProcessJournal]) -> list[ProcessJournal]:
-    """Each command with what its trainings know; other processes as they are."""
+    """Returns the processes, with commands and their trainings combined."""
     commands = [one for one in processes if is_command(one)]
     found = [one for one in processes if not any(one.folder == c.folder for c in commands)]
     for command in commands:
@@ -39,7 +41,7 @@ def joined(processes: Sequence[ProcessJournal]) -> list[ProcessJournal]:
 
 
 def is_command(process: ProcessJournal) -> bool:
-    """Whether it has measured another program."""
+    """Returns whether the journal is of ``energy-callbacks run``."""
     return process.header.get("framework") == COMMAND
 
 
@@ -49,7 +51,7 @@ def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterat
     command.spans = [replace(span, name=COMMAND) for span in command.spans]
     command.open_phase = COMMAND
     leads = sorted((one for one in inside if one.rank == 0), key=lambda one: one.unix_s)
-    trainings, aside = _one_after_the_other(command, leads)
+    trainings, overlapping = _one_after_the_other(command, leads)
     if not trainings:
         yield command
         return
@@ -59,27 +61,25 @@ def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterat
         energy = {**command.totals["energy"], **others}
         command.totals = {**command.totals, "energy": energy}
     own = {key: lead.header[key] for key in _TRAININGS_OWN if key in lead.header}
+    processes = [one.process for one in trainings]
     yield replace(
         command,
         header={**command.header, **own, **_settings(command, lead)},
         trainings=tuple(trainings),
         so_far={**command.so_far, **others},
-        resumed_at_step=trainings[0].process.resumed_at_step,
-        devices={**_all(trainings, "devices"), **command.devices},
+        resumed_at_step=processes[0].resumed_at_step,
+        devices={**_devices(trainings), **command.devices},
         columns={**_columns(trainings), **command.columns},
-        steps=_lines(trainings, "steps"),
-        epochs=_lines(trainings, "epochs"),
-        metrics=_lines(trainings, "metrics"),
-        profiles={kind: found for one in trainings for kind, found in one.process.profiles.items()},
-        batch_sizes=[line for one in trainings for line in one.process.batch_sizes],
+        **{name: _lines(trainings, name) for name in ("steps", "epochs", "metrics")},
+        profiles={kind: found for one in processes for kind, found in one.profiles.items()},
+        batch_sizes=[line for one in processes for line in one.batch_sizes],
         forecast=lead.forecast,
-        data_wait=_data_wait(trainings),
+        data_wait=_data_wait(processes),
         warnings=[
-            *command.warnings,
-            *(line for one in trainings for line in one.process.warnings),
-            *_beside(aside),
+            *(line for one in (command, *processes) for line in one.warnings),
+            *_overlap_warning(len(overlapping)),
         ],
-        remarks=_each_once([command, *(one.process for one in trainings)]),
+        remarks=_distinct_remarks([command, *processes]),
     )
     for one in inside:
         if one.rank:
@@ -88,7 +88,7 @@ def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterat
 
 
 def _of_used_cards(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> ProcessJournal:
-    """Without the cards on which nothing of the command was seen, if it was seen on any."""
+    """Removes the cards that the command did not use, if it used any."""
     named = {key for one in inside for key, line in one.devices.items() if _is_gpu(line)}
     used = command.used | named
     left_out = [k for k, line in command.devices.items() if _is_gpu(line) and k not in used]
@@ -109,24 +109,24 @@ def _is_gpu(line: Record) -> bool:
 def _one_after_the_other(
     command: ProcessJournal, leads: Sequence[ProcessJournal]
 ) -> tuple[list[Training], list[ProcessJournal]]:
-    """Trainings that follow each other, and those that ran beside one of them."""
-    found: list[Training] = []
-    aside: list[ProcessJournal] = []
+    """Returns trainings that follow each other, and those that overlap with one of them."""
+    trainings: list[Training] = []
+    overlapping: list[ProcessJournal] = []
     for lead in leads:
         start_s = max(lead.unix_s - command.unix_s, 0.0)
-        if found and start_s < found[-1].start_s + found[-1].process.end_s - _SLACK_S:
-            aside.append(lead)
+        if trainings and start_s < trainings[-1].start_s + trainings[-1].process.end_s - _SLACK_S:
+            overlapping.append(lead)
         else:
-            found.append(Training(process=lead, start_s=start_s))
-    return found, aside
+            trainings.append(Training(process=lead, start_s=start_s))
+    return trainings, overlapping
 
 
-def _beside(aside: Sequence[ProcessJournal]) -> Iterator[Record]:
-    if aside:
-        trainings = "training" if len(aside) == 1 else "trainings"
+def _overlap_warning(count: int) -> Iterator[Record]:
+    if count:
+        trainings = "training" if count == 1 else "trainings"
         yield {
             "code": "trainings_at_once",
-            "message": f"{len(aside)} {trainings} of the command ran beside another one: phases "
+            "message": f"{count} {trainings} of the command ran beside another one: phases "
             "and steps are those of the first, the energy is that of all.",
             "fix": "measure each by its own callback, or by a command of its own",
             "t_s": 0.0,
@@ -134,7 +134,7 @@ def _beside(aside: Sequence[ProcessJournal]) -> Iterator[Record]:
 
 
 def _settings(command: ProcessJournal, lead: ProcessJournal) -> Mapping[str, Any]:
-    """Place, price and name as the command line says them, else as the training does."""
+    """Returns location, PUE, price, name and tags; the command line takes precedence."""
     asked, own = command.header.get("config") or {}, lead.header.get("config") or {}
     # A setting that the command line leaves out has its default there.
     is_left_out = {"place": (asked.get("place") or {}).get("origin") != SET_BY_USER,
@@ -148,27 +148,25 @@ def _settings(command: ProcessJournal, lead: ProcessJournal) -> Mapping[str, Any
     }
 
 
-def _all(trainings: Sequence[Training], name: str) -> dict[str, Any]:
-    return {k: value for one in trainings for k, value in getattr(one.process, name).items()}
+def _devices(trainings: Sequence[Training]) -> dict[str, Record]:
+    return {key: line for one in trainings for key, line in one.process.devices.items()}
 
 
 def _columns(trainings: Sequence[Training]) -> dict[str, DeviceColumns]:
-    """What only the trainings know, such as their allocator's memory, on the command's time."""
-    found: dict[str, list[DeviceColumns]] = {}
-    before_j: dict[str, float] = {}
+    """Returns the series of the trainings, such as allocator memory, on the command's time axis."""
+    by_key: dict[str, list[DeviceColumns]] = defaultdict(list)
+    before_j: dict[str, float] = defaultdict(float)
     for training in trainings:
         for key, columns in training.process.columns.items():
-            moved = columns.moved(training.start_s, before_j.get(key, 0.0))
-            found.setdefault(key, []).append(moved)
-            before_j[key] = before_j.get(key, 0.0) + (training.process.last_energy_j(key) or 0.0)
-    return {key: DeviceColumns.chained(parts) for key, parts in found.items()}
+            by_key[key].append(columns.moved(training.start_s, before_j[key]))
+            before_j[key] += training.process.last_energy_j(key) or 0.0
+    return {key: DeviceColumns.chained(parts) for key, parts in by_key.items()}
 
 
 def _energies_of_others(command: ProcessJournal, trainings: Sequence[Training]) -> Record:
-    """Energy of the devices that only the trainings have read, of their time alone."""
-    lines = _all(trainings, "devices")
+    """Returns the energies of devices that only the trainings measured, by key."""
     found = {}
-    for key, line in lines.items():
+    for key, line in _devices(trainings).items():
         if key in command.devices or line["device"]["scope"] is None:
             continue
         parts = [one.process for one in trainings if key in one.process.devices]
@@ -179,7 +177,7 @@ def _energies_of_others(command: ProcessJournal, trainings: Sequence[Training]) 
 
 
 def _lines(trainings: Sequence[Training], name: str) -> list[Record]:
-    """Lines of all trainings, on the command's time."""
+    """Returns the lines of all trainings on the command's time axis."""
     return [
         {key: value + one.start_s if key in _TIMES else value for key, value in line.items()}
         for one in trainings
@@ -187,27 +185,23 @@ def _lines(trainings: Sequence[Training], name: str) -> list[Record]:
     ]
 
 
-def _data_wait(trainings: Sequence[Training]) -> Record:
-    """Seconds and energy of waiting, of all of them."""
-    told = [one.process.data_wait for one in trainings if one.process.data_wait]
-    if not told:
+def _data_wait(processes: Sequence[ProcessJournal]) -> Record:
+    """Returns the sums of seconds and energy of waiting for data; empty if none is reported."""
+    waits = [one.data_wait for one in processes if one.data_wait]
+    if not waits:
         return {}
-    parts = [(energies(line["energy"]), line["duration_s"]) for line in told]
-    keys = dict.fromkeys(key for found, _ in parts for key in found)
-    by_key = {
-        key: total(
-            [found[key] for found, _ in parts if key in found],
-            [duration_s for found, duration_s in parts if key in found],
-        )
-        for key in keys
-    }
+    by_key = phases.sums(
+        (key, wait["duration_s"], energy)
+        for wait in waits
+        for key, energy in energies(wait["energy"]).items()
+    )
     return {
-        "duration_s": math.fsum(duration_s for _, duration_s in parts),
+        "duration_s": math.fsum(wait["duration_s"] for wait in waits),
         "energy": {key: energy_as_json(energy) for key, energy in by_key.items()},
     }
 
 
-def _each_once(processes: Sequence[ProcessJournal]) -> list[Record]:
-    """The command and its trainings have the same sensors."""
+def _distinct_remarks(processes: Sequence[ProcessJournal]) -> list[Record]:
+    """Returns the remarks without duplicates; the command and its trainings share sensors."""
     found = {(line["source"], line["message"]): line for one in processes for line in one.remarks}
     return list(found.values())

@@ -1,14 +1,14 @@
-"""Time and energy of each phase of a process, such that they sum to the whole attempt.
+"""Time and energy of each phase of a process; phases sum to the whole attempt.
 
-Spans cover the attempt without a hole, except for the phase that was still open when a process
-was cut off: that one gets what the spans leave of the total. A window that was named afterwards
-takes its time and energy away from the spans it lies in. The trainings inside a measured command
-take theirs away from the command.
+Spans cover the attempt without gaps, except for the phase that was open when a process was cut off:
+it gets the part of the total that no span contains. A window is subtracted from the spans that it
+overlaps. The trainings inside a measured command are subtracted from the command.
 """
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -18,13 +18,13 @@ from energy_callbacks.core.records import Energy
 from energy_callbacks.report.collect.merge import energy_of
 from energy_callbacks.report.collect.process import ProcessJournal, TimedEnergy
 
-# Below this share of the total, a remainder is rounding of the numbers in the journal.
+# A remainder below this share of the total is due to the rounding of numbers in the journal.
 _ROUNDING = 1e-9
 
 
 @dataclass(slots=True)
 class _Piece:
-    """A span, or the part of one that a window has left over."""
+    """A span without the windows inside it, or the part of a window inside one span."""
 
     name: str
     start_s: float
@@ -34,71 +34,65 @@ class _Piece:
 
 
 def durations_s(process: ProcessJournal) -> dict[str, float]:
-    """Seconds of each phase, in order of appearance; they sum to the attempt's duration."""
-    found: dict[str, float] = {}
+    """Returns the seconds of each phase, in order of appearance; they sum to the attempt."""
+    seconds: dict[str, float] = defaultdict(float)
     for piece in _cut(process, None, UNKNOWN):
-        found[piece.name] = found.get(piece.name, 0.0) + piece.duration_s
+        seconds[piece.name] += piece.duration_s
     for training in process.trainings:
         for name, duration_s in durations_s(training.process).items():
-            found[name] = found.get(name, 0.0) + duration_s
-        found[COMMAND] = max(found.get(COMMAND, 0.0) - training.process.end_s, 0.0)
-    return found
+            seconds[name] += duration_s
+        seconds[COMMAND] = max(seconds[COMMAND] - training.process.end_s, 0.0)
+    return dict(seconds)
 
 
 def energies(process: ProcessJournal, key: str, whole: Energy) -> dict[str, Energy]:
-    """Energy of one device in each phase.
+    """Returns the energy of one device in each phase.
 
     Args:
         process: the owner of the device.
-        key: of the device in that journal.
-        whole: its energy over the attempt.
+        key: key of the device in the journal of ``process``.
+        whole: energy of the device over the attempt.
 
     Returns:
-        By phase; the joules sum to ``whole.energy_j``.
+        Energy by phase; the joules sum to ``whole.energy_j``.
     """
-    by_name: dict[str, list[_Piece]] = {}
-    for piece in _cut(process, key, whole):
-        by_name.setdefault(piece.name, []).append(piece)
-    found = {
-        name: total([p.energy for p in pieces], [p.duration_s for p in pieces])
-        for name, pieces in by_name.items()
-    }
+    pieces = _cut(process, key, whole)
+    found = sums((piece.name, piece.duration_s, piece.energy) for piece in pieces)
     return _with_trainings(process, key, found) if process.trainings else found
+
+
+def sums(parts: Iterable[tuple[str, float, Energy]]) -> dict[str, Energy]:
+    """Returns the total energy by phase, of parts that have phase, duration and energy."""
+    by_name: dict[str, list[tuple[float, Energy]]] = defaultdict(list)
+    for name, duration_s, energy in parts:
+        by_name[name].append((duration_s, energy))
+    return {
+        name: total([energy for _, energy in pairs], [duration_s for duration_s, _ in pairs])
+        for name, pairs in by_name.items()
+    }
 
 
 def _with_trainings(
     process: ProcessJournal, key: str, found: dict[str, Energy]
 ) -> dict[str, Energy]:
-    """What the trainings inside a command have measured themselves is taken out of it."""
-    trainings = [one.process for one in process.trainings if key in one.process.devices]
-    inside = [energies(one, key, energy_of(one, key)) for one in trainings]
-    seconds = [durations_s(one) for one in trainings]
-    known_j = math.fsum(e.energy_j or 0.0 for phases in inside for e in phases.values())
+    """Adds the phases of the trainings inside a command, and subtracts them from the command."""
+    inside: list[tuple[str, float, Energy]] = []
+    for one in process.trainings:
+        if key in one.process.devices:
+            seconds = durations_s(one.process)
+            by_phase = energies(one.process, key, energy_of(one.process, key))
+            inside += [(name, seconds.get(name, 0.0), by_phase[name]) for name in by_phase]
+    known_j = math.fsum(energy.energy_j or 0.0 for *_, energy in inside)
     command = found.get(COMMAND, UNKNOWN)
     if command.energy_j is None or not known_j:
         return found
-    # Two that read one sensor may differ by what lies between two of its values.
+    # Two processes that read one sensor may differ by the energy between two of its values.
     share = min(command.energy_j / known_j, 1.0)
-    by_name: dict[str, list[tuple[Energy, float]]] = {}
-    for duration_s, energy in zip(seconds, inside, strict=True):
-        for name, one in energy.items():
-            by_name.setdefault(name, []).append((one, duration_s.get(name, 0.0)))
-    taken = {
-        name: _times(total([one for one, _ in parts], [s for _, s in parts]), share)
-        for name, parts in by_name.items()
-    }
-    rest = replace(
-        command,
-        energy_j=command.energy_j - share * known_j,
-        stderr_j=math.hypot(command.stderr_j, *(one.stderr_j for one in taken.values())),
-        systematic_j=max(
-            command.systematic_j - math.fsum(one.systematic_j for one in taken.values()), 0.0
-        ),
-    )
-    own = {name: energy for name, energy in found.items() if name != COMMAND}
-    for name, one in taken.items():
-        own[name] = total([own[name], one]) if name in own else one
-    return {COMMAND: rest, **own}
+    taken = {name: _times(energy, share) for name, energy in sums(inside).items()}
+    phases = {name: energy for name, energy in found.items() if name != COMMAND}
+    for name, energy in taken.items():
+        phases[name] = total([phases[name], energy]) if name in phases else energy
+    return {COMMAND: _minus(command, share * known_j, list(taken.values())), **phases}
 
 
 def _times(energy: Energy, factor: float) -> Energy:
@@ -107,8 +101,19 @@ def _times(energy: Energy, factor: float) -> Energy:
     return replace(energy, energy_j=energy.energy_j * factor)
 
 
+def _minus(energy: Energy, taken_j: float, taken: Sequence[Energy]) -> Energy:
+    """Returns a known energy without parts that have ``taken_j`` in sum."""
+    taken_systematic_j = math.fsum(one.systematic_j for one in taken)
+    return replace(
+        energy,
+        energy_j=(energy.energy_j or 0.0) - taken_j,
+        stderr_j=math.hypot(energy.stderr_j, *(one.stderr_j for one in taken)),
+        systematic_j=max(energy.systematic_j - taken_systematic_j, 0.0),
+    )
+
+
 def named(process: ProcessJournal) -> list[TimedEnergy]:
-    """Windows and, of a command, the spans and windows of its trainings, by their start."""
+    """Returns the windows, and the spans and windows of trainings, in order of their start."""
     inside = (
         replace(one, start_s=training.start_s + one.start_s, end_s=training.start_s + one.end_s)
         for training in process.trainings
@@ -118,7 +123,7 @@ def named(process: ProcessJournal) -> list[TimedEnergy]:
 
 
 def stretches(process: ProcessJournal) -> list[tuple[str, float, float]]:
-    """Name, start and end of each span, of the open phase and of each window, for a time axis."""
+    """Returns name, start and end of each span, of the open phase and of each window."""
     if process.trainings:
         return list(_around_trainings(process))
     timed = [(span.name, span.start_s, span.end_s) for span in process.spans]
@@ -139,28 +144,24 @@ def _around_trainings(process: ProcessJournal) -> Iterator[tuple[str, float, flo
 
 
 def _cut(process: ProcessJournal, key: str | None, whole: Energy) -> list[_Piece]:
+    """Returns spans and windows without overlaps; their joules sum to ``whole``."""
     pieces = [_piece(span, key) for span in process.spans]
     _balance(pieces, process, whole)
     starts_s = [piece.start_s for piece in pieces]
     moved: list[_Piece] = []
     for window in process.windows:
         first = max(bisect_right(starts_s, window.start_s) - 1, 0)
-        moved += _take_out(window, _piece(window, key), pieces[first:])
+        moved += _take_out(_piece(window, key), pieces[first:])
     return pieces + moved
 
 
 def _piece(timed: TimedEnergy, key: str | None) -> _Piece:
-    return _Piece(
-        name=timed.name,
-        start_s=timed.start_s,
-        end_s=timed.end_s,
-        duration_s=timed.end_s - timed.start_s,
-        energy=UNKNOWN if key is None else timed.energy.get(key, UNKNOWN),
-    )
+    energy = UNKNOWN if key is None else timed.energy.get(key, UNKNOWN)
+    return _Piece(timed.name, timed.start_s, timed.end_s, timed.end_s - timed.start_s, energy)
 
 
 def _balance(pieces: list[_Piece], process: ProcessJournal, whole: Energy) -> None:
-    """Give the open phase what the spans leave, or take back what they have too much."""
+    """Gives the open phase the energy that no span has, or scales spans down to the total."""
     closed_s = pieces[-1].end_s if pieces else 0.0
     known_j = math.fsum(piece.energy.energy_j or 0.0 for piece in pieces)
     rest_j = (whole.energy_j or 0.0) - known_j
@@ -168,40 +169,33 @@ def _balance(pieces: list[_Piece], process: ProcessJournal, whole: Energy) -> No
         _scale(pieces, whole.energy_j / known_j)
         rest_j = 0.0
     if process.end_s > closed_s or rest_j > _ROUNDING * known_j:
-        pieces.append(_open_piece(pieces, process, whole, closed_s, rest_j))
+        end_s = max(process.end_s, closed_s)
+        energy = _rest([piece.energy for piece in pieces], whole, rest_j)
+        pieces.append(_Piece(process.open_phase, closed_s, end_s, end_s - closed_s, energy))
     elif rest_j > 0.0:
         _scale(pieces, 1.0 + rest_j / known_j)
 
 
 def _scale(pieces: list[_Piece], factor: float) -> None:
     for piece in pieces:
-        if piece.energy.energy_j is not None:
-            piece.energy = replace(piece.energy, energy_j=piece.energy.energy_j * factor)
+        piece.energy = _times(piece.energy, factor)
 
 
-def _open_piece(
-    pieces: list[_Piece], process: ProcessJournal, whole: Energy, closed_s: float, rest_j: float
-) -> _Piece:
-    known_systematic_j = math.fsum(piece.energy.systematic_j for piece in pieces)
-    end_s = max(process.end_s, closed_s)
-    energy = Energy(
+def _rest(known: Sequence[Energy], whole: Energy, rest_j: float) -> Energy:
+    """Returns the energy of the open phase."""
+    if whole.energy_j is None:
+        return UNKNOWN
+    known_systematic_j = math.fsum(energy.systematic_j for energy in known)
+    return replace(
+        whole,
         energy_j=rest_j,
         stderr_j=whole.stderr_j * math.sqrt(rest_j / whole.energy_j) if whole.energy_j else 0.0,
         systematic_j=max(whole.systematic_j - known_systematic_j, 0.0),
-        method=whole.method,
-        coverage=whole.coverage,
-    )
-    return _Piece(
-        name=process.open_phase,
-        start_s=closed_s,
-        end_s=end_s,
-        duration_s=end_s - closed_s,
-        energy=energy if whole.energy_j is not None else UNKNOWN,
     )
 
 
-def _take_out(window: TimedEnergy, whole: _Piece, pieces: list[_Piece]) -> list[_Piece]:
-    """Move a window's time and energy out of the pieces it overlaps, by time of overlap."""
+def _take_out(window: _Piece, pieces: list[_Piece]) -> list[_Piece]:
+    """Moves time and energy of a window out of the pieces that it overlaps, by overlap."""
     touched = []
     for piece in pieces:
         if piece.start_s >= window.end_s:
@@ -210,38 +204,21 @@ def _take_out(window: TimedEnergy, whole: _Piece, pieces: list[_Piece]) -> list[
         if overlap_s > 0.0:
             touched.append((piece, overlap_s))
     all_s = math.fsum(overlap_s for _, overlap_s in touched)
-    return [_move(whole, piece, overlap_s, overlap_s / all_s) for piece, overlap_s in touched]
+    return [_move(window, piece, overlap_s, overlap_s / all_s) for piece, overlap_s in touched]
 
 
-def _move(whole: _Piece, piece: _Piece, overlap_s: float, share: float) -> _Piece:
-    """Take a share of ``whole`` out of ``piece``, never more than is left in it."""
+def _move(window: _Piece, piece: _Piece, overlap_s: float, share: float) -> _Piece:
+    """Moves a share of ``window`` out of ``piece``, but not more than ``piece`` has left."""
     duration_s = min(overlap_s, piece.duration_s)
     piece.duration_s -= duration_s
-    taken = _taken(whole.energy, piece.energy, share)
-    if taken.energy_j is not None and piece.energy.energy_j is not None:
-        piece.energy = Energy(
-            energy_j=piece.energy.energy_j - taken.energy_j,
-            stderr_j=math.hypot(piece.energy.stderr_j, taken.stderr_j),
-            systematic_j=max(piece.energy.systematic_j - taken.systematic_j, 0.0),
-            method=piece.energy.method,
-            coverage=piece.energy.coverage,
+    taken, left_j = UNKNOWN, piece.energy.energy_j
+    if window.energy.energy_j is not None and left_j is not None:
+        taken_j = min(window.energy.energy_j * share, left_j)
+        taken = replace(
+            window.energy,
+            energy_j=taken_j,
+            stderr_j=window.energy.stderr_j * share,
+            systematic_j=window.energy.systematic_j * share,
         )
-    return _Piece(
-        name=whole.name,
-        start_s=piece.start_s,
-        end_s=piece.end_s,
-        duration_s=duration_s,
-        energy=taken,
-    )
-
-
-def _taken(window: Energy, left: Energy, share: float) -> Energy:
-    if window.energy_j is None or left.energy_j is None:
-        return UNKNOWN
-    return Energy(
-        energy_j=min(window.energy_j * share, left.energy_j),
-        stderr_j=window.stderr_j * share,
-        systematic_j=window.systematic_j * share,
-        method=window.method,
-        coverage=window.coverage,
-    )
+        piece.energy = _minus(piece.energy, taken_j, [taken])
+    return _Piece(window.name, piece.start_s, piece.end_s, duration_s, taken)

@@ -1,4 +1,4 @@
-"""The ranks of an attempt: work, waiting and power of each."""
+"""Work, waiting for data and GPU power of each rank of an attempt."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,12 +9,12 @@ from energy_callbacks.report.collect.merge import MergedAttempt, energy_of
 from energy_callbacks.report.collect.process import ProcessJournal
 from energy_callbacks.report.model.models import Figure, RankUse
 
-# Keys of cards in the journal of a rank, by what names them on their host.
+# Keys of cards in the journal of a rank, by UUID, or by key for cards without UUID.
 _Cards = dict[str, str]
 
 
 def rank_table(attempts: Iterable[MergedAttempt]) -> tuple[RankUse, ...]:
-    """One row for each rank of an attempt of several; none if each process was alone."""
+    """Returns one row for each rank of the attempts with several ranks."""
     return tuple(
         row for attempt in attempts if len(attempt.processes) > 1 for row in _rows(attempt)
     )
@@ -30,14 +30,14 @@ def _rows(attempt: MergedAttempt) -> Iterator[RankUse]:
 
 
 def _own(process: ProcessJournal, hosts: Iterable[ProcessJournal]) -> _Cards:
-    """The cards that a rank itself trains on.
+    """Returns the cards that a rank trains on.
 
-    The first rank of a host reads the cards of all its ranks: one that another rank reads too is
-    the other's, unless that would leave none.
+    The first rank of a host reads the cards of all ranks of the host. Cards that another rank reads
+    too belong to that rank, unless the first rank would have no card left.
     """
-    mine = _read(process)
+    own = _read(process)
     others = {card for one in hosts if one is not process for card in _read(one)}
-    return {card: key for card, key in mine.items() if card not in others} or mine
+    return {card: key for card, key in own.items() if card not in others} or own
 
 
 def _read(process: ProcessJournal) -> _Cards:
@@ -51,6 +51,8 @@ def _row(
     samples = sum_if_known(line["samples"] for line in process.steps)
     train_s = phases.durations_s(process).get("train", 0.0)
     gpu = _while_training(process, gpus)
+    seen_s = train_s * gpu.coverage
+    is_known = gpu.energy_j is not None and gpu.is_resolved and seen_s > 0.0
     return RankUse(
         attempt=attempt,
         host=process.host,
@@ -62,20 +64,13 @@ def _row(
         train_s=train_s,
         data_wait_s=sum_if_known(line["data_wait_s"] for line in process.steps),
         gpu=gpu,
-        gpu_power_w=_mean_power_w(gpu, train_s),
+        gpu_power_w=(gpu.energy_j or 0.0) / seen_s if is_known else None,
     )
 
 
 def _while_training(process: ProcessJournal, gpus: Iterable[str]) -> Figure:
-    """Energy of some cards in the phase ``train`` of a rank, as that rank read it."""
+    """Returns the energy of cards in the phase ``train`` of a rank, as read by that rank."""
     known = [
         phases.energies(process, key, energy_of(process, key)).get("train", UNKNOWN) for key in gpus
     ]
     return as_figure(total(known), {process.devices[key]["device"]["origin"] for key in gpus})
-
-
-def _mean_power_w(gpu: Figure, train_s: float) -> float | None:
-    seen_s = train_s * gpu.coverage
-    if gpu.energy_j is None or not gpu.is_resolved or seen_s <= 0.0:
-        return None
-    return gpu.energy_j / seen_s
