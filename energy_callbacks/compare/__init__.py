@@ -13,9 +13,9 @@ from pathlib import Path
 from energy_callbacks.compare import saving, text  # noqa: F401 - they register themselves
 from energy_callbacks.compare.build import MARGIN, Pairing, Repeat, build
 from energy_callbacks.compare.model import Comparison
+from energy_callbacks.report import load
 from energy_callbacks.report.model.metrics import Direction
 from energy_callbacks.report.model.schema import EnergyReport
-from energy_callbacks.report.reading import load
 
 __all__ = ["Comparison", "compare"]
 

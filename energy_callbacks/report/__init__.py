@@ -5,48 +5,44 @@
     report = build(run_folder)               # a pure function of the journals in it
     save(report, run_folder)                 # energy_report.html, .json, .txt
     save(report, run_folder, ["png"])        # energy_report_power.png, _phases.png, ...
-    report = load("energy_report.html")      # any of them gives the same report back
-    view(report, country="FRA")              # the same run's emissions at another place
+    report = load("energy_report.html")      # each of these files holds the same report
+    view(report, country="FRA")              # emissions of the same run at another place
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
+from energy_callbacks import importers
 from energy_callbacks.core.atomic_files import write
-from energy_callbacks.report.analysis.views import view
+from energy_callbacks.core.errors import JournalError
+from energy_callbacks.report.analysis.footprint import view
 from energy_callbacks.report.build import build
 from energy_callbacks.report.charts import catalogue
 from energy_callbacks.report.model import schema
 from energy_callbacks.report.model.schema import EnergyReport
-from energy_callbacks.report.reading import load
 from energy_callbacks.report.render import html, interactive, text
 
-__all__ = [
-    "FORMATS",
-    "EnergyReport",
-    "Format",
-    "build",
-    "load",
-    "save",
-    "view",
-]
+__all__ = ["FORMATS", "EnergyReport", "Format", "build", "load", "save", "view"]
 
 Format = Literal["html", "json", "txt", "png", "interactive"]
 FORMATS: tuple[Format, ...] = ("html", "json", "txt")
-"""What is written by default."""
+"""Formats that are written by default."""
+
+# The largest reports have about ten megabytes.
+_MOST_BYTES: Final = 2**28
 
 
 def save(
     report: EnergyReport, folder_or_stem: str | Path, formats: Sequence[Format] = FORMATS
 ) -> list[Path]:
-    """Write a report; each file appears whole or not at all.
+    """Writes a report to files, each of them atomically.
 
     Args:
-        report: what to write.
-        folder_or_stem: an existing folder, in which the files are called ``energy_report.*``; or
+        report: the report.
+        folder_or_stem: an existing folder, in which the files are named ``energy_report.*``; or
             the path of the files without their endings.
-        formats: which files; ``"png"`` is a picture for each chart, ``energy_report_power.png``;
+        formats: formats to write; ``"png"`` is one picture per chart, ``energy_report_power.png``;
             ``"interactive"`` is ``energy_report_interactive.html``, about 5 MB, drawn by Plotly.
 
     Returns:
@@ -66,15 +62,45 @@ def save(
     return paths
 
 
-def _pictures(report: EnergyReport) -> Iterator[tuple[str, bytes]]:
-    return ((f"_{name}.png", png) for name, png in catalogue.pictures(report))
-
-
-# The files of a format: what their names end with, and what is in them.
+# The files of a format: the endings of their names, and their contents.
 _RENDERERS: Mapping[Format, Callable[[EnergyReport], Iterable[tuple[str, str | bytes]]]] = {
     "html": lambda report: [(".html", html.render(report))],
     "json": lambda report: [(".json", schema.to_json(report))],
     "txt": lambda report: [(".txt", text.render(report))],
-    "png": _pictures,
+    "png": lambda report: ((f"_{name}.png", png) for name, png in catalogue.pictures(report)),
     "interactive": lambda report: [("_interactive.html", interactive.render(report))],
 }
+
+
+def load(path: str | Path) -> EnergyReport:
+    """Loads a saved report, or builds it from a run folder, a journal or another program's log.
+
+    Args:
+        path: path of a JSON or HTML report, or of the others. ``FILE#RUN`` selects one run of a
+            log that holds several.
+
+    Raises:
+        JournalError: if there is no report, or one of a newer version, or a log of several runs
+            without ``#RUN``.
+        MissingExtraError: for a compressed log if the package that reads it is not installed.
+    """
+    place = Path(path)
+    if place.suffix.lower() in (".html", ".htm"):
+        return _read(place, html.from_html)
+    if place.suffix.lower() == ".json" and not importers.is_log(place):
+        return _read(place, schema.from_json)
+    return build(place)
+
+
+def _read(path: Path, parse: Callable[[str], EnergyReport]) -> EnergyReport:
+    if not path.is_file():
+        raise JournalError(f"{path} does not exist; give a run folder or a report of one")
+    if path.stat().st_size > _MOST_BYTES:
+        raise JournalError(
+            f"{path} is no report: it is larger than {_MOST_BYTES // 2**20} MiB; "
+            "give a run folder, or a log as docs/old-logs.md names them"
+        )
+    try:
+        return parse(path.read_text(encoding="utf-8", errors="replace"))
+    except JournalError as error:
+        raise JournalError(f"{path}: {error}") from error

@@ -12,10 +12,10 @@ from energy_callbacks import importers
 from energy_callbacks.accounting.journal import batch_job, journal
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.report.analysis import warnings
+from energy_callbacks.report.analysis import footprint, warnings
 from energy_callbacks.report.analysis.advice import advice
 from energy_callbacks.report.analysis.imbalance import imbalances
-from energy_callbacks.report.collect import command, curves, figures, footprint
+from energy_callbacks.report.collect import command, curves, figures
 from energy_callbacks.report.collect.devices import device_table, memory
 from energy_callbacks.report.collect.merge import MergedAttempt, merge, newest_run
 from energy_callbacks.report.collect.process import ProcessJournal, load
@@ -152,7 +152,7 @@ def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyRepor
         energy=scopes,
         measured_fraction=figures.measured_fraction(whole),
         emissions=footprint.emissions(scopes.total, config),
-        cost=footprint.cost(scopes.total, config),
+        cost=footprint.cost(scopes.total, config.get("price_per_kwh"), footprint.pue_of(config)),
         forecast=_forecast(merged),
         efficiency=figures.efficiencies(by_phase, work),
         throughput=figures.throughput(work, train_s, figures.wait_parts(counted)),

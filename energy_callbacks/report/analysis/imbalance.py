@@ -1,36 +1,42 @@
 """Finds ranks that differ from the others beyond chance, if the difference matters.
 
-Data-parallel ranks take each step together, so one that is slow slows all, and no journal sees the
-time in which they wait for each other. What a journal does see of a slow rank is how long it waits
-for data, how many samples its steps hold, and the power of its cards.
+Data-parallel ranks take each step together, so one slow rank slows down all of them. Journals do
+not contain the time that ranks wait for each other. They contain, for each rank, how long it waits
+for data, how many samples its steps have, and the power of its cards.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from operator import attrgetter
 from statistics import median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from energy_callbacks.core import formatting
+from energy_callbacks.core.formatting import duration, grouped, percent, power
 from energy_callbacks.core.stats import t_quantile
 from energy_callbacks.report.collect.merge import MergedAttempt
 from energy_callbacks.report.collect.process import ProcessJournal
 from energy_callbacks.report.collect.rows import Array
 from energy_callbacks.report.model.models import Imbalance, RankUse
 
-# Waits vary: as many stretches of the training as there are, up to 20, show by how much.
+# The variation of waits is estimated from stretches of the training, as many as there are up to 20.
 _FEWEST_STRETCHES, _MOST_STRETCHES = 8, 20
-# A difference below this share, of the training's time or of a step's samples, changes nothing.
+# Smaller differences, as a share of training time or of the samples of a step, do not matter.
 _MATTERS = 0.01
 _CONFIDENCE = 0.95
 Quantity = Literal["data_wait", "samples_per_step", "gpu_power"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Gap:
-    """How far a rank is from the median of the others, and the half-width of the interval."""
+class _Gap(NamedTuple):
+    """A rank compared with the median of the others.
+
+    Attributes:
+        place: index of the rank.
+        value: value of the rank.
+        median: median of the other ranks.
+        error: half-width of the 95 % interval of the difference.
+    """
 
     place: int
     value: float
@@ -45,56 +51,50 @@ class _Gap:
 def imbalances(
     attempts: Iterable[MergedAttempt], table: Iterable[RankUse]
 ) -> tuple[Imbalance, ...]:
-    """The rank that stands out most in each respect, attempt by attempt."""
+    """Returns the rank that stands out most in each quantity, for each attempt.
+
+    Args:
+        attempts: attempts of the run.
+        table: their ranks; attempts without rows are skipped.
+    """
     by_attempt: dict[int, list[RankUse]] = defaultdict(list)
     for row in table:
         by_attempt[row.attempt].append(row)
     return tuple(
-        found
+        imbalance
         for attempt in attempts
         if attempt.number in by_attempt
-        for found in _of_attempt(attempt, by_attempt[attempt.number])
+        for imbalance in _of_attempt(attempt, by_attempt[attempt.number])
     )
 
 
 def _of_attempt(attempt: MergedAttempt, rows: Sequence[RankUse]) -> Iterator[Imbalance]:
-    wait, samples, power = data_wait(attempt.processes), _samples(rows), _power(rows)
-    common_s = 0.0 if wait is None else _common_s(rows, wait.place)
-    if wait is not None and common_s > 0.0 and wait.size >= _MATTERS * common_s:
-        yield _imbalance(
-            "data_wait",
-            wait,
-            rows,
-            f"waited {formatting.duration(wait.value)} for data, "
-            f"{formatting.percent(wait.value / common_s)} of its training; the median of the "
-            "others "
-            f"is {formatting.duration(wait.median)}. Where all take each step together the others "
-            "wait for it",
-        )
+    wait, samples, watts = data_wait(attempt.processes), _samples(rows), _power(rows)
+    if wait is not None:
+        # Training time of the rank, over the steps that all ranks have done.
+        row = rows[wait.place]
+        common_s = row.train_s * min(one.steps for one in rows) / row.steps
+        if common_s > 0.0 and wait.size >= _MATTERS * common_s:
+            says = (
+                f"waited {duration(wait.value)} for data, {percent(wait.value / common_s)} of its "
+                f"training; the median of the others is {duration(wait.median)}. Where all take "
+                "each step together the others wait for it"
+            )
+            yield _imbalance("data_wait", wait, rows, says)
     if samples is not None:
-        yield _imbalance(
-            "samples_per_step",
-            samples,
-            rows,
-            f"worked on {formatting.grouped(samples.value)} samples a step; the median of the "
-            f"others is {formatting.grouped(samples.median)}. Where all take each step together "
-            "those with fewer wait for those with more",
+        says = (
+            f"worked on {grouped(samples.value)} samples a step; the median of the others is "
+            f"{grouped(samples.median)}. Where all take each step together those with fewer wait "
+            "for those with more"
         )
-    if power is not None:
-        yield _imbalance(
-            "gpu_power",
-            power,
-            rows,
-            f"drew {formatting.power(power.value)} with its GPUs while it trained; the median of "
-            "the "
-            f"others is {formatting.power(power.median)}. A card that waits for others draws less, "
-            "and so does one whose clocks are held down",
+        yield _imbalance("samples_per_step", samples, rows, says)
+    if watts is not None:
+        says = (
+            f"drew {power(watts.value)} with its GPUs while it trained; the median of the others "
+            f"is {power(watts.median)}. A card that waits for others draws less, and so does one "
+            "whose clocks are held down"
         )
-
-
-def _common_s(rows: Sequence[RankUse], place: int) -> float:
-    """Training time of a rank, over the steps that all ranks have done."""
-    return rows[place].train_s * min(row.steps for row in rows) / rows[place].steps
+        yield _imbalance("gpu_power", watts, rows, says)
 
 
 def _imbalance(quantity: Quantity, gap: _Gap, rows: Sequence[RankUse], says: str) -> Imbalance:
@@ -112,10 +112,10 @@ def _imbalance(quantity: Quantity, gap: _Gap, rows: Sequence[RankUse], says: str
 
 
 def data_wait(processes: Sequence[ProcessJournal]) -> _Gap | None:
-    """The rank that waited longest for data, if it is no chance that it did.
+    """Returns the rank that waited longest for data, if this is not due to chance.
 
-    All ranks are compared over the same steps. Differences from the median of the others in
-    stretches of as many steps are compared with zero by Student's t, at 95 % for all ranks
+    All ranks are compared over the same steps, in stretches of equal numbers of steps. The
+    differences from the median of the others are tested with Student's t, at 95 % for all ranks
     together.
     """
     waits_s = _waits_s(processes)
@@ -130,21 +130,23 @@ def data_wait(processes: Sequence[ProcessJournal]) -> _Gap | None:
         * np.sqrt(stretches)
     )
     value_s, gap_s = float(waits_s[place].sum()), float(gaps_s[place].sum())
-    if gap_s <= error_s:
-        return None
-    return _Gap(place=place, value=value_s, median=value_s - gap_s, error=error_s)
+    return _Gap(place, value_s, value_s - gap_s, error_s) if gap_s > error_s else None
 
 
 def _waits_s(processes: Sequence[ProcessJournal]) -> Array | None:
-    """Waits of each rank in equal stretches of the steps that all have done, (ranks, stretches)."""
-    told = [[line for line in process.steps if line["steps"]] for process in processes]
-    count = min(*map(len, told), _MOST_STRETCHES)
-    if count < _FEWEST_STRETCHES or any(
-        line["data_wait_s"] is None for lines in told for line in lines
-    ):
+    """Returns the waits of each rank in equal stretches of the common steps, (ranks, stretches).
+
+    ``None`` if waits are not known or there are too few stretches.
+    """
+    lines = [[line for line in process.steps if line["steps"]] for process in processes]
+    count = min(*map(len, lines), _MOST_STRETCHES)
+    is_unknown = any(line["data_wait_s"] is None for own in lines for line in own)
+    if count < _FEWEST_STRETCHES or is_unknown:
         return None
-    steps = [np.cumsum([0.0] + [line["steps"] for line in lines]) for lines in told]
-    waited_s = [np.cumsum([0.0] + [line["data_wait_s"] for line in lines]) for lines in told]
+    steps, waited_s = (
+        [np.cumsum([0.0] + [line[name] for line in own]) for own in lines]
+        for name in ("steps", "data_wait_s")
+    )
     edges = np.linspace(0.0, min(one[-1] for one in steps), count + 1)
     return np.array(
         [np.diff(np.interp(edges, *curve)) for curve in zip(steps, waited_s, strict=True)]
@@ -152,19 +154,21 @@ def _waits_s(processes: Sequence[ProcessJournal]) -> Array | None:
 
 
 def _samples(rows: Sequence[RankUse]) -> _Gap | None:
-    """The rank whose steps differ most in samples; they are counted, so without error."""
+    """Returns the rank whose steps differ most in samples; counts have no error."""
     per_step = [row.samples / row.steps for row in rows if row.samples is not None and row.steps]
     if len(per_step) < len(rows):
         return None
-    widest = max(_gaps(per_step, [0.0] * len(rows)), key=lambda gap: gap.size)
+    widest = max(_gaps(per_step, [0.0] * len(rows)), key=attrgetter("size"))
     return widest if widest.size >= _MATTERS * widest.median else None
 
 
 def _power(rows: Sequence[RankUse]) -> _Gap | None:
-    """The rank whose cards drew the most or the least, beyond the errors of all; shared: none."""
-    if any(row.gpu_power_w is None or row.shares_gpus for row in rows):
-        return None
-    if len({len(row.gpus) for row in rows}) > 1:
+    """Returns the rank whose power differs most, beyond the errors of its cards.
+
+    ``None`` if powers are not known, cards are shared, or ranks have different numbers of cards.
+    """
+    is_unknown = any(row.gpu_power_w is None or row.shares_gpus for row in rows)
+    if is_unknown or len({len(row.gpus) for row in rows}) > 1:
         return None
     powers_w = [row.gpu_power_w or 0.0 for row in rows]
     errors_w = [
@@ -172,12 +176,12 @@ def _power(rows: Sequence[RankUse]) -> _Gap | None:
         for power_w, row in zip(powers_w, rows, strict=True)
     ]
     resolved = [gap for gap in _gaps(powers_w, errors_w) if gap.size > gap.error]
-    return max(resolved, key=lambda gap: gap.size, default=None)
+    return max(resolved, key=attrgetter("size"), default=None)
 
 
 def _gaps(values: Sequence[float], errors: Sequence[float]) -> Iterator[_Gap]:
-    """Each value beside the median of the others, with its own error and their largest."""
+    """Yields each value with the median of the others; errors add to the largest of the others."""
     for place, value in enumerate(values):
         others = [*values[:place], *values[place + 1 :]]
         error = errors[place] + max([*errors[:place], *errors[place + 1 :]])
-        yield _Gap(place=place, value=value, median=median(others), error=error)
+        yield _Gap(place, value, median(others), error)

@@ -1,99 +1,89 @@
-"""Advice from a kernel profile; its savings are attributed like the kernels' joules."""
+"""Advice from a kernel profile; savings are attributed in the same way as the kernels' joules."""
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
-from energy_callbacks.core import formatting
+from energy_callbacks.core.formatting import percent
+from energy_callbacks.report.model.profile_kernels import KernelProfile
 from energy_callbacks.report.model.recommendation import MATTERS, Advice, Code
+from energy_callbacks.report.model.schema import Profile
 
-if TYPE_CHECKING:
-    from energy_callbacks.report.model.profile_kernels import KernelProfile
-    from energy_callbacks.report.model.schema import Profile
-
-# Kernels that read and write what a fused one would keep: fusion spares a part of these.
+# Classes of kernels that read and write what a fused kernel keeps in registers.
 _FUSIBLE: Final = ("elementwise and reduction", "normalisation")
 
 
-def kernel_advice(profile: "Profile | None", *, told: Collection[Code] = ()) -> Iterator[Advice]:
-    """What a run should change.
+class _Candidate(NamedTuple):
+    """Advice that is given if its share of the time matters; ``None`` if it is not known."""
+
+    code: Code
+    share: float | None
+    message: str
+    fix: str
+
+
+def kernel_advice(profile: Profile | None, *, given: Collection[Code] = ()) -> Iterator[Advice]:
+    """Yields what a run should change, for shares of the time that matter.
 
     Args:
-        profile: of the run.
-        told: codes of advice given already; waiting for data is not reported twice.
+        profile: profile of the run.
+        given: codes of earlier advice; waiting for data is not reported twice.
     """
-    if profile is None or profile.kernels is None or not profile.kernels.classes:
+    kernels = None if profile is None else profile.kernels
+    if kernels is None or not kernels.classes:
         return
-    found = profile.kernels
-    if "data_wait" not in told:
-        yield from _input(found)
-    if found.has_device:
-        yield from _launch(found)
-        yield from _memory(found)
-        yield from _copies(found)
+    candidates = [] if "data_wait" in given else [_input(kernels)]
+    if kernels.has_device:
+        candidates += [_launch(kernels), _memory(kernels), _copies(kernels)]
+    for one in candidates:
+        if one.share is not None and one.share >= MATTERS:
+            saves_j = None if kernels.energy_j is None else one.share * kernels.energy_j
+            yield Advice(code=one.code, message=one.message, fix=one.fix, saves_j=saves_j)
 
 
-def _input(found: "KernelProfile") -> Iterator[Advice]:
-    share = found.idle_share("input")
-    if share is not None and share >= MATTERS:
-        yield _advice(
-            found,
-            "input_bound",
-            share,
-            f"The device was idle for {formatting.percent(share)} of a step while the next batch "
-            "was "
-            "fetched.",
-            "more num_workers of the loader, prefetch_factor, persistent_workers, and pin_memory "
-            "with non_blocking copies; or less to decode for each sample",
-        )
+def _input(kernels: KernelProfile) -> _Candidate:
+    share = kernels.idle_share("input")
+    return _Candidate(
+        "input_bound",
+        share,
+        f"The device was idle for {percent(share)} of a step while the next batch was fetched.",
+        "more num_workers of the loader, prefetch_factor, persistent_workers, and pin_memory "
+        "with non_blocking copies; or less to decode for each sample",
+    )
 
 
-def _launch(found: "KernelProfile") -> Iterator[Advice]:
-    share = found.idle_share("launch")
-    if share is not None and share >= MATTERS:
-        yield _advice(
-            found,
-            "launch_bound",
-            share,
-            f"The device was idle for {formatting.percent(share)} of a step while the host was "
-            "still "
-            f"launching its {found.kernels_per_step or 0.0:.0f} kernels.",
-            "a larger batch, torch.compile(mode='reduce-overhead') or CUDA graphs, and foreach or "
-            "fused optimizers",
-        )
+def _launch(kernels: KernelProfile) -> _Candidate:
+    share = kernels.idle_share("launch")
+    return _Candidate(
+        "launch_bound",
+        share,
+        f"The device was idle for {percent(share)} of a step while the host was still launching "
+        f"its {kernels.kernels_per_step or 0.0:.0f} kernels.",
+        "a larger batch, torch.compile(mode='reduce-overhead') or CUDA graphs, and foreach or "
+        "fused optimizers",
+    )
 
 
-def _memory(found: "KernelProfile") -> Iterator[Advice]:
-    share = sum(map(found.share_of, _FUSIBLE))
-    if found.bound == "memory" and share >= MATTERS:
-        yield _advice(
-            found,
-            "memory_bound",
-            share,
-            f"{found.sentence} Elementwise and normalising kernels, which could be fused with "
-            f"others, had {formatting.percent(share)} of the time.",
-            "torch.compile, which fuses them; bf16 or fp16, which halves the bytes; channels_last "
-            "for convolutions; fused attention and optimizers",
-        )
+def _memory(kernels: KernelProfile) -> _Candidate:
+    share = sum(map(kernels.share_of, _FUSIBLE)) if kernels.bound == "memory" else None
+    return _Candidate(
+        "memory_bound",
+        share,
+        f"{kernels.sentence} Elementwise and normalising kernels, which could be fused with "
+        f"others, had {percent(share)} of the time.",
+        "torch.compile, which fuses them; bf16 or fp16, which halves the bytes; channels_last "
+        "for convolutions; fused attention and optimizers",
+    )
 
 
-def _copies(found: "KernelProfile") -> Iterator[Advice]:
-    if not found.copy_s or found.copy_overlap is None or not found.device_s:
-        return
-    share = found.copy_s * (1.0 - found.copy_overlap) / found.device_s
-    if share >= MATTERS:
-        yield _advice(
-            found,
-            "copies",
-            share,
-            f"Copies between host and device took {formatting.percent(share)} of a step with no "
-            "kernel "
-            "beside them.",
-            "pin_memory=True in the loader and .to(device, non_blocking=True); copy the next batch "
-            "on a stream of its own while this one is computed",
-        )
-
-
-def _advice(found: "KernelProfile", code: Code, share: float, message: str, fix: str) -> Advice:
-    energy_j = found.energy_j
-    saves_j = None if energy_j is None else share * energy_j
-    return Advice(code=code, message=message, fix=fix, saves_j=saves_j)
+def _copies(kernels: KernelProfile) -> _Candidate:
+    share = None
+    if kernels.copy_s and kernels.copy_overlap is not None and kernels.device_s:
+        share = kernels.copy_s * (1.0 - kernels.copy_overlap) / kernels.device_s
+    return _Candidate(
+        "copies",
+        share,
+        f"Copies between host and device took {percent(share)} of a step with no kernel beside "
+        "them.",
+        "pin_memory=True in the loader and .to(device, non_blocking=True); copy the next batch "
+        "on a stream of its own while this one is computed",
+    )

@@ -1,28 +1,28 @@
-"""Whether a training went on long after its best validation, beyond what noise explains."""
+"""Detects trainings that continued long after their best validation, beyond noise."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from energy_callbacks.report.collect.rows import Array
 from energy_callbacks.report.model.metrics import Metric
 
-# Fewer validations say nothing of their noise, and fewer after the best nothing of a turn.
+# The fewest validations that show the noise, and the fewest after the best that show a turn.
 _FEWEST, _FEWEST_AFTER = 6, 3
 # A negligible change of the metric, as a share of its best value.
 _SMALL: Final = 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LateStop:
-    """The best validation of a metric, and what came after it.
+class LateStop(NamedTuple):
+    """The best validation of a metric, and the training after it.
 
     Attributes:
-        best: its place among the metric's points.
-        after_j: used from the best validation to the last.
+        metric: the metric of the validations.
+        best: index of the best value.
+        after_j: energy between the best validation and the last.
         after_s: time between them.
     """
 
@@ -33,30 +33,33 @@ class LateStop:
 
 
 def late_stop(metrics: Sequence[Metric]) -> LateStop | None:
-    """The metric that got worse at last, unless another one still got better meanwhile.
+    """Returns the late stop of a validation metric that got worse at the end.
 
-    Of several the one whose best came last: after it, none has gained anything.
+    There is none if another validation metric still improved meanwhile. Of several metrics, the
+    one with the latest best value is returned: after it, no metric improved.
     """
-    known = [one for one in metrics if one.is_validation and one.direction]
-    judged = [one for one in known if len(one.value) >= _FEWEST]
-    found = []
-    for metric in judged:
-        late = _past_best(metric)
-        if late and not any(_improves_after(other, metric.t_s[late.best]) for other in judged):
-            found.append(late)
-    return min(found, key=lambda late: late.after_j, default=None)
+    judged = [
+        metric
+        for metric in metrics
+        if metric.is_validation and metric.direction and len(metric.value) >= _FEWEST
+    ]
+    found = [
+        late
+        for late in map(_past_best, judged)
+        if late and not any(_improves_after(one, late.metric.t_s[late.best]) for one in judged)
+    ]
+    return min(found, key=attrgetter("after_j"), default=None)
 
 
 def _past_best(metric: Metric) -> LateStop | None:
-    """The best of all, if the best of the last ones is worse beyond noise."""
+    """Returns the best value, if the best of the last values is worse beyond noise."""
     costs = _costs(metric)
     best = int(np.argmin(costs))
     is_worse = costs[-_FEWEST_AFTER:].min() - costs[best] > _noise(costs)
     start_j, end_j = metric.energy_j[best], metric.energy_j[-1]
     if not is_worse or start_j is None or end_j is None:
         return None
-    after_s = metric.t_s[-1] - metric.t_s[best]
-    return LateStop(metric=metric, best=best, after_j=end_j - start_j, after_s=after_s)
+    return LateStop(metric, best, end_j - start_j, metric.t_s[-1] - metric.t_s[best])
 
 
 def _improves_after(metric: Metric, t_s: float) -> bool:
@@ -66,16 +69,16 @@ def _improves_after(metric: Metric, t_s: float) -> bool:
 
 
 def _costs(metric: Metric) -> Array:
-    """The values, turned so that lower is better."""
+    """Returns the values with a sign such that lower is better."""
     return np.asarray(metric.value) * (1.0 if metric.direction == "lower" else -1.0)
 
 
 def _noise(costs: Array) -> float:
-    """How far the best of this many may lie below their level by chance, and a value above it.
+    """Returns a difference between best and later values that noise does not exceed.
 
-    The standard deviation is that of third differences, which hardly see a smooth curve, by their
-    median, and more if these are few; the lowest of n normal values lies some sqrt(2 ln n) of it
-    below their mean.
+    The standard deviation of the noise is estimated from the median of third differences, which
+    hardly depend on a smooth curve, with a margin for few values. The lowest of n normal values
+    lies about sqrt(2 ln n) standard deviations below their mean.
     """
     differences = np.diff(costs, n=3)
     deviation = 1.4826 * float(np.median(np.abs(differences))) / math.sqrt(20.0)

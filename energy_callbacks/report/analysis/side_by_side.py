@@ -1,7 +1,8 @@
 """Two runs side by side, with the errors of their sensors."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from energy_callbacks.accounting.metrics.energy_sums import interval_j
 from energy_callbacks.core import formatting
@@ -13,89 +14,72 @@ _ONE_EACH = (
     "One run a side: the intervals are those of the sensors. How much two runs\n"
     "of the same differ is not known from them."
 )
-_Interval = tuple[float, float, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    """One quantity: how each run has it, and in numbers with the ends of their intervals."""
+class _Side(NamedTuple):
+    """A quantity of one run, as text and as value with the ends of its interval."""
 
-    name: str
-    old: str
-    new: str
-    old_is: _Interval | None
-    new_is: _Interval | None
+    is_known: bool
+    text: str
+    interval: tuple[float, float, float] | None
+
+
+def _exact(shown: Callable[[float], str]) -> Callable[[float | None], _Side]:
+    """Returns a function that converts values without error."""
+
+    def side(value: float | None) -> _Side:
+        text = formatting.UNKNOWN if value is None else shown(value)
+        return _Side(bool(value), text, (value, value, value) if value else None)
+
+    return side
+
+
+def _of_figure(figure: Figure) -> _Side:
+    is_known = figure.energy_j is not None
+    return _Side(is_known, figure_format.figure(figure), interval_j(figure))
+
+
+def _of_ratio(ratio: Ratio | None) -> _Side:
+    ends = None if ratio is None else (ratio.value_j, ratio.low_j, ratio.high_j)
+    return _Side(ends is not None, figure_format.ratio(ratio), ends)
+
+
+# Name, field of the report, and how its value is shown.
+_QUANTITIES: Final[tuple[tuple[str, str, Callable[[Any], _Side]], ...]] = (
+    ("time", "run.duration_s", _exact(formatting.duration)),
+    ("energy, gpu", "energy.gpu", _of_figure),
+    ("energy, host", "energy.host", _of_figure),
+    ("energy, total", "energy.total", _of_figure),
+    ("energy per step", "efficiency.total.j_per_step", _of_ratio),
+    ("energy per sample", "efficiency.total.j_per_sample", _of_ratio),
+    ("energy per token", "efficiency.total.j_per_token", _of_ratio),
+    ("samples per second", "throughput.samples_per_s", _exact(formatting.significant)),
+    ("peak card memory", "memory.device_used_peak_bytes", _exact(formatting.size)),
+    ("peak allocated", "memory.peak_allocated_bytes", _exact(formatting.size)),
+    ("peak host memory", "memory.host_rss_peak_bytes", _exact(formatting.size)),
+)
 
 
 def render(old: EnergyReport, new: EnergyReport) -> str:
-    """A table in plain text: the older run, the newer one, and the newer over the older."""
-    lines = [
-        f"{'':20}{'before':>14}{'now':>14}   now / before",
-        *(f"{row.name:20}{row.old:>14}{row.new:>14}   {_ratio(row)}" for row in _rows(old, new)),
-        _ONE_EACH,
-    ]
+    """Returns a table in plain text: the older run, the newer run, and their ratio."""
+    lines = [f"{'':20}{'before':>14}{'now':>14}   now / before", *_rows(old, new), _ONE_EACH]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _rows(old: EnergyReport, new: EnergyReport) -> Iterator[_Row]:
-    yield _exact("time", old.run.duration_s, new.run.duration_s, formatting.duration)
-    for scope in ("gpu", "host", "total"):
-        pair = [getattr(one.energy, scope) for one in (old, new)]
-        if any(figure.energy_j is not None for figure in pair):
-            yield _of_figures(f"energy, {scope}", *pair)
-    for unit in ("step", "sample", "token"):
-        pair = [getattr(one.efficiency.total, f"j_per_{unit}") for one in (old, new)]
-        if any(pair):
-            yield _of_ratios(f"energy per {unit}", *pair)
-    speed, speed_now = (one.throughput.samples_per_s for one in (old, new))
-    if speed or speed_now:
-        yield _exact("samples per second", speed, speed_now, formatting.significant)
-    for name, field in (
-        ("peak card memory", "device_used_peak_bytes"),
-        ("peak allocated", "peak_allocated_bytes"),
-        ("peak host memory", "host_rss_peak_bytes"),
-    ):
-        size, size_now = (getattr(one.memory, field) for one in (old, new))
-        if size or size_now:
-            yield _exact(name, size, size_now, formatting.size)
+def _rows(old: EnergyReport, new: EnergyReport) -> Iterator[str]:
+    for name, field, side in _QUANTITIES:
+        before, now = (side(attrgetter(field)(report)) for report in (old, new))
+        if before.is_known or now.is_known:
+            yield f"{name:20}{before.text:>14}{now.text:>14}   {_ratio(before, now)}"
 
 
-def _exact(name: str, old: float | None, new: float | None, say: Callable[[float], str]) -> _Row:
-    def interval(value: float | None) -> _Interval | None:
-        return None if not value else (value, value, value)
-
-    told = [formatting.UNKNOWN if value is None else say(value) for value in (old, new)]
-    return _Row(name=name, old=told[0], new=told[1], old_is=interval(old), new_is=interval(new))
-
-
-def _of_figures(name: str, old: Figure, new: Figure) -> _Row:
-    return _Row(
-        name=name,
-        old=figure_format.figure(old),
-        new=figure_format.figure(new),
-        old_is=interval_j(old),
-        new_is=interval_j(new),
-    )
-
-
-def _of_ratios(name: str, old: Ratio | None, new: Ratio | None) -> _Row:
-    ends = [None if one is None else (one.value_j, one.low_j, one.high_j) for one in (old, new)]
-    return _Row(
-        name=name,
-        old=figure_format.ratio(old),
-        new=figure_format.ratio(new),
-        old_is=ends[0],
-        new_is=ends[1],
-    )
-
-
-def _ratio(row: _Row) -> str:
-    """With the ends that both intervals leave; nothing if one is not known."""
-    if row.old_is is None or row.new_is is None or not row.old_is[0]:
+def _ratio(before: _Side, now: _Side) -> str:
+    """Returns the ratio with its interval; a dash if one value is not known."""
+    if before.interval is None or now.interval is None or not before.interval[0]:
         return "-"
-    (old, old_low, old_high), (new, new_low, new_high) = row.old_is, row.new_is
-    said = formatting.significant(new / old)
+    (old, old_low, old_high), (new, new_low, new_high) = before.interval, now.interval
+    ratio = formatting.significant(new / old)
     if old_low == old_high and new_low == new_high:
-        return said
+        return ratio
     high = formatting.significant(new_high / old_low) if old_low > 0.0 else "any"
-    return f"{said} ({formatting.significant(new_low / old_high)} to {high})"
+    return f"{ratio} ({formatting.significant(new_low / old_high)} to {high})"

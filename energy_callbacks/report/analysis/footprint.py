@@ -1,0 +1,183 @@
+"""Emissions and cost of a run, and the same run at another location, PUE or price."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from energy_callbacks.core.config import EnergyConfig
+from energy_callbacks.core.units import kilowatt_hours
+from energy_callbacks.report.analysis import warnings
+from energy_callbacks.report.model.models import Cost, Emissions, Figure, Forecast
+from energy_callbacks.report.model.schema import EnergyReport
+
+# Reading CodeCarbon's tables takes a while, so ``carbon`` is imported where it is used.
+if TYPE_CHECKING:
+    from energy_callbacks.accounting.metrics.carbon import Intensity, Place
+
+_ORIGIN = "given when the report was drawn again"
+_VIEW_NOTE = "This is a view of a run at another place, PUE or price"
+_PLACE_WARNINGS = ("place_unknown", "emissions_unknown")
+
+logger = logging.getLogger("energy_callbacks")
+
+
+def emissions(total: Figure, config: Mapping[str, Any]) -> Emissions | None:
+    """Returns the emissions of the run's energy, including PUE; ``None`` if not known.
+
+    Args:
+        total: energy of the run.
+        config: settings in the journal. They hold the location as the run resolved it, so that a
+            journal gives the same emissions on any machine.
+    """
+    if total.energy_j is None:
+        return None
+    from energy_callbacks.accounting.metrics import carbon
+
+    place = config.get("place") or {}
+    names = ("country", "country_name", "region")
+    try:
+        intensity = carbon.intensity(
+            carbon.Place(
+                **{name: place.get(name) for name in names},
+                origin=place.get("origin") or "not set",
+            )
+        )
+    except Exception as error:  # noqa: BLE001 - what only emissions need must not end the report
+        logger.warning("emissions cannot be found: %s", error)
+        return None
+    return _emissions(total, intensity, pue_of(config))
+
+
+def _emissions(total: Figure, intensity: "Intensity", pue: float) -> Emissions:
+    """Returns the emissions of a known energy with a known carbon intensity."""
+    from energy_callbacks.accounting.metrics import carbon
+
+    kg, low_kg, high_kg = carbon.emissions(total, intensity, pue)
+    assert low_kg is not None, "a known energy has an interval"
+    assert high_kg is not None, "a known energy has an interval"
+    return Emissions(kg=kg, low_kg=low_kg, high_kg=high_kg, **asdict(intensity), pue=pue)
+
+
+def pue_of(config: Mapping[str, Any]) -> float:
+    """Returns the power usage effectiveness in the settings of a run."""
+    return float(config.get("pue") or 1.0)
+
+
+def cost(total: Figure, price_per_kwh: float | None, pue: float) -> Cost | None:
+    """Returns the cost of an energy; ``None`` if energy or price is ``None``."""
+    if total.energy_j is None or price_per_kwh is None:
+        return None
+    amount = kilowatt_hours(total.energy_j) * pue * price_per_kwh
+    return Cost(price_per_kwh=price_per_kwh, amount=amount)
+
+
+def view(
+    report: EnergyReport,
+    *,
+    country: str | None = None,
+    region: str | None = None,
+    pue: float | None = None,
+    price_per_kwh: float | None = None,
+) -> EnergyReport:
+    """Returns the same run with emissions and cost recomputed from its energy.
+
+    Args:
+        report: report of the run; it is not changed.
+        country: see ``EnergyConfig``, as for the others; ``None`` keeps the setting of the run.
+        region: region of the country.
+        pue: power usage effectiveness.
+        price_per_kwh: in any currency.
+
+    Raises:
+        ValueError: for an unknown place, or a number out of range.
+    """
+    total = report.energy.total
+    pue = _pue(report) if pue is None else pue
+    if price_per_kwh is None and report.cost is not None:
+        price_per_kwh = report.cost.price_per_kwh
+    EnergyConfig(country=country, region=region, pue=pue, price_per_kwh=price_per_kwh)
+    place, intensity = _grid(report, country, region)
+    emissions = None
+    if total.energy_j is not None and intensity is not None:
+        emissions = _emissions(total, intensity, pue)
+    new_cost = cost(total, price_per_kwh, pue)
+    # Warnings and notes that the new settings make obsolete.
+    codes = _PLACE_WARNINGS if emissions is not None and emissions.kg is not None else ()
+    obsolete = (warnings.EMISSIONS_NOTE, warnings.PRICE_NOTE, _VIEW_NOTE)
+    return replace(
+        report,
+        emissions=emissions,
+        cost=new_cost,
+        forecast=_forecast(report.forecast, intensity, pue),
+        warnings=tuple(one for one in report.warnings if one.code not in codes),
+        method_notes=(
+            *(note for note in report.method_notes if not note.startswith(obsolete)),
+            *warnings.notes_of_views(emissions, new_cost),
+            _note(report),
+        ),
+        environment=_environment(report, place, pue, price_per_kwh),
+    )
+
+
+def _note(before: EnergyReport) -> str:
+    """Returns a note with the settings of the run itself, also if ``before`` is a view."""
+    for note in before.method_notes:
+        if note.startswith(_VIEW_NOTE):
+            return note
+    place = before.emissions.place if before.emissions else None
+    price = f"a price of {before.cost.price_per_kwh:g}" if before.cost else "no price"
+    return (
+        f"{_VIEW_NOTE}: the run itself had {place or 'no place'}, a PUE of {_pue(before):g} and "
+        f"{price}; its energy is unchanged."
+    )
+
+
+def _pue(report: EnergyReport) -> float:
+    if report.emissions is not None:
+        return report.emissions.pue
+    return float(report.environment.get("config.pue", 1.0))
+
+
+def _grid(
+    report: EnergyReport, country: str | None, region: str | None
+) -> "tuple[Place | None, Intensity | None]":
+    """Returns the given place and its carbon intensity, else the intensity of the report."""
+    from energy_callbacks.accounting.metrics import carbon
+
+    if country is not None:
+        place = replace(carbon.place(country, region), origin=_ORIGIN)
+        return place, carbon.intensity(place)
+    if report.emissions is None:
+        return None, None
+    names = [field.name for field in fields(carbon.Intensity)]
+    return None, carbon.Intensity(**{name: getattr(report.emissions, name) for name in names})
+
+
+def _forecast(
+    forecast: Forecast | None, intensity: "Intensity | None", pue: float
+) -> Forecast | None:
+    if forecast is None or intensity is None:
+        return forecast
+    energy = Figure(energy_j=forecast.energy_j, systematic_j=forecast.energy_error_j)
+    emissions = _emissions(energy, intensity, pue)
+    return replace(
+        forecast,
+        emissions_kg=emissions.kg,
+        emissions_low_kg=emissions.low_kg,
+        emissions_high_kg=emissions.high_kg,
+    )
+
+
+def _environment(
+    report: EnergyReport, place: "Place | None", pue: float, price_per_kwh: float | None
+) -> dict[str, str]:
+    """Returns the environment of the run with the settings of the view."""
+    found = {**report.environment, "config.pue": str(pue)}
+    if price_per_kwh is not None:
+        found["config.price_per_kwh"] = str(price_per_kwh)
+    if place is None:
+        return found
+    elsewhere = {f"config.place.{name}": value for name, value in asdict(place).items()}
+    kept = {name: value for name, value in found.items() if name not in elsewhere}
+    return kept | {name: value for name, value in elsewhere.items() if value is not None}
