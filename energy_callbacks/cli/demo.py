@@ -14,7 +14,7 @@ from typing import NamedTuple
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.extras import requires
 from energy_callbacks.profiling import run_quick_profile
-from energy_callbacks.profiling.zoo import plan
+from energy_callbacks.profiling.zoo import quick
 
 HELP = "train a small network on real data and print its energy report"
 
@@ -57,14 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument(
         "--model",
-        choices=(*plan.MODELS, "all"),
+        choices=(*quick.MODELS, "all"),
         help="instead: a plain PyTorch loop with this model, or a table over all of them",
     )
     add = parser.add_argument
     add("--epochs", type=int, help=f"default: {epochs}; 1 with --model")
     add(
         "--data",
-        choices=plan.DATA,
+        choices=quick.DATA,
         default="synthetic",
         help="for --model, default: %(default)s; cifar10 is never downloaded",
     )

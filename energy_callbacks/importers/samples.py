@@ -150,7 +150,7 @@ class Samples:
             values.clock_from_megahertz(_first(row, layout.clock)),
         )
         samples.values.append(t_s)
-        samples.values.extend(math.nan if one is None else one for one in (power_w, *gauges))
+        samples.values.extend([math.nan if one is None else one for one in (power_w, *gauges)])
 
     def _device(self, key: str, row: Mapping[str, Any]) -> Device:
         if len(self.devices) >= MOST_DEVICES:
@@ -173,4 +173,7 @@ class Samples:
 
 
 def _first(row: Mapping[str, Any], names: Names) -> Any:
-    return next((row[name] for name in names if name in row), None)
+    for name in names:
+        if name in row:
+            return row[name]
+    return None

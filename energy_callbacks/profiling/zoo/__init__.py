@@ -1,1 +1,1 @@
-"""Small well-known models on small data: how fast, how large and how hungry each is here."""
+"""Small well-known models on small data, to measure their speed, memory and energy."""

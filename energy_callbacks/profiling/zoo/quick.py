@@ -3,18 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from energy_callbacks.accounting.profilers import Profiler
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.extras import requires
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.profiling.common.registry import create
-from energy_callbacks.profiling.zoo.plan import TrainingPlan, chosen
 
 if TYPE_CHECKING:
     from energy_callbacks.profiling.zoo.table import ModelRow
     from energy_callbacks.report.model.schema import EnergyReport
+
+MODELS: Final = ("simple_cnn", "resnet18", "resnet50", "transformer")
+DATA: Final = ("digits", "synthetic", "cifar10")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +24,9 @@ class QuickProfile:
     """The result of ``run_quick_profile``; a notebook shows its table.
 
     Attributes:
-        folder: of all files.
-        rows: one for each model.
-        reports: by model.
+        folder: folder of all files.
+        rows: one row per model.
+        reports: report of each model by its name.
     """
 
     folder: Path
@@ -32,7 +34,7 @@ class QuickProfile:
     reports: "Mapping[str, EnergyReport]"
 
     def __str__(self) -> str:
-        """The table."""
+        """The table in markdown."""
         from energy_callbacks.profiling.zoo.table import markdown
 
         return markdown(self.rows)
@@ -54,57 +56,62 @@ def run_quick_profile(
     profilers: Callable[[], Sequence[Profiler]] | None = None,
     config: EnergyConfig | None = None,
 ) -> QuickProfile:
-    """Train a model in a plain PyTorch loop, measured and profiled.
+    """Trains a model in a plain PyTorch loop, measured and profiled.
 
-    Into ``out``: a run folder for each model with its report and traces, and the table over
-    models as ``table.csv``, ``table.json`` and ``table.md``. What profilers cost is in the figures.
+    Writes into ``out``: a run folder for each model with its report and traces, and the table of
+    all models as ``table.csv``, ``table.json`` and ``table.md``. The figures include the cost of
+    the profilers.
 
     Args:
         model_name: ``simple_cnn``, ``resnet18``, ``resnet50``, ``transformer`` or ``all``.
         dataset: ``cifar10``, ``digits`` or ``synthetic``; nothing is downloaded.
-        epochs: how often to go through the data.
-        batch_size: samples of a step.
-        data_dir: where CIFAR-10 lies.
+        epochs: number of passes through the data.
+        batch_size: samples per step.
+        data_dir: folder of CIFAR-10.
         out: folder for results.
-        max_steps: at most this many for each model; ``None`` is all of the epochs.
+        max_steps: maximum number of steps of each model; ``None`` trains all epochs.
         device: such as ``cuda:0``; ``None`` is a GPU if there is one, else the CPU.
-        profilers: gives those of one training; ``None`` is ``KernelProfiler()``.
-        config: country, price and the like.
+        profilers: creates the profilers of one training; ``None`` is ``KernelProfiler()``.
+        config: settings such as country and price.
 
     Raises:
         FileNotFoundError: if CIFAR-10 is not in ``data_dir``.
         MissingExtraError: if PyTorch is not installed.
-        ValueError: for a name that is not known, or a number below one.
+        ValueError: for an unknown name, or a number below one.
     """
-    names = chosen(model_name)
-    plan = TrainingPlan(
-        dataset=dataset,
-        epochs=epochs,
-        batch_size=batch_size,
-        data_dir=Path(data_dir),
-        max_steps=max_steps,
-        device=device,
-    )
+    _check(model_name, dataset, epochs=epochs, batch_size=batch_size, max_steps=max_steps)
     with requires("torch", extra="lightning"):
-        from energy_callbacks.profiling.zoo import torch_train
+        from energy_callbacks.profiling.zoo import torch_data, torch_train
     from energy_callbacks.profiling.zoo import table
 
-    data = torch_train.load(plan)
+    data = torch_data.load(dataset, Path(data_dir))
+    batches = torch_train.batches(len(data[0]), epochs, batch_size)[:max_steps]
     reports, rows = {}, []
-    for name in names:
+    for name in MODELS if model_name == "all" else (model_name,):
         folder = _new(Path(out) / f"{name}-{dataset}")
         members = list(create(("kernels",))) if profilers is None else profilers()
         settings = replace(config or EnergyConfig(), report_dir=folder, run_name=folder.name)
         with EnergyMeter(config=settings, profilers=members) as meter:
-            torch_train.train(plan, name, data, meter)
+            parameters = torch_train.train(name, data, batches, meter, device)
         meter.save_report()
         reports[name] = meter.report()
-        rows.append(table.row(name, dataset, torch_train.parameters(name), reports[name]))
+        rows.append(table.row(name, dataset, parameters, reports[name]))
         table.save(rows, Path(out))
     return QuickProfile(folder=Path(out), rows=tuple(rows), reports=reports)
 
 
+def _check(model_name: str, dataset: str, **numbers: int | None) -> None:
+    if model_name != "all" and model_name not in MODELS:
+        known = ", ".join((*MODELS, "all"))
+        raise ValueError(f"there is no model {model_name!r}; take one of {known}")
+    if dataset not in DATA:
+        raise ValueError(f"there are no data {dataset!r}; take one of {', '.join(DATA)}")
+    for name, number in numbers.items():
+        if number is not None and number < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}")
+
+
 def _new(folder: Path) -> Path:
-    """The folder, or with a number behind its name if it holds an older run."""
+    """Returns the folder, with a number appended if it has an older run."""
     names = (folder, *(folder.with_name(f"{folder.name}-{number}") for number in range(2, 1000)))
     return next(one for one in names if not (one / "attempts").exists())

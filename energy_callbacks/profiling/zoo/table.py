@@ -1,4 +1,4 @@
-"""The results of quick profiles by model, as CSV, JSON and markdown."""
+"""Writes the results of quick profiles as a table of models, in CSV, JSON and markdown."""
 
 import csv
 import io
@@ -19,15 +19,16 @@ _IDLE = "idle"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRow:
-    """One model.
+    """The results of one model.
 
     Attributes:
-        parameters: for ten classes.
-        peak_bytes: of memory: in the GPU's allocator, else of the process.
-        j_per_sample: of the GPU, else in total, with its 95 % interval; ``None`` if not known
-            or not resolved.
-        busy_share: of the time, of the device; ``None`` if no kernels were seen.
-        kernel_shares: of the time, by class, ``idle`` among them.
+        parameters: number of parameters, for ten classes.
+        peak_bytes: peak memory in the allocator of the GPU, or of the process without a GPU.
+        scope: what ``j_per_sample`` includes.
+        j_per_sample: energy per sample of the GPU, or in total without one; ``None`` if not known
+            or not resolved. ``j_per_sample_low`` and ``j_per_sample_high`` are its 95 % interval.
+        busy_share: share of the time in which the device works; ``None`` without kernels.
+        kernel_shares: share of the time by class of kernels, including ``idle``.
     """
 
     model: str
@@ -45,7 +46,7 @@ class ModelRow:
 
 
 def row(model: str, dataset: str, parameters: int, report: EnergyReport) -> ModelRow:
-    """The row of a model from its report."""
+    """Returns the row of a model from its report."""
     has_gpu = report.efficiency.gpu.j_per_sample is not None
     found = (report.efficiency.gpu if has_gpu else report.efficiency.total).j_per_sample
     known = found if found is not None and found.is_resolved else None
@@ -68,7 +69,7 @@ def row(model: str, dataset: str, parameters: int, report: EnergyReport) -> Mode
 
 
 def cells(one: ModelRow) -> tuple[str, ...]:
-    """A row for people, as ``HEAD`` names its columns; ``-`` is not known."""
+    """Returns the text of each column of ``HEAD``; ``-`` is an unknown value."""
     busy = [pair for pair in one.kernel_shares.items() if pair[0] != _IDLE]
     largest = sorted(busy, key=lambda pair: pair[1], reverse=True)
     joules = "-" if one.j_per_sample is None else formatting.joules(one.j_per_sample)
@@ -85,18 +86,18 @@ def cells(one: ModelRow) -> tuple[str, ...]:
 
 
 def markdown(rows: Sequence[ModelRow]) -> str:
-    """The table for people."""
+    """Returns the table in markdown."""
     lines = [HEAD, ("---", *["---:"] * 5, "---"), *map(cells, rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def text(rows: Sequence[ModelRow]) -> str:
-    """The table for a terminal."""
+    """Returns the table for a terminal."""
     return "\n".join(aligned([HEAD, *map(cells, rows)], "<"))
 
 
 def save(rows: Sequence[ModelRow], folder: Path) -> None:
-    """Write ``table.csv``, ``table.json`` and ``table.md``; ``""`` and ``null`` are not known."""
+    """Writes ``table.csv``, ``table.json`` and ``table.md``; ``""`` and ``null`` are unknown."""
     atomic_files.write(folder / "table.md", markdown(rows))
     lines = [asdict(one) for one in rows]
     atomic_files.write(folder / "table.json", json.dumps(lines, indent=2) + "\n")

@@ -1,12 +1,12 @@
-"""Models written from their papers; only PyTorch is needed.
+"""Models built from the descriptions in their papers, with PyTorch alone.
 
 ResNets: He et al., Deep Residual Learning for Image Recognition, arXiv:1512.03385, table 1, with
-the stride in the 3 x 3 convolution of a bottleneck as in later practice. Transformer: patches as
-words, Dosovitskiy et al., An Image is Worth 16x16 Words, arXiv:2010.11929, much smaller.
+the stride in the 3 x 3 convolution of a bottleneck as in later practice. Transformer: a small
+version of Dosovitskiy et al., An Image is Worth 16x16 Words, arXiv:2010.11929, whose words are
+patches of the image.
 """
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Final
 
 import torch
@@ -14,17 +14,17 @@ from torch import Tensor, nn
 
 
 def resnet18(classes: int = 1000) -> nn.Module:
-    """18 layers: 11,689,512 parameters with 1000 classes."""
+    """Returns a ResNet of 18 layers: 11,689,512 parameters with 1000 classes."""
     return _resnet((2, 2, 2, 2), _basic, 1, classes)
 
 
 def resnet50(classes: int = 1000) -> nn.Module:
-    """50 layers: 25,557,032 parameters with 1000 classes."""
+    """Returns a ResNet of 50 layers: 25,557,032 parameters with 1000 classes."""
     return _resnet((3, 4, 6, 3), _bottleneck, 4, classes)
 
 
 def simple_cnn(classes: int = 10) -> nn.Module:
-    """Two convolutions and a linear layer, for images of any size."""
+    """Returns two convolutions and a linear layer, for images of any size."""
     return nn.Sequential(
         *(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(4)),
@@ -33,7 +33,7 @@ def simple_cnn(classes: int = 10) -> nn.Module:
 
 
 class Transformer(nn.Module):
-    """Four layers of width 128 over the 64 patches of an image of 32 x 32."""
+    """A transformer of four layers of width 128 over the 64 patches of an image of 32 x 32."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -47,14 +47,14 @@ class Transformer(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Scores of the classes, of images of 3 x 32 x 32."""
+        """Returns the scores of the classes for images of 3 x 32 x 32."""
         words = self.patches(images).flatten(2).transpose(1, 2)
         scores: Tensor = self.head(self.layers(words + self.places).mean(dim=1))
         return scores
 
 
 class _Residual(nn.Module):
-    """Adds the result of a branch to its input."""
+    """Adds the output of a branch to its input."""
 
     def __init__(self, branch: nn.Module, shortcut: nn.Module) -> None:
         super().__init__()
@@ -100,11 +100,9 @@ def _resnet(
     return nn.Sequential(*layers, *head)
 
 
-MODELS: Final[Mapping[str, Callable[[int], nn.Module]]] = MappingProxyType(
-    {
-        "simple_cnn": simple_cnn,
-        "resnet18": resnet18,
-        "resnet50": resnet50,
-        "transformer": Transformer,
-    }
-)
+MODELS: Final[Mapping[str, Callable[[int], nn.Module]]] = {
+    "simple_cnn": simple_cnn,
+    "resnet18": resnet18,
+    "resnet50": resnet50,
+    "transformer": Transformer,
+}

@@ -1,80 +1,69 @@
-"""A plain training loop, measured."""
+"""A plain training loop in PyTorch that is measured."""
 
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.profiling.zoo import torch_data, torch_models
-from energy_callbacks.profiling.zoo.plan import TrainingPlan
+from energy_callbacks.profiling.zoo import torch_models
 
-Data: TypeAlias = tuple[Tensor, Tensor]
-
-# First steps choose kernels and fill caches; they are no training.
+# The first steps choose kernels and fill caches; they are not measured as training.
 _WARM_UP_STEPS = 3
 
 
-def load(plan: TrainingPlan) -> Data:
-    """Images and labels.
-
-    Raises:
-        FileNotFoundError: if CIFAR-10 is not there.
-    """
-    return torch_data.load(plan.dataset, plan.data_dir)
-
-
-def parameters(model_name: str) -> int:
-    """How many a model for ten classes has."""
-    return sum(one.numel() for one in torch_models.MODELS[model_name](10).parameters())
-
-
-def device_name(wanted: str | None) -> str:
-    """The device to train on: a GPU of CUDA or ROCm if there is one."""
-    return wanted or ("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def train(plan: TrainingPlan, model_name: str, data: Data, meter: EnergyMeter) -> None:
-    """Train a model from the beginning, in the phase ``train``.
+def train(
+    model_name: str,
+    data: tuple[Tensor, Tensor],
+    batches: Sequence[Tensor],
+    meter: EnergyMeter,
+    device: str | None,
+) -> int:
+    """Trains a new model for ten classes, in the phase ``train``.
 
     Args:
-        plan: what with, and how long.
         model_name: one of ``MODELS``.
-        data: as ``load`` gives them.
-        meter: that has been started.
+        data: images and labels.
+        batches: indices of the samples of each step.
+        meter: a meter that has been started.
+        device: such as ``cuda:0``; ``None`` is a GPU of CUDA or ROCm if there is one.
+
+    Returns:
+        Number of parameters of the model.
     """
     torch.manual_seed(0)
     images, labels = data
-    device = device_name(plan.device)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     model = torch_models.MODELS[model_name](10).to(device)
     if device.startswith("cuda"):
-        torch.cuda.reset_peak_memory_stats(device)  # of the model before this one
+        torch.cuda.reset_peak_memory_stats(device)  # of the previous model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     with meter.phase("setup"):
-        for batch in list(_batches(plan, len(images)))[:_WARM_UP_STEPS]:
+        for batch in batches[:_WARM_UP_STEPS]:
             _step(model, optimizer, images[batch].to(device), labels[batch].to(device))
     with meter.phase("train"):
-        for batch in _batches(plan, len(images)):
+        for batch in batches:
             inputs, targets = images[batch].to(device), labels[batch].to(device)
             meter.mark("data_ready")
             _step(model, optimizer, inputs, targets)
             meter.step(samples=len(batch))
             meter.mark("batch_done")
         if device.startswith("cuda"):
-            torch.cuda.synchronize(device)  # its last steps are training, too
+            torch.cuda.synchronize(device)  # wait for the last steps
+    return sum(one.numel() for one in model.parameters())
 
 
-def _batches(plan: TrainingPlan, samples: int) -> list[Tensor]:
-    """Places of the samples of each step; what does not fill a batch is left out."""
-    size = min(plan.batch_size, samples)
-    chance = torch.Generator().manual_seed(0)
-    found = [
+def batches(samples: int, epochs: int, batch_size: int) -> list[Tensor]:
+    """Returns the indices of the samples of each step; incomplete batches are left out."""
+    size = min(batch_size, samples)
+    generator = torch.Generator().manual_seed(0)
+    return [
         batch
-        for _ in range(plan.epochs)
-        for batch in torch.split(torch.randperm(samples, generator=chance), size)
+        for _ in range(epochs)
+        for batch in torch.split(torch.randperm(samples, generator=generator), size)
         if len(batch) == size
     ]
-    return found[: plan.max_steps]
 
 
 def _step(

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from energy_callbacks.profiling.zoo import plan, torch_models  # noqa: E402
+from energy_callbacks.profiling.zoo import quick, torch_models  # noqa: E402
 from energy_callbacks.profiling.zoo.torch_data import load  # noqa: E402
 
 
@@ -26,10 +26,10 @@ def test_the_models_are_what_they_are_called() -> None:
         assert large[:-3](torch.rand(1, 3, 224, 224)).shape == (1, 2048, 7, 7)
 
 
-@pytest.mark.parametrize("name", plan.MODELS)
+@pytest.mark.parametrize("name", quick.MODELS)
 def test_each_model_answers_for_its_classes(name: str) -> None:
     """Two images, ten classes; there are no other models."""
-    assert tuple(torch_models.MODELS) == plan.MODELS
+    assert tuple(torch_models.MODELS) == quick.MODELS
     assert torch_models.MODELS[name](10)(torch.rand(2, 3, 32, 32)).shape == (2, 10)
 
 
