@@ -1,4 +1,4 @@
-"""Which kernels ran, what the device waited for, and what share of the joules each has."""
+"""Profiles kernels: which ran, what the device waited for, and the energy attributed to each."""
 
 from energy_callbacks.profiling.kernels.profiler import KernelProfiler
 

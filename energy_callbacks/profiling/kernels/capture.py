@@ -1,4 +1,4 @@
-"""One recorded window: its file, and the circumstances."""
+"""One recorded window: its trace, and the sensor readings of the same time."""
 
 import gzip
 import json
@@ -6,32 +6,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.accounting.attempt import ActiveAttempt
+from energy_callbacks.accounting.profilers import Measuring
 from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.traces import xplane
 from energy_callbacks.profiling.kernels.traces.kineto import Trace, parse
 from energy_callbacks.profiling.kernels.traces.spans import spans
 from energy_callbacks.profiling.kernels.traces.tracks import Track, events, tracks
-from energy_callbacks.sensing.clock import looked_at
 
-# A counter confirms what the samples said within four seconds (H200); the timeline forgets
-# readings after ten minutes.
+# An energy counter confirms the samples within four seconds (H200); the timeline keeps readings
+# for ten minutes.
 _SETTLED_S: Final = 8.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Capture:
-    """One window.
+    """One recorded window.
 
     Attributes:
-        path: of what the framework's profiler wrote.
-        rank: of the process.
+        path: trace of the framework's profiler.
+        rank: rank of the process.
         start_s: start of the window, by the meter's clock.
-        end_s: its end.
-        steps: that were recorded.
-        offset_s: how far Unix time is ahead of the meter's clock.
-        waits_s: for data, as the training loop reported them.
-        tracks: of the sensors, once they have reported.
+        end_s: end of the window.
+        steps: number of recorded steps.
+        offset_s: difference of Unix time and the meter's clock.
+        waits_s: waits for data as the training loop reported them, by the meter's clock.
+        tracks: readings of the sensors; ``None`` until they are complete.
     """
 
     path: Path
@@ -43,61 +42,35 @@ class Capture:
     waits_s: list[tuple[float, float]]
     tracks: list[Track] | None = None
 
-    def look(self, meter: ActiveAttempt, now_s: float, *, at_once: bool = False) -> None:
-        """Keep what the sensors have reported, once they have, before it is forgotten."""
+    def keep_readings(self, meter: Measuring, now_s: float, *, at_once: bool = False) -> None:
+        """Keeps the readings of the sensors once they are complete, or at once."""
         if self.tracks is None and (at_once or now_s >= self.end_s + _SETTLED_S):
-            devices = meter.devices
-            self.tracks = tracks(meter.timeline, devices, self.start_s, self.end_s)
+            self.tracks = tracks(meter.timeline, meter.devices, self.start_s, self.end_s)
 
+    def evaluate(self) -> tuple[KernelTally | None, Path]:
+        """Returns the sums of the window, and the file of its trace.
 
-def captured(
-    meter: ActiveAttempt,
-    path: Path,
-    start_s: float,
-    steps: int,
-    waits_s: list[tuple[float, float]],
-) -> Capture:
-    """A window that has ended now."""
-    now_s, offset_s = looked_at(meter.clock)
-    return Capture(
-        path=path,
-        rank=meter.rank,
-        start_s=start_s,
-        end_s=now_s,
-        steps=steps,
-        offset_s=offset_s,
-        waits_s=waits_s,
-    )
+        The readings of the sensors are added to a trace of PyTorch, which is compressed; the
+        uncompressed file is removed.
+        """
+        if self.path.suffix != ".json":
+            return xplane.kernels(self.path, self.steps), self.path
+        document = json.loads(self.path.read_bytes())
+        trace = parse(document)
+        waits = spans(
+            (trace.us(start_s + self.offset_s), trace.us(end_s + self.offset_s))
+            for start_s, end_s in self.waits_s
+        )
+        sums = tally(trace, waits)
+        compressed = self.path.with_suffix(".json.gz")
+        self._write(document, trace, compressed)
+        self.path.unlink()
+        return sums, compressed
 
-
-def told(capture: Capture) -> tuple[KernelTally | None, Path]:
-    """The sums of a window, and the file of its trace.
-
-    A trace of PyTorch gets the tracks of the sensors and is compressed; its first form is removed.
-    """
-    if capture.path.suffix != ".json":
-        return xplane.kernels(capture.path, capture.steps), capture.path
-    document = json.loads(capture.path.read_bytes())
-    trace = parse(document)
-    found = tally(trace, _waits(capture, trace))
-    kept = capture.path.with_suffix(".json.gz")
-    _write(document, capture, trace, kept)
-    capture.path.unlink()
-    return found, kept
-
-
-def _waits(capture: Capture, trace: Trace) -> Any:
-    return spans(
-        (trace.us(start_s + capture.offset_s), trace.us(end_s + capture.offset_s))
-        for start_s, end_s in capture.waits_s
-    )
-
-
-def _write(document: dict[str, Any], capture: Capture, trace: Trace, path: Path) -> None:
-    more = events(capture.tracks or (), capture.offset_s, trace.base_s)
-    document["traceEvents"].extend(more)
-    # HolisticTraceAnalysis looks for the rank, with a space before the number.
-    document.setdefault("distributedInfo", {"rank": capture.rank})
-    with gzip.open(path, "wt", encoding="utf-8", compresslevel=5) as file:
-        # Not json.dump: into a stream Python's own encoder writes, which is four times as slow.
-        file.write(json.dumps(document, separators=(",", ": ")))
+    def _write(self, document: dict[str, Any], trace: Trace, path: Path) -> None:
+        document["traceEvents"].extend(events(self.tracks or (), self.offset_s, trace.base_s))
+        # HolisticTraceAnalysis looks for the rank, with a space before the number.
+        document.setdefault("distributedInfo", {"rank": self.rank})
+        with gzip.open(path, "wt", encoding="utf-8", compresslevel=5) as file:
+            # json.dump to a stream uses the encoder in Python, which is four times as slow.
+            file.write(json.dumps(document, separators=(",", ": ")))

@@ -1,16 +1,16 @@
-"""Peak performance of cards, from their data sheets."""
+"""Peak performance of GPUs, from their data sheets."""
 
 from dataclasses import dataclass
 from typing import Final
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Peak:
-    """Of one card.
+    """Peak performance of one GPU.
 
     Attributes:
         flops_per_s: of the tensor cores in bf16 and fp16, dense.
-        bytes_per_s: of its memory.
+        bytes_per_s: memory bandwidth.
         source: data sheet.
     """
 
@@ -19,38 +19,22 @@ class Peak:
     source: str
 
 
-# By the beginning of NVML's name. The sheets state tensor figures with sparsity, twice the dense.
+# By the beginning of NVML's name. The data sheets state tensor figures with sparsity, which are
+# twice the dense ones.
 _PEAKS: Final[dict[str, Peak]] = {
-    "NVIDIA H200 NVL": Peak(
-        flops_per_s=1671e12 / 2,
-        bytes_per_s=4.8e12,
-        source="NVIDIA H200 Tensor Core GPU, data sheet (H200 NVL)",
-    ),
-    "NVIDIA H200": Peak(
-        flops_per_s=1979e12 / 2,
-        bytes_per_s=4.8e12,
-        source="NVIDIA H200 Tensor Core GPU, data sheet (H200 SXM)",
-    ),
-    "NVIDIA H100 80GB HBM3": Peak(
-        flops_per_s=1979e12 / 2,
-        bytes_per_s=3.35e12,
-        source="NVIDIA H100 Tensor Core GPU, data sheet (H100 SXM)",
-    ),
-    "NVIDIA A100-SXM4-80GB": Peak(
-        flops_per_s=624e12 / 2,
-        bytes_per_s=2.039e12,
-        source="NVIDIA A100 Tensor Core GPU, data sheet (A100 80GB SXM)",
-    ),
-    "NVIDIA A100-SXM4-40GB": Peak(
-        flops_per_s=624e12 / 2,
-        bytes_per_s=1.555e12,
-        source="NVIDIA A100 Tensor Core GPU, data sheet (A100 40GB SXM)",
-    ),
+    f"NVIDIA {name}": Peak(sparse_flops_per_s / 2, bytes_per_s, f"NVIDIA {source}")
+    for name, sparse_flops_per_s, bytes_per_s, source in (
+        ("H200 NVL", 1671e12, 4.8e12, "H200 Tensor Core GPU, data sheet (H200 NVL)"),
+        ("H200", 1979e12, 4.8e12, "H200 Tensor Core GPU, data sheet (H200 SXM)"),
+        ("H100 80GB HBM3", 1979e12, 3.35e12, "H100 Tensor Core GPU, data sheet (H100 SXM)"),
+        ("A100-SXM4-80GB", 624e12, 2.039e12, "A100 Tensor Core GPU, data sheet (A100 80GB SXM)"),
+        ("A100-SXM4-40GB", 624e12, 1.555e12, "A100 Tensor Core GPU, data sheet (A100 40GB SXM)"),
+    )
 }
 
 
 def peak_of(name: str) -> Peak | None:
-    """Peak performance of a card; ``None`` without a data sheet, or for a part of a card.
+    """Returns the peak performance of a GPU; ``None`` if not known, or for a part of a GPU.
 
     >>> peak_of("NVIDIA H200").bytes_per_s, peak_of("NVIDIA T4")
     (4800000000000.0, None)

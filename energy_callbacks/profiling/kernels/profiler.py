@@ -1,16 +1,17 @@
-"""``KernelProfiler``: the framework's own profiler in a few short windows, and energy with it."""
+"""``KernelProfiler``: records a few short windows with the framework's profiler, and their energy."""
 
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.accounting.attempt import ActiveAttempt
+from energy_callbacks.accounting.profilers import Measuring
 from energy_callbacks.profiling.frameworks import select_backend
 from energy_callbacks.profiling.frameworks.select_backend import FRAMEWORKS, Framework
-from energy_callbacks.profiling.kernels.capture import Capture, captured
-from energy_callbacks.profiling.kernels.findings import Findings, record
+from energy_callbacks.profiling.kernels.capture import Capture
+from energy_callbacks.profiling.kernels.findings import record
 from energy_callbacks.profiling.kernels.protocol import (
     NotNowError,
     OccupiedError,
@@ -18,16 +19,16 @@ from energy_callbacks.profiling.kernels.protocol import (
     TraceRecorder,
 )
 from energy_callbacks.profiling.kernels.schedule import Schedule
+from energy_callbacks.sensing.clock import looked_at
 
 logger = logging.getLogger("energy_callbacks")
 
 # A loop may report more waits than there are batches in a window; not all are needed.
 _MOST_WAITS: Final = 1000
-_PATIENCE_S: Final = 6.0
 
 
 class KernelProfiler:
-    """Which kernels a training runs, what its device waits for, and whose the joules are.
+    """Measures which kernels a training runs, what its device waits for, and their energy.
 
     ::
 
@@ -37,16 +38,17 @@ class KernelProfiler:
     runs. A window is put off until all of them together cost less than ``max_overhead``.
 
     Args:
-        windows_after: optimizer steps after which a window may open, rising.
-        warm_up_steps: of a window, in which the profiler starts; they are thrown away.
-        active_steps: of a window, that are recorded.
+        windows_after: optimizer steps after which a window may open, ascending.
+        warm_up_steps: steps at the beginning of a window in which the profiler starts; they are
+            not recorded.
+        active_steps: recorded steps of a window.
         max_overhead: share of the training's time that windows may cost, on average.
-        max_events: of a window's trace; beyond it none is kept and no more are taken.
+        max_events: maximum of a window's trace; a larger one is removed, and no more are recorded.
         max_trace_bytes: limit of the traces before compression, of all windows together.
-        all_ranks: profile each rank, not the first alone.
-        flops_per_step: of an optimizer step, over all devices of this process, if they are
-            known: for the roofline.
-        framework: whose profiler; ``None`` takes the one that the process trains with.
+        all_ranks: profile each rank, not only the first.
+        flops_per_step: FLOPs of an optimizer step over all devices of this process, if known; for
+            the roofline.
+        framework: framework whose profiler runs; ``None`` is the one that the process trains with.
 
     Raises:
         ValueError: for settings with which nothing can be recorded.
@@ -73,23 +75,23 @@ class KernelProfiler:
                 f"flops_per_step must be above zero, got {flops_per_step!r}; leave it out where "
                 "it is not known"
             )
-        self._windows_after = tuple(windows_after)
-        self._warm_up_steps = warm_up_steps
-        self._active_steps = active_steps
-        self._max_overhead = max_overhead
-        self._max_events = max_events
-        self._max_trace_bytes = max_trace_bytes
-        self._all_ranks = all_ranks
-        self._flops_per_step = flops_per_step
-        self._framework: Framework | None = framework
+        self.windows_after = tuple(windows_after)
+        self.warm_up_steps = warm_up_steps
+        self.active_steps = active_steps
+        self.max_overhead = max_overhead
+        self.max_events = max_events
+        self.max_trace_bytes = max_trace_bytes
+        self.all_ranks = all_ranks
+        self.flops_per_step = flops_per_step
+        self.framework: Framework | None = framework
         self._run: _Run | None = None
 
-    def start(self, meter: ActiveAttempt) -> None:
+    def start(self, meter: Measuring) -> None:
         """See ``Profiler``."""
         self._run = None
-        if self._all_ranks or meter.rank == 0:
-            length = self._warm_up_steps + self._active_steps
-            schedule = Schedule(self._windows_after, length, self._max_overhead)
+        if meter.run_folder is not None and (self.all_ranks or meter.rank == 0):
+            length = self.warm_up_steps + self.active_steps
+            schedule = Schedule(self.windows_after, length, self.max_overhead)
             self._run = _Run(self, meter, schedule, meter.run_folder / "profile")
 
     def mark(self, name: str, t_s: float) -> None:
@@ -108,147 +110,134 @@ class KernelProfiler:
         if run is not None:
             run.stop()
 
-    def recorder(self, path: Path, left_bytes: int) -> TraceRecorder:
-        """The framework's profiler for one window."""
-        return select_backend.recorder(
-            self._framework or select_backend.framework(),
-            path,
-            warm_up_steps=self._warm_up_steps,
-            active_steps=self._active_steps,
-            max_events=self._max_events,
-            max_bytes=left_bytes,
-        )
-
-    @property
-    def max_trace_bytes(self) -> int:
-        """Of all windows together."""
-        return self._max_trace_bytes
-
-    @property
-    def active_steps(self) -> int:
-        """Recorded in a window."""
-        return self._active_steps
-
-    @property
-    def flops_per_step(self) -> float | None:
-        """As set by the user."""
-        return self._flops_per_step
-
     def __getstate__(self) -> dict[str, Any]:
-        """A copy profiles nothing yet."""
+        """A copy has no run."""
         return self.__dict__ | {"_run": None}
 
 
+@dataclass(slots=True)
 class _Run:
-    """One attempt."""
+    """One attempt.
 
-    def __init__(
-        self, settings: KernelProfiler, meter: ActiveAttempt, schedule: Schedule, folder: Path
-    ) -> None:
-        self._settings = settings
-        self._meter = meter
-        self._schedule = schedule
-        self._folder = folder
-        self._recorder: TraceRecorder | None = None
-        self._framework: str | None = None
-        self._captures: list[Capture] = []
-        self._used_bytes = 0
-        self._opened_s = 0.0
-        self._waits_s: list[tuple[float, float]] = []
-        self._done_s: float | None = None
-        self._notes: list[str] = []
+    Attributes:
+        recorder: recorder of the open window; ``None`` if no window is open.
+        framework: framework of the last recorder.
+        used_bytes: size of the traces of all windows.
+        opened_s: start of the open window.
+        waits_s: waits for data in the open window.
+        done_s: end of the last batch; ``None`` while data are fetched.
+    """
+
+    settings: KernelProfiler
+    meter: Measuring
+    schedule: Schedule
+    folder: Path
+    recorder: TraceRecorder | None = None
+    framework: str | None = None
+    captures: list[Capture] = field(default_factory=list)
+    used_bytes: int = 0
+    opened_s: float = 0.0
+    waits_s: list[tuple[float, float]] = field(default_factory=list)
+    done_s: float | None = None
+    notes: list[str] = field(default_factory=list)
 
     def mark(self, name: str, t_s: float) -> None:
         if name.startswith("phase:"):
             self._abort(t_s)
         elif name == "batch_done":
-            self._done_s = t_s
-        elif name == "data_ready" and self._done_s is not None:
-            if self._recorder is not None and len(self._waits_s) < _MOST_WAITS:
-                self._waits_s.append((self._done_s, t_s))
-            self._done_s = None
+            self.done_s = t_s
+        elif name == "data_ready" and self.done_s is not None:
+            if self.recorder is not None and len(self.waits_s) < _MOST_WAITS:
+                self.waits_s.append((self.done_s, t_s))
+            self.done_s = None
 
     def step(self, t_s: float) -> None:
-        action = self._schedule.step(t_s)
+        action = self.schedule.step(t_s)
         try:
             if action == "open":
                 self._open(t_s)
-            elif action == "step" and self._recorder is not None:
-                self._recorder.step()
+            elif action == "step" and self.recorder is not None:
+                self.recorder.step()
             elif action == "close":
                 self._close()
         except OccupiedError as error:
-            self._give_way(error)
+            is_own = isinstance(error, NotNowError)
+            self._give_up_window(error, is_expected=is_own)
+            self.schedule.put_off(soon=is_own)
         except TooLargeError as error:
-            self._notes.append(str(error))
-            logger.warning("%s", error)
-            self._recorder = None
-            self._schedule.close_for_good()
+            self._give_up_window(error)
+            self.schedule.close_for_good()
         except BaseException:
             self._abort()
             raise
-        if self._captures and self._recorder is None:
-            self._captures[-1].look(self._meter, t_s)
+        if self.captures and self.recorder is None:
+            self.captures[-1].keep_readings(self.meter, t_s)
 
     def _open(self, t_s: float) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        left_bytes = self._settings.max_trace_bytes - self._used_bytes
-        name = f"kernels-{self._meter.rank}-{len(self._captures) + 1}"
-        self._recorder = self._settings.recorder(self._folder / name, left_bytes)
-        self._framework = self._recorder.framework
-        self._opened_s, self._waits_s, self._done_s = t_s, [], None
-        if self._captures:
-            self._captures[-1].look(self._meter, t_s, at_once=True)
-        self._recorder.open()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        settings, name = self.settings, f"kernels-{self.meter.rank}-{len(self.captures) + 1}"
+        self.recorder = select_backend.recorder(
+            settings.framework or select_backend.framework(),
+            self.folder / name,
+            warm_up_steps=settings.warm_up_steps,
+            active_steps=settings.active_steps,
+            max_events=settings.max_events,
+            max_bytes=settings.max_trace_bytes - self.used_bytes,
+        )
+        self.framework = self.recorder.framework
+        self.opened_s, self.waits_s, self.done_s = t_s, [], None
+        if self.captures:
+            self.captures[-1].keep_readings(self.meter, t_s, at_once=True)
+        self.recorder.open()
 
-    def _give_way(self, error: OccupiedError) -> None:
-        is_ours = isinstance(error, NotNowError)
-        if not is_ours and str(error) not in self._notes:
-            self._notes.append(str(error))
+    def _give_up_window(self, error: Exception, *, is_expected: bool = False) -> None:
+        if not is_expected and str(error) not in self.notes:
+            self.notes.append(str(error))
             logger.warning("%s", error)
-        self._recorder = None
-        self._schedule.put_off(soon=is_ours)
+        self.recorder = None
 
     def _close(self) -> None:
-        recorder = self._recorder
-        if recorder is None:
+        if self.recorder is None:
             return
-        path = recorder.close()
-        self._recorder = None
-        self._used_bytes += path.stat().st_size
-        steps = self._settings.active_steps
-        self._captures.append(captured(self._meter, path, self._opened_s, steps, self._waits_s))
+        path = self.recorder.close()
+        self.recorder = None
+        self.used_bytes += path.stat().st_size
+        now_s, offset_s = looked_at(self.meter.clock)
+        capture = Capture(
+            path=path,
+            rank=self.meter.rank,
+            start_s=self.opened_s,
+            end_s=now_s,
+            steps=self.settings.active_steps,
+            offset_s=offset_s,
+            waits_s=self.waits_s,
+        )
+        self.captures.append(capture)
 
     def _abort(self, t_s: float | None = None) -> None:
-        """A window in which something else happens is no window of training."""
-        recorder, self._recorder = self._recorder, None
-        self._schedule.abort(t_s)
+        """Drops the open window: something other than training happens in it."""
+        recorder, self.recorder = self.recorder, None
+        self.schedule.abort(t_s)
         if recorder is not None:
             recorder.abort()
 
     def stop(self) -> None:
         try:
             self._abort()
-        except RuntimeError as error:  # as when another thread ends what this one began
-            self._notes.append(f"a window could not be ended: {error}")
+        except RuntimeError as error:  # for example if another thread ends the profiler
+            self.notes.append(f"a window could not be ended: {error}")
         began_s = time.monotonic()
-        self._look_at_last()
-        found = Findings(
-            framework=self._framework,
-            captures=self._captures,
-            schedule=self._schedule,
-            flops_per_step=self._settings.flops_per_step,
-            notes=self._notes,
+        profile = record(
+            self.meter,
+            self.folder,
+            self.schedule,
+            self.captures,
+            framework=self.framework,
+            flops_per_step=self.settings.flops_per_step,
+            notes=self.notes,
         )
-        told = record(found, self._meter, self._folder)
         logger.info("kernel profile worked out in %.1f s", time.monotonic() - began_s)
-        self._meter.record_profile("kernels", told)
-
-    def _look_at_last(self) -> None:
-        if self._captures and self._captures[-1].tracks is None:
-            last = self._captures[-1]
-            self._meter.wait_until_seen(min(last.end_s, self._meter.now_s()), _PATIENCE_S)
-            last.look(self._meter, self._meter.now_s(), at_once=True)
+        self.meter.record_profile("kernels", profile)
 
 
 def _check(

@@ -7,15 +7,15 @@ from energy_callbacks.core.errors import EnergyCallbacksError
 
 
 class TooLargeError(EnergyCallbacksError):
-    """A window's trace is larger than allowed; no other will be taken."""
+    """The trace of a window is larger than allowed; no more windows are recorded."""
 
 
 class OccupiedError(EnergyCallbacksError):
-    """The framework's profiler is in use; there can be only one."""
+    """The profiler of the framework is in use; only one can run at a time."""
 
 
 class NotNowError(OccupiedError):
-    """A window of another profiler of ours is open; soon it will not be."""
+    """A window of another profiler of this package is open; it ends soon."""
 
 
 class TraceRecorder(Protocol):
@@ -24,28 +24,28 @@ class TraceRecorder(Protocol):
     framework: str
 
     def open(self) -> None:
-        """The steps that warm the profiler up begin.
+        """Starts the steps in which the profiler warms up.
 
         Raises:
-            OccupiedError: if another profiler of the framework is there.
+            OccupiedError: if another profiler of the framework is in use.
         """
         ...
 
     def step(self) -> None:
-        """A step of the window has ended."""
+        """Marks the end of a step within the window."""
         ...
 
     def close(self) -> Path:
-        """The last step of the window has ended: write what was recorded.
+        """Ends the window after its last step and writes the trace.
 
         Returns:
-            What was written.
+            Path of the trace.
 
         Raises:
-            TooLargeError: if it is too large; nothing is left on the disk.
+            TooLargeError: if the trace is too large; it is removed.
         """
         ...
 
     def abort(self) -> None:
-        """Stop, and keep nothing; harmless where nothing runs."""
+        """Stops without keeping anything; does nothing if no window is open."""
         ...

@@ -4,8 +4,9 @@
 
     step 10 ──▶ open ─ warm-up ─ active ─▶ close ──▶ step 50, once it is affordable ──▶ ...
 
-What a window cost is its time beyond that of as many steps outside; the next one waits until the
-cost of all, and one more like the last, is below a share of the time since training began.
+The cost of a window is its time beyond that of as many steps outside of windows. The next window
+waits until the cost of all, plus that of one more like the last, is below a share of the time since
+training began.
 """
 
 import statistics
@@ -15,15 +16,15 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Action = Literal["none", "open", "step", "close"]
-# Of the newest steps the median is what a step takes.
+# The usual duration of a step is the median of the newest steps.
 _RECENT: Final = 101
-# Parts of the training between windows, phases and epochs that are kept: the longest.
+# Number of stretches that are kept, the longest ones.
 _STRETCHES: Final = 64
 
 
 @dataclass(slots=True)
 class Stretch:
-    """Steps of training one after the other, outside of windows."""
+    """Consecutive steps of training outside of windows, in one phase."""
 
     start_s: float
     end_s: float
@@ -32,16 +33,16 @@ class Stretch:
 
     @property
     def duration_s(self) -> float:
-        """How long they took."""
+        """Duration of the steps."""
         return self.end_s - self.start_s
 
 
 class Schedule:
-    """Told each step; says what is to be done. Takes the same memory at any length of a training.
+    """Decides at each step what to do; its memory does not grow with the length of the training.
 
     Args:
         windows_after: steps after which windows may open.
-        steps: of a window.
+        steps: number of steps of a window.
         max_overhead: share of the time that windows may cost on average.
     """
 
@@ -50,36 +51,30 @@ class Schedule:
         self._length = steps
         self._max_overhead = max_overhead
         self._recent: deque[float] = deque(maxlen=_RECENT)
-        self._last_s: float | None = None
         self._first_s: float | None = None
+        self._last_s = 0.0
         self._opened_s: float | None = None
         self._in_window = 0
-        self._is_settling = False
         self._costs: list[float] = []
         self._stretches: list[Stretch] = []
         self._current: Stretch | None = None
         self.steps = 0
 
     @property
-    def is_open(self) -> bool:
-        """Whether a window is."""
-        return self._opened_s is not None and not self._is_settling
-
-    @property
     def cost_s(self) -> float:
-        """The time of all windows beyond their steps."""
+        """Cost of all windows."""
         return sum(self._costs)
 
     @property
     def overhead(self) -> float | None:
-        """The same as a share of the time of training; ``None`` before the second step."""
-        if self._first_s is None or self._last_s is None or self._last_s <= self._first_s:
+        """Cost as a share of the time of training; ``None`` before the second step."""
+        if self._first_s is None or self._last_s <= self._first_s:
             return None
         return self.cost_s / (self._last_s - self._first_s - self.cost_s)
 
     @property
     def stretches(self) -> list[Stretch]:
-        """Steps outside windows, after the first window if there are enough.
+        """Steps outside of windows, only those after the first window if there are enough.
 
         The first steps of a training tune and compile, and are unlike the others.
         """
@@ -87,30 +82,33 @@ class Schedule:
         later = [one for one in known if one.after_windows]
         return later if sum(one.steps for one in later) >= self._length else known
 
+    @property
+    def step_s(self) -> float | None:
+        """Mean duration of a step in ``stretches``; ``None`` without any."""
+        stretches = self.stretches
+        if not stretches:
+            return None
+        return sum(one.duration_s for one in stretches) / sum(one.steps for one in stretches)
+
     def step(self, t_s: float) -> Action:
-        """A step has ended."""
+        """Returns what to do at the end of a step."""
         self.steps += 1
         if self._first_s is None:
             self._first_s = t_s
-        if self._is_settling:
-            self._settle(t_s)
+        if self._opened_s is not None and self._in_window == self._length:
+            # The window was closed at the end of the last step; the step since then shows the cost.
+            self._add_cost(t_s - self._opened_s, self._length + 1)
         if self._opened_s is not None:
-            return self._step_in_window(t_s)
+            self._in_window += 1
+            self._last_s = t_s
+            return "step" if self._in_window < self._length else "close"
         self._step_outside(t_s)
-        if self._may_open(t_s):
-            self._due.popleft()
-            self._opened_s, self._in_window = t_s, 0
-            self.interrupt()
-            return "open"
-        return "none"
-
-    def _step_in_window(self, t_s: float) -> Action:
-        self._in_window += 1
-        self._last_s = t_s
-        if self._in_window < self._length:
-            return "step"
-        self._is_settling = True  # what closing takes is seen in the next step
-        return "close"
+        if not self._due or self.steps < self._due[0] or not self._is_affordable(t_s):
+            return "none"
+        self._due.popleft()
+        self._opened_s, self._in_window = t_s, 0
+        self.interrupt()
+        return "open"
 
     def _step_outside(self, t_s: float) -> None:
         if self._current is None:
@@ -121,21 +119,19 @@ class Schedule:
             self._current.steps += 1
         self._last_s = t_s
 
-    def _settle(self, t_s: float) -> None:
-        assert self._opened_s is not None
-        usual_s = statistics.median(self._recent) if self._recent else 0.0
-        self._costs.append(max(t_s - self._opened_s - (self._length + 1) * usual_s, 0.0))
-        self._opened_s, self._is_settling = None, False
-
-    def _may_open(self, t_s: float) -> bool:
-        if not self._due or self.steps < self._due[0]:
-            return False
+    def _is_affordable(self, t_s: float) -> bool:
         if not self._costs or self._first_s is None:
             return True
         return self.cost_s + self._costs[-1] <= self._max_overhead * (t_s - self._first_s)
 
+    def _add_cost(self, duration_s: float, steps: int) -> None:
+        """Ends the window, whose cost is its duration beyond that of ``steps`` usual steps."""
+        usual_s = statistics.median(self._recent) if self._recent else 0.0
+        self._costs.append(max(duration_s - steps * usual_s, 0.0))
+        self._opened_s = None
+
     def interrupt(self) -> None:
-        """The next span is not a step of this training: a window or a validation."""
+        """Ends the stretch: a window or another phase begins."""
         ended, self._current = self._current, None
         if ended is None or not ended.steps:
             return
@@ -144,26 +140,24 @@ class Schedule:
             self._stretches.remove(min(self._stretches, key=lambda one: one.steps))
 
     def put_off(self, *, soon: bool = False) -> None:
-        """The window that is open, or was to be, cannot be: try again much later, or soon."""
+        """Drops the open window and plans another: much later, or soon."""
         later = self.steps + 2 * self._length if soon else max(10 * self._length, 2 * self.steps)
         self._due.appendleft(later)
-        self._opened_s, self._is_settling = None, False
+        self._opened_s = None
 
     def abort(self, t_s: float | None = None) -> None:
-        """The window that is open is lost, not what it cost; a later one takes its place.
+        """Drops the open window, but not its cost, and plans another.
 
         Args:
-            t_s: when; ``None`` is with the last step.
+            t_s: time of the end; ``None`` is that of the last step.
         """
-        if self._opened_s is not None and self._last_s is not None:
-            usual_s = statistics.median(self._recent) if self._recent else 0.0
-            ended_s = self._last_s if t_s is None else t_s
-            self._costs.append(max(ended_s - self._opened_s - self._in_window * usual_s, 0.0))
-            if not self._is_settling:
+        if self._opened_s is not None:
+            if self._in_window < self._length:
                 self._due.appendleft(self.steps + self._length)
-        self._opened_s, self._is_settling = None, False
+            end_s = self._last_s if t_s is None else t_s
+            self._add_cost(end_s - self._opened_s, self._in_window)
         self.interrupt()
 
     def close_for_good(self) -> None:
-        """No more windows."""
+        """Plans no more windows."""
         self._due.clear()

@@ -1,8 +1,8 @@
-"""Sums of a window's trace: time by kernel, by part of the step, and idle time by cause.
+"""Sums of a window's trace: time by kernel and by part of the step, and idle time by cause.
 
-Whole steps are counted: the frame reaches from the first work of the first step on the device to
-the first work of the last one, so that n recorded steps give n - 1 periods, and neither the
-profiler's own start nor the synchronisation at its end is in it. If no accelerator worked, the
+Only whole steps are counted: the frame reaches from the first work of the first step on the device
+to the first work of the last step, so that n recorded steps give n - 1 periods. It contains neither
+the start of the profiler nor the synchronisation at its end. Without work on an accelerator, the
 operators of the host take the place of kernels, and the frame is the steps themselves.
 """
 
@@ -29,32 +29,33 @@ from energy_callbacks.profiling.kernels.traces.spans import (
     union,
 )
 
-Part = str
 PARTS: Final = ("forward", "backward", "optimizer")
 CAUSES: Final = ("input", "launch", "host", "device")
-"""Why a device was idle: a batch was fetched; operators were being launched; the host did anything
-else; or the work was queued already, and the device itself took its time."""
-# Python between two operators of one layer: this much still counts as launching.
+"""Why a device was idle: a batch was fetched; operators were being launched; the host did something
+else; or work was queued and the device itself took the time."""
+# Python between two operators of one layer still counts as launching up to this time.
 _BETWEEN_OPERATORS_US: Final = 100.0
+# Parts of the names of copies between host and device.
+_HOST_COPIES: Final = ("HtoD", "DtoH", "Host", "H2D", "D2H")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class KernelTally:
     """Sums over windows; times in seconds, of all devices together.
 
     Attributes:
-        has_device: whether kernels of an accelerator were seen, not operators of the host.
-        devices: how many accelerators (or one host).
-        steps: whole steps.
-        frame_s: time of these, times ``devices``.
-        time_s: by kernel; what runs at once shares its time.
-        calls: by kernel.
-        class_of: by kernel.
-        parts_s: by part of the step, of ``time_s``.
-        idle_s: by cause.
-        cudnn_s: of cuDNN.
-        copy_s: of copies to and from the host.
-        hidden_copy_s: of that, while kernels ran.
+        has_device: whether kernels of an accelerator ran; if not, operators of the host count.
+        devices: number of accelerators, or one host.
+        steps: number of whole steps.
+        frame_s: time of these steps, times ``devices``.
+        time_s: time by kernel; kernels that run at the same time share it.
+        calls: number of calls by kernel.
+        class_of: class by kernel.
+        parts_s: time by part of the step, with the sum of ``time_s``.
+        idle_s: idle time by cause.
+        cudnn_s: time of cuDNN.
+        copy_s: time of copies between host and device.
+        hidden_copy_s: part of ``copy_s`` in which kernels ran.
     """
 
     has_device: bool = False
@@ -76,7 +77,7 @@ class KernelTally:
         return sum(self.time_s.values())
 
     def add(self, other: "KernelTally") -> None:
-        """Another window."""
+        """Adds the sums of another window."""
         self.has_device |= other.has_device
         self.devices = max(self.devices, other.devices)
         self.class_of |= other.class_of
@@ -88,123 +89,86 @@ class KernelTally:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """Something a device did."""
-
-    name: str
-    start_us: float
-    end_us: float
-    part: Part
-    is_kernel: bool
-    is_cudnn: bool
-    is_call: bool = True
-    launched_us: float | None = None
-
-
 def tally(trace: Trace, waits: Spans = EMPTY) -> KernelTally:
-    """The sums of one window.
+    """Returns the sums of one window.
 
     Args:
-        trace: of it.
-        waits: for data, as the training loop reported them, on the trace's axis in us.
+        trace: trace of the window.
+        waits: waits for data that the training loop reported, in us on the trace's axis, (n, 2).
     """
     data = union(np.concatenate([trace.data, waits]))
-    found = KernelTally(has_device=trace.has_device)
+    sums = KernelTally(has_device=trace.has_device)
     if len(trace.steps) == 0:
-        return found
-    by_device = _on_devices(trace) if trace.has_device else {0: list(_on_host(trace, data))}
-    found.devices = len(by_device)
-    for work in by_device.values():
+        return sums
+    devices = _work(trace, data)
+    sums.devices = len(devices)
+    for work in devices:
         start_us, end_us, steps = _frame(trace, work)
-        found.steps = max(found.steps, steps)
+        sums.steps = max(sums.steps, steps)
         if steps:
-            inside = _count(found, work, start_us, end_us)
-            for cause, idle_us in _idle(trace, work, gaps(inside, start_us, end_us), data):
-                found.idle_s[cause] += seconds_from_microseconds(idle_us)
-    return found
+            busy = _count(sums, trace, work, start_us, end_us)
+            for cause, idle_us in _idle(trace, work, gaps(busy, start_us, end_us), data):
+                sums.idle_s[cause] += seconds_from_microseconds(idle_us)
+    return sums
 
 
-def _on_devices(trace: Trace) -> dict[int, list[_Work]]:
-    found: dict[int, list[_Work]] = {}
-    for event in trace.on_device:
-        found.setdefault(event.device, []).append(_of_device(trace, event))
-    return found
-
-
-def _of_device(trace: Trace, event: Event) -> _Work:
-    launch = None if event.correlation is None else trace.launches.get(event.correlation)
-    thread, launched_us = launch or (None, None)
-    at_us = event.start_us if launched_us is None else launched_us
-    return _Work(
-        name=event.name,
-        start_us=event.start_us,
-        end_us=event.end_us,
-        part=_part(trace, thread, at_us),
-        is_kernel=event.category == "kernel",
-        is_cudnn=is_cudnn(event.name) or is_inside(trace.cudnn, thread, at_us),
-        launched_us=launched_us,
-    )
-
-
-def _on_host(trace: Trace, data: Spans) -> Iterator[_Work]:
-    """Operators that are not the loader's."""
-    for event, start_us, end_us, is_call in innermost(trace.operators):
-        if not holds(data, np.array([start_us]))[0]:
-            yield _Work(
-                name=event.name,
-                start_us=start_us,
-                end_us=end_us,
-                part=_part(trace, event.thread, start_us),
-                is_kernel=True,
-                is_cudnn=False,
-                is_call=is_call,
-            )
-
-
-def _part(trace: Trace, thread: object, at_us: float) -> Part:
-    if is_inside(trace.optimizer, thread, at_us):
-        return "optimizer"
-    return "backward" if is_inside(trace.backward, thread, at_us) else "forward"
-
-
-def _frame(trace: Trace, work: Sequence[_Work]) -> tuple[float, float, int]:
-    """Start, end and whole steps."""
-    first_us, last_us = trace.steps[0, 0], trace.steps[-1, 1]
+def _work(trace: Trace, data: Spans) -> list[list[Event]]:
+    """Returns the work of each device, or the operators of the host but those of the loader."""
     if not trace.has_device:
-        return float(first_us), float(last_us), len(trace.steps)
-    launched = sorted((w.launched_us, w.start_us) for w in work if w.launched_us is not None)
-    asked = np.array([asked_us for asked_us, _ in launched])
-    begins = []
-    for start_us, end_us in trace.steps:
-        low, high = np.searchsorted(asked, [start_us, end_us])
+        pieces = innermost(trace.operators)
+        return [[one for one in pieces if not holds(data, np.array([one.start_us]))[0]]]
+    devices = defaultdict[int, list[Event]](list)
+    for event in trace.on_device:
+        devices[event.device].append(event)
+    return list(devices.values())
+
+
+def _frame(trace: Trace, work: Sequence[Event]) -> tuple[float, float, int]:
+    """Returns start, end and number of whole steps."""
+    if not trace.has_device:
+        return float(trace.steps[0, 0]), float(trace.steps[-1, 1]), len(trace.steps)
+    launches = sorted((w.launched_us, w.start_us) for w in work if w.launched_us is not None)
+    launched_us = np.array([launch_us for launch_us, _ in launches])
+    starts_us = []
+    for step in trace.steps:
+        low, high = np.searchsorted(launched_us, step)
         if high > low:
-            begins.append(min(began_us for _, began_us in launched[low:high]))
-    if len(begins) < 2:
+            starts_us.append(min(start_us for _, start_us in launches[low:high]))
+    if len(starts_us) < 2:
         return 0.0, 0.0, 0
-    return begins[0], begins[-1], len(begins) - 1
+    return starts_us[0], starts_us[-1], len(starts_us) - 1
 
 
-def _count(found: KernelTally, work: Sequence[_Work], start_us: float, end_us: float) -> Spans:
-    """Add what a device did; returns when it did anything."""
+def _count(
+    sums: KernelTally, trace: Trace, work: Sequence[Event], start_us: float, end_us: float
+) -> Spans:
+    """Adds the work of a device within the frame; returns when the device was busy."""
     inside = [one for one in work if one.end_us > start_us and one.start_us < end_us]
     all_spans = np.clip(spans((w.start_us, w.end_us) for w in inside), start_us, end_us)
     for one, time_us in zip(inside, shared_out(all_spans), strict=True):
         time_s = seconds_from_microseconds(float(time_us))
-        found.time_s[one.name] += time_s
-        found.parts_s[one.part] += time_s
-        found.cudnn_s += time_s * one.is_cudnn
-        found.calls[one.name] += one.is_call and one.start_us >= start_us
-        found.class_of.setdefault(one.name, class_of(one.name))
-    found.frame_s += seconds_from_microseconds(end_us - start_us)
-    _count_copies(found, inside, start_us, end_us)
+        sums.time_s[one.name] += time_s
+        sums.parts_s[_part(trace, one)] += time_s
+        if trace.has_device and (is_cudnn(one.name) or is_inside(trace.cudnn, one)):
+            sums.cudnn_s += time_s
+        sums.calls[one.name] += one.is_first and one.start_us >= start_us
+        sums.class_of.setdefault(one.name, class_of(one.name))
+    sums.frame_s += seconds_from_microseconds(end_us - start_us)
+    if trace.has_device:
+        _count_copies(sums, inside, start_us, end_us)
     return union(all_spans)
 
 
+def _part(trace: Trace, event: Event) -> str:
+    if is_inside(trace.optimizer, event):
+        return "optimizer"
+    return "backward" if is_inside(trace.backward, event) else "forward"
+
+
 def _idle(
-    trace: Trace, work: Sequence[_Work], idle: Spans, data: Spans
+    trace: Trace, work: Sequence[Event], idle: Spans, data: Spans
 ) -> Iterator[tuple[str, float]]:
-    """Idle time by cause."""
+    """Yields idle time by cause."""
     if not trace.has_device:
         waited_us = float(overlaps(idle, data).sum())
         yield from (("input", waited_us), ("host", length(idle) - waited_us))
@@ -220,15 +184,14 @@ def _idle(
     yield "host", length(late) - waited_us - launching_us
 
 
-def _count_copies(
-    found: KernelTally, work: Sequence[_Work], start_us: float, end_us: float
-) -> None:
-    """Copies between host and device, and how much of them kernels hide."""
-    names = ("HtoD", "DtoH", "Host", "H2D", "D2H")
+def _count_copies(sums: KernelTally, work: Sequence[Event], start_us: float, end_us: float) -> None:
+    """Adds copies between host and device, and the time in which kernels ran meanwhile."""
     copies = spans(
-        (w.start_us, w.end_us) for w in work if not w.is_kernel and any(n in w.name for n in names)
+        (one.start_us, one.end_us)
+        for one in work
+        if one.category != "kernel" and any(name in one.name for name in _HOST_COPIES)
     )
-    kernels = union(spans((w.start_us, w.end_us) for w in work if w.is_kernel))
+    kernels = union(spans((w.start_us, w.end_us) for w in work if w.category == "kernel"))
     inside = clipped(copies, start_us, end_us)
-    found.copy_s += seconds_from_microseconds(length(inside))
-    found.hidden_copy_s += seconds_from_microseconds(float(overlaps(inside, kernels).sum()))
+    sums.copy_s += seconds_from_microseconds(length(inside))
+    sums.hidden_copy_s += seconds_from_microseconds(float(overlaps(inside, kernels).sum()))

@@ -29,8 +29,8 @@ def kernel_times(
     found: dict[Line | None, float] = {}
     by_device: dict[int, list[tuple[float, float]]] = {}
     for event in trace.on_device:
-        launch = None if event.correlation is None else trace.launches.get(event.correlation)
-        line = None if launch is None else line_at(trace.unix_ns(launch[1]))
+        at_us = event.launched_us
+        line = None if at_us is None else line_at(trace.unix_ns(at_us))
         took_s = seconds_from_microseconds(event.end_us - event.start_us)
         found[line] = found.get(line, 0.0) + took_s
         by_device.setdefault(event.device, []).append((event.start_us, event.end_us))

@@ -1,10 +1,11 @@
 """Parses Kineto's traces (Chrome JSON), which PyTorch's profiler writes.
 
 Absolute time is ``baseTimeNanoseconds + ts * 1000`` in Unix nanoseconds
-(pytorch/kineto, libkineto/src/output_json.h); traces without a base hold Unix microseconds.
+(pytorch/kineto, libkineto/src/output_json.h); traces without a base have Unix microseconds.
 All times here are in microseconds of the trace's own axis.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -24,7 +25,15 @@ _BACKWARD: Final = "autograd::engine::evaluate_function"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One span of the trace; ``thread`` is of the host, ``device`` an ordinal."""
+    """One span of the trace.
+
+    Attributes:
+        thread: thread of the host; for work of a device, the thread that launched it.
+        device: number of the device.
+        correlation: identifier that a launch and its kernel share; ``None`` for other events.
+        launched_us: when the host launched the work; ``None`` if not known.
+        is_first: whether this is the whole event, or the first piece of it.
+    """
 
     name: str
     category: str
@@ -33,32 +42,30 @@ class Event:
     thread: object = None
     device: int = 0
     correlation: int | None = None
+    launched_us: float | None = None
+    is_first: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """One window.
+    """The trace of one window.
 
     Attributes:
         base_ns: Unix time of the trace's zero.
-        events: how many lines the trace has.
-        steps: of the training, by the host: (n, 2).
-        on_device: kernels and copies, in order of their starts.
-        operators: of the host, in all threads.
-        launches: thread and moment at which the host asked for it, by correlation.
-        host: the host was inside an operator or a call of the driver.
-        data: the host was fetching a batch.
-        optimizer: by thread, spans of the optimizer's calls.
-        backward: operators of the backward pass.
-        cudnn: operators of cuDNN.
+        steps: steps of the training on the host, (n, 2).
+        on_device: kernels and copies by start.
+        operators: operators of the host in all threads.
+        host: spans in which the host runs an operator or a call of the driver.
+        data: spans in which the host fetches a batch.
+        optimizer: calls of the optimizer by thread.
+        backward: operators of the backward pass by thread.
+        cudnn: operators of cuDNN by thread.
     """
 
     base_ns: float
-    events: int
     steps: Spans
     on_device: Sequence[Event]
     operators: Sequence[Event]
-    launches: Mapping[int, tuple[object, float]]
     host: Spans
     data: Spans
     optimizer: Mapping[object, Spans]
@@ -76,44 +83,40 @@ class Trace:
         return seconds_from_nanoseconds(self.base_ns)
 
     def unix_ns(self, moment_us: float) -> float:
-        """Unix time of a moment on the trace's own axis, ns."""
+        """Converts a time on the trace's axis to Unix time in ns."""
         return self.base_ns + moment_us * 1e3
 
     def us(self, unix_s: float) -> float:
-        """A moment on the trace's own axis."""
+        """Converts Unix time to a time on the trace's axis."""
         return microseconds(unix_s - self.base_s)
 
 
 def parse(document: Mapping[str, Any]) -> Trace:
-    """The trace of one window.
-
-    Args:
-        document: what the file holds.
-    """
-    lines = document["traceEvents"]
-    found = list(_events(lines))
-    operators = [event for event in found if event.category == "cpu_op"]
-    ranges = [event for event in found if event.category == "user_annotation"]
-    runtime = [event for event in found if event.category in _RUNTIME]
+    """Parses the content of a trace file."""
+    events = list(_events(document["traceEvents"]))
+    operators = [event for event in events if event.category == "cpu_op"]
+    ranges = [event for event in events if event.category == "user_annotation"]
+    runtime = [event for event in events if event.category in _RUNTIME]
     backward = [event for event in operators if event.name.startswith(_BACKWARD)]
-    on_device = [event for event in found if event.category in _ON_DEVICE]
-    steps = spans((e.start_us, e.end_us) for e in ranges if e.name.startswith(_STEP))
+    launches = {event.correlation: event for event in runtime if event.correlation is not None}
+    on_device = [
+        replace(event, thread=launch.thread, launched_us=launch.start_us)
+        if (launch := launches.get(event.correlation))
+        else replace(event, thread=None)
+        for event in events
+        if event.category in _ON_DEVICE
+    ]
+    steps = _spans(event for event in ranges if event.name.startswith(_STEP))
     return Trace(
         base_ns=float(document.get("baseTimeNanoseconds", 0)),
-        events=len(lines),
         steps=steps[np.argsort(steps[:, 0])],
         on_device=sorted(on_device, key=lambda event: event.start_us),
         operators=operators,
-        launches={
-            event.correlation: (event.thread, event.start_us)
-            for event in runtime
-            if event.correlation is not None
-        },
-        host=union(spans((e.start_us, e.end_us) for e in (*operators, *runtime))),
-        data=union(spans((e.start_us, e.end_us) for e in ranges if e.name.startswith(_DATA))),
+        host=union(_spans((*operators, *runtime))),
+        data=union(_spans(event for event in ranges if event.name.startswith(_DATA))),
         optimizer=_by_thread(_without_closure(ranges, backward)),
         backward=_by_thread(backward),
-        cudnn=_by_thread(e for e in operators if "cudnn" in e.name),
+        cudnn=_by_thread(event for event in operators if "cudnn" in event.name),
     )
 
 
@@ -121,81 +124,71 @@ def _events(lines: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
     for line in lines:
         if line.get("ph") != "X" or "dur" not in line or "ts" not in line:
             continue
-        given = line.get("args") or {}
-        start_us = float(line["ts"])
+        arguments = line.get("args") or {}
+        device, start_us = arguments.get("device"), float(line["ts"])
         yield Event(
             name=str(line.get("name", "")),
             category=str(line.get("cat", "")).lower(),
             start_us=start_us,
             end_us=start_us + float(line["dur"]),
             thread=line.get("tid"),
-            device=_ordinal(given.get("device")),
-            correlation=given.get("correlation"),
+            device=device if isinstance(device, int) else 0,
+            correlation=arguments.get("correlation"),
         )
 
 
-def _ordinal(value: Any) -> int:
-    return value if isinstance(value, int) else 0
-
-
 def _without_closure(ranges: Sequence[Event], backward: Sequence[Event]) -> Iterator[Event]:
-    """The optimizers' own work: Lightning passes them forward and backward as a closure."""
+    """Yields calls of the optimizer from the end of the backward pass inside them.
+
+    Lightning passes forward and backward pass to the optimizer as a closure.
+    """
     ends_us = np.sort(np.array([event.end_us for event in backward]))
     for event in ranges:
-        if not event.name.startswith(_OPTIMIZER):
-            continue
-        place = int(np.searchsorted(ends_us, event.end_us, side="right"))
-        last_us = float(ends_us[place - 1]) if place else event.start_us
-        yield replace(event, start_us=max(event.start_us, last_us))
+        if event.name.startswith(_OPTIMIZER):
+            place = int(np.searchsorted(ends_us, event.end_us, side="right"))
+            last_us = float(ends_us[place - 1]) if place else event.start_us
+            yield replace(event, start_us=max(event.start_us, last_us))
+
+
+def _spans(events: Iterable[Event]) -> Spans:
+    return spans((event.start_us, event.end_us) for event in events)
 
 
 def _by_thread(events: Iterable[Event]) -> dict[object, Spans]:
-    pairs: dict[object, list[tuple[float, float]]] = {}
+    return {thread: union(_spans(own)) for thread, own in _grouped(events).items()}
+
+
+def _grouped(events: Iterable[Event]) -> dict[object, list[Event]]:
+    threads = defaultdict[object, list[Event]](list)
     for event in events:
-        pairs.setdefault(event.thread, []).append((event.start_us, event.end_us))
-    return {thread: union(spans(of)) for thread, of in pairs.items()}
+        threads[event.thread].append(event)
+    return threads
 
 
-def is_inside(cover: Mapping[object, Spans], thread: object, moment_us: float) -> bool:
-    """Whether a thread was inside one of the spans at a moment."""
-    own = cover.get(thread)
-    return own is not None and bool(holds(own, np.array([moment_us]))[0])
+def is_inside(cover: Mapping[object, Spans], event: Event) -> bool:
+    """Whether the host was inside one of the spans of its thread when it asked for the event."""
+    own = cover.get(event.thread)
+    at_us = event.start_us if event.launched_us is None else event.launched_us
+    return own is not None and bool(holds(own, np.array([at_us]))[0])
 
 
-def innermost(events: Sequence[Event]) -> Iterator[tuple[Event, float, float, bool]]:
-    """Operators of the host as pieces in which no operator inside them runs.
-
-    Returns:
-        For each piece its operator, start and end in us, and whether it is the operator's first.
-    """
-    threads: dict[object, list[Event]] = {}
-    for event in events:
-        threads.setdefault(event.thread, []).append(event)
-    for own in threads.values():
+def innermost(operators: Sequence[Event]) -> Iterator[Event]:
+    """Yields the pieces of operators of the host in which no operator inside them runs."""
+    for own in _grouped(operators).values():
         yield from _pieces(sorted(own, key=lambda event: (event.start_us, -event.end_us)))
 
 
-def _pieces(ordered: Sequence[Event]) -> Iterator[tuple[Event, float, float, bool]]:
-    open_ones: list[Event] = []
-    at_us = 0.0
-    begun: set[int] = set()
-
-    def until(moment_us: float) -> Iterator[tuple[Event, float, float, bool]]:
-        nonlocal at_us
-        while open_ones and at_us < moment_us:
-            inner = open_ones[-1]
-            end_us = min(inner.end_us, moment_us)
-            if end_us > at_us:
-                yield inner, at_us, end_us, id(inner) not in begun
-                begun.add(id(inner))
-                at_us = end_us
-            if inner.end_us <= moment_us:
-                open_ones.pop()
-        while open_ones and open_ones[-1].end_us <= moment_us:
-            open_ones.pop()
-
-    for event in ordered:
-        yield from until(event.start_us)
+def _pieces(ordered: Sequence[Event]) -> Iterator[Event]:
+    running: list[Event] = []
+    at_us, end = 0.0, float("inf")
+    for event in (*ordered, Event(name="", category="", start_us=end, end_us=end)):
+        while running and at_us < event.start_us:
+            inner = running.pop()
+            piece_end_us = min(inner.end_us, event.start_us)
+            if piece_end_us > at_us:
+                yield replace(inner, start_us=at_us, end_us=piece_end_us)
+                inner, at_us = replace(inner, is_first=False), piece_end_us
+            if inner.end_us > event.start_us:
+                running.append(inner)
         at_us = event.start_us
-        open_ones.append(event)
-    yield from until(float("inf"))
+        running.append(event)
