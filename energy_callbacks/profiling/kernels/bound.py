@@ -5,7 +5,8 @@ own counters decide (GPM: share of the memory bandwidth in use while kernels run
 user gave the FLOPs; without either, only the classes of kernels, which the evidence states.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final, Literal, NamedTuple
 
 from energy_callbacks.profiling.kernels.classes import DENSE, STREAMING
@@ -168,7 +169,7 @@ def _by_classes(split: KernelEnergySplit, used: Mapping[str, float]) -> BoundVer
     return BoundVerdict("unknown", "No kind of kernel has most of the time.", evidence)
 
 
-def _share_of(split: KernelEnergySplit, classes: Set[str]) -> float:
+def _share_of(split: KernelEnergySplit, classes: AbstractSet[str]) -> float:
     """Returns the share of some classes in the kernels' time."""
     share = sum(row.share for row in split.rows if row.class_name in classes)
     return share / (split.busy_share or 1.0)

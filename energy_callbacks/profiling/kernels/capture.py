@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.accounting.profilers import Measuring
+from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.traces import xplane
 from energy_callbacks.profiling.kernels.traces.kineto import Trace, parse
@@ -42,7 +42,7 @@ class Capture:
     waits_s: list[tuple[float, float]]
     tracks: list[Track] | None = None
 
-    def keep_readings(self, meter: Measuring, now_s: float, *, at_once: bool = False) -> None:
+    def keep_readings(self, meter: ActiveAttempt, now_s: float, *, at_once: bool = False) -> None:
         """Keeps the readings of the sensors once they are complete, or at once."""
         if self.tracks is None and (at_once or now_s >= self.end_s + _SETTLED_S):
             self.tracks = tracks(meter.timeline, meter.devices, self.start_s, self.end_s)

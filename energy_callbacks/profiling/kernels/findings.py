@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN
-from energy_callbacks.accounting.profilers import Measuring
 from energy_callbacks.core.records import Device, Energy, Quantity
 from energy_callbacks.profiling.kernels.bound import roofline, verdict
 from energy_callbacks.profiling.kernels.capture import Capture
@@ -31,10 +31,17 @@ _ACTIVITY: Final[tuple[Quantity, ...]] = (
 _PATIENCE_S: Final = 6.0
 # Smallest coverage of a stretch whose energy counts.
 _COVERED: Final = 0.9
+_NO_LIMITS: Final[dict[str, Any]] = {
+    "activity": None,
+    "roofline": None,
+    "bound": "unknown",
+    "sentence": "Nothing was recorded.",
+    "evidence": (),
+}
 
 
 def record(
-    meter: Measuring,
+    meter: ActiveAttempt,
     folder: Path,
     schedule: Schedule,
     captures: Sequence[Capture],
@@ -57,6 +64,15 @@ def record(
     tally, traces = _evaluated(captures, meter, folder)
     scope = "gpu" if any(device.scope == "gpu" for device in meter.devices) else "host"
     energy, step_s = _step_energy(meter, schedule.stretches, scope), schedule.step_s
+    parts, limits = None, _NO_LIMITS
+    if tally.steps and tally.time_s:
+        # Without a device the profiler makes the operators themselves slower, so that the duration
+        # of a step outside of windows does not fit to them.
+        parts = split(tally, step_s if tally.has_device else None, energy.energy_j)
+        limits = _limits(meter, schedule, tally, parts, flops_per_step)
+    else:
+        notes = [*notes, _why_nothing(len(captures), framework, schedule.steps)]
+    files = stacks.write(parts.rows if parts else (), schedule.steps, folder)
     profile = KernelProfile(
         framework=framework,
         windows=len(captures),
@@ -68,32 +84,16 @@ def record(
         j_per_step_error=None if energy.energy_j is None else energy.error_j,
         traces=tuple(traces),
         notes=tuple(notes),
-    )
-    if not tally.steps or not tally.time_s:
-        return asdict(replace(profile, notes=(*notes, _why_nothing(profile))))
-    # Without a device the profiler makes the operators themselves slower, so that the duration of
-    # a step outside of windows does not fit to them.
-    parts = split(tally, step_s if tally.has_device else None, energy.energy_j)
-    gpus = [device for device in meter.devices if device.kind == "gpu"]
-    activity = _activity(meter, gpus, schedule.stretches)
-    peak = peak_of(gpus[0].name) if gpus else None
-    roof = roofline(flops_per_step, step_s, activity, peak, tally.devices)
-    limit = verdict(parts, has_device=tally.has_device, activity=activity, roof=roof)
-    profile = replace(
-        profile,
-        activity=activity or None,
-        roofline=roof,
-        bound=limit.bound,
-        sentence=limit.sentence,
-        evidence=(*limit.evidence, *_traffic(activity, peak)),
+        **limits,
         **_figures(tally, parts),
-        **stacks.write(parts.rows, schedule.steps, folder),
+        folded=files.get("folded"),
+        speedscope=files.get("speedscope"),
     )
     return asdict(profile)
 
 
 def _evaluated(
-    captures: Sequence[Capture], meter: Measuring, folder: Path
+    captures: Sequence[Capture], meter: ActiveAttempt, folder: Path
 ) -> tuple[KernelTally, list[str]]:
     """Returns the sums of all windows, and the names of their traces."""
     tally, traces = KernelTally(), []
@@ -108,21 +108,45 @@ def _evaluated(
     return tally, traces
 
 
-def _figures(tally: KernelTally, parts: KernelEnergySplit) -> dict[str, Any]:
+def _figures(tally: KernelTally, parts: KernelEnergySplit | None) -> dict[str, Any]:
     """Returns fields of ``KernelProfile`` from the sums of the windows."""
+    if parts is None:
+        tally, parts = KernelTally(), KernelEnergySplit(rows=(), device_s=0.0, idle_s=None)
     busy_s, parts_s = tally.busy_s, tally.parts_s
     return {
         "has_device": tally.has_device,
         "measured_steps": tally.steps,
-        "kernels_per_step": sum(tally.calls.values()) / tally.steps,
+        "kernels_per_step": sum(tally.calls.values()) / tally.steps if tally.steps else None,
         "busy_share": parts.busy_share if tally.frame_s else None,
         "classes": _by_class(parts.rows),
         "kernels": tuple(_longest(parts.rows)),
         "parts": {part: parts_s.get(part, 0.0) / busy_s for part in PARTS} if parts_s else None,
         "idle_s": parts.idle_s,
-        "cudnn_share": tally.cudnn_s / busy_s,
+        "cudnn_share": tally.cudnn_s / busy_s if busy_s else None,
         "copy_s": tally.copy_s / tally.steps if tally.frame_s else None,
         "copy_overlap": tally.hidden_copy_s / tally.copy_s if tally.copy_s else None,
+    }
+
+
+def _limits(
+    meter: ActiveAttempt,
+    schedule: Schedule,
+    tally: KernelTally,
+    parts: KernelEnergySplit,
+    flops_per_step: float | None,
+) -> dict[str, Any]:
+    """Returns the fields of ``KernelProfile`` about the limit of the training."""
+    gpus = [device for device in meter.devices if device.kind == "gpu"]
+    activity = _activity(meter, gpus, schedule.stretches)
+    peak = peak_of(gpus[0].name) if gpus else None
+    roof = roofline(flops_per_step, schedule.step_s, activity, peak, tally.devices)
+    limit = verdict(parts, has_device=tally.has_device, activity=activity, roof=roof)
+    return {
+        "activity": activity or None,
+        "roofline": roof,
+        "bound": limit.bound,
+        "sentence": limit.sentence,
+        "evidence": (*limit.evidence, *_traffic(activity, peak)),
     }
 
 
@@ -134,21 +158,21 @@ def _traffic(activity: Mapping[str, float], peak: Peak | None) -> Iterator[str]:
         yield f"the memory moved {moved:.3g} TB/s of {most:.4g}, all the time ({peak.source})"
 
 
-def _why_nothing(profile: KernelProfile) -> str:
-    if profile.windows and profile.framework != "torch":
+def _why_nothing(windows: int, framework: str | None, steps: int) -> str:
+    if windows and framework != "torch":
         return (
             "the trace is there and the table is not: it is made where the package xprof is "
             "installed and an accelerator worked"
         )
-    if profile.windows:
+    if windows:
         return "the windows hold no whole step with work of a device or an operator in it"
     return (
-        f"no window was recorded in {profile.steps} steps: the training ended, or changed "
+        f"no window was recorded in {steps} steps: the training ended, or changed "
         "its phase, too soon; give KernelProfiler a smaller windows_after"
     )
 
 
-def _step_energy(meter: Measuring, stretches: Sequence[Stretch], scope: str) -> Energy:
+def _step_energy(meter: ActiveAttempt, stretches: Sequence[Stretch], scope: str) -> Energy:
     """Returns the mean energy of a step outside of windows."""
     if not stretches:
         return UNKNOWN
@@ -173,7 +197,7 @@ def _step_energy(meter: Measuring, stretches: Sequence[Stretch], scope: str) -> 
 
 
 def _activity(
-    meter: Measuring, gpus: Sequence[Device], stretches: Sequence[Stretch]
+    meter: ActiveAttempt, gpus: Sequence[Device], stretches: Sequence[Stretch]
 ) -> dict[str, float]:
     """Returns means of the GPUs' own counters while training, as far back as they are kept."""
     means: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""``KernelProfiler``: records a few short windows with the framework's profiler, and their energy."""
+"""``KernelProfiler``: records a few short windows with the profiler of the framework."""
 
 import logging
 import time
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.accounting.profilers import Measuring
+from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.profiling.frameworks import select_backend
 from energy_callbacks.profiling.frameworks.select_backend import FRAMEWORKS, Framework
 from energy_callbacks.profiling.kernels.capture import Capture
@@ -86,7 +86,7 @@ class KernelProfiler:
         self.framework: Framework | None = framework
         self._run: _Run | None = None
 
-    def start(self, meter: Measuring) -> None:
+    def start(self, meter: ActiveAttempt) -> None:
         """See ``Profiler``."""
         self._run = None
         if meter.run_folder is not None and (self.all_ranks or meter.rank == 0):
@@ -129,7 +129,7 @@ class _Run:
     """
 
     settings: KernelProfiler
-    meter: Measuring
+    meter: ActiveAttempt
     schedule: Schedule
     folder: Path
     recorder: TraceRecorder | None = None

@@ -99,18 +99,12 @@ def parse(document: Mapping[str, Any]) -> Trace:
     runtime = [event for event in events if event.category in _RUNTIME]
     backward = [event for event in operators if event.name.startswith(_BACKWARD)]
     launches = {event.correlation: event for event in runtime if event.correlation is not None}
-    on_device = [
-        replace(event, thread=launch.thread, launched_us=launch.start_us)
-        if (launch := launches.get(event.correlation))
-        else replace(event, thread=None)
-        for event in events
-        if event.category in _ON_DEVICE
-    ]
+    on_device = (event for event in events if event.category in _ON_DEVICE)
     steps = _spans(event for event in ranges if event.name.startswith(_STEP))
     return Trace(
         base_ns=float(document.get("baseTimeNanoseconds", 0)),
         steps=steps[np.argsort(steps[:, 0])],
-        on_device=sorted(on_device, key=lambda event: event.start_us),
+        on_device=sorted(_launched(on_device, launches), key=lambda event: event.start_us),
         operators=operators,
         host=union(_spans((*operators, *runtime))),
         data=union(_spans(event for event in ranges if event.name.startswith(_DATA))),
@@ -135,6 +129,16 @@ def _events(lines: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
             device=device if isinstance(device, int) else 0,
             correlation=arguments.get("correlation"),
         )
+
+
+def _launched(events: Iterable[Event], launches: Mapping[int, Event]) -> Iterator[Event]:
+    """Yields work of devices with the thread and the time of its launch."""
+    for event in events:
+        launch = None if event.correlation is None else launches.get(event.correlation)
+        if launch is None:
+            yield replace(event, thread=None)
+        else:
+            yield replace(event, thread=launch.thread, launched_us=launch.start_us)
 
 
 def _without_closure(ranges: Sequence[Event], backward: Sequence[Event]) -> Iterator[Event]:

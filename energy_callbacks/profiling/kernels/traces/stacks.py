@@ -1,7 +1,7 @@
-"""Joules as flame graphs: folded stacks, and the same for speedscope.
+"""Writes the energy of kernels as flame graphs: folded stacks, and a file for speedscope.
 
-Folded: a line for each kernel, ``class;kernel microjoules``, as Brendan Gregg's ``flamegraph.pl``
-reads them. Speedscope: a profile whose weights are microjoules.
+Folded stacks have one line per kernel, ``class;kernel microjoules``, as Brendan Gregg's
+``flamegraph.pl`` reads them. The weights of the speedscope profile are microjoules, too.
 """
 
 from collections.abc import Sequence
@@ -14,31 +14,30 @@ from energy_callbacks.report.model.profile_kernels import KernelRow
 
 
 def folded(rows: Sequence[KernelRow], steps: int) -> str:
-    """Microjoules of all steps, a line for each kernel that has at least one.
+    """Returns the microjoules of all steps, one line per kernel with at least one.
 
     Args:
-        rows: of a step.
-        steps: of the training.
+        rows: kernels with their energy per step.
+        steps: number of steps of the training.
     """
-    lines = [
-        f"{_clean(row.class_name)};{_clean(row.name)} {weight}"
+    return "".join(
+        f"{_clean(row.class_name)};{_clean(row.name)} {weight}\n"
         for row, weight in _weights(rows, steps)
-    ]
-    return "\n".join(lines) + "\n" if lines else ""
+    )
 
 
 def speedscope(rows: Sequence[KernelRow], steps: int, name: str) -> str:
-    """The same as JSON.
+    """Returns the same as a JSON file for speedscope.
 
     Args:
-        rows: of a step.
-        steps: of the training.
-        name: of the profile.
+        rows: kernels with their energy per step.
+        steps: number of steps of the training.
+        name: name of the profile.
     """
     frames: dict[str, int] = {}
     samples, weights = [], []
     for row, weight in _weights(rows, steps):
-        stack = dict.fromkeys((row.class_name, row.name))  # idle is its own class
+        stack = dict.fromkeys((row.class_name, row.name))  # equal for idle time
         samples.append([frames.setdefault(frame, len(frames)) for frame in stack])
         weights.append(weight)
     profile = sampled(f"{name} (microjoules, attributed)", "none", samples, weights)
@@ -46,7 +45,7 @@ def speedscope(rows: Sequence[KernelRow], steps: int, name: str) -> str:
 
 
 def write(rows: Sequence[KernelRow], steps: int, folder: Path) -> dict[str, str]:
-    """Both files; their names, or none if no energy is known."""
+    """Writes both files and returns their names; writes nothing if no energy is known."""
     text = folded(rows, steps)
     if not text:
         return {}
@@ -64,5 +63,5 @@ def _weights(rows: Sequence[KernelRow], steps: int) -> list[tuple[KernelRow, int
 
 
 def _clean(name: str) -> str:
-    """Without what separates frames and lines."""
+    """Replaces the characters that separate frames and lines."""
     return " ".join(name.replace(";", ",").split())
