@@ -1,5 +1,6 @@
-"""What tests of profilers share."""
+"""Fixtures of tests of profilers."""
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -16,3 +17,12 @@ def forking() -> Iterator[Forking]:
     one = Forking.importing("torch._dynamo", "torch.profiler", *_SCRIPTS)
     yield one
     one.close()
+
+
+@pytest.fixture
+def untraced() -> Iterator[None]:
+    """Disables tracing, such as that of coverage, for one test."""
+    before = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(before)

@@ -1,49 +1,49 @@
-"""The file format of speedscope: https://www.speedscope.app/file-format-schema.json.
+"""Writes the file format of speedscope: https://www.speedscope.app/file-format-schema.json.
 
-It knows no unit of energy: profiles of joules say ``none``, and the unit in their name.
+The format has no unit of energy: profiles of joules have unit ``none``, and the unit in their name.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
-
-def sampled(
-    name: str,
-    unit: Literal["none", "seconds"],
-    samples: Sequence[Sequence[int]],
-    weights: Sequence[float],
-) -> dict[str, Any]:
-    """A profile of stacks.
-
-    Args:
-        name: of the profile.
-        unit: of the weights.
-        samples: numbers of frames, outermost first.
-        weights: of each sample.
-    """
-    return {
-        "type": "sampled",
-        "name": name,
-        "unit": unit,
-        "startValue": 0,
-        "endValue": sum(weights),
-        "samples": samples,
-        "weights": weights,
-    }
+FrameT = TypeVar("FrameT")
 
 
 def document(
-    name: str, frames: Sequence[Mapping[str, Any]], profiles: Sequence[Mapping[str, Any]]
+    name: str,
+    stacks: Sequence[Sequence[FrameT]],
+    describe: Callable[[FrameT], Mapping[str, Any]],
+    profiles: Mapping[str, tuple[Literal["none", "seconds"], Sequence[float]]],
 ) -> str:
-    """The file, as JSON; the first profile is shown first."""
+    """Return the JSON of profiles of the same stacks; speedscope shows the first one first.
+
+    Args:
+        name: of the document.
+        stacks: frames of each stack, outermost first; frames are hashable.
+        describe: returns the fields of a frame.
+        profiles: name of each profile, its unit, and the weight of each stack.
+    """
+    numbers: dict[FrameT, int] = {}
+    samples = [[numbers.setdefault(frame, len(numbers)) for frame in stack] for stack in stacks]
     return json.dumps(
         {
             "$schema": "https://www.speedscope.app/file-format-schema.json",
             "name": name,
             "exporter": "energy_callbacks",
             "activeProfileIndex": 0,
-            "shared": {"frames": frames},
-            "profiles": profiles,
+            "shared": {"frames": [describe(frame) for frame in numbers]},
+            "profiles": [
+                {
+                    "type": "sampled",
+                    "name": profile,
+                    "unit": unit,
+                    "startValue": 0,
+                    "endValue": sum(weights),
+                    "samples": samples,
+                    "weights": weights,
+                }
+                for profile, (unit, weights) in profiles.items()
+            ],
         }
     )

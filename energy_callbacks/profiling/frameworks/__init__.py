@@ -1,1 +1,1 @@
-"""What touches a framework's own profiler; each framework is imported when it is in use."""
+"""The profilers of frameworks; each framework is imported when it is in use."""

@@ -1,10 +1,9 @@
-"""Selects the profiler of the framework that the process trains with."""
+"""Selects the profiler of the framework that this process trains with."""
 
 import sys
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from energy_callbacks.profiling.frameworks import jax_profiler, tensorflow_profiler
 from energy_callbacks.profiling.frameworks.torch_profiler import TorchRecorder
 from energy_callbacks.profiling.kernels.protocol import TraceRecorder
 from energy_callbacks.profiling.kernels.traces.xplane import XplaneRecorder
@@ -14,18 +13,18 @@ FRAMEWORKS: Final[tuple[Framework, ...]] = ("torch", "tensorflow", "jax")
 
 
 def framework() -> Framework:
-    """The framework of the process: Keras' backend, else the first that is imported.
+    """Return the framework of the process: Keras' backend, else the first that is imported.
 
     Raises:
-        RuntimeError: if none is.
+        RuntimeError: if none is imported.
     """
     keras = sys.modules.get("keras")
     backend = keras.backend.backend() if keras is not None else None
-    if backend in ("tensorflow", "jax"):
-        return "tensorflow" if backend == "tensorflow" else "jax"
-    for name in FRAMEWORKS:
-        if name in sys.modules:
-            return name
+    names = [name for name in FRAMEWORKS if name == backend] or [
+        name for name in FRAMEWORKS if name in sys.modules
+    ]
+    if names:
+        return names[0]
     raise RuntimeError(
         "KernelProfiler records PyTorch, TensorFlow and JAX, and none of them is imported; "
         "import yours before the first step"
@@ -41,7 +40,7 @@ def recorder(
     max_events: int,
     max_bytes: int,
 ) -> TraceRecorder:
-    """The recorder of a framework; see there."""
+    """Return a recorder of one window; see ``TorchRecorder`` and ``XplaneRecorder``."""
     if chosen == "torch":
         return TorchRecorder(
             path,
@@ -50,12 +49,24 @@ def recorder(
             max_events=max_events,
             max_bytes=max_bytes,
         )
-    profiler = tensorflow_profiler if chosen == "tensorflow" else jax_profiler
+    start, stop = _tensorflow() if chosen == "tensorflow" else _jax()
     return XplaneRecorder(
         chosen,
-        start=profiler.start,
-        stop=profiler.stop,
+        start=lambda folder: start(str(folder)),
+        stop=stop,
         path=path,
         warm_up_steps=warm_up_steps,
         max_bytes=max_bytes,
     )
+
+
+def _tensorflow() -> tuple[Any, Any]:
+    import tensorflow as tf
+
+    return tf.profiler.experimental.start, tf.profiler.experimental.stop
+
+
+def _jax() -> tuple[Any, Any]:
+    import jax
+
+    return jax.profiler.start_trace, jax.profiler.stop_trace

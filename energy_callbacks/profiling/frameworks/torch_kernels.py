@@ -1,26 +1,169 @@
-"""PyTorch's profiler for two steps: kernels and the calls that launched them, nothing else."""
+"""Records the kernels of a few steps with PyTorch's profiler, and sums their time by source line.
+
+PyTorch records kernels and the calls that launched them, nothing else. In the same steps the
+training thread traces its own lines; the time of a launch gives its line.
+"""
 
 import json
 import sys
 import tempfile
-import threading
 import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.profiling.common.main_thread import on_thread
-from energy_callbacks.profiling.frameworks import torch_window
-from energy_callbacks.profiling.lines.kernel_times import kernel_times
-from energy_callbacks.profiling.lines.line_tracker import LineTracker, TrackedLines
+from energy_callbacks.core.units import seconds_from_microseconds
+from energy_callbacks.profiling.frameworks.torch_window import TorchWindow, is_foreign
+from energy_callbacks.profiling.kernels.traces.kineto import parse
+from energy_callbacks.profiling.kernels.traces.spans import length, spans, union
+from energy_callbacks.profiling.lines.line_tracker import LineTracker
 from energy_callbacks.profiling.lines.source_location import Line
 
 MOST_BYTES: Final = 100 * 2**20
+_FIRST_STEP: Final = 10
+_MOST_FAILURES: Final = 8
+
+
+class KernelWindows:
+    """Opens a few windows, for a bounded share of the time.
+
+    Args:
+        most: maximum number of windows.
+        steps: steps that are recorded in each.
+        max_overhead: a window opens only if the cost of all windows so far is at most this share
+            of the time since the start. The first, in step 10, opens in any case.
+
+    Attributes:
+        max_overhead: see above.
+        seen_steps: steps of the training so far.
+        cost_s: time that windows have cost so far.
+    """
+
+    def __init__(self, most: int, steps: int, max_overhead: float) -> None:
+        self._most = most
+        self._steps = steps
+        self.max_overhead = max_overhead
+        self._start_s = time.monotonic()
+        self._last_s: float | None = None
+        self._shortest_s: float | None = None
+        self._window: KernelWindow | None = None
+        self._done: list[KernelWindow] = []
+        self._failures = 0
+        self._due_step = _FIRST_STEP
+        self.seen_steps = 0
+        self.cost_s = 0.0
+
+    def step(self, *, is_training: bool) -> None:
+        """Count a step whose work has been queued; open or close a window."""
+        now_s = time.monotonic()
+        self.seen_steps += is_training
+        if self._last_s is not None and self._window is None:
+            step_s = now_s - self._last_s
+            self._shortest_s = min(self._shortest_s or step_s, step_s)
+        if self._window is not None:
+            if self._window.step():
+                self._done.append(self._window)
+                self._window = None
+            step_s = time.monotonic() - (self._last_s or now_s)
+            self.cost_s += max(step_s - (self._shortest_s or 0.0), 0.0)
+        elif is_training and self._is_due(now_s):
+            self._open()
+            self.cost_s += time.monotonic() - now_s
+        self._last_s = time.monotonic()
+
+    def _is_due(self, now_s: float) -> bool:
+        is_done = len(self._done) >= self._most or self._failures >= _MOST_FAILURES
+        if is_done or self.seen_steps < self._due_step or not is_used():
+            return False
+        return not self._done or self.cost_s <= self.max_overhead * (now_s - self._start_s)
+
+    def _open(self) -> None:
+        window = KernelWindow(self._steps)
+        if window.open():
+            self._window = window
+        else:  # another profiler is running: wait until the number of steps has doubled
+            self._failures += 1
+            self._due_step = 2 * self.seen_steps
+
+    def close(self) -> None:
+        """Open no more windows, and discard one that is open."""
+        window, self._window, self._most = self._window, None, 0
+        if window is not None:
+            window.close()
+
+    def result(self) -> tuple[int, dict[Line | None, float], float]:
+        """Return the number of windows, and means per step of ``kernel_times`` over all windows."""
+        results = [result for window in self._done if (result := window.result()) is not None]
+        count = len(results)
+        by_line: dict[Line | None, float] = defaultdict(float)
+        for kernel_s, _ in results:
+            for line, seconds in kernel_s.items():
+                by_line[line] += seconds / count
+        return count, by_line, sum(busy_s for _, busy_s in results) / max(count, 1)
 
 
 def is_used() -> bool:
-    """Whether this process uses a GPU through PyTorch."""
+    """Return whether this process uses a GPU through PyTorch."""
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.cuda.is_initialized())
+
+
+class KernelWindow:
+    """One warm-up step and the recorded steps, in which this thread traces its lines.
+
+    Args:
+        steps: number of recorded steps.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._left = steps + 1
+        self._trace: str | None = None
+        self._tracker = LineTracker()
+        self._window = TorchWindow(warm_up_steps=1, active_steps=steps)
+
+    def open(self) -> bool:
+        """Start the warm-up; returns ``False`` if another profiler or a debugger is running."""
+        if sys.gettrace() is not None or is_foreign():
+            return False
+        try:
+            return self._window.open(_activities())
+        except RuntimeError:  # from PyTorch, if another profiler is running
+            return False
+
+    def step(self) -> bool:
+        """Count a step whose work has been queued; returns whether the window is over."""
+        self._left -= 1
+        if self._left == 0 or not self._window.is_open:  # the training may have its own profiler
+            self._tracker.stop()
+            if self._window.is_open:
+                self._finish()
+            return True
+        self._window.step()
+        if self._left == self._steps:
+            self._tracker.start()
+        return False
+
+    def _finish(self) -> None:
+        with self._window.finished() as profile, tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "trace.json"
+            profile.export_chrome_trace(str(path))
+            if path.stat().st_size <= MOST_BYTES:
+                self._trace = path.read_text(encoding="utf-8", errors="replace")
+
+    def close(self) -> None:
+        """Discard the window; called on another thread, it ends soon."""
+        self._tracker.stop()
+        self._window.abort()
+
+    def result(self) -> tuple[dict[Line | None, float], float] | None:
+        """Return ``kernel_times`` per step; ``None`` if the trace is too large or incomplete."""
+        if self._trace is None:
+            return None
+        trace, self._trace = json.loads(self._trace), None
+        by_line, busy_s = kernel_times(trace, self._tracker.lines.at)
+        return {line: s / self._steps for line, s in by_line.items()}, busy_s / self._steps
 
 
 def _activities() -> list[Any]:
@@ -29,99 +172,29 @@ def _activities() -> list[Any]:
     return [ProfilerActivity.CUDA]
 
 
-class Window:
-    """One step to warm up and some that are recorded, while this thread follows itself.
+def kernel_times(
+    document: Mapping[str, Any], line_at: Callable[[float], Line | None]
+) -> tuple[dict[Line | None, float], float]:
+    """Sum up a trace of PyTorch.
+
+    A kernel has the correlation id of the call that launched it; kernels of a graph have that of
+    the graph's launch.
 
     Args:
-        steps: to record.
+        document: content of the trace file.
+        line_at: returns the line that the training thread executed at a Unix time in ns.
+
+    Returns:
+        Seconds of kernels and copies by the line that launched them, ``None`` for launches outside
+        the user's code; and the seconds in which at least one of them ran, summed over devices.
     """
-
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-        self.cost_s = 0.0
-        self._left = steps + 1
-        self._profile: Any = None
-        self._trace: str | None = None
-        self._follower = LineTracker()
-        self._thread = threading.get_ident()
-
-    def open(self) -> bool:
-        """Begin to warm up; ``False`` if another profiler is running."""
-        from torch.profiler import schedule
-
-        if sys.gettrace() is not None or torch_window.is_foreign() or not torch_window.take():
-            return False
-        profiler = torch_window.profile(
-            activities=_activities(),
-            schedule=schedule(wait=0, warmup=1, active=self.steps, repeat=1),
-            on_trace_ready=self._keep,
-        )
-        try:
-            profiler.start()
-        except RuntimeError:  # another profiler, of the user's
-            torch_window.give()
-            return False
-        self._profile = profiler
-        torch_window.watch(self._end)
-        return True
-
-    def step(self) -> bool:
-        """A step has been queued; whether the window is over."""
-        if self._profile is None:  # the training has made a profiler of its own
-            return True
-        self._left -= 1
-        if self._left == 0:
-            self.close()
-            return True
-        if self._left == self.steps:
-            self._profile.step()
-            self._follower.start()
-        else:
-            self._profile.step()
-        return False
-
-    def close(self) -> None:
-        """End it, wherever it is; from another thread than its own, soon."""
-        self._follower.stop()
-        if not on_thread(self._thread, self._end):
-            self._end()
-
-    def _end(self) -> None:
-        profiler, self._profile = self._profile, None
-        if profiler is None:
-            return
-        self._follower.stop()
-        try:
-            profiler.step() if self._left == 0 else profiler.stop()
-            if self._left == 0:
-                profiler.stop()
-        finally:
-            torch_window.give()
-
-    def _keep(self, profiler: Any) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "trace.json"
-            profiler.export_chrome_trace(str(path))
-            if path.stat().st_size <= MOST_BYTES:
-                self._trace = path.read_text(encoding="utf-8", errors="replace")
-
-    def result(self) -> tuple[dict[Line | None, float], float] | None:
-        """Result of ``kernel_times`` per step; ``None`` if the trace was too large or cut."""
-        if self._trace is None or self._left != 0:
-            return None
-        trace, self._trace = json.loads(self._trace), None
-        by_line, busy_s = kernel_times(trace, self.followed.at)
-        return {line: s / self.steps for line, s in by_line.items()}, busy_s / self.steps
-
-    @property
-    def followed(self) -> TrackedLines:
-        """The lines of the window."""
-        return self._follower.followed
-
-
-def opened(steps: int) -> tuple[Window | None, float]:
-    """A window that has begun, if it may, and the seconds that took."""
-    start_s = time.monotonic()
-    window = Window(steps)
-    is_open = window.open()
-    return (window if is_open else None), time.monotonic() - start_s
+    trace = parse(document)
+    by_line: dict[Line | None, float] = defaultdict(float)
+    by_device: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for event in trace.on_device:
+        at_us = event.launched_us
+        line = None if at_us is None else line_at(trace.unix_ns(at_us))
+        by_line[line] += seconds_from_microseconds(event.end_us - event.start_us)
+        by_device[event.device].append((event.start_us, event.end_us))
+    busy_us = sum(length(union(spans(pairs))) for pairs in by_device.values())
+    return by_line, seconds_from_microseconds(busy_us)

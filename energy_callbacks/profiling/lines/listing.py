@@ -1,7 +1,7 @@
-"""The user's source with what each line used beside it, as text and as a page."""
+"""Renders the user's source with the time and energy of each line, as text and as a page."""
 
 import linecache
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -12,96 +12,6 @@ from energy_callbacks.report.render.html import template
 
 _AROUND: Final = 3
 _MOST_ROWS: Final = 5000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """A profile with all of its lines.
-
-    Attributes:
-        profile: with its first lines.
-        lines: all of them.
-    """
-
-    profile: LineProfile
-    lines: list[SourceLine]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListingRow:
-    """One line of a file; ``spent`` is ``None`` if nothing was seen of it.
-
-    Attributes:
-        heat: its part of the hottest line, 0 to 1.
-    """
-
-    number: int
-    source: str
-    spent: SourceLine | None
-    heat: float
-
-    def cells(self, profile: LineProfile) -> tuple[str, ...]:
-        """Time, CPU, waiting, GPU and joules, as texts; empty if nothing was seen."""
-        one = self.spent
-        if one is None:
-            return ("",) * 5
-        parts = [_percent(s, profile.duration_s) for s in (one.wall_s, one.cpu_s, one.wait_s)]
-        gpu = "" if one.gpu_share is None else _percent(one.gpu_share, 1.0)
-        return (*parts, gpu, "" if one.energy_j is None else formatting.joules(one.energy_j))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedFile:
-    """Rows of one file, in the order of its lines; a gap is a row with number 0."""
-
-    path: str
-    energy_j: float
-    wall_s: float
-    rows: tuple[ListingRow, ...]
-
-
-def files(listing: Listing) -> list[ListedFile]:
-    """Files with lines that were seen, what took most first, with the lines around them."""
-    hottest = max((_heat(one) for one in listing.lines), default=0.0) or 1.0
-    found, left = [], _MOST_ROWS
-    ordered = sorted(listing.lines, key=lambda one: (one.file, one.line))
-    for path, group in groupby(ordered, key=lambda one: one.file):
-        seen = _by_number(list(group))
-        rows = tuple(_rows(path, seen, hottest))[:left]
-        left -= len(rows)
-        energy_j = sum(one.energy_j or 0.0 for one in seen.values())
-        wall_s = sum(one.wall_s for one in seen.values())
-        found.append(ListedFile(path=path, energy_j=energy_j, wall_s=wall_s, rows=rows))
-    return sorted(found, key=lambda file: (file.energy_j, file.wall_s), reverse=True)
-
-
-def _by_number(lines: list[SourceLine]) -> dict[int, SourceLine]:
-    """A line may belong to two functions, as a comprehension does; the larger one is shown."""
-    return {one.line: one for one in sorted(lines, key=_heat)}
-
-
-def _heat(one: SourceLine) -> float:
-    return one.wall_s if one.energy_j is None else one.energy_j
-
-
-def _rows(path: str, seen: dict[int, SourceLine], hottest: float) -> Iterator[ListingRow]:
-    source = linecache.getlines(path)
-    near = {n + i for n in seen for i in range(-_AROUND, _AROUND + 1)}
-    last = 0
-    for number in sorted(n for n in near if n in seen or 1 <= n <= len(source)):
-        if last and number > last + 1:
-            yield ListingRow(number=0, source="", spent=None, heat=0.0)
-        one = seen.get(number)
-        text = source[number - 1].rstrip("\n") if 1 <= number <= len(source) else ""
-        yield ListingRow(
-            number=number,
-            source=text,
-            spent=one,
-            heat=0.0 if one is None else _heat(one) / hottest,
-        )
-        last = number
-
-
 _ATTRIBUTED: Final = (
     "Joules are attributed: shares of these totals. The host's go by CPU time and by time spent "
     "waiting, the GPU's by the time of the kernels that a line launched."
@@ -113,11 +23,86 @@ _PERCENT: Final = (
 HEAD: Final = ("time", "CPU", "waits", "GPU", "attributed")
 
 
-def text(listing: Listing) -> str:
-    """The listing for an editor or a pager."""
-    profile = listing.profile
-    lines = [profile.sentence, *explanation(profile), ""]
-    for file in files(listing):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListingRow:
+    """One line of a file.
+
+    Attributes:
+        number: of the line; 0 for a gap.
+        source: text of the line.
+        spent: its time and energy; ``None`` if no sample saw the line.
+        heat: its share of the largest line, 0 to 1.
+    """
+
+    number: int = 0
+    source: str = ""
+    spent: SourceLine | None = None
+    heat: float = 0.0
+
+    def cells(self, profile: LineProfile) -> tuple[str, ...]:
+        """Return the texts of the columns in ``HEAD``; empty if no sample saw the line."""
+        line = self.spent
+        if line is None:
+            return ("",) * len(HEAD)
+        times = [_percent(s, profile.duration_s) for s in (line.wall_s, line.cpu_s, line.wait_s)]
+        gpu = "" if line.gpu_share is None else _percent(line.gpu_share, 1.0)
+        return (*times, gpu, "" if line.energy_j is None else formatting.joules(line.energy_j))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedFile:
+    """Rows of one file, in the order of its lines."""
+
+    path: str
+    energy_j: float
+    wall_s: float
+    rows: Sequence[ListingRow]
+
+
+def by_file(profile: LineProfile) -> Iterator[tuple[str, list[SourceLine]]]:
+    """Yield the path of each file and its lines, both in order."""
+    ordered = sorted(profile.lines, key=lambda line: (line.file, line.line))
+    for path, lines in groupby(ordered, key=lambda line: line.file):
+        yield path, list(lines)
+
+
+def _files(profile: LineProfile) -> list[ListedFile]:
+    """Return the files of a profile, those with most energy first."""
+    hottest = max((_heat(line) for line in profile.lines), default=0.0) or 1.0
+    files, left = [], _MOST_ROWS
+    for path, lines in by_file(profile):
+        # A line may belong to two functions, as a comprehension does; the larger one is shown.
+        seen = {line.line: line for line in sorted(lines, key=_heat)}
+        rows = list(_rows(path, seen, hottest))[:left]
+        left -= len(rows)
+        energy_j = sum(line.energy_j or 0.0 for line in seen.values())
+        wall_s = sum(line.wall_s for line in seen.values())
+        files.append(ListedFile(path=path, energy_j=energy_j, wall_s=wall_s, rows=rows))
+    return sorted(files, key=lambda file: (file.energy_j, file.wall_s), reverse=True)
+
+
+def _heat(line: SourceLine) -> float:
+    return line.wall_s if line.energy_j is None else line.energy_j
+
+
+def _rows(path: str, seen: Mapping[int, SourceLine], hottest: float) -> Iterator[ListingRow]:
+    """Yield the lines that samples saw and the lines around them."""
+    source = dict(enumerate(linecache.getlines(path), start=1))
+    near = {number + i for number in seen for i in range(-_AROUND, _AROUND + 1)}
+    last = 0
+    for number in sorted(near & source.keys() | seen.keys()):
+        if last and number > last + 1:
+            yield ListingRow()
+        last, spent = number, seen.get(number)
+        heat = 0.0 if spent is None else _heat(spent) / hottest
+        text = source.get(number, "").rstrip("\n")
+        yield ListingRow(number=number, source=text, spent=spent, heat=heat)
+
+
+def text(profile: LineProfile) -> str:
+    """Return the listing for an editor or a pager."""
+    lines = [profile.sentence, *_explanation(profile), ""]
+    for file in _files(profile):
         lines += [formatting.one_line(file.path), _columns(HEAD) + "   line  source"]
         for row in file.rows:
             cells = _columns(row.cells(profile))
@@ -127,24 +112,20 @@ def text(listing: Listing) -> str:
     return "\n".join(lines) + "\n"
 
 
-def html(listing: Listing) -> str:
-    """The listing as a page of its own."""
+def html(profile: LineProfile) -> str:
+    """Return the listing as an HTML page."""
     return template("lines.html").render(
-        profile=listing.profile,
-        files=files(listing),
-        head=HEAD,
-        explanation=explanation(listing.profile),
+        profile=profile, files=_files(profile), head=HEAD, explanation=_explanation(profile)
     )
 
 
-def explanation(profile: LineProfile) -> list[str]:
-    """How to read it, a sentence each."""
-    told = [
-        f"{one.scope}: {formatting.joules(one.energy_j)}, "
-        f"{formatting.joules(one.attributed_j or 0.0)} of it attributed"
-        for one in profile.scopes
+def _explanation(profile: LineProfile) -> list[str]:
+    totals = [
+        f"{scope.scope}: {formatting.joules(scope.energy_j)}, "
+        f"{formatting.joules(scope.attributed_j or 0.0)} of it attributed"
+        for scope in profile.scopes
     ]
-    return [*told, _ATTRIBUTED, _PERCENT]
+    return [*totals, _ATTRIBUTED, _PERCENT]
 
 
 def _percent(value: float, whole: float) -> str:

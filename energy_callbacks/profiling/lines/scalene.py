@@ -1,45 +1,43 @@
-"""The profile in the form of Scalene 2's JSON, so that ``scalene view`` shows it.
+"""Writes the profile in the JSON of Scalene 2, so that ``scalene view`` shows it.
 
-Scalene has columns for time, GPU and memory, and none for energy. Joules are in its flame chart,
-whose counts are millijoules here, and as ``energy_j`` beside each line and function, which its
-viewer passes over. Memory was not followed. Time is given in one of its three kinds, *Python*,
-whether it was native or not; waiting is its *system* time.
+Scalene has columns for time, GPU and memory, but none for energy. Joules are in its flame chart,
+whose counts are millijoules here, and as ``energy_j`` of each line, which its viewer ignores.
+Memory is not recorded. Scalene divides time into three kinds: working time is given as *Python*,
+native code included, and waiting as *system*.
 """
 
 import json
 import linecache
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any, Final
 
-from energy_callbacks.profiling.lines.listing import Listing
+from energy_callbacks.profiling.lines.listing import by_file
 from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.profiling.lines.stacks import Stack
 from energy_callbacks.report.model.profile_lines import LineProfile, SourceLine
 
-_NOTHING: Final = {
+_TIMES: Final = ("n_cpu_percent_python", "n_sys_percent", "n_gpu_percent")
+_NOT_RECORDED: Final = {
     "memory_samples": [], "n_avg_mb": 0.0, "n_copy_mb_s": 0.0, "cpu_samples_list": [],
     "n_cpu_percent_c": 0.0, "n_gpu_avg_memory_mb": 0.0, "n_gpu_peak_memory_mb": 0.0,
     "n_growth_mb": 0.0, "n_peak_mb": 0.0, "n_malloc_mb": 0.0, "n_mallocs": 0,
     "n_python_fraction": 0.0, "n_usage_fraction": 0.0,
 }  # fmt: skip
+_REGIONS: Final = (
+    "start_outermost_loop", "end_outermost_loop", "start_region_line", "end_region_line",
+)  # fmt: skip
 
 
-def profile(listing: Listing, stacks: Sequence[Stack]) -> str:
-    """The JSON; percentages of lines sum to at most 100, as Scalene checks.
+def profile(found: LineProfile, stacks: Sequence[Stack]) -> str:
+    """Return the JSON; percentages of lines sum to at most 100, as Scalene checks.
 
     Args:
-        listing: all lines.
+        found: the profile with all lines.
         stacks: for the flame chart.
     """
-    found = listing.profile
-    by_file = sorted(listing.lines, key=lambda one: (one.file, one.line))
-    files = {
-        path: _file(found, path, list(lines))
-        for path, lines in groupby(by_file, key=lambda one: one.file)
-    }
+    files = {path: _file(found, path, lines) for path, lines in by_file(found)}
     main = max(files, key=lambda path: files[path]["percent_cpu_time"], default="")
-    has_gpu = any(one.gpu_share for one in listing.lines)
+    has_gpu = any(line.gpu_share for line in found.lines)
     return json.dumps(
         {
             "alloc_samples": 0,
@@ -70,65 +68,47 @@ def profile(listing: Listing, stacks: Sequence[Stack]) -> str:
     )
 
 
-def _file(found: LineProfile, path: str, lines: list[SourceLine]) -> dict[str, Any]:
-    """All lines of a file, since the viewer shows what is listed; those unseen with zeros."""
-    source = linecache.getlines(path)
-    seen: dict[int, dict[str, Any]] = {}
-    for one in lines:
-        detail = _line(found, one)
-        if one.line in seen:
-            detail = _sum(seen[one.line], detail)
-        seen[one.line] = detail
-    unseen = {n: _unseen(n, text) for n, text in enumerate(source, start=1) if n not in seen}
-    percent = 100.0 * sum(one.wall_s for one in lines) / found.duration_s
+def _file(found: LineProfile, path: str, lines: Sequence[SourceLine]) -> dict[str, Any]:
+    """Return all lines of a file, because the viewer shows only these; zeros without a sample."""
+    details = {n: _unseen(n, text) for n, text in enumerate(linecache.getlines(path), start=1)}
+    # Two functions may share a line, as a comprehension does; the larger one comes last here.
+    for line in reversed(lines):
+        detail = details.setdefault(line.line, _unseen(line.line, ""))
+        detail |= _seen(found, line, detail)
     return {
         "functions": [],
         "imports": [],
         "leaks": {},
-        "lines": [detail for _, detail in sorted((seen | unseen).items())],
-        "percent_cpu_time": percent,
+        "lines": [detail for _, detail in sorted(details.items())],
+        "percent_cpu_time": 100.0 * sum(line.wall_s for line in lines) / found.duration_s,
     }
 
 
-def _line(found: LineProfile, one: SourceLine) -> dict[str, Any]:
-    waits = min(one.wait_s, one.wall_s)
-    return _unseen(one.line, f"{one.source}\n") | {
-        "n_cpu_percent_python": _percent(one.wall_s - waits, found.duration_s),
-        "n_sys_percent": _percent(waits, found.duration_s),
-        "n_core_utilization": min(one.cpu_s / one.wall_s, 1.0) if one.wall_s > 0.0 else 0.0,
-        "n_gpu_percent": _percent(one.gpu_share or 0.0, 1.0),
-        "energy_j": one.energy_j,
+def _seen(found: LineProfile, line: SourceLine, before: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a line, added to those of another function in the same line."""
+    wait_s = min(line.wait_s, line.wall_s)
+    shares = [(line.wall_s - wait_s) / found.duration_s, wait_s / found.duration_s]
+    shares.append(line.gpu_share or 0.0)
+    known_j = [j for j in (before.get("energy_j"), line.energy_j) if j is not None]
+    return {
+        "line": f"{line.source}\n",
+        "n_core_utilization": min(line.cpu_s / line.wall_s, 1.0) if line.wall_s > 0.0 else 0.0,
+        "energy_j": sum(known_j) if known_j else None,
+    } | {
+        name: before[name] + min(max(100.0 * share, 0.0), 100.0)
+        for name, share in zip(_TIMES, shares, strict=True)
     }
 
 
 def _unseen(number: int, text: str) -> dict[str, Any]:
-    return _NOTHING | {
+    times = dict.fromkeys(("n_core_utilization", *_TIMES), 0.0)
+    return {
+        **_NOT_RECORDED,
+        **times,
+        **dict.fromkeys(_REGIONS, max(number, 1)),
         "line": text,
         "lineno": number,
-        "n_core_utilization": 0.0,
-        "n_cpu_percent_python": 0.0,
-        "n_sys_percent": 0.0,
-        "n_gpu_percent": 0.0,
-        "start_outermost_loop": max(number, 1),
-        "end_outermost_loop": max(number, 1),
-        "start_region_line": max(number, 1),
-        "end_region_line": max(number, 1),
     }
-
-
-def _sum(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Two functions may share a line, as a comprehension does."""
-    names = ("n_cpu_percent_python", "n_sys_percent", "n_gpu_percent")
-    joules = [part["energy_j"] for part in (one, other) if part["energy_j"] is not None]
-    return (
-        one
-        | {name: one[name] + other[name] for name in names}
-        | {"energy_j": sum(joules) if joules else None}
-    )
-
-
-def _percent(part: float, whole: float) -> float:
-    return min(max(100.0 * part / whole, 0.0), 100.0)
 
 
 def _frame(line: Line) -> dict[str, Any]:

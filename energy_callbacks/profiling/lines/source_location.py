@@ -1,4 +1,4 @@
-"""Whether a file is the user's, and which of its lines a stack sample belongs to."""
+"""Tells whether a file is the user's, and which of its lines a stack sample belongs to."""
 
 import dis
 import site
@@ -10,16 +10,16 @@ from types import CodeType
 from typing import Final, Literal, NamedTuple
 
 _PACKAGE: Final = Path(__file__).parents[2]
-# Lines of these do something; all others move values about.
+# Instructions that do work; all others only move values.
 _WORK: Final = ("CALL", "PRECALL", "BINARY_", "COMPARE_", "CONTAINS_", "UNARY_", "STORE_SUBSCR",
                 "FOR_ITER", "GET_ITER", "IMPORT_", "SEND", "FORMAT_")  # fmt: skip
 _CALLS: Final = ("CALL", "PRECALL")
-_LOOKS: Final = (*_CALLS, "JUMP_BACKWARD", "POP_JUMP_BACKWARD", "RESUME")
+_CHECKS: Final = (*_CALLS, "JUMP_BACKWARD", "POP_JUMP_BACKWARD", "RESUME")
 _NOTEBOOK: Final = ("<ipython-input", "<stdin")
 
 
 How = Literal["in", "at", "before"]
-"""Where in its instruction a frame was when a look came; see ``line_of``."""
+"""State of the instruction when a sample was taken; see ``line_of``."""
 
 
 class Line(NamedTuple):
@@ -28,7 +28,7 @@ class Line(NamedTuple):
     Attributes:
         file: path, as the interpreter knows it.
         line: number; 0 if there is none.
-        function: qualified name, ``<module>`` outside of all.
+        function: qualified name, ``<module>`` outside functions.
     """
 
     file: str
@@ -40,14 +40,14 @@ class Line(NamedTuple):
 def _libraries() -> tuple[str, ...]:
     paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     paths |= {*site.getsitepackages(), site.getusersitepackages()}
-    adapters = (_PACKAGE.parent / "integrations", _PACKAGE.parent)
-    own = [str(path) for folder in adapters for path in folder.glob("energy_callbacks_*")]
-    return tuple(f"{path.rstrip('/')}/" for path in (*paths, str(_PACKAGE), *own) if path)
+    folders = (_PACKAGE.parent / "integrations", _PACKAGE.parent)
+    adapters = [str(path) for folder in folders for path in folder.glob("energy_callbacks_*")]
+    return tuple(f"{path.rstrip('/')}/" for path in (*paths, str(_PACKAGE), *adapters) if path)
 
 
 @cache
 def is_users(file: str) -> bool:
-    """Whether a file is the user's own: not Python's, not installed, not ours.
+    """Return whether a file is the user's: not Python's, not installed, not of this package.
 
     >>> is_users(dis.__file__), is_users("<frozen importlib._bootstrap>"), is_users("/x/train.py")
     (False, False, True)
@@ -59,44 +59,43 @@ def is_users(file: str) -> bool:
 
 
 def entry(code: CodeType) -> int:
-    """The offset at which a function begins; before, it has done nothing.
+    """Return the offset at which a function begins to execute its own code.
 
     >>> entry(compile("1", "<x>", "eval"))
     0
     """
-    steps = code.co_code[::2]
-    return 2 * steps.find(dis.opmap["RESUME"])
+    return 2 * code.co_code[::2].find(dis.opmap["RESUME"])
 
 
 def line_of(code: CodeType, offset: int, how: How) -> int:
-    """The line that worked when the interpreter came to look at an instruction.
+    """Return the number of the line that did the work which a sample saw.
 
-    It looks after calls, at a function's entry and at a loop's jump back only. A jump does no
-    work: that was done by the instruction before it. A long matrix product is noticed at the
-    next call; there it is always the product.
+    The interpreter serves samples only after calls, at a function's entry and at a loop's jump
+    back. A jump does no work; the instruction before it did. A long matrix product is sampled at
+    the next call, but the product did the work.
 
     Args:
         code: of the frame.
         offset: of the instruction, ``f_lasti``.
-        how: ``in`` if the instruction is a call that is under way, ``at`` if the interpreter
-            looked right here, ``before`` if what came before this call is asked for.
+        how: ``in`` if the instruction is a call in progress, ``at`` if the sample was served at
+            this instruction, ``before`` for the line that was executed before this call.
     """
-    steps = [one for one in dis.get_instructions(code) if one.offset <= offset]
+    steps = [step for step in dis.get_instructions(code) if step.offset <= offset]
     here = _line(steps[-1]) if steps else 0
     worked = here if how == "in" or not steps else _worked(steps, is_before=how == "before")
     return worked or here or code.co_firstlineno
 
 
 def _worked(steps: Sequence[dis.Instruction], *, is_before: bool) -> int:
-    """Backwards from the last step to the look before it, if there is work in between."""
+    """Return the last line with work since the previous check for samples; 0 for none."""
     is_call = steps[-1].opname.startswith(_CALLS)
     # CPython 3.11 has two instructions for a call.
     earlier = steps[:-2] if is_call and steps[-2:-1] and _is(steps[-2], "PRECALL") else steps[:-1]
     for step in reversed(earlier):
-        takes = step.argrepr in ("@", "@=") or (_is(step, *_WORK) and (is_before or not is_call))
-        if takes:
+        is_product = step.argrepr in ("@", "@=")
+        if is_product or (_is(step, *_WORK) and (is_before or not is_call)):
             return _line(step)
-        if _is(step, *_LOOKS):
+        if _is(step, *_CHECKS):
             break
     return 0
 

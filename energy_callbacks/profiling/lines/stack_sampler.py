@@ -1,6 +1,6 @@
-"""Samples the main thread's stack at random moments; the main thread reads it itself.
+"""Samples the main thread's stack at random moments; the main thread reads its own stack.
 
-There is no signal and no timer, and no thread reads another's stack: see ``main_thread``.
+There is no signal and no timer, and no thread reads the stack of another: see ``main_thread``.
 """
 
 import contextlib
@@ -23,29 +23,29 @@ from energy_callbacks.profiling.common.main_thread import Pending
 logger = logging.getLogger("energy_callbacks")
 
 _SHORT_S: Final = 0.001
-"""Between two bytecodes the main thread answers sooner than this; a call that lasts, later."""
+"""The main thread serves a request sooner than this between bytecodes, later during a call."""
 _PUNCTUAL_S: Final = 0.00025
-"""A thread that waits only for its timer wakes this much too late (0.2 ms, Linux 6.18)."""
+"""A thread that waits only for its timer wakes up at most this late (0.2 ms, Linux 6.18)."""
 _JOIN_S: Final = 1.0
-_MEMORY: Final = 0.1
-"""How much the newest moment counts in the mean of what moments cost."""
+_SMOOTHING: Final = 0.1
+"""Weight of the newest sample in the moving average of their cost."""
 
 
 class StackSample(NamedTuple):
-    """One look at the stack, and the time that it stands for.
+    """The load of the threads at a stack sample, and the time that the sample represents.
 
-    The moments at which is asked do not depend on what the program does, so each stands for the
-    time since the one before: in the mean every line gets what it took. Moments that pass while a
+    The moments of requests do not depend on the program, so each sample represents the time since
+    the previous one: on average each line gets the time that it took. Moments that pass while a
     request waits for the end of a call belong to that call, too.
 
     Attributes:
-        since_s: the last moment that an earlier look stands for.
-        asked_s: the moment that the request was made for.
-        until_s: the newest moment; later than ``asked_s`` if the call lasted.
-        cpu: CPU seconds of the main thread a second, from the request until it was served.
-        others: of the process's other threads, meanwhile.
-        is_before: the thread held the interpreter when the moment came, and let it go only in the
-            call that is seen: that moment belongs to what came before the call.
+        since_s: the last moment that the previous sample represents.
+        asked_s: the moment of the request.
+        until_s: the newest moment; later than ``asked_s`` if a call lasted longer.
+        cpu: CPU seconds per second of the main thread, from the request until it was served.
+        others: CPU seconds per second of the process's other threads in the same time.
+        is_before: the main thread held the interpreter at that moment and released it only in the
+            call that is sampled: the moment belongs to what was executed before the call.
     """
 
     since_s: float
@@ -57,14 +57,14 @@ class StackSample(NamedTuple):
 
 
 class SampleRequest(NamedTuple):
-    """The main thread was asked to look, and has not yet.
+    """A request to the main thread that has not been served yet.
 
     Attributes:
-        moment_s: that it was asked for.
-        asked_s: when; later if the thread that asks was held up.
-        held_up_s: by the interpreter; 0 if it was not.
-        cpu_s: CPU time of the main thread by then.
-        process_s: and of the whole process.
+        moment_s: moment to sample.
+        asked_s: time of the request; later if the sampling thread was held up.
+        held_up_s: how long the interpreter held it up; 0 if it did not.
+        cpu_s: CPU time of the main thread at the request.
+        process_s: CPU time of the process at the request.
     """
 
     moment_s: float
@@ -73,20 +73,20 @@ class SampleRequest(NamedTuple):
     cpu_s: float
     process_s: float
 
-    def heard(
+    def served(
         self,
         now_s: float,
         span_s: tuple[float, float],
         cpu_s: Callable[[], float],
         process_s: Callable[[], float],
     ) -> StackSample:
-        """The look that comes of it.
+        """Return the sample.
 
         Args:
-            now_s: when the main thread served it.
-            span_s: the last moment that an earlier look stands for, and the newest one.
-            cpu_s: CPU time of the main thread now; asked for if a call has lasted.
-            process_s: and of the whole process.
+            now_s: time at which the main thread serves the request.
+            span_s: the last moment that the previous sample represents, and the newest moment.
+            cpu_s: returns the CPU time of the main thread; called only if a call has lasted.
+            process_s: returns the CPU time of the process; called only if a call has lasted.
         """
         waited_s = now_s - self.asked_s
         is_short = waited_s < _SHORT_S
@@ -106,59 +106,63 @@ class SampleRequest(NamedTuple):
 
 
 class SamplingSchedule:
-    """When to look: moments that scatter, and become rare if looks cost much.
+    """Random moments, which become less frequent if samples are expensive.
 
     Args:
-        start_s: the first.
-        rate_hz: their mean number a second.
-        max_share: of the time that looks may take.
+        start_s: the first moment.
+        rate_hz: mean number of moments per second.
+        max_share: maximum share of the time that samples may take.
 
     Attributes:
-        due_s: the next one.
+        due_s: the next moment.
     """
 
     def __init__(self, start_s: float, rate_hz: float, max_share: float) -> None:
         self.due_s = start_s
         self._period_s = 1.0 / rate_hz
         self._max_share = max_share
-        self._lost_s = 0.0
-        self._dice = random.Random()  # noqa: S311 - no secret; the user's own stay untouched
+        self._cost_s = 0.0
+        self._random = random.Random()  # noqa: S311 - no secret; leaves the user's generator alone
 
     def pass_by(
         self, now_s: float, *, waited_s: float, rests: int | None, look_s: float
     ) -> tuple[float, float]:
-        """The newest moment, and by how much the interpreter has held it up.
+        """Return the newest moment, and how long the interpreter has delayed it.
 
         Args:
-            now_s: when the thread that asks is awake, after ``due_s``.
-            waited_s: how long it was ready before, without a processor.
+            now_s: time at which the sampling thread wakes up, after ``due_s``.
+            waited_s: how long it was ready to run before, without a processor.
             rests: how many times it went to sleep; ``None`` if the kernel does not count.
-            look_s: what the look before has taken.
+            look_s: duration of the previous sample.
         """
         late_s = now_s - self.due_s - waited_s
         is_held_up = late_s > _PUNCTUAL_S if rests is None else rests > 1
-        self._lost_s += _MEMORY * (waited_s + look_s - self._lost_s)
-        period_s = max(self._period_s, self._lost_s / self._max_share)
+        self._cost_s += _SMOOTHING * (waited_s + look_s - self._cost_s)
+        period_s = max(self._period_s, self._cost_s / self._max_share)
         moment_s = now_s
         while self.due_s <= now_s:
             moment_s = self.due_s if is_held_up else now_s
-            self.due_s += period_s * self._dice.uniform(0.5, 1.5)
+            self.due_s += period_s * self._random.uniform(0.5, 1.5)
         return moment_s, late_s if is_held_up else 0.0
 
 
 class StackSampler:
-    """A thread that asks the main thread to look, one request at a time.
+    """A thread that asks the main thread for samples, one request at a time.
 
     Args:
         look: called with the innermost frame and the sample, on the main thread.
-        rate_hz: mean number of moments a second; they scatter evenly from half to one and a half
-            periods, so that no step keeps pace with them.
-        max_share: of the time that looks may take. The main thread stands still until the thread
-            that asks gets a processor; if others have them all that is some ms, and moments
-            become rarer.
+        rate_hz: mean number of moments per second. Periods scatter uniformly from 0.5 to 1.5 times
+            the mean, so that no step is synchronous with them.
+        max_share: maximum share of the time that samples may take. The main thread stands still
+            until the sampling thread gets a processor. If other programs use all processors, that
+            takes some ms, and moments become less frequent.
+
+    Attributes:
+        looks: number of samples so far.
+        cost_s: time that samples have taken so far.
 
     Raises:
-        RuntimeError: on another thread than the main one, or if this interpreter cannot.
+        RuntimeError: on another thread than the main one, or if this interpreter is not supported.
     """
 
     def __init__(
@@ -174,58 +178,58 @@ class StackSampler:
         self._look: Callable[[FrameType, StackSample], None] = look
         self._look_s = 0.0
         self._generation = forks.generation
-        self._answer = Pending(self._hear)
+        self._pending = Pending(self._serve)
         self._clock = time.pthread_getcpuclockid(threading.get_ident())
         self._is_asked = False
         now_s = self._until_s = self._since_s = time.monotonic()
-        self._moments = SamplingSchedule(now_s, rate_hz, max_share)
+        self._schedule = SamplingSchedule(now_s, rate_hz, max_share)
         self._request = SampleRequest(now_s, now_s, 0.0, 0.0, 0.0)
-        self._running = threading.Lock()  # held until it is over; cheaper than an event
+        self._running = threading.Lock()  # held until the end; cheaper than an event
         self._running.acquire()
         self._thread = threading.Thread(
             target=self._run, name="energy_callbacks lines", daemon=True
         )
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more; a request that still waits will do nothing. On any thread, once."""
+        """Stop; a pending request will do nothing. Callable on any thread."""
         self._end()
         if self._generation == forks.generation:
             self._thread.join(_JOIN_S)
 
     def _end(self) -> None:
-        self._answer.job = None
+        self._pending.job = None
         if self._running.locked():
             self._running.release()
 
     def _run(self) -> None:
-        queue, rests, moments = _RunQueue(), ContextSwitches(), self._moments
+        queue, switches, schedule = _RunQueue(), ContextSwitches(), self._schedule
         while True:
-            if self._running.acquire(timeout=max(moments.due_s - time.monotonic(), 0.0)):
+            if self._running.acquire(timeout=max(schedule.due_s - time.monotonic(), 0.0)):
                 self.cost_s += time.thread_time()
                 queue.close()
                 return
             now_s = time.monotonic()
-            self._until_s, held_up_s = moments.pass_by(
-                now_s, waited_s=queue.waited_s(), rests=rests.since_last(), look_s=self._look_s
+            self._until_s, held_up_s = schedule.pass_by(
+                now_s, waited_s=queue.waited_s(), rests=switches.since_last(), look_s=self._look_s
             )
-            if self._answer.is_lost:
-                self._answer.is_lost = self._is_asked = False
+            if self._pending.is_lost:
+                self._pending.is_lost = self._is_asked = False
             if not self._is_asked:
                 self._ask(now_s, held_up_s)
 
     def _ask(self, now_s: float, held_up_s: float) -> None:
         cpu_s = time.clock_gettime(self._clock)
         self._request = SampleRequest(self._until_s, now_s, held_up_s, cpu_s, time.process_time())
-        self._is_asked = True  # before the main thread may serve it
-        if not self._answer.ask():
+        self._is_asked = True  # set first: the main thread may serve the request at once
+        if not self._pending.ask():
             self._is_asked = False
 
-    def _hear(self, frame: FrameType) -> None:
-        """On the main thread; what it raises of its own ends it."""
+    def _serve(self, frame: FrameType) -> None:
+        """Take a sample, on the main thread; an exception of this package ends the sampling."""
         if self._generation != forks.generation:
             return
         try:
@@ -239,22 +243,23 @@ class StackSampler:
 
     def _take(self, frame: FrameType) -> None:
         now_s = time.monotonic()
-        look = self._request.heard(
+        sample = self._request.served(
             now_s, (self._since_s, self._until_s), time.thread_time, time.process_time
         )
-        self._since_s = look.until_s
+        self._since_s = sample.until_s
         self._is_asked = False
-        self._look(frame, look)
+        self._look(frame, sample)
         self.looks += 1
         self._look_s = time.monotonic() - now_s
         self.cost_s += self._look_s
 
 
 class _RunQueue:
-    """How long the calling thread was ready to run without a processor, from Linux's schedstat.
+    """Reads how long the calling thread was ready to run without a processor.
 
-    What is left of a thread's delay was spent waiting for the interpreter. The file is read
-    through the C library with the interpreter held: to let it go costs 5 ms beside busy Python.
+    The source is Linux's schedstat. The rest of a thread's delay was spent waiting for the
+    interpreter. The file is read through the C library without releasing the interpreter, which
+    would cost 5 ms beside busy Python.
     """
 
     def __init__(self) -> None:
@@ -268,7 +273,7 @@ class _RunQueue:
         self.waited_s()
 
     def waited_s(self) -> float:
-        """Since the last call; 0 if unknown."""
+        """Return the seconds since the previous call; 0 if unknown."""
         if self._file is None:
             return 0.0
         length = self._read(self._file, self._text, len(self._text), 0)
@@ -279,23 +284,24 @@ class _RunQueue:
         return waited_ns * 1e-9
 
     def close(self) -> None:
-        """Give back the file."""
+        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 class ContextSwitches:
-    """How many times the calling thread lay down to wait, as the kernel counts.
+    """Counts how many times the calling thread went to sleep.
 
-    Once between two moments: for its timer. More often: it found the interpreter held.
+    A thread that waits for its timer sleeps once between two moments. A thread that also waits for
+    the interpreter sleeps more often.
     """
 
     def __init__(self) -> None:
         self._before = self._count()
 
     def since_last(self) -> int | None:
-        """Since the last call; ``None`` if the kernel does not count."""
+        """Return the number since the previous call; ``None`` if the kernel does not count."""
         before, self._before = self._before, self._count()
         return self._before - before if self._before else None
 

@@ -1,72 +1,80 @@
-"""Stacks with their joules, for flame graphs: folded lines and speedscope's JSON."""
+"""Writes stacks with their energy for flame graphs: folded lines and speedscope's JSON."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from energy_callbacks.profiling.common.speedscope import document, sampled
+from energy_callbacks.profiling.common import speedscope as speedscope_file
+from energy_callbacks.profiling.lines.attribution import Shares
 from energy_callbacks.profiling.lines.source_location import Line
+from energy_callbacks.profiling.lines.tally import LineTally
 
-_POOLED = Line("", 0, "(other stacks)")
+_POOLED = (Line("", 0, "(other stacks)"),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Stack:
-    """One stack.
+    """Time and energy of one stack.
 
     Attributes:
-        frames: outermost first; libraries' have line 0. Empty if stacks were pooled.
+        frames: outermost first; frames of libraries have line 0. Empty if stacks were pooled.
         wall_s: seconds.
-        energy_j: attributed to its innermost line of the user's.
+        energy_j: attributed to its innermost line of the user's code.
     """
 
     frames: tuple[Line, ...]
-    wall_s: float
-    energy_j: float
+    wall_s: float = 0.0
+    energy_j: float = 0.0
+
+
+def stacks_of(tally: LineTally, shares: Shares) -> list[Stack]:
+    """Return each stack with its part of the energy of its line, by time."""
+    stacks: dict[tuple[Line, ...], Stack] = {}
+    for (site, codes), wall_s in tally.stacks.items():
+        frames = tuple(tally.frame_line(*code) for code in codes)
+        stack = stacks.setdefault(frames, Stack(frames=frames))
+        stack.wall_s += wall_s
+        share = None if site is None else shares.get(tally.line(site))
+        if share is not None and share.wall_s:
+            stack.energy_j += (share.energy_j or 0.0) * wall_s / share.wall_s
+    return list(stacks.values())
 
 
 def folded(stacks: Sequence[Stack]) -> str:
-    r"""A line for each stack and its millijoules, as ``flamegraph.pl`` reads them.
+    r"""Return a line with each stack and its millijoules, as ``flamegraph.pl`` reads them.
 
     >>> frames = (Line("a/train.py", 3, "main"), Line("a/data;1.py", 9, "load"))
     >>> folded([Stack(frames=frames, wall_s=1.0, energy_j=0.25)])
     'main (train.py:3);load (data,1.py:9) 250\n'
     """
-    lines = [
-        f"{';'.join(name(one).replace(';', ',') for one in _frames(stack))} {round(unit)}\n"
-        for stack in stacks
-        if (unit := 1000.0 * stack.energy_j) >= 0.5
-    ]
+    lines = []
+    for stack in stacks:
+        names = [_name(line).replace(";", ",") for line in stack.frames or _POOLED]
+        energy_mj = 1000.0 * stack.energy_j
+        if energy_mj >= 0.5:
+            lines.append(f"{';'.join(names)} {round(energy_mj)}\n")
     return "".join(sorted(lines))
 
 
-def name(line: Line) -> str:
-    """A frame in a few words."""
+def _name(line: Line) -> str:
     file = line.file.replace("\\", "/").rpartition("/")[2]
     place = f"{file}:{line.line}" if line.line else file
     return f"{line.function} ({place})" if place else line.function
 
 
 def speedscope(stacks: Sequence[Stack]) -> str:
-    """Joules, and seconds beside them, for speedscope."""
-    frames: dict[Line, int] = {}
-    samples = [[frames.setdefault(one, len(frames)) for one in _frames(s)] for s in stacks]
-    joules = [1e3 * stack.energy_j for stack in stacks]
-    seconds = [stack.wall_s for stack in stacks]
-    return document(
+    """Return energy and time of stacks in the format of speedscope."""
+    return speedscope_file.document(
         "energy by lines of source, attributed",
-        [_frame(line) for line in frames],
-        [
-            sampled("millijoules, attributed", "none", samples, joules),
-            sampled("time", "seconds", samples, seconds),
-        ],
+        [stack.frames or _POOLED for stack in stacks],
+        _frame,
+        {
+            "millijoules, attributed": ("none", [1e3 * stack.energy_j for stack in stacks]),
+            "time": ("seconds", [stack.wall_s for stack in stacks]),
+        },
     )
 
 
-def _frames(stack: Stack) -> tuple[Line, ...]:
-    return stack.frames or (_POOLED,)
-
-
 def _frame(line: Line) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": line.function, "file": line.file}
-    return found | {"line": line.line} if line.line else found
+    number = {"line": line.line} if line.line else {}
+    return {"name": line.function, "file": line.file, **number}

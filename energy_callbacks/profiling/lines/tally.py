@@ -1,4 +1,4 @@
-"""Sums stack samples as they come: by line and second, and by stack."""
+"""Sums stack samples when they arrive: by line and second, and by stack."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,9 +15,9 @@ MOST_CODES: Final = 20_000
 _DEEPEST: Final = 200
 
 Site = tuple[int, int, How]
-"""The place of a sample: number of the code, offset in it, and place in the instruction."""
+"""The place of a sample: number of the code object, offset in it, and state of the instruction."""
 Frames = tuple[tuple[int, int], ...]
-"""A stack, outermost first: number and offset, which is -1 for frames of libraries."""
+"""A stack, outermost first: numbers of code objects, and offsets; -1 for frames of libraries."""
 
 
 @dataclass(slots=True)
@@ -25,10 +25,10 @@ class LineTime:
     """Time of one place.
 
     Attributes:
-        wall_s: in all.
-        cpu_s: of the main thread.
+        wall_s: total time.
+        cpu_s: CPU time of the main thread.
         others_s: CPU time of the process's other threads while the main one was in a call.
-        wait_s: time in which none of them ran.
+        wait_s: time in which no thread of the process ran.
     """
 
     wall_s: float = 0.0
@@ -36,15 +36,20 @@ class LineTime:
     others_s: float = 0.0
     wait_s: float = 0.0
 
+    @property
+    def busy_s(self) -> float:
+        """CPU time of all threads."""
+        return self.cpu_s + self.others_s
+
     def add(self, wall_s: float, cpu: float, others: float) -> None:
-        """A span in which this many cores worked."""
+        """Add a span with these numbers of busy cores."""
         self.wall_s += wall_s
         self.cpu_s += wall_s * cpu
         self.others_s += wall_s * others
         self.wait_s += wall_s * max(1.0 - cpu - others, 0.0)
 
     def merge(self, other: "LineTime") -> None:
-        """Add another's."""
+        """Add the times of another place."""
         self.wall_s += other.wall_s
         self.cpu_s += other.cpu_s
         self.others_s += other.others_s
@@ -52,17 +57,17 @@ class LineTime:
 
 
 Bin = dict[Site | None, LineTime]
-"""Time of a span by place; ``None`` is time in no line of the user's."""
+"""Time of a span by place; ``None`` for time outside the user's code."""
 
 
 @dataclass(slots=True)
 class LineTally:
-    """Sums, in bounded memory: spans double their width if there are too many of them.
+    """Sums in bounded memory: spans double their width when there are too many of them.
 
     Attributes:
-        start_s: of the first span.
-        width_s: of a span.
-        bins: spans, one after the other.
+        start_s: begin of the first span.
+        width_s: of each span.
+        bins: times by place, one for each span.
         stacks: wall seconds by place and stack.
     """
 
@@ -74,33 +79,36 @@ class LineTally:
     _numbers: dict[int, tuple[int, bool]] = field(default_factory=dict)
     _sites: set[Site] = field(default_factory=set)
 
-    def take(self, frame: FrameType, look: StackSample) -> None:
-        """Sum up one look; on the thread whose stack it is."""
+    def take(self, frame: FrameType, sample: StackSample) -> None:
+        """Add a sample; called on the thread whose stack it is."""
         site, frames = self._walk(frame)
-        first = site
-        if look.is_before and site is not None and site[2] == "at":
-            first = (site[0], site[1], "before")
-        cpu = (1.0, 0.0) if look.is_before else (look.cpu, look.others)
-        self._spend(first, frames, (look.since_s, look.asked_s), cpu)
-        self._spend(site, frames, (look.asked_s, look.until_s), (look.cpu, look.others))
+        start_s = sample.since_s
+        if sample.is_before:
+            first = site
+            if site is not None and site[2] == "at":
+                first = (site[0], site[1], "before")
+            self._spend(first, frames, (start_s, sample.asked_s), (1.0, 0.0))
+            start_s = sample.asked_s
+        self._spend(site, frames, (start_s, sample.until_s), (sample.cpu, sample.others))
 
     def line(self, site: Site) -> Line:
-        """Which line of source a place is."""
+        """Return the source line of a place."""
         number, offset, how = site
         code = self._codes[number]
         return Line(code.co_filename, line_of(code, offset, how), code.co_qualname)
 
     def frame_line(self, number: int, offset: int) -> Line:
-        """Which line a frame of a stack was at; 0 for a library's."""
+        """Return the source line of a frame in a stack; its number is 0 in libraries."""
+        if offset >= 0:
+            return self.line((number, offset, "in"))
         code = self._codes[number]
-        if offset < 0:
-            return Line(code.co_filename, 0, code.co_qualname)
-        return self.line((number, offset, "in"))
+        return Line(code.co_filename, 0, code.co_qualname)
 
     def spans(self) -> Iterator[tuple[float, float, Bin]]:
-        """Start, end and content of each span."""
-        for i, one in enumerate(self.bins):
-            yield self.start_s + i * self.width_s, self.start_s + (i + 1) * self.width_s, one
+        """Yield start, end and times of each span."""
+        for number, bin_ in enumerate(self.bins):
+            start_s = self.start_s + number * self.width_s
+            yield start_s, self.start_s + (number + 1) * self.width_s, bin_
 
     def _walk(self, innermost: FrameType) -> tuple[Site | None, Frames]:
         is_entered = innermost.f_lasti > entry(innermost.f_code)
@@ -119,7 +127,7 @@ class LineTally:
         return site, tuple(frames)
 
     def _number(self, code: CodeType) -> tuple[int, bool]:
-        """Code objects compare slowly, their identities fast; they are kept, so those stay."""
+        """Number a code object by its identity, which compares fast; code objects are kept."""
         if len(self._codes) >= MOST_CODES:
             return 0, False
         self._codes.append(code)
@@ -158,9 +166,9 @@ class LineTally:
             start_s = edge_s if edge_s > start_s else end_s
 
     def _widen(self) -> None:
-        """Two spans become one."""
-        pairs, self.width_s = self.bins, 2.0 * self.width_s
-        self.bins = pairs[::2]
-        for one, more in zip(self.bins, pairs[1::2], strict=False):
-            for site, spent in more.items():
-                one.setdefault(site, LineTime()).merge(spent)
+        """Merge pairs of spans."""
+        narrow, self.width_s = self.bins, 2.0 * self.width_s
+        self.bins = narrow[::2]
+        for wide, second in zip(self.bins, narrow[1::2], strict=False):
+            for site, time in second.items():
+                wide.setdefault(site, LineTime()).merge(time)

@@ -1,17 +1,17 @@
 """Files of a profile: listings, flame graphs, Scalene's form."""
 
 import json
+from dataclasses import replace
 
 import jsonschema
 import pytest
 
 from energy_callbacks.profiling.lines import listing, record, scalene, stacks
-from energy_callbacks.profiling.lines.joules import LineShare, ScopeTotal
+from energy_callbacks.profiling.lines.attribution import LineShare
 from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.profiling.lines.stacks import Stack
-from energy_callbacks.profiling.lines.tally import LineTime
 from energy_callbacks.report.model import profile_lines
-from energy_callbacks.report.model.profile_lines import LineProfile
+from energy_callbacks.report.model.profile_lines import LineProfile, ScopeShare
 from energy_callbacks.report.model.schema import from_record
 
 SOURCE = """def main():
@@ -25,10 +25,16 @@ main()
 
 
 def share(wall_s, cpu, work_j, waiting_j, **gpu):
-    """Of one line."""
-    spent = LineTime()
-    spent.add(wall_s, cpu, 0.0)
-    return LineShare(spent=spent, work_j=work_j, waiting_j=waiting_j, **gpu)
+    """Time and energy of a line."""
+    line = LineShare(work_j=work_j, waiting_j=waiting_j, **gpu)
+    line.add(wall_s, cpu, 0.0)
+    return line
+
+
+def profile_of(shares, scopes=(), **numbers):
+    """A profile of 10 s."""
+    values = {"duration_s": 10.0, "looks": 1, "cost_s": 0.0, "windows": 0, **numbers}
+    return record.profile(shares, scopes, **values)
 
 
 @pytest.fixture
@@ -37,31 +43,33 @@ def found(tmp_path):
     path = tmp_path / "train.py"
     path.write_text(SOURCE)
     work, wait, backward = (Line(str(path), number, "main") for number in (2, 3, 4))
-    return record.LineFindings(
-        duration_s=10.0,
-        looks=500,
-        cost_s=0.03,
-        windows=2,
-        totals={
-            "host": ScopeTotal(energy_j=500.0, attributed_j=450.0),
-            "gpu": ScopeTotal(energy_j=2000.0, attributed_j=1500.0),
-        },
-        shares={
-            work: share(6.0, 1.0, 300.0, 0.0),
-            wait: share(3.0, 0.0, 0.0, 100.0),
-            backward: share(1.0, 1.0, 50.0, 0.0, gpu_s=0.2, gpu_j=1500.0),
-        },
-        stacks=[
-            Stack(frames=(Line(str(path), 7, "<module>"), work), wall_s=6.0, energy_j=300.0),
-            Stack(frames=(Line(str(path), 7, "<module>"), backward), wall_s=1.0, energy_j=1550.0),
-            Stack(frames=(), wall_s=0.1, energy_j=1.0),
-        ],
+    shares = {
+        work: share(6.0, 1.0, 300.0, 0.0),
+        wait: share(3.0, 0.0, 0.0, 100.0),
+        backward: share(1.0, 1.0, 50.0, 0.0, gpu_s=0.2, gpu_j=1500.0),
+    }
+    scopes = (
+        ScopeShare(scope="host", energy_j=500.0, attributed_j=450.0, reason=None),
+        ScopeShare(scope="gpu", energy_j=2000.0, attributed_j=1500.0, reason=None),
     )
+    return profile_of(shares, scopes, looks=500, cost_s=0.03, windows=2)
 
 
-def test_the_record_is_small_and_gives_the_report_its_tables(found, tmp_path):
+@pytest.fixture
+def samples(found):
+    """The stacks of the two lines that work, and pooled ones."""
+    backward, work, _ = (Line(one.file, one.line, one.function) for one in found.lines)
+    outer = Line(work.file, 7, "<module>")
+    return [
+        Stack(frames=(outer, work), wall_s=6.0, energy_j=300.0),
+        Stack(frames=(outer, backward), wall_s=1.0, energy_j=1550.0),
+        Stack(frames=(), wall_s=0.1, energy_j=1.0),
+    ]
+
+
+def test_the_record_is_small_and_gives_the_report_its_tables(found, samples, tmp_path):
     """It survives JSON; lines come in the order of their joules, and the rest is named."""
-    told = record.write(found, tmp_path)
+    told = record.write(found, samples, tmp_path)
     text = json.dumps(told)
     profile = from_record(LineProfile, json.loads(text))
     assert [one.line for one in profile.lines] == [4, 2, 3]
@@ -85,15 +93,12 @@ def test_a_record_of_many_lines_is_bounded(found):
         )
         for number in range(1, 5000)
     }
-    many = record.LineFindings(
-        duration_s=10.0, looks=1, cost_s=0.0, windows=0, totals={}, shares=lines, stacks=[]
-    )
-    assert len(json.dumps(record.write(many, None))) < 200_000
+    assert len(json.dumps(record.write(profile_of(lines), [], None))) < 200_000
 
 
-def test_the_listing_has_each_line_beside_its_source(found, tmp_path):
+def test_the_listing_has_each_line_beside_its_source(found, samples, tmp_path):
     """As text and as a page without script in which nothing of the source is markup."""
-    record.write(found, tmp_path)
+    record.write(found, samples, tmp_path)
     text = (tmp_path / "profile/lines.txt").read_text()
     (backward,) = [line for line in text.splitlines() if "backward" in line]
     assert backward.split() == [
@@ -110,42 +115,30 @@ def test_the_listing_has_each_line_beside_its_source(found, tmp_path):
 
 def test_a_source_that_is_gone_leaves_the_numbers(found, tmp_path):
     """As of a file that was deleted, or a cell of a notebook."""
-    whole = listing.Listing(
-        profile=from_record(LineProfile, record.write(found, None)),
-        lines=[
-            profile_lines.SourceLine(
-                file="/nowhere/gone.py", line=12, function="f", source="", wall_s=1.0, cpu_s=1.0,
-                wait_s=0.0, gpu_share=None, host_j=None, waiting_j=None, gpu_j=None,
-            )
-        ],
+    gone = profile_lines.SourceLine(
+        file="/nowhere/gone.py", line=12, function="f", source="", wall_s=1.0, cpu_s=1.0,
+        wait_s=0.0, gpu_share=None, host_j=None, waiting_j=None, gpu_j=None,
     )  # fmt: skip
+    whole = replace(found, lines=(gone,))
     assert "12" in listing.text(whole)
     assert "/nowhere/gone.py" in listing.html(whole)
 
 
-def test_unknown_energy_is_told_as_such(found):
+def test_unknown_energy_is_told_as_such():
     """Without a sensor times are still shown."""
-    profile = from_record(
-        LineProfile,
-        record.write(
-            record.LineFindings(
-                duration_s=10.0, looks=5, cost_s=0.0, windows=0, totals={}, stacks=[],
-                shares={Line("/x/a.py", 1, "f"): share(6.0, 1.0, None, None)},
-            ),
-            None,
-        ),
-    )  # fmt: skip
+    found = profile_of({Line("/x/a.py", 1, "f"): share(6.0, 1.0, None, None)}, looks=5)
+    profile = from_record(LineProfile, record.write(found, [], None))
     assert "joules are not known" in profile.sentence
     ((_, time, *_, joules, _),) = profile_lines.rows(profile)
     assert (time, joules) == ("60.0 %", "not known")
 
 
-def test_folded_stacks_and_speedscope_sum_to_the_joules(found):
+def test_folded_stacks_and_speedscope_sum_to_the_joules(samples):
     """Millijoules by stack; speedscope's own schema rules hold."""
-    folded = stacks.folded(found.stacks)
+    folded = stacks.folded(samples)
     assert sum(int(line.rpartition(" ")[2]) for line in folded.splitlines()) == 1_851_000
     assert "(other stacks) 1000" in folded
-    told = json.loads(stacks.speedscope(found.stacks))
+    told = json.loads(stacks.speedscope(samples))
     frames = told["shared"]["frames"]
     for profile in told["profiles"]:
         assert len(profile["samples"]) == len(profile["weights"])
@@ -172,11 +165,9 @@ def test_folded_stacks_and_speedscope_sum_to_the_joules(found):
 
 
 @pytest.fixture
-def of_scalene(found):
+def of_scalene(found, samples):
     """The profile in Scalene's form."""
-    profile: LineProfile = from_record(LineProfile, record.write(found, None))
-    whole = listing.Listing(profile=profile, lines=list(profile.lines))
-    return json.loads(scalene.profile(whole, found.stacks))
+    return json.loads(scalene.profile(found, samples))
 
 
 def test_scalenes_form_has_time_waiting_gpu_and_joules_of_each_line(of_scalene):

@@ -16,7 +16,6 @@ from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.records import Device
 from energy_callbacks.profiling.frameworks import torch_kernels
 from energy_callbacks.profiling.lines import LineProfiler
-from energy_callbacks.profiling.lines.kernel_times import kernel_times
 from energy_callbacks.profiling.lines.line_tracker import TrackedLines
 from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.report import build
@@ -139,7 +138,6 @@ class PlayedWindow:
 
     def __init__(self, steps):
         self.heavy = Line(__file__, scripts.line_with(gpu_program, "HEAVY"), "gpu_program")
-        self.cost_s = 0.0
 
     def open(self):
         return True
@@ -154,7 +152,7 @@ class PlayedWindow:
         followed = TrackedLines()
         followed.add(BASE_NS, self.heavy)
         events = launch(1, at_us=10, runs_us=(100, 15_100))
-        return kernel_times(trace(events), followed.at)
+        return torch_kernels.kernel_times(trace(events), followed.at)
 
 
 def gpu_program(interpreter, meter):
@@ -167,7 +165,7 @@ def gpu_program(interpreter, meter):
 
 def test_the_gpus_joules_go_to_who_launched_not_to_who_waits(tmp_path, monkeypatch, played):
     """A CPU-heavy, a GPU-heavy and a waiting line lead, and parts sum to the totals."""
-    monkeypatch.setattr(torch_kernels, "Window", PlayedWindow)
+    monkeypatch.setattr(torch_kernels, "KernelWindow", PlayedWindow)
     monkeypatch.setattr(torch_kernels, "is_used", lambda: True)
 
     def program(interpreter, meter):
@@ -235,7 +233,7 @@ def test_it_is_pickled_and_copied_before_and_while_it_runs(tmp_path):
 
     measured(tmp_path, program, profiler=profiler)
     for twin in twins:
-        assert twin._settings == profiler._settings
+        assert (twin.rate_hz, twin._windows) == (profiler.rate_hz, profiler._windows)
         twin.step(1.0)
         twin.mark("phase:train", 1.0)
         twin.stop()
@@ -288,6 +286,6 @@ def test_of_several_ranks_the_first_is_followed(tmp_path):
     """Each would write the same files, and the last would win."""
     profiler = LineProfiler()
     profiler.start(SimpleNamespace(rank=1, now_s=time.monotonic))
-    assert profiler._asker is None
+    assert profiler._run is None
     profiler.step(0.0)
     profiler.stop()

@@ -202,7 +202,7 @@ def test_a_forked_child_is_not_asked(asking):
     if child == 0:
         heard.looks.clear()
         busy(0.1)
-        bool(asker._answer)  # what a request that was waiting asks
+        bool(asker._pending)  # what a request that was waiting asks
         os.write(write, str(len(heard.looks)).encode())
         os._exit(0)
     os.waitpid(child, 0)

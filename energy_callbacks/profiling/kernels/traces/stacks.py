@@ -9,7 +9,7 @@ from pathlib import Path
 
 from energy_callbacks.core import atomic_files
 from energy_callbacks.core.units import microjoules
-from energy_callbacks.profiling.common.speedscope import document, sampled
+from energy_callbacks.profiling.common.speedscope import document
 from energy_callbacks.report.model.profile_kernels import KernelRow
 
 
@@ -34,14 +34,13 @@ def speedscope(rows: Sequence[KernelRow], steps: int, name: str) -> str:
         steps: number of steps of the training.
         name: name of the profile.
     """
-    frames: dict[str, int] = {}
-    samples, weights = [], []
-    for row, weight in _weights(rows, steps):
-        stack = dict.fromkeys((row.class_name, row.name))  # equal for idle time
-        samples.append([frames.setdefault(frame, len(frames)) for frame in stack])
-        weights.append(weight)
-    profile = sampled(f"{name} (microjoules, attributed)", "none", samples, weights)
-    return document(name, [{"name": frame} for frame in frames], [profile])
+    weighed = _weights(rows, steps)
+    return document(
+        name,
+        [list(dict.fromkeys((row.class_name, row.name))) for row, _ in weighed],  # idle: one frame
+        lambda frame: {"name": frame},
+        {f"{name} (microjoules, attributed)": ("none", [weight for _, weight in weighed])},
+    )
 
 
 def write(rows: Sequence[KernelRow], steps: int, folder: Path) -> dict[str, str]:

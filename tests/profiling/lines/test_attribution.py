@@ -2,8 +2,7 @@
 
 import pytest
 
-from energy_callbacks.profiling.lines import joules
-from energy_callbacks.profiling.lines.joules import LineShare
+from energy_callbacks.profiling.lines.attribution import LineShare, attribute_gpu, attribute_host
 from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.profiling.lines.tally import LineTime
 
@@ -22,7 +21,7 @@ def spent(wall_s, cpu=1.0, others=0.0):
 def given(spans, process_s):
     """What the host's energy gives to lines."""
     shares: dict[Line, LineShare] = {}
-    total_j = joules.host(
+    total_j = attribute_host(
         [({SITES.get(k): v for k, v in bin_.items()}, j) for bin_, j in spans],
         LINES.__getitem__,
         process_s,
@@ -66,13 +65,13 @@ def test_unknown_energy_stays_unknown_and_time_is_still_told():
     total_j, shares = given([({A: spent(1.0)}, None)], 1.0)
     assert total_j is None
     assert shares[A].energy_j is None
-    assert shares[A].spent.wall_s == 1.0
+    assert shares[A].wall_s == 1.0
 
 
 def test_gpu_energy_goes_by_kernels_and_idle_power_to_nobody():
     """100 s of which 60 with kernels at 500 W, else 100 W: A's kernels are two thirds."""
-    shares: dict[Line, LineShare] = {C: LineShare(spent=spent(50.0, cpu=0.0))}
-    given_j = joules.gpu(
+    shares: dict[Line, LineShare] = {C: LineShare(wall_s=50.0, wait_s=50.0)}
+    given_j = attribute_gpu(
         34_000.0,
         100.0,
         idle_w=100.0,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from energy_callbacks.profiling.lines.kernel_times import kernel_times
+from energy_callbacks.profiling.frameworks.torch_kernels import kernel_times
 from energy_callbacks.profiling.lines.line_tracker import TrackedLines
 from energy_callbacks.profiling.lines.source_location import Line
 from tests.profiling.lines.traces import BASE_NS, launch, trace

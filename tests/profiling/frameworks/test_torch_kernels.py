@@ -8,8 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from energy_callbacks.profiling.frameworks import torch_kernels, torch_window  # noqa: E402
-from energy_callbacks.profiling.lines.windows import Windows  # noqa: E402
+from energy_callbacks.profiling.frameworks import torch_kernels  # noqa: E402
+from energy_callbacks.profiling.frameworks.torch_kernels import KernelWindows  # noqa: E402
+from energy_callbacks.profiling.frameworks.torch_window import RUNNING  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("untraced")
 
@@ -33,19 +34,18 @@ def train(found, steps, pause_s=0.0):
 
 def test_two_windows_of_two_steps(on_the_cpu):
     """They open, end, give back the profiler and stop tracing; no third one opens."""
-    found = Windows(2, 2, 0.99)
+    found = KernelWindows(2, 2, 0.99)
     train(found, 100, pause_s=0.02)
     count, kernel_s, busy_s = found.result()
     assert (count, kernel_s, busy_s) == (2, {}, 0.0), "a processor launches no kernels"
     assert sys.gettrace() is None
-    assert torch_window.take()
-    torch_window.give()
+    assert not RUNNING.locked()
     assert found.seen_steps == 100
 
 
 def test_the_next_window_waits_until_the_first_is_paid_for(on_the_cpu):
     """At a hundred-thousandth of the time, one window is all that a second allows."""
-    found = Windows(2, 2, 1e-5)
+    found = KernelWindows(2, 2, 1e-5)
     train(found, 100)
     assert found.cost_s > 0.0
     assert found.result()[0] == 1
@@ -54,19 +54,18 @@ def test_the_next_window_waits_until_the_first_is_paid_for(on_the_cpu):
 def test_a_training_that_ends_in_a_window_gives_all_back(on_the_cpu):
     """What it recorded is thrown away."""
     for steps in (10, 11, 12):
-        found = Windows(2, 2, 0.5)
+        found = KernelWindows(2, 2, 0.5)
         train(found, steps)
         found.close()
         assert found.result()[0] == 0
         assert sys.gettrace() is None
-        assert torch_window.take()
-        torch_window.give()
+        assert not RUNNING.locked()
 
 
 def test_a_window_that_another_thread_ends_is_over_on_its_own(on_the_cpu):
     """As when a training broke, and a watcher noticed: PyTorch's profiler is off again."""
     for steps in (10, 11, 12):
-        found = Windows(2, 2, 0.5)
+        found = KernelWindows(2, 2, 0.5)
         train(found, steps)
         other = threading.Thread(target=found.close)
         other.start()
@@ -74,14 +73,13 @@ def test_a_window_that_another_thread_ends_is_over_on_its_own(on_the_cpu):
         time.sleep(0.01)
         assert not torch.autograd._profiler_enabled()
         assert sys.gettrace() is None
-        assert torch_window.take()
-        torch_window.give()
+        assert not RUNNING.locked()
 
 
 def test_the_users_own_profiler_is_left_alone(on_the_cpu):
     """While it runs no window opens, and it goes on."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
-        found = Windows(2, 2, 0.5)
+        found = KernelWindows(2, 2, 0.5)
         train(found, 30)
     assert found.result()[0] == 0
     assert any("mm" in event.key for event in own.key_averages())
@@ -94,23 +92,23 @@ def test_a_profiler_that_is_over_and_waits_to_be_collected_is_not_in_the_way(on_
         torch.ones(3) + 1
     own.cycle = own
     del own
-    found = Windows(1, 2, 0.5)
+    found = KernelWindows(1, 2, 0.5)
     train(found, 30)
     assert found.result()[0] == 1
 
 
 def test_another_of_our_profilers_has_the_window(on_the_cpu):
     """Kernels and lines are never recorded at once."""
-    assert torch_window.take()
-    found = Windows(1, 2, 0.5)
+    assert RUNNING.acquire(blocking=False)
+    found = KernelWindows(1, 2, 0.5)
     train(found, 12)
     assert found.result()[0] == 0
-    torch_window.give()
+    RUNNING.release()
 
 
 def test_no_gpu_no_window():
     """Nothing of PyTorch's profiler is touched."""
-    found = Windows(2, 2, 0.5)
+    found = KernelWindows(2, 2, 0.5)
     train(found, 30)
     assert found.result() == (0, {}, 0.0)
 
@@ -118,6 +116,6 @@ def test_no_gpu_no_window():
 def test_a_trace_that_is_too_large_is_thrown_away(on_the_cpu, monkeypatch):
     """Memory stays bounded."""
     monkeypatch.setattr(torch_kernels, "MOST_BYTES", 10)
-    found = Windows(1, 2, 0.5)
+    found = KernelWindows(1, 2, 0.5)
     train(found, 30)
     assert found.result()[0] == 0
