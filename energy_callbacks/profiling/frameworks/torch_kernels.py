@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.core.units import seconds_from_microseconds
+from energy_callbacks.profiling.common.line_tracker import LineTracker
+from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.frameworks.torch_window import TorchWindow, is_foreign
 from energy_callbacks.profiling.kernels.traces.kineto import parse
 from energy_callbacks.profiling.kernels.traces.spans import length, spans, union
-from energy_callbacks.profiling.lines.line_tracker import LineTracker
-from energy_callbacks.profiling.lines.source_location import Line
 
 MOST_BYTES: Final = 100 * 2**20
 _FIRST_STEP: Final = 10

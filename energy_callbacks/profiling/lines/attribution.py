@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
-from energy_callbacks.profiling.lines.source_location import Line
+from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.lines.tally import Bin, LineTally, LineTime, Site
 from energy_callbacks.report.model.profile_lines import ScopeShare
 

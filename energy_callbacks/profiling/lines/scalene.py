@@ -11,8 +11,8 @@ import linecache
 from collections.abc import Sequence
 from typing import Any, Final
 
+from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.lines.listing import by_file
-from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.profiling.lines.stacks import Stack
 from energy_callbacks.report.model.profile_lines import LineProfile, SourceLine
 

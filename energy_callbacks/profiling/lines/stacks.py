@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from energy_callbacks.profiling.common import speedscope as speedscope_file
+from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.lines.attribution import Shares
-from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.profiling.lines.tally import LineTally
 
 _POOLED = (Line("", 0, "(other stacks)"),)

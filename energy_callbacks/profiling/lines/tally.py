@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Final
 
-from energy_callbacks.profiling.lines.source_location import How, Line, entry, is_users, line_of
+from energy_callbacks.profiling.common.source_location import How, Line, entry, is_users, line_of
 from energy_callbacks.profiling.lines.stack_sampler import StackSample
 
 MOST_BINS: Final = 600

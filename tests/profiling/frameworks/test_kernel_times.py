@@ -2,9 +2,9 @@
 
 import pytest
 
+from energy_callbacks.profiling.common.line_tracker import TrackedLines
+from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.frameworks.torch_kernels import kernel_times
-from energy_callbacks.profiling.lines.line_tracker import TrackedLines
-from energy_callbacks.profiling.lines.source_location import Line
 from tests.profiling.lines.traces import BASE_NS, launch, trace
 
 FORWARD, BACKWARD, ITEM = (Line("/x/train.py", number, "step") for number in (3, 4, 5))

@@ -2,8 +2,8 @@
 
 import pytest
 
+from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.lines.attribution import LineShare, attribute_gpu, attribute_host
-from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.profiling.lines.tally import LineTime
 
 A, B, C = (Line("/x/train.py", number, "main") for number in (1, 2, 3))

@@ -6,9 +6,9 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
+from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.lines import listing, record, scalene, stacks
 from energy_callbacks.profiling.lines.attribution import LineShare
-from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.profiling.lines.stacks import Stack
 from energy_callbacks.report.model import profile_lines
 from energy_callbacks.report.model.profile_lines import LineProfile, ScopeShare

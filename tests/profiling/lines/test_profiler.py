@@ -14,10 +14,10 @@ import pytest
 from energy_callbacks import EnergyMeter
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.records import Device
+from energy_callbacks.profiling.common.line_tracker import TrackedLines
+from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.frameworks import torch_kernels
 from energy_callbacks.profiling.lines import LineProfiler
-from energy_callbacks.profiling.lines.line_tracker import TrackedLines
-from energy_callbacks.profiling.lines.source_location import Line
 from energy_callbacks.report import build
 from energy_callbacks.report.render import html
 from energy_callbacks.report.render.text import render

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from energy_callbacks.profiling.lines import line_tracker
-from energy_callbacks.profiling.lines.line_tracker import LineTracker
+from energy_callbacks.profiling.common import line_tracker
+from energy_callbacks.profiling.common.line_tracker import LineTracker
 from tests.profiling.lines.scripts import line_with
 
 

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, Final
 
 from energy_callbacks.core import forks
-from energy_callbacks.profiling.lines.source_location import Line, is_users
+from energy_callbacks.profiling.common.source_location import Line, is_users
 
 MOST_MOMENTS: Final = 500_000
 MOST_IN_A_CALL: Final = 20_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import energy_callbacks
-from energy_callbacks.profiling.lines.source_location import entry, is_users, line_of
+from energy_callbacks.profiling.common.source_location import entry, is_users, line_of
 
 ROOT = Path(energy_callbacks.__file__).parents[1]
 
