@@ -1,41 +1,30 @@
 """Optional packages: the error for a missing one names the extra to install."""
 
-from types import TracebackType
-from typing import Literal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from energy_callbacks.core.errors import MissingExtraError
 
 
-class requires:  # noqa: N801 - reads as a statement: ``with requires("lightning", ...):``
+@contextmanager
+def requires(*packages: str, extra: str) -> Iterator[None]:
     """Replace the error for a missing package by one that says how to install it.
 
-    Only a missing one of ``packages`` itself is replaced: an import that fails inside it, or
-    inside ours, is a real error and passes through unchanged.
+    Only the error for one of ``packages`` itself is replaced. An import that fails inside it, or
+    inside this package, is a real error and passes through unchanged.
 
     Args:
         packages: top-level import names, such as ``"lightning"``.
-        extra: the extra of this distribution that brings it.
+        extra: the extra of this distribution that installs them.
 
     Raises:
-        MissingExtraError: on leaving the block, if one of them is not installed.
+        MissingExtraError: if one of the packages is not installed.
     """
-
-    def __init__(self, *packages: str, extra: str) -> None:
-        self._packages = packages
-        self._extra = extra
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> Literal[False]:
-        if isinstance(error, ModuleNotFoundError) and error.name in self._packages:
-            raise MissingExtraError(
-                f"{error.name!r} is not installed; "
-                f"run: pip install 'energy-callbacks[{self._extra}]'"
-            ) from error
-        return False
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in packages:
+            raise
+        raise MissingExtraError(
+            f"{error.name!r} is not installed; run: pip install 'energy-callbacks[{extra}]'"
+        ) from error

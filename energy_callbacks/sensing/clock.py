@@ -1,7 +1,7 @@
 """Clocks: reading time, waiting, and running a job at a regular interval.
 
-Everything that needs time takes a ``Clock``; tests hand in ``energy_callbacks.testing.FakeClock``,
-on which a day passes in seconds and no thread runs.
+Everything that needs time takes a ``Clock``. Tests pass ``energy_callbacks.testing.FakeClock``, on
+which a day passes in seconds and no thread runs.
 """
 
 import threading
@@ -10,36 +10,36 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 PUNCTUAL_S: Final = 0.0005
-"""Tolerance for a thread that wakes too early."""
-_LOOKS: Final = 3
+"""Tolerance for a thread that wakes up too early."""
+_TRIES: Final = 3
 
 
 class Periodic(Protocol):
     """A job that runs at a regular interval until it is asked to stop, and then once more."""
 
     def ask_to_stop(self) -> None:
-        """Run the job a last time, soon, and end; returns at once."""
+        """Run the job once more, soon, and end; returns immediately."""
         ...
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the end at most ``timeout_s``; ``False`` if the job hangs."""
+        """Wait at most ``timeout_s`` for the end; returns ``False`` if the job hangs."""
         ...
 
     @property
     def cpu_s(self) -> float:
-        """Processor time that the job has taken in all, once it has ended; 0 before."""
+        """Total processor time of the job once it has ended, s; 0 before."""
         ...
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """A source of time."""
 
     def monotonic_s(self) -> float:
-        """Seconds that never jump; the base of all windows."""
+        """Return a time in seconds that never jumps; the base of all windows."""
         ...
 
     def unix_s(self) -> float:
-        """Seconds since 1970; may jump when the machine's clock is set."""
+        """Return the seconds since 1970; jumps when the machine's clock is set."""
         ...
 
     def sleep(self, duration_s: float) -> None:
@@ -47,26 +47,29 @@ class Clock(Protocol):
         ...
 
     def every(self, interval_s: float, job: Callable[[], float | None], name: str) -> Periodic:
-        """Run ``job`` now and then each ``interval_s``, on a thread of its own.
+        """Run ``job`` now and then every ``interval_s``, on a thread of its own.
 
-        ``job`` may return another interval in seconds, from the beginning of this turn to that of
-        the next. It must not raise.
+        Args:
+            interval_s: time between the starts of two runs.
+            job: must not raise. It may return another interval, from the start of this run to the
+                start of the next.
+            name: name of the thread.
         """
         ...
 
 
 def looked_at(clock: Clock) -> tuple[float, float]:
-    """Now, and how far wall time is ahead of it; the tightest of a few looks at both clocks."""
-    looks = []
-    for _ in range(_LOOKS):
+    """Return monotonic time and how far wall time is ahead of it, from the closest of 3 tries."""
+    tries = []
+    for _ in range(_TRIES):
         before_s, unix_s, after_s = clock.monotonic_s(), clock.unix_s(), clock.monotonic_s()
-        looks.append((after_s - before_s, after_s, unix_s - (before_s + after_s) / 2.0))
-    _, now_s, offset_s = min(looks)
+        tries.append((after_s - before_s, after_s, unix_s - (before_s + after_s) / 2.0))
+    _, now_s, offset_s = min(tries)
     return now_s, offset_s
 
 
 class SystemClock:
-    """The real clock, with daemon threads for the jobs."""
+    """The system's clock, with a daemon thread per job."""
 
     monotonic_s = staticmethod(time.monotonic)
 
@@ -84,7 +87,7 @@ class SystemClock:
 
 
 class _PeriodicThread:
-    """A daemon thread that keeps deadlines: a late run does not delay the ones after it."""
+    """A daemon thread with fixed deadlines: a late run does not delay the ones after it."""
 
     def __init__(self, interval_s: float, job: Callable[[], float | None], name: str) -> None:
         self._interval_s = interval_s
@@ -101,7 +104,7 @@ class _PeriodicThread:
             began_s = time.monotonic()
             interval_s = self._job()
             if is_last:
-                # Once: asking costs up to 0.6 ms on a virtual machine.
+                # Only here, because it takes up to 0.6 ms on a virtual machine.
                 self.cpu_s = time.thread_time()
                 return
             now_s = time.monotonic()

@@ -1,8 +1,8 @@
-"""Which physical GPUs this process uses.
+"""Finds out which physical GPUs this process uses.
 
-The driver is asked first: once the framework has initialised CUDA, it names its devices under every
-mask (``cuda_driver``). Before that, the masks are read as CUDA reads them (``resolve``), and
-where they do not name one card beyond doubt the answer is a refusal, never a guess.
+The driver has precedence: after the framework has initialised CUDA, it lists the devices under
+every mask (``cuda_driver``). Before that, the masks are interpreted as CUDA interprets them
+(``resolve``). If they do not identify a card unambiguously, an error is raised instead of a guess.
 """
 
 import os
@@ -16,6 +16,8 @@ from energy_callbacks.core.errors import SourceUnavailable
 
 MASK_VARIABLE: Final = "CUDA_VISIBLE_DEVICES"
 ORDER_VARIABLE: Final = "CUDA_DEVICE_ORDER"
+# CUDA parses an index like strtoul: "1gpu" is 1 (torch/cuda/__init__.py).
+_INDEX: Final = re.compile(r"\s*\+?(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +25,13 @@ class GpuInfo:
     """One physical card, as NVML lists it.
 
     Attributes:
-        index: NVML's, which is the one that nvidia-smi prints; follows the PCI bus.
-        uuid: with its ``GPU-`` in front.
-        name: ``NVIDIA H200``.
-        pci_bus_id: ``00000000:3B:00.0``.
-        memory_total_bytes: of the whole card.
-        compute_capability: (9, 0) for Hopper.
-        mig_uuids: of its MIG instances, each with ``MIG-`` in front; empty without MIG.
+        index: NVML's index, as printed by nvidia-smi; in the order of the PCI bus.
+        uuid: UUID, including ``GPU-``.
+        name: such as ``NVIDIA H200``.
+        pci_bus_id: such as ``00000000:3B:00.0``.
+        memory_total_bytes: memory of the whole card.
+        compute_capability: such as (9, 0) for Hopper.
+        mig_uuids: UUIDs of its MIG instances, each including ``MIG-``; empty without MIG.
     """
 
     index: int
@@ -43,19 +45,19 @@ class GpuInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuChoice:
-    """A card, and the MIG instance on it if one was named."""
+    """A card, and the MIG instance on it if one is meant."""
 
     gpu: GpuInfo
     mig_uuid: str | None = None
 
     @property
     def uuid(self) -> str:
-        """What NVML opens: the instance's UUID if one was named, else the card's."""
+        """UUID for NVML: that of the instance if one is meant, otherwise that of the card."""
         return self.mig_uuid or self.gpu.uuid
 
 
 def check_devices_argument(devices: Devices) -> None:
-    """Raise for a ``devices=`` that is wrong on any machine; the rule is the configuration's.
+    """Check a ``devices=`` argument by the rules of ``EnergyConfig``.
 
     Raises:
         ValueError: for an empty list, a negative index or an unknown word.
@@ -72,19 +74,19 @@ def choose(
     environment: Mapping[str, str] | None = None,
     driver: Sequence[str] | None = None,
 ) -> tuple[tuple[str, ...], ...]:
-    """What to measure, each physical card once: its UUID, or those of its MIG instances in use.
+    """Return what to measure: for each card its UUID, or those of its MIG instances in use.
 
     Args:
         devices: ``"auto"`` (the cards that this run uses), ``"all"`` (every card that NVML
-            lists), or NVML indices as nvidia-smi prints them and UUIDs or beginnings of UUIDs.
+            lists), or NVML indices as printed by nvidia-smi and UUIDs or beginnings of UUIDs.
         inventory: all cards of the machine.
-        used_ordinals: for ``"auto"``, CUDA's own numbers of the devices in use.
-        environment: for ``"auto"``, where the masks stand; ``os.environ`` where left out.
-        driver: for ``"auto"``, what ``cuda_driver.uuids`` answered.
+        used_ordinals: for ``"auto"``, CUDA's numbers of the devices in use.
+        environment: for ``"auto"``, the variables with the masks; by default ``os.environ``.
+        driver: for ``"auto"``, the result of ``cuda_driver.uuids``.
 
     Raises:
-        ValueError: if ``devices`` names a card that is not there.
-        SourceUnavailable: if ``"auto"`` cannot know which card is meant.
+        ValueError: if ``devices`` names a card that this machine does not have.
+        SourceUnavailable: if ``"auto"`` cannot determine the cards.
     """
     check_devices_argument(devices)
     if devices == "all":
@@ -99,7 +101,7 @@ def choose(
 
 
 def _one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
-    """For each card its own UUID if it was chosen as a whole, else its chosen instances'."""
+    """Return for each card its UUID if it is chosen as a whole, else those of its instances."""
     chosen: dict[str, dict[str, None]] = {}
     for choice in choices:
         chosen.setdefault(choice.gpu.uuid, {})[choice.uuid] = None
@@ -107,7 +109,7 @@ def _one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
 
 
 def _named(device: int | str, inventory: Sequence[GpuInfo]) -> GpuChoice:
-    """The card that a user means by an index, a UUID or the beginning of one."""
+    """Return the card for an index, a UUID or the beginning of a UUID."""
     if isinstance(device, int):
         found = [GpuChoice(gpu=gpu) for gpu in inventory if gpu.index == device]
         what = f"no GPU with index {device}"
@@ -127,7 +129,7 @@ def _listing(inventory: Sequence[GpuInfo]) -> str:
 
 
 def _matches(name: str, inventory: Sequence[GpuInfo]) -> list[GpuChoice]:
-    """Every card and MIG instance whose UUID begins with ``name``."""
+    """Return all cards and MIG instances whose UUID begins with ``name``."""
     card_uuid = card_of_old_mig_name(name)
     if card_uuid is not None:
         return [GpuChoice(gpu=gpu, mig_uuid=name) for gpu in inventory if gpu.uuid == card_uuid]
@@ -142,9 +144,9 @@ def _matches(name: str, inventory: Sequence[GpuInfo]) -> list[GpuChoice]:
 
 
 def card_of_old_mig_name(name: str) -> str | None:
-    """The card in a MIG name as drivers before 470 write it; ``None`` for any other name.
+    """Return the card in a MIG name of drivers before 470; ``None`` for any other name.
 
-    The form is in NVIDIA's MIG user guide, "CUDA_VISIBLE_DEVICES and MIG".
+    NVIDIA's MIG user guide describes the form in "CUDA_VISIBLE_DEVICES and MIG".
 
     >>> card_of_old_mig_name("MIG-GPU-8932f937-d72c-4106-c12f-20bd9faed9f6/1/0")
     'GPU-8932f937-d72c-4106-c12f-20bd9faed9f6'
@@ -158,31 +160,28 @@ def resolve(
     inventory: Sequence[GpuInfo],
     used: Sequence[int] | None = None,
 ) -> tuple[GpuChoice, ...]:
-    """The cards behind CUDA's ordinals, read from the masks alone; touches no device.
+    """Return the cards behind CUDA's ordinals according to the masks, without using any device.
 
-    CUDA numbers the cards that ``CUDA_VISIBLE_DEVICES`` names in the order of the mask; ROCm's
-    masks (``ROCR_VISIBLE_DEVICES``, ``HIP_VISIBLE_DEVICES``) concern AMD cards only (ROCm, "GPU
-    isolation techniques"). An entry that is no card ends the list (CUDA programming guide, "CUDA
-    environment variables"); a card named twice empties it (so ``torch.cuda`` reads the mask, too).
+    CUDA numbers the cards that ``CUDA_VISIBLE_DEVICES`` names in the order of the mask. ROCm's
+    masks (``ROCR_VISIBLE_DEVICES``, ``HIP_VISIBLE_DEVICES``) apply to AMD cards only (ROCm, "GPU
+    isolation techniques"). An invalid entry ends the list (CUDA programming guide, "CUDA
+    environment variables"); a card that is named twice empties it (as in ``torch.cuda``).
 
     Args:
-        environment: where ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER`` stand.
+        environment: variables that may contain ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER``.
         inventory: all cards of the machine.
-        used: CUDA's ordinals of the devices in use; ``None`` for all that are visible.
+        used: CUDA's ordinals of the devices in use; ``None`` for all visible devices.
 
     Raises:
-        SourceUnavailable: if the masks do not say beyond doubt which card is meant, or show
-            no card of that ordinal.
+        SourceUnavailable: if the masks do not identify the cards, or show no card of an ordinal.
     """
     mask = environment.get(MASK_VARIABLE)
     if mask is None:
         visible = tuple(GpuChoice(gpu=gpu) for gpu in inventory)
         if used is not None and len(visible) > 1:
             visible = _in_cuda_order(environment, inventory)
-    elif _is_index(mask.split(",")[0]):
-        visible = _of_indices(mask, _in_cuda_order(environment, inventory))
     else:
-        visible = _of_uuids(mask, inventory)
+        visible = _in_mask(mask, environment, inventory)
     _refuse_hidden_instances(visible)
     says = f"{MASK_VARIABLE}={mask!r} shows" if mask is not None else "this machine has"
     return visible if used is None else _pick(visible, used, says)
@@ -191,7 +190,7 @@ def resolve(
 def _in_cuda_order(
     environment: Mapping[str, str], inventory: Sequence[GpuInfo]
 ) -> tuple[GpuChoice, ...]:
-    """All cards in the order in which CUDA counts them."""
+    """Return all cards in the order in which CUDA numbers them."""
     kinds = {(gpu.name, gpu.memory_total_bytes, gpu.compute_capability) for gpu in inventory}
     if len(kinds) > 1 and environment.get(ORDER_VARIABLE) != "PCI_BUS_ID":
         raise SourceUnavailable(
@@ -204,58 +203,43 @@ def _in_cuda_order(
     return tuple(GpuChoice(gpu=gpu) for gpu in ordered)
 
 
-def _is_index(entry: str) -> bool:
-    return re.match(r"\s*\+?\d", entry) is not None
-
-
-def _is_uuid(entry: str) -> bool:
-    return entry.startswith(("GPU-", "MIG-"))
-
-
-def _of_indices(mask: str, ordered: Sequence[GpuChoice]) -> tuple[GpuChoice, ...]:
+def _in_mask(
+    mask: str, environment: Mapping[str, str], inventory: Sequence[GpuInfo]
+) -> tuple[GpuChoice, ...]:
+    """Return the cards that a mask of indices, of GPU UUIDs or of MIG UUIDs shows."""
+    form = _form(mask)
+    ordered = _in_cuda_order(environment, inventory) if form == "index" else ()
     visible: list[GpuChoice] = []
     for entry in mask.split(","):
-        if _is_uuid(entry):
-            raise _mixed(mask)
-        # CUDA reads an index like strtoul does: "1gpu" is 1 (torch/cuda/__init__.py).
-        digits = re.match(r"\s*\+?(\d+)", entry)
-        if digits is None or int(digits[1]) >= len(ordered):
-            break
-        visible.append(ordered[int(digits[1])])
-    return _unless_repeated(visible)
-
-
-def _of_uuids(mask: str, inventory: Sequence[GpuInfo]) -> tuple[GpuChoice, ...]:
-    visible: list[GpuChoice] = []
-    form = mask[:4]
-    for entry in mask.split(","):
-        if visible and (_is_index(entry) or (_is_uuid(entry) and not entry.startswith(form))):
-            raise _mixed(mask)
-        found = _matches(entry, inventory) if _is_uuid(entry) else []
+        if visible and _form(entry) not in ("", form):
+            raise SourceUnavailable(
+                f"{MASK_VARIABLE}={mask!r} mixes indices, GPU and MIG UUIDs, and CUDA does not "
+                "document what that means",
+                "write only UUIDs of one kind (nvidia-smi -L lists them)",
+            )
+        if index := _INDEX.match(entry):
+            found = list(ordered[int(index[1]) :][:1])
+        else:
+            found = _matches(entry, inventory) if _form(entry) else []
         if len(found) != 1:
             break
-        visible.append(found[0])
-    return _unless_repeated(visible)
-
-
-def _unless_repeated(visible: Sequence[GpuChoice]) -> tuple[GpuChoice, ...]:
+        visible += found
     return tuple(visible) if len(set(visible)) == len(visible) else ()
 
 
-def _mixed(mask: str) -> SourceUnavailable:
-    return SourceUnavailable(
-        f"{MASK_VARIABLE}={mask!r} mixes indices, GPU and MIG UUIDs, and CUDA does not document "
-        "what that means",
-        "write only UUIDs of one kind (nvidia-smi -L lists them)",
-    )
+def _form(entry: str) -> str:
+    """Return how an entry of a mask names a card; ``""`` for an invalid entry."""
+    if _INDEX.match(entry):
+        return "index"
+    return entry[:4] if entry.startswith(("GPU-", "MIG-")) else ""
 
 
 def _refuse_hidden_instances(visible: Sequence[GpuChoice]) -> None:
-    """Refuse if ordinals depend on how many MIG instances the driver shows.
+    """Raise if ordinals depend on how many MIG instances the driver shows.
 
-    Before R570 a process sees a single instance and no other card beside it, since then one
-    instance a GPU instance (NVIDIA's MIG user guide, "CUDA device enumeration"). On a machine
-    whose only visible card is split, every ordinal is that card all the same.
+    Before R570 a process sees a single instance and no other card, since then one instance per
+    GPU instance (NVIDIA's MIG user guide, "CUDA device enumeration"). If the only visible card is
+    split, every ordinal is on that card in any case.
     """
     is_split = any(choice.gpu.mig_uuids and choice.mig_uuid is None for choice in visible)
     if is_split and len(visible) > 1:

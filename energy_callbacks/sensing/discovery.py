@@ -14,7 +14,7 @@ from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing import time_limit
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.devices import GpuInfo, check_devices_argument, choose, resolve
-from energy_callbacks.sensing.frameworks import cuda_driver, hip_runtime
+from energy_callbacks.sensing.frameworks import cuda_driver, loaded_frameworks
 from energy_callbacks.sensing.sources.allocator import AllocatorSource
 from energy_callbacks.sensing.sources.estimate import HostEstimateSource
 from energy_callbacks.sensing.sources.host_memory import HostMemorySource
@@ -113,7 +113,7 @@ def _visible() -> _Uuids:
 
 def _amd(used_ordinals: Sequence[int] | None) -> tuple[tuple[str, str, str], ...]:
     """Return an unavailable source if the run may compute on AMD cards, which are not read."""
-    if used_ordinals == () or not hip_runtime.is_loaded():
+    if used_ordinals == () or not loaded_frameworks.is_hip_loaded():
         return ()
     reason = "this process computes through ROCm, and AMD GPUs are not read: no figure holds them"
     logger.warning("%s", reason)

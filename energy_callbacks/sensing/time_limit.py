@@ -2,46 +2,44 @@
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Final, TypeVar
 
 Answer = TypeVar("Answer")
 
 PATIENCE_S: Final = 10.0
-"""Without the persistence daemon NVIDIA's driver wakes each card in one to three seconds (NVIDIA,
-"Driver Persistence"); one that says nothing for longer than a few such cards take hangs."""
+"""Time limit for NVIDIA's driver. Without the persistence daemon it wakes up each card in one to
+three seconds (NVIDIA, "Driver Persistence")."""
 
-_left: dict[str, threading.Thread] = {}
+_hanging: dict[str, threading.Thread] = {}
 
 
 def within(timeout_s: float, ask: Callable[[], Answer], name: str) -> Answer:
-    """What ``ask`` returns or raises; it runs on a thread of its own, which is left if it hangs.
+    """Call ``ask`` on a thread of its own and return its result, or raise its exception.
 
     Args:
-        timeout_s: how long to wait.
+        timeout_s: how long to wait. A call that takes longer is abandoned on its thread.
         ask: the call.
-        name: of the callee; while an earlier call of this name still hangs, no call waits again.
+        name: name of the callee. While an earlier call of this name hangs, no other is made.
 
     Raises:
-        TimeoutError: if there is no answer in time.
+        TimeoutError: if there is no result in time.
     """
-    before = _left.get(name)
+    before = _hanging.get(name)
     if before is not None and before.is_alive():
         raise TimeoutError(f"{name}: an earlier call has no answer yet")
-    answers: list[Answer] = []
-    errors: list[BaseException] = []
+    answer: Future[Answer] = Future()
 
     def run() -> None:
         try:
-            answers.append(ask())
-        except BaseException as error:  # noqa: BLE001 - raised again where it was asked
-            errors.append(error)
+            answer.set_result(ask())
+        except BaseException as error:  # noqa: BLE001 - raised again in the calling thread
+            answer.set_exception(error)
 
     thread = threading.Thread(target=run, name=f"energy_callbacks {name}", daemon=True)
     thread.start()
     thread.join(timeout_s)
-    _left[name] = thread
-    if errors:
-        raise errors[0]
-    if not answers:
+    _hanging[name] = thread
+    if not answer.done():
         raise TimeoutError(f"{name}: no answer within {timeout_s:g} s")
-    return answers[0]
+    return answer.result()

@@ -12,7 +12,7 @@ from energy_callbacks.accounting.journal.launch import TrainingProcess
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.report import EnergyReport, build
 from energy_callbacks.sensing.devices import GpuChoice, GpuInfo, resolve
-from energy_callbacks.sensing.frameworks import cuda_driver, hip_runtime
+from energy_callbacks.sensing.frameworks import cuda_driver, loaded_frameworks
 from tests.fake_nvml import Card, Constant, FakeNvml, Mig, Scenario, fixtures, ideal
 from tests.fake_nvml.test_fake_card import CardClock
 
@@ -359,7 +359,7 @@ def test_every_ordinal_of_a_split_card_is_that_card(
 @pytest.fixture
 def on_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process computes through ROCm; CUDA_VISIBLE_DEVICES is the mask of its AMD cards."""
-    monkeypatch.setattr(hip_runtime, "is_loaded", lambda: True)
+    monkeypatch.setattr(loaded_frameworks, "is_hip_loaded", lambda: True)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
 
 

@@ -1,24 +1,40 @@
-"""Frameworks that have devices in use in this process, without initialising any of them.
+"""Frameworks and runtimes that are in use in this process, without initialising any of them.
 
-Most public calls on devices initialise a framework: it takes all memory of all cards
+Most public functions about devices initialise a framework: that takes all memory of all cards
 (TensorFlow), or breaks a later fork.
 """
 
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
+
+_MAPS: Final = Path("/proc/self/maps")
+
+
+def is_hip_loaded(maps: Path = _MAPS) -> bool:
+    """Return whether a framework has loaded HIP's runtime, through which ROCm computes.
+
+    In such a process the framework's ``cuda:0`` is an AMD card, and ``CUDA_VISIBLE_DEVICES`` has
+    the effect of ``HIP_VISIBLE_DEVICES`` (ROCm, "GPU isolation techniques"): neither refers to
+    NVIDIA's cards. Wheels rename the library's file, but keep the beginning of its name.
+    """
+    try:
+        return "/libamdhip64" in maps.read_text(encoding="utf-8", errors="replace")
+    except OSError:  # unknown outside Linux
+        return False
 
 
 def awake_tensorflow() -> Any:
-    """``tensorflow``, if its context is there; else ``None``."""
+    """Return ``tensorflow`` if its context exists, else ``None``."""
     eager = sys.modules.get("tensorflow.python.eager.context")
     context = eager.context_safe() if eager is not None else None
-    # Every public call on devices initialises the context; only this attribute does not.
+    # Every public function about devices initialises the context; this attribute does not.
     is_awake = context is not None and context._context_handle is not None  # noqa: SLF001
     return sys.modules.get("tensorflow") if is_awake else None
 
 
 def awake_jax() -> Any:
-    """``jax``, if its backends are initialised; else ``None``."""
+    """Return ``jax`` if its backends are initialised, else ``None``."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     is_awake = bridge is not None and bridge.backends_are_initialized()
     return sys.modules.get("jax") if is_awake else None

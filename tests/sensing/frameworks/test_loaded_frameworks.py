@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.sensing.frameworks import hip_runtime
+from energy_callbacks.sensing.frameworks import loaded_frameworks
 
 
 @pytest.mark.parametrize("name", ["libamdhip64.so.6", "libamdhip64-0e1a2b3c.so"])
@@ -15,10 +15,10 @@ def test_hip_runtime_is_seen_in_its_process(tmp_path: Path, name: str) -> None:
     subprocess.run(["cc", *options], check=True)
     code = (
         "import ctypes, sys\n"
-        "from energy_callbacks.sensing.frameworks import hip_runtime\n"
-        "before = hip_runtime.is_loaded()\n"
+        "from energy_callbacks.sensing.frameworks import loaded_frameworks\n"
+        "before = loaded_frameworks.is_hip_loaded()\n"
         "ctypes.CDLL(sys.argv[1])\n"
-        "print(before, hip_runtime.is_loaded())"
+        "print(before, loaded_frameworks.is_hip_loaded())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(library)], capture_output=True, text=True, check=True
@@ -29,4 +29,4 @@ def test_hip_runtime_is_seen_in_its_process(tmp_path: Path, name: str) -> None:
 
 def test_hip_runtime_where_nobody_knows(tmp_path: Path) -> None:
     """Without Linux' list of mapped files no HIP is seen, and nothing raised."""
-    assert not hip_runtime.is_loaded(tmp_path / "maps")
+    assert not loaded_frameworks.is_hip_loaded(tmp_path / "maps")
