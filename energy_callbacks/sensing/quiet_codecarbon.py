@@ -1,4 +1,4 @@
-"""CodeCarbon as a library: without its log, on one thread at a time, with a time limit."""
+"""Uses CodeCarbon without its log, on one thread at a time, and imports it with a time limit."""
 
 import logging
 import sys
@@ -8,16 +8,16 @@ from contextlib import contextmanager, suppress
 
 from energy_callbacks.sensing import time_limit
 
-# Its modules import each other in circles: two threads that import it at once deadlock.
+# CodeCarbon has circular imports: two threads that import it at the same time deadlock.
 _one_at_a_time = threading.RLock()
 
 
 @contextmanager
 def quiet_codecarbon() -> Iterator[None]:
-    """Drop what CodeCarbon logs on this thread until the block ends.
+    """Suppress what CodeCarbon logs on this thread inside the block.
 
-    Its logger writes to stderr on its own (``propagate = False``, level INFO). A tracker that
-    the user runs on another thread keeps its log. Only one thread of ours is inside at a time.
+    CodeCarbon's logger writes to stderr itself (``propagate = False``, level INFO). A tracker that
+    the user runs on another thread keeps its log. Only one thread can be inside the block.
     """
     thread = threading.get_ident()
 
@@ -36,7 +36,7 @@ def quiet_codecarbon() -> Iterator[None]:
 
 
 def _import() -> None:
-    """CodeCarbon starts NVML when it is imported, and would hang with a driver that does."""
+    """Import CodeCarbon, which starts NVML and would hang with the driver."""
     import pynvml
 
     start = pynvml.nvmlInit
@@ -49,7 +49,7 @@ def _import() -> None:
 
     pynvml.nvmlInit = bounded_start
     try:
-        with suppress(ImportError):  # who needs it imports it again and says so
+        with suppress(ImportError):  # reported by the code that needs it
             import codecarbon  # noqa: F401
     finally:
         pynvml.nvmlInit = start

@@ -1,7 +1,7 @@
-"""When periodic work runs: the same moments in all threads and all ranks of a host.
+"""When periodic work runs: at the same moments in all threads and all ranks of a host.
 
-What a training feels of its meter are threads that wake up. So sensors that keep what they have
-seen are read at common moments of the monotonic clock, and the journal is written right after::
+Every thread that wakes up disturbs the training. Therefore sensors that store their values are
+read at common moments of the monotonic clock, and the journal is written right after::
 
     sensors   |         |         |         BEAT_S apart, LEAD_S before the journal
     journal     |         |         |
@@ -13,22 +13,22 @@ import math
 from typing import Final
 
 BEAT_S: Final = 0.8
-# A card that reads its energy counter first is 25 ms late (H200).
+# Reading the energy counter first delays the other readings of a card by 25 ms (H200).
 LEAD_S: Final = 0.1
 # Tolerance for early wake-ups.
 _EARLY_S: Final = 0.01
 
 
 def until_reading_s(start_s: float, beats: int = 1) -> float:
-    """From the beginning of one reading to the beginning of the next, or a later one."""
+    """Return the time from the start of one reading to the start of the next, or a later one."""
     return next_reading_s(start_s, beats) - start_s
 
 
 def next_reading_s(now_s: float, beats: int = 1) -> float:
-    """When a sensor is to be read next, or this many intervals later, by the monotonic clock."""
+    """Return the monotonic time of the next reading, or of the ``beats``-th one from now."""
     return next_multiple_s(now_s + LEAD_S, BEAT_S) - LEAD_S + (beats - 1) * BEAT_S
 
 
 def next_multiple_s(now_s: float, interval_s: float) -> float:
-    """The next moment that is a multiple of the interval."""
+    """Return the next moment that is a multiple of the interval."""
     return (math.floor((now_s + _EARLY_S) / interval_s) + 1.0) * interval_s

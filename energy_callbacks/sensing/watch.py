@@ -1,4 +1,4 @@
-"""Watches all devices of this machine without a run, for ``monitor``."""
+"""Reads all devices of this machine without a run, for the command ``monitor``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,23 +11,27 @@ from energy_callbacks.sensing.sources.nvidia.processes import CardProcess, card_
 from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.timeline import Timeline
 
-# Power is the mean over this time: a second is what a counter of joules needs on older cards.
+# Power is the mean over this time; energy counters of older cards need at least a second.
 _RECENT_S: Final = 2.0
-# An old reading of a gauge is not its present value.
+# Older readings of a gauge are not shown.
 _FRESH_S: Final = 5.0
 _STOP_TIMEOUT_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceLook:
-    """One device at one moment; ``None`` if not known.
+    """State of one device at one moment; ``None`` for unknown values.
 
     Attributes:
-        power_w: mean of the newest two seconds that were seen.
-        energy: since the start.
-        utilisation: share of the time in which it was busy.
-        throttled_s: slowed down by heat or power, since the start.
-        processes: on a card, most memory first.
+        device: the device.
+        power_w: mean of the newest two seconds with readings.
+        energy: energy since the start.
+        utilisation: fraction of the time in which the device was busy.
+        memory_used_bytes: used memory.
+        temperature_c: degrees Celsius.
+        clock_hz: clock of the multiprocessors.
+        throttled_s: seconds with clocks reduced by heat or power, since the start.
+        processes: processes on a card, most memory first.
     """
 
     device: Device
@@ -42,52 +46,51 @@ class DeviceLook:
 
 
 class Watch:
-    """Reads sources until it is stopped; keeps ten minutes at full resolution, energy permanently.
+    """Reads sources until it is stopped.
+
+    Keeps readings for ten minutes and energy permanently.
 
     Args:
-        sources: to read.
+        sources: sources to read.
         clock: time and threads.
     """
 
     def __init__(self, sources: Sequence[Source], clock: Clock) -> None:
         self._clock = clock
         self._timeline = Timeline()
-        self._notices: dict[str, Notice] = {}
-        self._sampler = Sampler(sources, self._timeline, clock, self._note)
+        self._notices: list[Notice] = []
+        self._sampler = Sampler(sources, self._timeline, clock, self._notices.append)
         self._start_s = clock.monotonic_s()
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start to read."""
         self._sampler.start()
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop to read."""
         self._sampler.stop(_STOP_TIMEOUT_S)
 
     @property
     def elapsed_s(self) -> float:
-        """Since this was made."""
+        """Seconds since this object was created."""
         return self._clock.monotonic_s() - self._start_s
 
     @property
     def problems(self) -> tuple[Notice, ...]:
-        """What cannot be read, or not any more."""
-        wrong = ("unavailable", "lost")
-        return tuple(one for one in self._notices.values() if one.kind in wrong)
+        """Notices of sources that are unavailable or lost."""
+        newest = {notice.source: notice for notice in self._notices}
+        return tuple(one for one in newest.values() if one.kind in ("unavailable", "lost"))
 
     def look(self) -> list[DeviceLook]:
-        """All devices with energy, now; cards first, by their number."""
-        keys = set(self._timeline.metered)
+        """Return the state of all devices that have energy, cards first."""
+        keys = self._timeline.metered
         known = [device for device in self._timeline.devices if device.key in keys]
         known.sort(key=lambda device: (device.kind != "gpu", device.index or 0))
         return [self._look(device) for device in known]
 
-    def _note(self, notice: Notice) -> None:
-        self._notices[notice.source] = notice
-
     def _look(self, device: Device) -> DeviceLook:
         timeline, key = self._timeline, device.key
-        # A driver's buffer reaches back before the start.
+        # The driver's buffer contains readings from before the start.
         first_s = max(timeline.start_s(key) or self._start_s, self._start_s)
         newest_s = timeline.newest_s(key)
         energy, power_w = Energy(energy_j=None), None

@@ -1,14 +1,14 @@
 """Reads a counter at the moments of its ticks, with few calls.
 
 An energy counter whose call is slow (2.5 to 24 ms of processor time on an H200) and whose value
-moves each 100 ms cannot be read *at* a moment. But it moves on a regular clock (``TickClock``).
-Now and then a tick is caught between two calls::
+changes every 100 ms cannot be read *at* a given moment. But it changes on a regular clock
+(``TickClock``). From time to time a tick is located between two calls::
 
     call with the old value          call with the new value
     |<------- 3 ms ------->|         |<------- 3 ms ------->|
     ^ not earlier                                not later  ^
 
-and once the clock is known, one call anywhere between two ticks gives the value at the first.
+Once the clock is known, one call anywhere between two ticks gives the value at the first of them.
 """
 
 from collections.abc import Callable
@@ -18,39 +18,40 @@ from typing import Final
 from energy_callbacks.sensing.clock import PUNCTUAL_S, Clock
 from energy_callbacks.sensing.sources.nvidia.tick_clock import SHORTEST_S, TickClock
 
-# Single calls may take this share of one core; those that check the clock add less than half of
-# it. The sampler's bound is 0.5 % for a card, all together.
+# Fraction of one core that single calls may take; those that check the clock add less than half of
+# it. The limit of the sampler is 0.5 % for a card in total.
 _CORE_SHARE: Final = 0.0008
 _SHORTEST_INTERVAL_S: Final = 0.04
 _LONGEST_INTERVAL_S: Final = 4.0
-# A tick that is known worse than this is caught again; on an H200 calls leave 6 to 12 ms.
+# A tick that is known less precisely is located again; on an H200 calls leave 6 to 12 ms.
 _SHARP_S: Final = 0.012
-# Consecutive calls locate a tick no better than this many of them.
+# Consecutive calls locate a tick to this many call durations at best.
 _BEST_CALLS: Final = 2.5
-# A clock as accurate as calls allow is checked this often. Any other each second at first,
-# then if it is older by this share: a more distant tick improves the period more.
+# How often a clock is checked that is as precise as calls allow. Any other clock is checked every
+# second at first, later when its age has grown by this fraction: distant ticks improve the period
+# more.
 _CHECK_S: Final = 60.0
 _CHECK_AGAIN_S: Final = 1.0
 _CHECK_SHARE: Final = 0.25
-# On an H200 a call takes 2.3 ms from 28 to 40 ms after a tick, and up to 24 ms just after one, for
-# the card is busy then (9 s of calls without a pause under seven loads).
+# On an H200 a call takes 2.3 ms from 28 to 40 ms after a tick, and up to 24 ms just after one, when
+# the card is busy (9 s of calls without a pause under seven loads).
 _CALL_SHARE: Final = 0.34
-# No clock is perfect: a tick may lie so far beside its place.
+# Largest deviation of a tick from a perfect clock.
 _JITTER_S: Final = 0.0001
-# Searches begin at ever other distances from the tick, so that together they close in on it.
+# Searches start at varying distances before the tick, so that together they narrow it down.
 _GOLDEN_SHARE: Final = 0.618
-# A search takes no longer than the longest period of any counter seen (104 ms), twice and more.
+# More than twice the longest known period of a counter (104 ms).
 _SEARCH_S: Final = 0.25
 _SPACING_S: Final = 0.009
 _MOST_CALLS: Final = 40
-# Ticks that are not there where they were expected, give or take this, keep another clock.
+# A tick that is not found within this tolerance follows another clock.
 _SLACK_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 32.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """A counter took ``value`` at ``t_s``, give or take ``t_error_s`` (a bound, no deviation)."""
+    """The counter changed to ``value`` at ``t_s``; ``t_error_s`` bounds the error of ``t_s``."""
 
     t_s: float
     value: float
@@ -66,12 +67,15 @@ class _Call:
 
 @dataclass(slots=True, kw_only=True)
 class _Search:
-    """Calls one after another until the value changes.
+    """Consecutive calls until the value changes.
 
     Attributes:
-        number: of the tick that is awaited; ``None`` takes the next as number 0.
-        end_s: given up then.
-        is_next: whether it goes on from the tick before, so that no other can lie between.
+        number: number of the expected tick; ``None`` makes the next tick number 0.
+        end_s: when the search is given up.
+        is_next: whether the search follows the tick before it directly, so that there is no other
+            tick between them.
+        last: the previous call of this search.
+        calls: calls so far.
     """
 
     number: int | None
@@ -82,28 +86,28 @@ class _Search:
 
     @property
     def is_expected(self) -> bool:
-        """Whether the clock predicts about when the tick comes; else it is waited for."""
+        """Whether the clock predicts the time of the tick."""
         return self.number is not None and not self.is_next
 
     def next_call_s(self, call: _Call) -> float:
-        """When to call again: at once if the tick is near."""
+        """Return when to call again: immediately if the tick is near."""
         return call.stop_s if self.is_expected else max(call.start_s + _SPACING_S, call.stop_s)
 
 
 class CounterTicks:
-    """Calls a counter when it is worth it; never waits.
+    """Calls a counter when a call is useful; never waits.
 
-    A counter that does not move within a quarter of a second is asked less and less often, at
-    last every 32 s.
+    A counter that does not change within a quarter of a second is called less and less often, down
+    to once every 32 s.
 
     Attributes:
-        due_s: when the next call should be made.
-        misses: how often the counter did not move.
+        due_s: when to make the next call.
+        misses: how often the counter did not change.
 
     Args:
         clock: time.
-        read: the slow call; ``None`` if the counter has no value.
-        shortest_s: no tick comes sooner after another; the more is known, the sooner the clock is.
+        read: the slow call; returns ``None`` if the counter has no value.
+        shortest_s: lower bound of the period; a close bound lets the clock be found sooner.
     """
 
     def __init__(
@@ -112,17 +116,14 @@ class CounterTicks:
         self._clock = clock
         self._read = read
         self._shortest_possible_s = shortest_s
-        self._ticks = TickClock(shortest_s)
         self._longest_call_s = self._mean_call_s = self._late_s = 0.0
-        self._newest: tuple[int, float] | None = None
-        self._begun_s = self._checked_s = self.due_s = clock.monotonic_s()
-        self._search: _Search | None = None
-        self._begin_anew(self.due_s)
+        self._begun_s = self._checked_s = clock.monotonic_s()
+        self._begin_anew(self._begun_s)
         self._misses_in_a_row = 0
         self.misses = 0
 
     def next_tick(self) -> Tick | None:
-        """One call, if one is due; a tick, if that call has made one known."""
+        """Make one call if it is due; returns a tick if the call has located one."""
         if self._clock.monotonic_s() < self.due_s - PUNCTUAL_S:
             return None
         call = self._called()
@@ -135,13 +136,13 @@ class CounterTicks:
         return tick
 
     def last_tick(self) -> Tick | None:
-        """The newest tick, at the end of all: one call now, if the clock is known."""
+        """Make a last call if the clock is known; returns the newest tick."""
         call = self._called() if self._search is None else None
         return self._placed(call) if call is not None else None
 
     def _called(self) -> _Call | None:
         start_s = self._clock.monotonic_s()
-        # The latest of the last calls: a thread that waits for the interpreter is no clockwork.
+        # A slowly decaying maximum, because a thread that waits for the interpreter is late.
         self._late_s = max(start_s - self.due_s, 0.9 * self._late_s)
         try:
             value = self._read()
@@ -150,18 +151,19 @@ class CounterTicks:
             raise
         stop_s = self._clock.monotonic_s()
         call_s = stop_s - start_s
-        # The slowest of the last calls: a search must not be given up while one is under way.
+        # A slowly decaying maximum, so that no search is given up during a call.
         self._longest_call_s = max(call_s, 0.9 * self._longest_call_s)
         self._mean_call_s += (call_s - self._mean_call_s) * (0.05 if self._mean_call_s else 1.0)
         return None if value is None else _Call(start_s, stop_s, value)
 
-    # --- what comes next
+    # --- planning
 
     def _plan(self, number: int, call: _Call) -> None:
-        """After tick ``number`` and the call that saw it: one call, or another search."""
+        """Plan a single call or another search, after ``call`` has located tick ``number``."""
         wanted_s = self._mean_call_s / _CORE_SHARE
         interval_s = min(max(wanted_s, _SHORTEST_INTERVAL_S), _LONGEST_INTERVAL_S)
-        ahead = max(round(interval_s / self._ticks.period_s[1]), 1)
+        shortest_s, longest_s = self._ticks.period_s
+        ahead = max(round(interval_s / longest_s), 1)
         width_s = _width(self._ticks.span(number + ahead))
         is_good = width_s <= _BEST_CALLS * (self._mean_call_s + 2.0 * _JITTER_S)
         age_s = self._checked_s - self._begun_s
@@ -169,7 +171,7 @@ class CounterTicks:
         if width_s <= _SHARP_S and call.stop_s - self._checked_s <= check_s:
             self._call_after(number + ahead)
             return
-        while ahead > 0 and _width(self._ticks.span(number + ahead)) > self._shortest_s / 2.0:
+        while ahead > 0 and _width(self._ticks.span(number + ahead)) > shortest_s / 2.0:
             ahead //= 2
         if ahead:
             self._search_for(number + ahead, call.stop_s)
@@ -178,18 +180,14 @@ class CounterTicks:
             self._search = _Search(number=number + 1, end_s=end_s, is_next=True, last=call)
             self.due_s = self._search.next_call_s(call)
 
-    @property
-    def _shortest_s(self) -> float:
-        return self._ticks.period_s[0]
-
     def _call_after(self, number: int) -> None:
-        """Call between a tick and the next, if calls are quick."""
+        """Plan a single call between a tick and the next one."""
         self._search = None
         start_s, end_s = self._ticks.span(number)[1], self._ticks.span(number + 1)[0]
         self.due_s = start_s + _CALL_SHARE * max(end_s - start_s, 0.0)
 
     def _search_for(self, number: int, now_s: float) -> None:
-        """Catch a tick between two calls."""
+        """Plan consecutive calls around a tick."""
         first_s, last_s = self._ticks.span(number)
         early = 0.5 + (number * _GOLDEN_SHARE) % 1.0
         self.due_s = max(first_s - early * self._mean_call_s - self._late_s, now_s)
@@ -197,11 +195,11 @@ class CounterTicks:
         self._search = _Search(number=number, end_s=end_s)
 
     def _begin_anew(self, start_s: float) -> None:
-        """Nothing is known: catch whichever tick comes."""
+        """Forget the clock and locate the next tick, whichever it is."""
         self._ticks = TickClock(self._shortest_possible_s)
-        self._newest = None
+        self._newest: tuple[int, float] | None = None
         self.due_s = start_s
-        self._search = _Search(number=None, end_s=start_s + _SEARCH_S)
+        self._search: _Search | None = _Search(number=None, end_s=start_s + _SEARCH_S)
 
     def _miss(self, now_s: float) -> None:
         self._misses_in_a_row += 1
@@ -211,7 +209,7 @@ class CounterTicks:
     # --- one call between two ticks
 
     def _placed(self, call: _Call) -> Tick | None:
-        """The value at the last tick before the call, if it is certain which one that is."""
+        """Return the last tick before the call, if its number is certain."""
         number = self._ticks.number_at(call.start_s)
         number -= self._ticks.span(number)[1] > call.start_s
         if call.stop_s > self._ticks.span(number + 1)[0]:
@@ -219,7 +217,7 @@ class CounterTicks:
             return None
         newest = self._newest
         if newest is not None and number > newest[0] + 1 and call.value == newest[1]:
-            self._begin_anew(call.stop_s)  # it stands still
+            self._begin_anew(call.stop_s)  # the counter has stopped
             return None
         return self._known(number, call)
 
@@ -236,7 +234,7 @@ class CounterTicks:
         search.calls += 1
         is_first = before is None and search.is_expected
         if is_first and call.start_s > self._ticks.span(search.number or 0)[0]:
-            return self._placed(call)  # woke up too late to catch it: a single call then
+            return self._placed(call)  # too late for a search: a single call
         if before is not None and before.value != call.value:
             return self._caught(search, before.start_s, call)
         is_over = call.stop_s >= search.end_s or search.calls >= _MOST_CALLS
@@ -249,8 +247,8 @@ class CounterTicks:
         return None
 
     def _caught(self, search: _Search, earliest_s: float, call: _Call) -> Tick | None:
-        """A tick came after one call began and before the next one ended."""
-        if call.stop_s - earliest_s >= self._shortest_s:  # perhaps there were two
+        """Handle a tick between the start of one call and the end of the next."""
+        if call.stop_s - earliest_s >= self._ticks.period_s[0]:  # perhaps there were two
             self._begin_anew(call.stop_s)
             return _between(earliest_s, call.stop_s, call.value)
         number = search.number or 0

@@ -1,8 +1,8 @@
-"""Converts a driver's Unix time stamps to the monotonic clock, each sample once and in order.
+"""Converts a driver's Unix time stamps to the monotonic clock.
 
-The two clocks keep their distance until someone sets the wall clock. The distance is measured at
-each call; when it jumps, a sample may have been stamped before or after the jump, and is placed
-where only one of the two makes sense.
+The offset of the two clocks is constant until someone sets the wall clock. It is measured at each
+call. When it jumps, a sample may have its stamp from before or after the jump; it is used if only
+one of the two gives a plausible time.
 """
 
 from collections.abc import Sequence
@@ -12,21 +12,21 @@ from typing import Final
 from energy_callbacks.core.units import seconds_from_microseconds
 from energy_callbacks.sensing.clock import Clock, looked_at
 
-# A time server slews by at most 0.5 ms a second (adjtimex(2): 500 ppm); what is more is a jump.
+# A time server slews by at most 0.5 ms per second (adjtimex(2): 500 ppm); more is a jump.
 _JUMP_S: Final = 0.010
-# A stamp lies in the future by no more than its own jitter (H200: spacing of 6 to 48 ms around
+# A stamp is in the future by no more than its own jitter (H200: spacing of 6 to 48 ms around
 # 20 ms, newest sample 3 to 16 ms old).
 _FUTURE_S: Final = 0.010
 
 
 class DriverStamps:
-    """Turns drains of a driver's sample buffer into samples of monotonic time.
+    """Converts the samples of a driver's buffer, each once and in order.
 
     Args:
-        clock: both clocks.
+        clock: monotonic and wall time.
 
     Attributes:
-        untidy: drains in which a sample came twice or out of order.
+        untidy: number of calls with a sample that came twice or out of order.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -37,10 +37,10 @@ class DriverStamps:
         self.untidy = 0
 
     def new(self, samples: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
-        """The samples that were in no earlier drain, in strictly rising time.
+        """Return the samples that no earlier call had, in strictly increasing time.
 
-        Dropped are duplicates, samples not after the newest one of an earlier drain, and after
-        a jump of the wall clock those that fit before as well as after it: a gap, never a
+        Dropped are duplicates, samples that are not later than those of earlier calls, and samples
+        whose time is ambiguous after a jump of the wall clock: they leave a gap instead of a
         sample at a wrong time.
 
         Args:
@@ -56,7 +56,7 @@ class DriverStamps:
         offsets_s = (self._offset_s, offset_s) if is_jump else (offset_s,)
         fresh = {stamp: value for stamp, value in samples if stamp not in self._seen_us}
         self._seen_us, self._offset_s = frozenset(stamps), offset_s
-        # Nothing known left in the buffer: the driver has stamped all of it anew.
+        # No known stamp is left in the buffer: the driver has replaced all stamps.
         if is_jump and len(fresh) == len(self._seen_us):
             return []
         last_s, latest_s = self._last_s, now_s + _FUTURE_S
@@ -65,7 +65,7 @@ class DriverStamps:
             unix_s = seconds_from_microseconds(stamp_us)
             possible = [unix_s - offset_s for offset_s in offsets_s]
             new = [t_s for t_s in possible if last_s < t_s <= latest_s]
-            if len(new) == 1:  # else it is not certain when it was taken
+            if len(new) == 1:  # otherwise its time is ambiguous
                 placed.append((new[0], value))
         placed.sort()
         if placed:

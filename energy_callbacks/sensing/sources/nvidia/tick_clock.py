@@ -1,9 +1,10 @@
-"""Predicts the ticks of a counter from those that were seen.
+"""Predicts the ticks of a counter from observed ticks.
 
-A tick is seen as "somewhere between these two moments". With ticks at ``phase + n period`` each
-of these is a pair of straight lines in the plane of phase and period, and what agrees with all of
-them is a polygon. An H200's counter keeps such a clock exactly: one polygon held all 99 ticks of
-9 s, under seven loads (docs/how-it-measures.md).
+A tick is observed as an interval that contains its time. With ticks at ``phase + n period``, each
+observation is bounded by a pair of straight lines in the plane of phase and period, and all values
+that agree with all observations form a polygon. The counter of an H200 follows such a clock
+exactly: one polygon was consistent with all 99 ticks of 9 s, under seven loads
+(docs/how-it-measures.md).
 """
 
 from typing import Final
@@ -15,9 +16,12 @@ _Point = tuple[float, float]
 
 
 class TickClock:
-    """Predicts ticks, each with a bound of its error, from ticks that were seen.
+    """Predicts ticks with bounds of their time.
 
-    The first tick has number 0. Until a second tick is seen the period is almost unknown.
+    The first observed tick has number 0. Before the second one the period is almost unknown.
+
+    Args:
+        shortest_s: lower bound of the period.
     """
 
     def __init__(self, shortest_s: float = SHORTEST_S) -> None:
@@ -32,21 +36,21 @@ class TickClock:
         return (min(periods), max(periods)) if periods else (self._shortest_s, _LONGEST_S)
 
     def span(self, number: int) -> tuple[float, float]:
-        """The earliest and the latest moment of tick ``number``."""
+        """Return the earliest and the latest time of tick ``number``."""
         times = [phase + number * period for phase, period in self._corners]
         return self._origin_s + min(times), self._origin_s + max(times)
 
     def number_at(self, t_s: float) -> int:
-        """The tick that is nearest to a moment."""
+        """Return the number of the tick that is nearest to a moment."""
         low_s, high_s = self.period_s
         first_s, last_s = self.span(0)
         return round((t_s - (first_s + last_s) / 2.0) / ((low_s + high_s) / 2.0))
 
     def see(self, number: int, earliest_s: float, latest_s: float) -> bool:
-        """A tick happened between two moments.
+        """Add the observation that a tick happened between two moments.
 
         Returns:
-            Whether that agrees with the ticks before; if not, all is forgotten.
+            Whether it agrees with the earlier ticks; if not, the clock is empty again.
         """
         if not self._corners:
             self._origin_s = earliest_s
@@ -61,9 +65,9 @@ class TickClock:
 
 
 def _clipped(corners: list[_Point], number: int, limit_s: float, sign: float) -> list[_Point]:
-    """The part of a polygon in which ``sign x (phase + number x period - limit)`` is not negative.
+    """Return the part of a polygon with ``sign x (phase + number x period - limit) >= 0``.
 
-    One edge after another (Sutherland and Hodgman, CACM 17, 1974).
+    Clips one edge after another (Sutherland and Hodgman, CACM 17, 1974).
     """
     kept: list[_Point] = []
     for index, here in enumerate(corners):
