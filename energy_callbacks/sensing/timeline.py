@@ -23,47 +23,31 @@ _MOST_FOLLOWED: Final = 60_000
 
 
 @dataclass(slots=True)
-class _LastReadings:
-    """When each quantity of a device was last read.
+class _Track:
+    """Everything known about one device.
 
     Attributes:
+        device: the device.
+        channels: its channels, of all sources.
+        curve: its energy; empty if it has no energy.
+        is_metered: whether it has energy.
+        series: readings of its gauges and counters.
         newest_s: time of the newest reading of any quantity.
-        read_s: seconds during which the device gave readings.
+        read_s: seconds during which it gave readings.
         last: time of the last reading of each quantity, and ``read_s`` at that time.
+        power: raw power readings, if requested.
+        silent_since_s: when its energy was first queried before it had any.
+        is_lost: whether its sensor is gone.
     """
-
-    newest_s: float = -math.inf
-    read_s: float = 0.0
-    last: dict[Quantity, tuple[float, float]] = field(default_factory=dict)
-
-    def note(self, readings: Iterable[Reading]) -> None:
-        """Record the times of new readings."""
-        for reading in readings:
-            t_s = reading.t_s
-            if t_s > self.newest_s:
-                self.read_s += min(t_s - self.newest_s, _PAUSE_S)
-                self.newest_s = t_s
-            self.last[reading.channel.quantity] = (t_s, self.read_s)
-
-    def silent(self, limit_s: float) -> dict[Quantity, float]:
-        """Return the last times of quantities missing for more than ``limit_s`` of ``read_s``."""
-        return {
-            quantity: t_s
-            for quantity, (t_s, read_s) in self.last.items()
-            if self.read_s - read_s > limit_s
-        }
-
-
-@dataclass(slots=True)
-class _Track:
-    """Everything known about one device."""
 
     device: Device
     channels: tuple[Channel, ...]
     curve: EnergyCurve
     is_metered: bool = False
     series: dict[Quantity, TimeSeries] = field(default_factory=dict)
-    last_readings: _LastReadings = field(default_factory=_LastReadings)
+    newest_s: float = -math.inf
+    read_s: float = 0.0
+    last: dict[Quantity, tuple[float, float]] = field(default_factory=dict)
     power: deque[tuple[float, float]] | None = None
     silent_since_s: float | None = None
     is_lost: bool = False
@@ -140,17 +124,20 @@ class Timeline:
 
     def _extend_track(self, track: _Track, readings: Sequence[Reading]) -> None:
         track.curve.add(readings)
-        track.last_readings.note(readings)
         for reading in readings:
-            quantity = reading.channel.quantity
+            quantity, t_s = reading.channel.quantity, reading.t_s
+            if t_s > track.newest_s:
+                track.read_s += min(t_s - track.newest_s, _PAUSE_S)
+                track.newest_s = t_s
+            track.last[quantity] = (t_s, track.read_s)
             if quantity == "power" and track.power is not None:
-                track.power.append((reading.t_s, reading.value))
+                track.power.append((t_s, reading.value))
             if quantity in ("power", "energy"):
                 continue  # part of the curve
             series = track.series.get(quantity)
             if series is None:
                 series = track.series[quantity] = TimeSeries(self._keep_s)
-            series.append(reading.t_s, reading.value)
+            series.append(t_s, reading.value)
 
     def follow_power(self, key: str) -> None:
         """Start to keep a device's raw power readings, without corrections."""
@@ -326,7 +313,8 @@ class Timeline:
             return {
                 (key, quantity): last_s
                 for key, track in self._tracks.items()
-                for quantity, last_s in track.last_readings.silent(limit_s).items()
+                for quantity, (last_s, read_s) in track.last.items()
+                if track.read_s - read_s > limit_s
             }
 
     def newest_s(self, key: str) -> float | None:

@@ -1,7 +1,7 @@
 """Queries the CUDA driver for its devices, only if a framework has initialised it.
 
-A process that has initialised CUDA can no longer fork workers that use it, so nothing here
-initialises anything.
+Nothing here initialises CUDA, because a process that has done so can no longer fork workers that
+use it.
 """
 
 import ctypes
@@ -19,11 +19,11 @@ class _Uuid(ctypes.Structure):
 
 
 def awake_driver() -> ctypes.CDLL | None:
-    """The CUDA driver library, if a framework has loaded and initialised it in this process.
+    """Return the CUDA driver library, if a framework has initialised it in this process.
 
-    ``RTLD_NOLOAD`` opens nothing that is not open yet, and until ``cuInit`` every function
-    answers ``CUDA_ERROR_NOT_INITIALIZED`` (CUDA driver API, "Initialization"), in a forked child
-    too. So asking wakes no device.
+    ``RTLD_NOLOAD`` opens only a library that is already open, and before ``cuInit`` every function
+    returns ``CUDA_ERROR_NOT_INITIALIZED`` (CUDA driver API, "Initialization"), in a forked child
+    too. Therefore this query initialises no device.
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
@@ -38,17 +38,16 @@ def _count(driver: ctypes.CDLL) -> int:
 
 
 def uuids() -> tuple[str, ...] | None:
-    """UUIDs of CUDA's devices 0, 1, ... in this process, without ``GPU-`` or ``MIG-``.
+    """Return the UUIDs of CUDA's devices 0, 1, ... in this process, without ``GPU-`` or ``MIG-``.
 
-    Returns:
-        ``None`` if the driver is not awake in this process.
+    ``None`` if the driver is not initialised in this process.
     """
     driver = awake_driver()
     if driver is None:
         return None
-    found = [_uuid_of(driver, ordinal) for ordinal in range(_count(driver))]
-    known = tuple(answer for answer in found if answer is not None)
-    return known if len(known) == len(found) else None
+    count = _count(driver)
+    known = tuple(filter(None, (_uuid_of(driver, ordinal) for ordinal in range(count))))
+    return known if len(known) == count else None
 
 
 def _uuid_of(driver: ctypes.CDLL, ordinal: int) -> str | None:
@@ -63,14 +62,13 @@ def _uuid_of(driver: ctypes.CDLL, ordinal: int) -> str | None:
 
 
 def active_ordinals() -> tuple[int, ...]:
-    """CUDA's ordinals of the devices on which this process already has a context.
+    """Return CUDA's ordinals of the devices on which this process already has a context.
 
-    For a plain loop, which declares no devices: those with a context count as used.
+    In a plain loop, which declares no devices, those with a context count as used.
     """
     driver = awake_driver()
-    if driver is None:
-        return ()
-    return tuple(ordinal for ordinal in range(_count(driver)) if _is_active(driver, ordinal))
+    ordinals = range(_count(driver)) if driver is not None else ()
+    return tuple(ordinal for ordinal in ordinals if _is_active(driver, ordinal))
 
 
 def _is_active(driver: ctypes.CDLL, ordinal: int) -> bool:

@@ -1,11 +1,10 @@
 """CUDA events through the driver interface, on the stream that a framework trains on.
 
-Nothing here waits for a device, wakes one, or touches a stream that is being captured into a
-graph. The stream is PyTorch's current one: TensorFlow and JAX do not hand theirs to Python.
+Nothing here waits for a device, initialises one, or touches a stream that is being captured into a
+graph. The stream is PyTorch's current one; TensorFlow and JAX do not expose theirs to Python.
 """
 
 import ctypes
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, Protocol
@@ -13,8 +12,9 @@ from typing import Any, Final, Protocol
 from energy_callbacks.core.errors import SourceLost
 from energy_callbacks.core.units import seconds_from_milliseconds
 from energy_callbacks.sensing.frameworks.cuda_driver import awake_driver
+from energy_callbacks.sensing.frameworks.loaded_frameworks import awake_torch
 
-# Of cuda.h.
+# From cuda.h.
 _SUCCESS: Final = 0
 _NOT_READY: Final = 600  # CUDA_ERROR_NOT_READY
 _TIMED: Final = 0  # CU_EVENT_DEFAULT
@@ -25,42 +25,42 @@ Event = Any
 
 
 class Events(Protocol):
-    """What timing a step's end needs of a device.
+    """The events of a device, as needed to time the ends of steps.
 
-    ``elapsed_s`` and ``is_done`` raise ``SourceLost`` if the device answers no more; they may
-    be called from any thread inside ``attached``.
+    ``elapsed_s`` and ``is_done`` raise ``SourceLost`` if the device does not answer any more. They
+    may be called from any thread inside ``attached``.
     """
 
     def create(self) -> Event | None:
-        """A new event; ``None`` if there is none to be had."""
+        """Return a new event; ``None`` if the driver has none."""
         ...
 
     def record(self, event: Event) -> bool:
-        """Put an event behind all work queued so far; ``False`` if that cannot be now."""
+        """Queue an event behind all work so far; returns ``False`` if that is impossible now."""
         ...
 
     def record_idle(self, event: Event) -> bool:
-        """Put an event where nothing is queued, so that it happens at once."""
+        """Queue an event on an empty stream, so that it happens immediately."""
         ...
 
     def is_done(self, event: Event) -> bool:
-        """Whether the device has passed an event."""
+        """Return whether the device has passed an event."""
         ...
 
     def elapsed_s(self, start: Event, end: Event) -> float | None:
-        """Device time from one event to another; ``None`` while either is to come."""
+        """Return the device time between two events; ``None`` before both have happened."""
         ...
 
     def attached(self) -> AbstractContextManager[None]:
-        """A context manager inside which the calling thread may ask."""
+        """Return a context manager inside which the calling thread may query events."""
         ...
 
     def destroy(self, event: Event) -> None:
-        """Give an event back to the driver."""
+        """Release an event."""
         ...
 
     def close(self) -> None:
-        """Give all else back."""
+        """Release everything else."""
         ...
 
 
@@ -68,12 +68,12 @@ class CudaEvents:
     """Events of the context in which the calling thread trains.
 
     Args:
-        driver: libcuda, awake.
+        driver: libcuda, initialised.
         context: the ``CUcontext`` that is current on the thread that trains.
-        device: ordinal of the device that the framework trains on now.
-        current_stream: handle of the stream that it trains on there.
-        is_capturing: whether that stream is being captured; ``None`` asks the driver, which takes
-            longer.
+        device: returns the ordinal of the framework's current device.
+        current_stream: returns the handle of the framework's current stream on a device.
+        is_capturing: returns whether that stream is being captured; ``None`` queries the driver,
+            which takes longer.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class CudaEvents:
     ) -> None:
         self._driver = driver
         self._context = context
-        # Called one by one, not by a function of ours: see ``StepEnds.mark``.
+        # Called separately, not through another function: see ``StepEnds.mark``.
         self._device, self._current_stream = device, current_stream
-        # Without letting go of the interpreter: to get it back would take longer than the calls.
+        # Without releasing the GIL: acquiring it again would take longer than the calls.
         quick = ctypes.PyDLL(driver._name, handle=driver._handle)  # noqa: SLF001 - as documented
         self._ask_capturing, self._record = quick.cuStreamIsCapturing, quick.cuEventRecord
         self._ask_capturing.argtypes = self._record.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
@@ -105,13 +105,13 @@ class CudaEvents:
         return event if created == _SUCCESS else None
 
     def record(self, event: Event) -> bool:
-        """See ``Events``; not while the stream is captured, nor on another device's stream."""
+        """See ``Events``; impossible while the stream is captured."""
         try:
-            # Asking is safe during a capture (cuStreamIsCapturing), recording would be part of it.
+            # This query is safe during a capture (cuStreamIsCapturing); recording would join it.
             if self._is_capturing():
                 return False
             stream = self._current_stream(self._device())
-        except RuntimeError:  # PyTorch raises here what an earlier launch has done, and will again
+        except RuntimeError:  # PyTorch reports the error of an earlier launch
             return False
         return bool(self._record(event, stream) == _SUCCESS)
 
@@ -121,7 +121,7 @@ class CudaEvents:
         return bool(result != _SUCCESS or status.value)
 
     def record_idle(self, event: Event) -> bool:
-        """See ``Events``; on a stream of our own."""
+        """See ``Events``; uses a stream of this object."""
         # A null handle would mean the default stream, where work is queued.
         return bool(self._idle) and self._record(event, self._idle) == _SUCCESS
 
@@ -158,11 +158,10 @@ class CudaEvents:
 
     @contextmanager
     def _relaxed(self) -> Iterator[None]:
-        """Let the calling thread ask and create while a graph is being captured.
+        """Allow the calling thread to query and create events during the capture of a graph.
 
-        While any thread captures in the global mode, a query by another thread would spoil that
-        capture, unless the asking thread is in the relaxed mode
-        (cuThreadExchangeStreamCaptureMode).
+        While a thread captures in the global mode, a query by another thread would invalidate the
+        capture, unless that thread is in the relaxed mode (cuThreadExchangeStreamCaptureMode).
         """
         mode = ctypes.c_int(_RELAXED)
         self._driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
@@ -172,7 +171,7 @@ class CudaEvents:
             self._driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
 
     def destroy(self, event: Event) -> None:
-        """See ``Events``; one that is under way is released when it has passed."""
+        """See ``Events``; an event that has not happened yet is released afterwards."""
         self._driver.cuEventDestroy_v2(event)
 
     def close(self) -> None:
@@ -183,14 +182,12 @@ class CudaEvents:
 
 
 def open_events() -> CudaEvents | None:
-    """Events of the device that the calling thread trains on; ``None`` while it uses none.
+    """Return the events of the device that the calling thread trains on, if any.
 
-    Only if the training itself has imported PyTorch and initialised CUDA.
+    ``None`` unless the training itself has imported PyTorch and initialised CUDA.
     """
-    torch = sys.modules.get("torch")
-    if torch is None or "torch.cuda" not in sys.modules or not torch.cuda.is_initialized():
-        return None
-    driver = awake_driver()
+    torch = awake_torch()
+    driver = None if torch is None else awake_driver()
     if driver is None:
         return None
     context = ctypes.c_void_p()
@@ -201,10 +198,10 @@ def open_events() -> CudaEvents | None:
 
 
 def _current_stream(torch: Any) -> tuple[Callable[[], int], Callable[[int], int]]:
-    """How to ask for PyTorch's current device, and for the handle of its current stream.
+    """Return functions for PyTorch's current device and for the handle of its current stream.
 
-    The public way makes an object each time, most of what an event would cost; the other is what
-    compiled code of PyTorch itself uses (torch._inductor, ``get_raw_stream``).
+    The public function creates an object per call, which takes most of the time of an event. The
+    private one is what PyTorch's compiled code uses (torch._inductor, ``get_raw_stream``).
     """
     handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001 - see above
     device = getattr(torch._C, "_cuda_getDevice", None)  # noqa: SLF001 - see above

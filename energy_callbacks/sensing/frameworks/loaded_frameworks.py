@@ -24,6 +24,13 @@ def is_hip_loaded(maps: Path = _MAPS) -> bool:
         return False
 
 
+def awake_torch() -> Any:
+    """Return ``torch`` if it has initialised CUDA, else ``None``."""
+    torch = sys.modules.get("torch")
+    is_awake = "torch.cuda" in sys.modules and torch and torch.cuda.is_initialized()
+    return torch if is_awake else None
+
+
 def awake_tensorflow() -> Any:
     """Return ``tensorflow`` if its context exists, else ``None``."""
     eager = sys.modules.get("tensorflow.python.eager.context")

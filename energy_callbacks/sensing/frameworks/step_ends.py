@@ -1,18 +1,19 @@
-"""When the device finished a step, by CUDA events that are read later, in host time.
+"""Determines when the device finished a step, by CUDA events that are read later, in host time.
 
 ::
 
-    training thread     mark     an event of a reused pool goes behind the step's work
-    journal's thread    settle   an anchor is placed, and events that have passed are dated by it
+    training thread     mark     an event of a reused pool is queued behind the step's work
+    journal's thread    settle   an anchor is recorded, and past events are dated by it
 
-Event times are known only as differences. An anchor is an event on a stream where nothing waits:
-recorded and seen to have passed between two readings of the host's clock, it ties device time to
-host time, however far the host runs ahead on the stream that trains. A step's end is the middle of
+Event times are only known as differences. An anchor is an event on an empty stream. It is recorded
+and observed between two readings of the host's clock, which relates device time to host time, no
+matter how far the host is ahead of the stream that trains. The end of a step is the middle of the
+intersection of
 
-    [anchor, recorded to seen] + elapsed +- drift   and   [step queued, step seen to have ended]
+    [anchor, recorded to observed] + elapsed +- drift   and   [step queued, its end observed]
 
-and half the width of what both have in common is a bound of its error. No thread ever waits for
-the training's work.
+and half the width of the intersection bounds its error. No thread ever waits for the training's
+work.
 """
 
 from collections import deque
@@ -28,17 +29,17 @@ from energy_callbacks.sensing.frameworks.cuda_events import Event, Events
 
 Item = TypeVar("Item")
 
-# A step of 0.25 ms, looked after once a second (the longest ``sample_interval_s``).
+# Steps of 0.25 ms that are settled once a second (the longest ``sample_interval_s``).
 _POOL_SIZE: Final = 4096
-# Events ready for steps to come: to make one takes the training thread longer than to record it.
+# Events created in advance, because creating one takes longer than recording it.
 _LEAST_SPARE: Final = 64
-# How fast the clocks of card and host may drift apart: the widest tolerance of a clock on a PCIe
-# card, that of the reference clock (PCI Express Base Specification, +-300 ppm).
+# Relative drift between the clocks of card and host: the tolerance of the reference clock of a PCIe
+# card (PCI Express Base Specification, +-300 ppm).
 _DRIFT: Final = 3e-4
-# cuEventElapsedTime: "a resolution of around 0.5 microseconds", handed over as a 32-bit number of
-# milliseconds, which is as good over the eight seconds that the oldest anchor may be old.
+# cuEventElapsedTime has "a resolution of around 0.5 microseconds". Its result is a 32-bit number of
+# milliseconds, which is as precise over the eight seconds that the oldest anchor may be old.
 _RESOLUTION_S: Final = 1e-6
-# An anchor takes 10 to 50 us; one whose thread was held up is tried again.
+# An anchor takes 10 to 50 us; it is repeated if its thread was delayed.
 _GOOD_S: Final = 25e-6
 _TRIES: Final = 4
 _KEPT_ANCHORS: Final = 8
@@ -49,12 +50,12 @@ _PATIENCE_S: Final = 20e-3
 
 @dataclass(slots=True, eq=False)
 class StepEnd:
-    """When a step ended.
+    """The end of a step.
 
     Attributes:
-        queued_s: when Python had queued its work.
-        end_s: when it ended; ``None`` while that is not known, ``queued_s`` if no event dates it.
-        error_s: half-width of the bounds of ``end_s``; ``None`` if no event dates it.
+        queued_s: when Python had queued the work of the step.
+        end_s: when the step ended; ``None`` if not known yet, ``queued_s`` if no event dates it.
+        error_s: bound of the error of ``end_s``; ``None`` if no event dates it.
     """
 
     queued_s: float
@@ -76,11 +77,15 @@ class _EventAnchor:
 class StepEnds:
     """Dates the ends of steps by events.
 
+    Attributes:
+        steps: number of steps.
+        host_marks: number of steps whose end is only known as the time when they were queued.
+
     Args:
         clock: host time.
-        open_events: the device's events, ``None`` while the training uses no device; by default
-            those of CUDA.
-        pool_size: at most this many events are under way; a step beyond them keeps its host mark.
+        open_events: returns the device's events, or ``None`` while the training uses no device; by
+            default those of CUDA.
+        pool_size: maximum number of pending events; further steps keep their host time.
     """
 
     def __init__(
@@ -102,8 +107,8 @@ class StepEnds:
         self.host_marks = 0
 
     def mark(self, queued_s: float) -> StepEnd:
-        """The work of a step has just been queued. On the training thread, some microseconds."""
-        # Flat, as calls take longest in a loop that only launches work: its caches are cold.
+        """Note that the work of a step has been queued; takes the training thread microseconds."""
+        # Without helper functions: calls are slow here, because the caches are cold.
         self.steps += 1
         end = StepEnd(queued_s)
         events = None if self._is_over else self._events or self._opened()
@@ -133,7 +138,7 @@ class StepEnds:
         return events.create()
 
     def settle(self) -> None:
-        """Date the steps that have ended; never waits for one that has not."""
+        """Date the steps that have ended; does not wait for others."""
         if self._events is None or self._is_over or not self._pending:
             return
         try:
@@ -159,7 +164,7 @@ class StepEnds:
             self._free.append(event)
 
     def _make_spare(self, events: Events) -> None:
-        """As many as have been needed since the last look, so that marking finds one."""
+        """Create as many events as were used since the last call, so that ``mark`` finds one."""
         wanted = max(_LEAST_SPARE, len(self._pending)) - len(self._free)
         for _ in range(wanted):
             event = self._created(events)
@@ -172,10 +177,10 @@ class StepEnds:
         slack_s = _DRIFT * abs(elapsed_s) + _RESOLUTION_S
         low_s = max(anchor.low_s + elapsed_s - slack_s, end.queued_s)
         high_s = min(anchor.high_s + elapsed_s + slack_s, seen_s)
-        if low_s > high_s:  # the machine slept, or one of its clocks jumped
+        if low_s > high_s:  # the machine was suspended, or a clock jumped
             low_s, high_s = end.queued_s, seen_s
         end.error_s = (high_s - low_s) / 2.0
-        end.end_s = (low_s + high_s) / 2.0  # last: it is looked at from other threads
+        end.end_s = (low_s + high_s) / 2.0  # last, because other threads read it
 
     def _place_anchors(self, events: Events) -> None:
         for _ in range(_TRIES):
@@ -204,7 +209,7 @@ class StepEnds:
         return _EventAnchor(event, low_s, clock.monotonic_s())
 
     def close(self) -> None:
-        """Date what can be dated; the other steps keep their host marks, and events are freed."""
+        """Date the steps that have ended; the others keep their host time. Releases all events."""
         self.settle()
         self._give_up()
         events = self._events
@@ -216,7 +221,7 @@ class StepEnds:
                     events.destroy(event)
                 events.close()
         except SourceLost:
-            return  # the context took them along
+            return  # the events are gone with the context
 
     def _give_up(self) -> None:
         self._is_over = True
@@ -230,7 +235,7 @@ class StepEnds:
 
 
 def _drained(queue: "deque[Item]") -> Iterator[Item]:
-    """Take everything out, while another thread may still put something in."""
+    """Remove and yield all items, also those that another thread adds meanwhile."""
     with suppress(IndexError):
         while True:
             yield queue.popleft()

@@ -10,14 +10,17 @@ memory. Peaks are those since the user's last reset; they are read and never res
 - JAX: ``Device.memory_stats`` of each local device; CPU devices have none.
 """
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from energy_callbacks.core.errors import ReadingMissed
 from energy_callbacks.core.records import Channel, Device, Reading, Sensor
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.frameworks.loaded_frameworks import awake_jax, awake_tensorflow
+from energy_callbacks.sensing.frameworks.loaded_frameworks import (
+    awake_jax,
+    awake_tensorflow,
+    awake_torch,
+)
 from energy_callbacks.sensing.schedule import until_reading_s
 
 _DEVICE = Device(
@@ -67,7 +70,7 @@ class AllocatorSource:
             ReadingMissed: if the call of a framework failed.
         """
         self._read_s = self._clock.monotonic_s()
-        found = [device for ask in _FRAMEWORKS for device in _asked(ask)]
+        found = [device for ways in _FRAMEWORKS for device in _asked(*ways)]
         if not found:
             return []
         t_s = self._clock.monotonic_s()
@@ -79,18 +82,17 @@ class AllocatorSource:
         """See ``Source.close``."""
 
 
-def _asked(ask: Callable[[], Iterator[_Bytes]]) -> list[_Bytes]:
+def _asked(awake: Callable[[], Any], ask: Callable[[Any], Iterator[_Bytes]]) -> list[_Bytes]:
+    """Return the bytes of each device of a framework, if it has initialised its devices."""
     try:
-        return list(ask())
+        framework = awake()
+        return [] if framework is None else list(ask(framework))
     except Exception as error:
         # A framework may raise anything (lost device, unfinished import on another thread).
         raise ReadingMissed(f"{ask.__name__} failed: {error!r}; asked again later") from error
 
 
-def _torch() -> Iterator[_Bytes]:
-    torch = sys.modules.get("torch")
-    if torch is None or "torch.cuda" not in sys.modules or not torch.cuda.is_initialized():
-        return
+def _torch(torch: Any) -> Iterator[_Bytes]:
     for index in range(torch.cuda.device_count()):
         # With the cudaMallocAsync back end, querying an unused device would create a context there
         # (hundreds of MB).
@@ -99,23 +101,17 @@ def _torch() -> Iterator[_Bytes]:
             yield stats.get(f"{_TORCH_KEY}.current", 0), stats.get(f"{_TORCH_KEY}.peak", 0)
 
 
-def _tensorflow() -> Iterator[_Bytes]:
-    tensorflow = awake_tensorflow()
-    if tensorflow is None:
-        return
+def _tensorflow(tensorflow: Any) -> Iterator[_Bytes]:
     for index in range(len(tensorflow.config.list_logical_devices("GPU"))):
         info = tensorflow.config.experimental.get_memory_info(f"GPU:{index}")
         yield info["current"], info["peak"]
 
 
-def _jax() -> Iterator[_Bytes]:
-    jax = awake_jax()
-    if jax is None:
-        return
+def _jax(jax: Any) -> Iterator[_Bytes]:
     for device in jax.local_devices():
         stats = device.memory_stats()
         if stats:
             yield stats["bytes_in_use"], stats["peak_bytes_in_use"]
 
 
-_FRAMEWORKS = (_torch, _tensorflow, _jax)
+_FRAMEWORKS = ((awake_torch, _torch), (awake_tensorflow, _tensorflow), (awake_jax, _jax))
