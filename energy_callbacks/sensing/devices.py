@@ -66,9 +66,13 @@ def check_devices_argument(devices: Devices) -> None:
     EnergyConfig(devices=devices)
 
 
+_Inventory = Sequence[GpuInfo]
+_Choices = tuple[GpuChoice, ...]
+
+
 def choose(
     devices: Devices,
-    inventory: Sequence[GpuInfo],
+    inventory: _Inventory,
     *,
     used_ordinals: Sequence[int] = (0,),
     environment: Mapping[str, str] | None = None,
@@ -108,7 +112,7 @@ def _one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
     return tuple((card,) if card in uuids else tuple(uuids) for card, uuids in chosen.items())
 
 
-def _named(device: int | str, inventory: Sequence[GpuInfo]) -> GpuChoice:
+def _named(device: int | str, inventory: _Inventory) -> GpuChoice:
     """Return the card for an index, a UUID or the beginning of a UUID."""
     if isinstance(device, int):
         found = [GpuChoice(gpu=gpu) for gpu in inventory if gpu.index == device]
@@ -124,11 +128,11 @@ def _named(device: int | str, inventory: Sequence[GpuInfo]) -> GpuChoice:
     return found[0]
 
 
-def _listing(inventory: Sequence[GpuInfo]) -> str:
+def _listing(inventory: _Inventory) -> str:
     return ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in inventory) or "none"
 
 
-def _matches(name: str, inventory: Sequence[GpuInfo]) -> list[GpuChoice]:
+def _matches(name: str, inventory: _Inventory) -> list[GpuChoice]:
     """Return all cards and MIG instances whose UUID begins with ``name``."""
     card_uuid = card_of_old_mig_name(name)
     if card_uuid is not None:
@@ -157,9 +161,9 @@ def card_of_old_mig_name(name: str) -> str | None:
 
 def resolve(
     environment: Mapping[str, str],
-    inventory: Sequence[GpuInfo],
+    inventory: _Inventory,
     used: Sequence[int] | None = None,
-) -> tuple[GpuChoice, ...]:
+) -> _Choices:
     """Return the cards behind CUDA's ordinals according to the masks, without using any device.
 
     CUDA numbers the cards that ``CUDA_VISIBLE_DEVICES`` names in the order of the mask. ROCm's
@@ -187,9 +191,7 @@ def resolve(
     return visible if used is None else _pick(visible, used, says)
 
 
-def _in_cuda_order(
-    environment: Mapping[str, str], inventory: Sequence[GpuInfo]
-) -> tuple[GpuChoice, ...]:
+def _in_cuda_order(environment: Mapping[str, str], inventory: _Inventory) -> _Choices:
     """Return all cards in the order in which CUDA numbers them."""
     kinds = {(gpu.name, gpu.memory_total_bytes, gpu.compute_capability) for gpu in inventory}
     if len(kinds) > 1 and environment.get(ORDER_VARIABLE) != "PCI_BUS_ID":
@@ -203,9 +205,7 @@ def _in_cuda_order(
     return tuple(GpuChoice(gpu=gpu) for gpu in ordered)
 
 
-def _in_mask(
-    mask: str, environment: Mapping[str, str], inventory: Sequence[GpuInfo]
-) -> tuple[GpuChoice, ...]:
+def _in_mask(mask: str, environment: Mapping[str, str], inventory: _Inventory) -> _Choices:
     """Return the cards that a mask of indices, of GPU UUIDs or of MIG UUIDs shows."""
     form = _form(mask)
     ordered = _in_cuda_order(environment, inventory) if form == "index" else ()
@@ -250,7 +250,7 @@ def _refuse_hidden_instances(visible: Sequence[GpuChoice]) -> None:
         )
 
 
-def _pick(visible: Sequence[GpuChoice], used: Sequence[int], says: str) -> tuple[GpuChoice, ...]:
+def _pick(visible: Sequence[GpuChoice], used: Sequence[int], says: str) -> _Choices:
     only_split = len(visible) == 1 and visible[0].mig_uuid is None and visible[0].gpu.mig_uuids
     if only_split:
         return tuple(visible) if used else ()
@@ -267,7 +267,7 @@ def _pick(visible: Sequence[GpuChoice], used: Sequence[int], says: str) -> tuple
     return tuple(visible[ordinal] for ordinal in used)
 
 
-def _of_driver(bare_uuid: str, inventory: Sequence[GpuInfo]) -> GpuChoice:
+def _of_driver(bare_uuid: str, inventory: _Inventory) -> GpuChoice:
     for gpu in inventory:
         if gpu.uuid.lower() == f"gpu-{bare_uuid}":
             return GpuChoice(gpu=gpu)

@@ -5,7 +5,7 @@ Nothing here raises: a source that fails leaves a gap in the timeline and gives 
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from energy_callbacks.core.errors import SourceError, SourceLost, SourceUnavailable
@@ -45,7 +45,7 @@ class Notice:
 @dataclass(slots=True)
 class _Worker:
     source: Source
-    periodic: Periodic | None = None
+    periodic: Periodic = field(init=False)
     is_open: bool = False
     channels: tuple[Channel, ...] = ()
     is_over: bool = False
@@ -96,8 +96,7 @@ class Sampler:
         """Make every thread read its source once more and close it; does not wait."""
         for worker in self._workers:
             worker.is_last_turn = True
-            if worker.periodic is not None:
-                worker.periodic.ask_to_stop()
+            worker.periodic.ask_to_stop()
 
     def stop(self, timeout_s: float) -> tuple[str, ...]:
         """Read every source once more, on its own thread, and close it.
@@ -113,8 +112,7 @@ class Sampler:
         return tuple(
             worker.source.name
             for worker in self._workers
-            if worker.periodic is not None
-            and not worker.periodic.wait(max(deadline_s - self._clock.monotonic_s(), 0.0))
+            if not worker.periodic.wait(max(deadline_s - self._clock.monotonic_s(), 0.0))
         )
 
     def hung_s(self, limit_s: float) -> dict[str, float]:
@@ -133,7 +131,7 @@ class Sampler:
     @property
     def cpu_s(self) -> float:
         """Processor time of all threads that have ended, s."""
-        return sum(worker.periodic.cpu_s for worker in self._workers if worker.periodic)
+        return sum(worker.periodic.cpu_s for worker in self._workers)
 
     def _run(self, worker: _Worker) -> float:
         """Read a source; returns the time until the next reading, which is longer after a miss."""

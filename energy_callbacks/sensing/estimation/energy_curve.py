@@ -100,11 +100,11 @@ class EnergyCurve:
     def settled_s(self) -> float | None:
         """The moment up to which the curve is final; ``None`` if nothing is final yet."""
         self._read_up()
-        return self._settled_s
+        return self._settled_s if self._committed else None
 
     @property
-    def _settled_s(self) -> float | None:
-        return self._knots.time_of(self._committed - 1) if self._committed else None
+    def _settled_s(self) -> float:
+        return self._knots.time_of(self._committed - 1) if self._committed else -math.inf
 
     @property
     def start_s(self) -> float | None:
@@ -185,9 +185,7 @@ class EnergyCurve:
 
     def _update(self, *, is_final: bool) -> None:
         self._knots.truncate(self._committed)
-        if self._settled_s is not None:
-            # Drop late readings of a time that the counter has already settled.
-            self._shape.take(self._settled_s)
+        self._shape.take(self._settled_s)  # late readings of a time that is already settled
         if self._has_counter:
             self._anchor_all(is_final=is_final)
         if is_final or not self._has_counter:
@@ -199,33 +197,29 @@ class EnergyCurve:
     def _anchor_all(self, *, is_final: bool) -> None:
         while self._waiting and (is_final or self._is_ready(self._waiting[0])):
             self._take_anchor(self._waiting.pop(0))
-        if self._shape.end_s is None or self._waiting:
-            return
         since_s = self._anchor.t_s if self._anchor else self._shape.start_s
-        if since_s is not None and self._shape.end_s - since_s > _COUNTER_SILENT_S:
+        if self._waiting or since_s is None:
+            return
+        if self._shape.end_s - since_s > _COUNTER_SILENT_S:
             self._commit_shape(self._shape.take(), "power")
             self._anchor = None
 
     def _is_ready(self, anchor: Reading) -> bool:
         """Return whether power readings reach the anchor, or are not expected any more."""
-        end_s = self._shape.end_s if self._shape.end_s is not None else -np.inf
+        end_s = self._shape.end_s
         return end_s >= anchor.t_s or self._waiting[-1].t_s - end_s > _POWER_SILENT_S
 
     def _take_anchor(self, anchor: Reading) -> None:
         before = self._anchor
-        if self._settled_s is not None and anchor.t_s < self._settled_s:
+        if anchor.t_s < self._settled_s:
             return
-        if before is None:
-            self._anchor = anchor
-            return
-        width_s = anchor.t_s - before.t_s
-        if width_s <= 0.0:
-            return
-        t_error_s = np.hypot(anchor.t_error_s, before.t_error_s)
-        if self._has_power and t_error_s > _ANCHOR_SHARE * width_s:
-            return
+        if before is not None:
+            width_s = anchor.t_s - before.t_s
+            t_error_s = np.hypot(anchor.t_error_s, before.t_error_s)
+            if width_s <= 0.0 or (self._has_power and t_error_s > _ANCHOR_SHARE * width_s):
+                return
+            self._commit_segment(before, anchor)
         self._anchor = anchor
-        self._commit_segment(before, anchor)
 
     def _commit_segment(self, before: Reading, anchor: Reading) -> None:
         lead, segment = self._taken(before.t_s, anchor.t_s)

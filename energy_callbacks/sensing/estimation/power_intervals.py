@@ -106,9 +106,9 @@ class PowerIntervals:
         return self._rows[0][START] if self._rows else None
 
     @property
-    def end_s(self) -> float | None:
-        """Time of the newest reading, moved back by the lag; ``None`` before the first."""
-        return self._last[0] if self._last else None
+    def end_s(self) -> float:
+        """Time of the newest reading, moved back by the lag; minus infinity before the first."""
+        return self._last[0] if self._last else -math.inf
 
     def add(self, t_s: float, power_w: float) -> None:
         """Add one reading; ignored if it is not later than the last one or is impossible."""

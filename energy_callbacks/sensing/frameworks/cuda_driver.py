@@ -67,8 +67,9 @@ def active_ordinals() -> tuple[int, ...]:
     In a plain loop, which declares no devices, those with a context count as used.
     """
     driver = awake_driver()
-    ordinals = range(_count(driver)) if driver is not None else ()
-    return tuple(ordinal for ordinal in ordinals if _is_active(driver, ordinal))
+    if driver is None:
+        return ()
+    return tuple(ordinal for ordinal in range(_count(driver)) if _is_active(driver, ordinal))
 
 
 def _is_active(driver: ctypes.CDLL, ordinal: int) -> bool:

@@ -179,7 +179,8 @@ class _Counter:
     def __init__(self, zone: _Zone, t_s: float) -> None:
         self.zone = zone
         self._path = zone.folder / "energy_uj"
-        self._range_uj = _number(zone.folder / "max_energy_range_uj")
+        text = _text(zone.folder / "max_energy_range_uj")
+        self._range_uj = int(text) if text.isdigit() else 0  # unknown: no wrap is accepted
         self._total_uj = 0
         self.wraps = 0
         self._t_s = t_s
@@ -212,7 +213,7 @@ class _Counter:
         most_j = _MOST_POWER_W * (t_s - self._t_s + _GRACE_S)
         self._raw_uj, self._t_s = raw_uj, t_s
         if difference_uj < 0:
-            difference_uj += self._range_uj or 0
+            difference_uj += self._range_uj
             if not 0 <= joules_from_microjoules(difference_uj) <= most_j:
                 what = f"{self._path} went backwards by no wrap; this difference is lost"
                 raise ReadingMissed(what)
@@ -299,11 +300,6 @@ def _channel(zone: _Zone, notes: tuple[str, ...]) -> Channel:
         citation=_CITATION,
     )
     return Channel(device=device, quantity="energy", kind="counter", sensor=sensor)
-
-
-def _number(path: Path) -> int | None:
-    text = _text(path)
-    return int(text) if text.isdigit() else None
 
 
 def _text(path: Path) -> str:

@@ -118,6 +118,7 @@ class CounterTicks:
         self._shortest_possible_s = shortest_s
         self._longest_call_s = self._mean_call_s = self._late_s = 0.0
         self._begun_s = self._checked_s = clock.monotonic_s()
+        self._search: _Search | None = None
         self._begin_anew(self._begun_s)
         self._misses_in_a_row = 0
         self.misses = 0
@@ -199,7 +200,7 @@ class CounterTicks:
         self._ticks = TickClock(self._shortest_possible_s)
         self._newest: tuple[int, float] | None = None
         self.due_s = start_s
-        self._search: _Search | None = _Search(number=None, end_s=start_s + _SEARCH_S)
+        self._search = _Search(number=None, end_s=start_s + _SEARCH_S)
 
     def _miss(self, now_s: float) -> None:
         self._misses_in_a_row += 1

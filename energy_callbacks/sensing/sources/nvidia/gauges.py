@@ -9,11 +9,11 @@ from energy_callbacks.core.units import hertz_from_megahertz, seconds_from_nanos
 from energy_callbacks.sensing.schedule import next_reading_s
 from energy_callbacks.sensing.sources.nvidia.readers import (
     NvmlCard,
-    PolledQuantity,
+    Query,
     Reader,
     fields,
     known,
-    offered,
+    polled,
 )
 
 # At common moments with the samples, so that the thread wakes up once for both.
@@ -29,7 +29,7 @@ _BRAKE: Final = 271
 
 def _gauge(
     quantity: Quantity,
-    value: Callable[[NvmlCard], float | None],
+    query: Query,
     name: str,
     kind: Kind = "gauge",
     beats: int = _BEATS,
@@ -37,7 +37,7 @@ def _gauge(
     def make(card: NvmlCard) -> Reader | None:
         sensor = Sensor(name=name)
         channel = Channel(device=card.device, quantity=quantity, kind=kind, sensor=sensor)
-        return offered(PolledQuantity(card, channel, value, partial(next_reading_s, beats=beats)))
+        return polled(card, channel, query, partial(next_reading_s, beats=beats))
 
     return make
 

@@ -3,6 +3,7 @@
 Quantities that are polled at long intervals are in ``gauges``, activity is in ``gpm``.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -68,6 +69,10 @@ class NvmlCard:
             self.nvml.NVML_ERROR_GPU_NOT_FOUND,
             self.nvml.NVML_ERROR_RESET_REQUIRED,
         }
+
+
+Query = Callable[[NvmlCard], float | None]
+"""Asks a card for a value; ``None`` if it has none."""
 
 
 class Reader(Protocol):
@@ -196,9 +201,7 @@ def _polled_usage(card: NvmlCard) -> Reader | None:
     return _polled_power(card, card.generation.usage, power_mw)
 
 
-def _polled_power(
-    card: NvmlCard, sensor: Sensor, power_mw: Callable[[NvmlCard], float | None]
-) -> Reader | None:
+def _polled_power(card: NvmlCard, sensor: Sensor, power_mw: Query) -> Reader | None:
     channel = Channel(device=card.device, quantity="power", kind="gauge", sensor=sensor)
     is_quick = sensor.period_s is not None and sensor.period_s < _POLL_INTERVAL_S
     random = Random(0)  # noqa: S311 - no secret
@@ -212,7 +215,7 @@ def _polled_power(
         value = power_mw(card)
         return watts_from_milliwatts(value) if value else None
 
-    return offered(PolledQuantity(card, channel, power_w, next_s))
+    return polled(card, channel, power_w, next_s)
 
 
 # --- energy
@@ -252,50 +255,43 @@ class EnergyCounter:
 # --- polled quantities
 
 
+@dataclass(slots=True, eq=False)
 class PolledQuantity:
     """Reads a quantity that has a value at any time.
 
-    Args:
+    Attributes:
         card: the card to query.
-        channel: channel of the readings.
-        value: queries the card; in SI, ``None`` if the driver has no value.
+        channels: channel of the readings.
+        query: returns the value in SI; ``None`` if the driver has none.
         next_s: returns when to read next, from the time of the last reading.
+        due_s: when to read; at once at first.
     """
 
-    def __init__(
-        self,
-        card: NvmlCard,
-        channel: Channel,
-        value: Callable[[NvmlCard], float | None],
-        next_s: Callable[[float], float],
-    ) -> None:
-        self.channels = (channel,)
-        self._card = card
-        self._value = value
-        self._next_s = next_s
-        self.due_s = card.clock.monotonic_s()
-
-    def value(self) -> float | None:
-        """Return the value in SI; ``None`` if the driver has none."""
-        return self._value(self._card)
+    card: NvmlCard
+    channels: tuple[Channel]
+    query: Query
+    next_s: Callable[[float], float]
+    due_s: float = -math.inf
 
     def read(self, *, at_once: bool = False) -> list[Reading]:
         """Return one value, with the time of the middle of the call, if it is due."""
-        start_s = self._card.clock.monotonic_s()
+        start_s = self.card.clock.monotonic_s()
         if start_s < self.due_s - PUNCTUAL_S and not at_once:
             return []
-        self.due_s = self._next_s(start_s)
-        value = self.value()
-        end_s = self._card.clock.monotonic_s()
+        self.due_s = self.next_s(start_s)
+        value = self.query(self.card)
+        end_s = self.card.clock.monotonic_s()
         if value is None:
             return []
         t_s, t_error_s = (start_s + end_s) / 2.0, (end_s - start_s) / 2.0
         return [Reading(*self.channels, t_s, value, t_error_s)]
 
 
-def offered(reader: PolledQuantity) -> Reader | None:
-    """Return the reader, if it has a value now."""
-    return reader if reader.value() is not None else None
+def polled(
+    card: NvmlCard, channel: Channel, query: Query, next_s: Callable[[float], float]
+) -> Reader | None:
+    """Return a ``PolledQuantity``, if it has a value now."""
+    return None if query(card) is None else PolledQuantity(card, (channel,), query, next_s)
 
 
 # --- values of NVML

@@ -84,7 +84,9 @@ class NvmlSource:
         _start(nvml)
         try:
             self._card = _opened(nvml, self._clock, self._uuid, self._more_instances)
-            self._readers = _readers(self._card)
+            # The counter comes first, so that the samples read after it reach past its tick.
+            makers = (EnergyCounter, power, *GAUGES, activity)
+            self._readers = tuple(filter(None, (tried(self._card, make) for make in makers)))
             self._answered_s = self._clock.monotonic_s()
         except nvml.NVMLError as error:
             if self._card is None:
@@ -163,13 +165,6 @@ class NvmlSource:
             for release in card.at_close:
                 release()
             answer(card.nvml, card.nvml.nvmlShutdown)  # fails if the driver was unloaded
-
-
-def _readers(card: NvmlCard) -> tuple[Reader, ...]:
-    """Return a reader for each quantity of which the card has a value now."""
-    # The counter comes first, so that the samples read after it reach past its tick.
-    makers = (EnergyCounter, power, *GAUGES, activity)
-    return tuple(filter(None, (tried(card, make) for make in makers)))
 
 
 def inventory() -> tuple[GpuInfo, ...]:
