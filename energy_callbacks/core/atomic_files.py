@@ -1,11 +1,11 @@
-"""Atomic writes: files appear whole or not at all."""
+"""Atomic writes: a file is replaced completely or not at all."""
 
 import os
 from pathlib import Path
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Write to a temporary file beside it and rename, so that no reader sees half a file."""
+    """Write a temporary file in the same folder and rename it, so readers never see a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:

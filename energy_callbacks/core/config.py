@@ -1,4 +1,4 @@
-"""The settings that every adapter shares, checked when they are made."""
+"""The settings that all adapters share, checked at construction."""
 
 import math
 import os
@@ -19,25 +19,25 @@ class EnergyConfig:
     """What to measure, where to write it, and location and price of the electricity.
 
     Args:
-        report_dir: run folder; ``None`` lets the adapter choose one beside the training's logs.
+        report_dir: run folder; ``None`` lets the adapter choose one next to the training's logs.
         country: ISO 3166 code or English name of the country whose grid supplies the machine;
-            ``None`` reads CodeCarbon's configuration, else the place is unknown and emissions
-            are an interval.
+            ``None`` uses CodeCarbon's configuration. Without a location, emissions are a range.
         region: state or province, if ``country`` is ``USA`` or ``CAN``.
         pue: power usage effectiveness of the building, at least 1; multiplies emissions and cost.
-        price_per_kwh: in any currency; ``None`` leaves cost out.
-        devices: ``"auto"`` (the GPUs this run uses), ``"all"``, or NVML indices and UUIDs.
-        sample_interval_s: how often figures are brought up to date and written, s; at most 1,
-            because what was not written is lost with a killed process. The default is the interval
-            at which sensors are read; on that everything is written in any case.
-        raw_readings: keep every reading on disk, beside the journal: about 120 MB a day for a GPU.
-        step_events: whether CUDA events date when the GPU finished each step, instead of when
-            Python had queued it; PyTorch on NVIDIA GPUs only, about 10 us a step.
-        max_energy_wh: the training is asked to stop when GPUs and host have used this much, over
-            all attempts of the run; ``None`` for no limit.
-        max_emissions_g: the same for gCO2e; the high end of the interval counts if the place is
+        price_per_kwh: in any currency; ``None`` leaves out the cost.
+        devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or NVML indices and UUIDs.
+        sample_interval_s: how often figures are updated and written, s; at most 1, because a killed
+            process loses what is not written yet. The default is the interval at which sensors are
+            read, at which everything is written in any case.
+        raw_readings: whether to write every reading to disk, next to the journal: about 120 MB per
+            day for a GPU.
+        step_events: whether CUDA events determine when the GPU finished each step, instead of the
+            time when Python had queued it; PyTorch on NVIDIA GPUs only, about 10 us per step.
+        max_energy_wh: energy of GPUs and host over all attempts of the run, at which the training
+            is asked to stop; ``None`` for no limit.
+        max_emissions_g: the same for gCO2e; the high end of the range counts if the location is
             not known.
-        run_name: for people.
+        run_name: name of the run for people.
         tags: labels that appear in the report.
 
     Raises:
@@ -80,28 +80,28 @@ class EnergyConfig:
 
     @property
     def has_budget(self) -> bool:
-        """Whether there is a budget."""
+        """Whether there is a limit of energy or emissions."""
         return self.max_energy_wh is not None or self.max_emissions_g is not None
 
     @property
     def run_folder(self) -> Path | None:
-        """The folder that a parent process passed on, else ``report_dir``, else ``None``."""
+        """The folder that a parent process has set, otherwise ``report_dir``."""
         chosen = os.environ.get(RUN_DIR_VARIABLE) or self.report_dir
         return Path(chosen) if chosen else None
 
 
 def is_disabled() -> bool:
-    """Whether ``ENERGY_CALLBACKS_DISABLED`` switches everything off."""
+    """Return whether ``ENERGY_CALLBACKS_DISABLED`` switches everything off."""
     return is_on(DISABLED_VARIABLE)
 
 
 def is_on(variable: str) -> bool:
-    """Whether an environment variable is set, and not to ``0``, ``false`` or ``no``."""
+    """Return whether an environment variable is set, and not to ``0``, ``false`` or ``no``."""
     return os.environ.get(variable, "").strip().lower() not in ("", "0", "false", "no")
 
 
 def check_log_every_n_steps(value: int | None) -> int | None:
-    """``value`` itself, if it is ``None`` or a whole number of at least 1.
+    """Return ``value`` if it is ``None`` or a whole number of at least 1.
 
     Raises:
         ValueError: otherwise.
@@ -115,10 +115,10 @@ def check_log_every_n_steps(value: int | None) -> int | None:
 
 
 def check_positive(name: str, value: float | None) -> float | None:
-    """``value`` itself, if it is ``None`` or a number above 0.
+    """Return ``value`` if it is ``None`` or a number above 0.
 
     Raises:
-        TypeError: if it is no number.
+        TypeError: if it is not a number.
         ValueError: if it is not positive or not finite.
     """
     if value is None:
@@ -131,7 +131,7 @@ def check_positive(name: str, value: float | None) -> float | None:
 
 
 def check_function(name: str, value: Function | None) -> Function | None:
-    """``value`` itself, if it is ``None`` or can be called.
+    """Return ``value`` if it is ``None`` or callable.
 
     Raises:
         TypeError: otherwise.

@@ -4,24 +4,24 @@
 
     EnergyCallbacksError
     ├── MissingExtraError (also ImportError)    a framework is not installed
-    ├── JournalError                            a file is no journal, or of a newer version
+    ├── JournalError                            a file is not a journal, or of a newer version
     ├── NothingFits                             no batch size runs in the device's memory
     └── SourceError                             a sensor
         ├── SourceUnavailable                   cannot be opened here; says what to do
         ├── ReadingMissed                       this reading failed, the next may succeed
-        └── SourceLost                          will not come back
+        └── SourceLost                          no later reading will succeed
 
 Wrong arguments raise ``ValueError`` or ``TypeError`` at construction.
-A ``SourceError`` never reaches a training: the sampler turns it into a gap and one warning.
+A ``SourceError`` never reaches a training: the sampler replaces it by a gap and one warning.
 """
 
 
 class EnergyCallbacksError(Exception):
-    """Base of all errors of this package."""
+    """Base class of all errors of this package."""
 
 
 class MissingExtraError(EnergyCallbacksError, ImportError):
-    """An optional framework is not installed; the message names the extra that brings it."""
+    """An optional framework is not installed; the message names the extra to install."""
 
 
 class JournalError(EnergyCallbacksError):
@@ -29,11 +29,11 @@ class JournalError(EnergyCallbacksError):
 
 
 class NothingFits(EnergyCallbacksError):
-    """No batch size runs in the memory that there is."""
+    """No batch size fits into the memory of the device."""
 
 
 class SourceError(EnergyCallbacksError):
-    """A sensor failed in one of exactly three ways, see the subclasses."""
+    """A sensor failed; each subclass is one way to fail."""
 
 
 class SourceUnavailable(SourceError):
@@ -41,7 +41,7 @@ class SourceUnavailable(SourceError):
 
     Args:
         reason: what is missing, in words for the user.
-        fix: what the user can do about it, or ``""`` where nothing can be done.
+        fix: what the user can do about it; ``""`` if nothing can be done.
     """
 
     def __init__(self, reason: str, fix: str = "") -> None:
@@ -54,8 +54,8 @@ class SourceUnavailable(SourceError):
 
 
 class ReadingMissed(SourceError):
-    """One reading failed; the sensor may answer again."""
+    """One reading failed; the next one may succeed."""
 
 
 class SourceLost(SourceError):
-    """The sensor is gone for good (card off the bus, driver unloaded)."""
+    """The sensor will not answer any more (card off the bus, driver unloaded)."""

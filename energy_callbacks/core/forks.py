@@ -1,12 +1,12 @@
-"""Detects that this process is a fork of the one in which something began.
+"""Detects that this process is a fork of the one in which something started.
 
-``os.getpid`` would do, but asks the kernel: 7 us with cold caches, at every step.
+``os.getpid`` would do too, but is a system call: 7 us with cold caches, at every step.
 """
 
 import os
 
 generation = 0
-"""How many forks lie between this process and the one that imported this first."""
+"""Number of forks between this process and the one that first imported this module."""
 
 
 def _next_generation() -> None:

@@ -24,7 +24,7 @@ _SIZE_UNITS: tuple[_Unit, ...] = (
 
 
 def energy(energy_j: float | None) -> str:
-    """Joules in watt-hours.
+    """Format joules in watt-hours.
 
     >>> energy(44_280.0)
     '12.3 Wh'
@@ -35,7 +35,7 @@ def energy(energy_j: float | None) -> str:
 
 
 def with_error(value: float, error: float) -> tuple[str, str]:
-    """A value and its error with the same decimals: two digits of the error.
+    """Format a value and its error with the same decimals: two digits of the error.
 
     >>> with_error(12.345, 0.456)
     ('12.35', '0.46')
@@ -49,7 +49,7 @@ def with_error(value: float, error: float) -> tuple[str, str]:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """A number with this many significant digits, never in powers of ten.
+    """Format a number with this many significant digits, without powers of ten.
 
     >>> significant(0.041234), significant(12.345), significant(123456.0)
     ('0.0412', '12.3', '123456')
@@ -61,7 +61,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def joules(energy_j: float) -> str:
-    """Joules for a unit of work.
+    """Format joules for a unit of work.
 
     >>> joules(0.041234), joules(1500.0)
     ('41.2 mJ', '1.50 kJ')
@@ -70,7 +70,7 @@ def joules(energy_j: float) -> str:
 
 
 def mass(mass_kg: float) -> str:
-    """Kilograms of CO2 equivalents.
+    """Format kilograms of CO2 equivalents.
 
     >>> mass(0.0045)
     '4.50 g'
@@ -79,7 +79,7 @@ def mass(mass_kg: float) -> str:
 
 
 def size(size_bytes: float | None) -> str:
-    """Bytes.
+    """Format bytes.
 
     >>> size(2**31)
     '2.00 GiB'
@@ -88,22 +88,22 @@ def size(size_bytes: float | None) -> str:
 
 
 def power(power_w: float | None) -> str:
-    """Watts."""
+    """Format watts."""
     return UNKNOWN if power_w is None else f"{significant(power_w)} W"
 
 
 def celsius(temperature_c: float) -> str:
-    """Degrees Celsius."""
+    """Format degrees Celsius."""
     return f"{temperature_c:.0f} °C"
 
 
 def rate(per_s: float | None, unit: str) -> str:
-    """A rate per second."""
+    """Format a rate per second."""
     return UNKNOWN if per_s is None else f"{grouped(per_s)} {unit}/s"
 
 
 def grouped(value: float) -> str:
-    """A number with thin groups of thousands; decimals only below a hundred.
+    """Format a number with groups of thousands; decimals only below a hundred.
 
     >>> grouped(1234567.0), grouped(12.34)
     ('1 234 567', '12.3')
@@ -114,7 +114,7 @@ def grouped(value: float) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of one.
+    """Format a fraction as percent.
 
     >>> percent(0.0412), percent(0.9996), percent(1.0)
     ('4.1 %', '99.96 %', '100 %')
@@ -133,7 +133,7 @@ def percent(share: float | None) -> str:
 
 
 def duration(duration_s: float | None) -> str:
-    """Seconds.
+    """Format a duration in seconds.
 
     >>> duration(8.25), duration(75.0), duration(3723.0), duration(100_000.0)
     ('8.2 s', '1 min 15 s', '1 h 02 min', '1 d 03 h')
@@ -152,7 +152,7 @@ def duration(duration_s: float | None) -> str:
 
 
 def listed(numbers: Sequence[int]) -> str:
-    """Whole numbers in order, runs of them as from and to.
+    """Format increasing whole numbers, with ranges for consecutive ones.
 
     >>> listed([1, 2, 3, 5])
     '1-3, 5'
@@ -167,20 +167,20 @@ def listed(numbers: Sequence[int]) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text without line ends, escape sequences and marks that change the direction of writing.
+    """Return a text without line ends, escape sequences and text direction marks.
 
-    Names come from users and drivers; in a terminal, control characters are commands.
+    Names come from users and drivers, and terminals execute control characters.
     """
     return re.sub(r"\s", " ", "".join(" " if _is_control(c) else c for c in text))
 
 
 def _is_control(character: str) -> bool:
-    """Whether a character is a control character; joiners belong to scripts."""
+    """Return whether a character is a control character; joiners are part of some scripts."""
     return unicodedata.category(character)[0] == "C" and character not in "\u200c\u200d"
 
 
 def scaled(value: float | None, units: Sequence[_Unit], digits: int = 3) -> str:
-    """A value in the unit that fits, ``UNKNOWN`` if it is ``None``."""
+    """Format a value in the unit that fits; ``UNKNOWN`` if it is ``None``."""
     if value is None:
         return UNKNOWN
     factor, unit = in_unit(value, units)
@@ -188,9 +188,9 @@ def scaled(value: float | None, units: Sequence[_Unit], digits: int = 3) -> str:
 
 
 def in_unit(value: float, units: Sequence[_Unit]) -> _Unit:
-    """The largest unit of which there is at least 0.1 for the second and 1 for the others.
+    """Return the unit that fits a value: the largest of which it has at least 1, or 0.1.
 
-    A tenth of a watt-hour, a joule or a gram still reads well; a hundredth does not.
+    One is required of the first unit; a tenth is enough for the others, such as 0.1 Wh or 0.1 g.
     """
     for factor, unit in units[:-1]:
         if abs(value) >= (factor if factor == units[0][0] else 0.1 * factor):
@@ -199,7 +199,7 @@ def in_unit(value: float, units: Sequence[_Unit]) -> _Unit:
 
 
 def short_time(time_s: float) -> str:
-    """Short times, such as those of kernels.
+    """Format a short time, such as that of a kernel.
 
     >>> short_time(0.0000421), short_time(0.0123)
     ('42.1 us', '12.3 ms')

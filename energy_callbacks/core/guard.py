@@ -1,4 +1,4 @@
-"""Turns an error of this package into one warning and the end of measuring."""
+"""Replaces an error of this package by one warning and the end of measuring."""
 
 import functools
 import signal
@@ -13,7 +13,7 @@ class Abandonable(Protocol):
     """An object that can stop measuring."""
 
     def abandon(self, message: str) -> None:
-        """Stop measuring, and say so once."""
+        """Stop measuring, and log ``message`` once."""
         ...
 
 
@@ -23,16 +23,16 @@ R = TypeVar("R")
 
 
 def give_up(owner: Abandonable, method: str) -> None:
-    """Make an owner stop measuring because of the exception that is being handled."""
+    """Stop the measuring of ``owner`` because of the exception that is being handled."""
     pass_on_signals()
     owner.abandon(f"{type(owner).__name__}.{method} failed; measuring ends here")
 
 
 def pass_on_signals() -> None:
-    """Raise the exception that is being handled again, if a handler of a signal raised it.
+    """Raise the exception that is being handled again, if a signal handler raised it.
 
-    The interpreter runs signal handlers anywhere, in our code too. What a user's handler
-    of SIGTERM raises there is meant to end the training, and is no bug of ours.
+    The interpreter runs signal handlers anywhere, also in this package. What a user's handler of
+    SIGTERM raises there is meant to end the training, and is not an error of this package.
     """
     error = sys.exc_info()[1]
     if error is None or error.__traceback__ is None:
@@ -43,7 +43,7 @@ def pass_on_signals() -> None:
 
 
 def _code_of(handler: Any) -> CodeType | None:
-    """The code of a handler; ``None`` for one that is not written in Python."""
+    """Return the code of a handler; ``None`` for one that is not written in Python."""
     if not callable(handler):  # SIG_DFL, SIG_IGN
         return None
     function = getattr(handler, "func", handler)  # of functools.partial
@@ -56,13 +56,13 @@ def _code_of(handler: Any) -> CodeType | None:
 def harmless(
     method: Callable[Concatenate[Owner, P], R],
 ) -> Callable[Concatenate[Owner, P], R | None]:
-    """Make a method return ``None`` and its owner stop measuring if it raises."""
+    """Decorate a method to return ``None`` and to stop measuring if it raises."""
 
     @functools.wraps(method)
     def guarded(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> R | None:
         try:
             return method(self, *args, **kwargs)
-        except Exception:  # noqa: BLE001 - our bug must not become the training's
+        except Exception:  # noqa: BLE001 - must not end the training
             give_up(self, method.__name__)
             return None
 

@@ -1,4 +1,4 @@
-"""Files of JSON lines that begin with a header: journals, and recordings of readings."""
+"""Reads files of JSON lines with a header: journals, and recordings of readings."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ Record = dict[str, Any]
 
 
 def parsed(lines: Iterable[str]) -> Iterator[Record]:
-    """All records with a ``type``; a line that was cut off or damaged is left out."""
+    """Yield all records with a ``type``; incomplete or damaged lines are left out."""
     decode = json.JSONDecoder().raw_decode  # half the time of json.loads on short lines
     for line in lines:
         try:
@@ -23,10 +23,10 @@ def parsed(lines: Iterable[str]) -> Iterator[Record]:
 
 
 def check_version(header: Record, version: int, what: str, path: Path) -> None:
-    """Refuse a file that a newer version has written.
+    """Check that this version can read a file.
 
     Raises:
-        JournalError: says which versions, and what to do.
+        JournalError: if a newer version has written the file.
     """
     if int(header.get("version", 0)) > version:
         raise JournalError(

@@ -1,4 +1,4 @@
-"""The records of the package: frozen, in SI units, ``None`` for unknown values."""
+"""The records that all packages share: frozen, in SI units, ``None`` for unknown values."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -12,9 +12,9 @@ Quantity = Literal[
     "memory_used",  # byte
     "utilisation",  # share, 0 to 1
     "sm_active",  # share, 0 to 1: time with work on a multiprocessor, mean over all of them
-    "sm_occupancy",  # share, 0 to 1: resident warps of those that are possible
+    "sm_occupancy",  # share, 0 to 1: resident warps divided by the possible number
     "tensor_active",  # share, 0 to 1: time in which the tensor cores were busy
-    "dram_active",  # share, 0 to 1: of the highest memory bandwidth
+    "dram_active",  # share, 0 to 1: used part of the highest memory bandwidth
     "temperature",  # degree Celsius
     "clock",  # Hz, of the streaming multiprocessors
     "throttled",  # s, counter
@@ -22,7 +22,7 @@ Quantity = Literal[
     "allocated",  # byte, in the framework's device allocator
     "peak_allocated",  # byte, highest since the framework's own last reset
 ]
-# A random error of more than half the energy leaves not even its order of magnitude.
+# With a random error of more than half the energy not even its order of magnitude is known.
 _RESOLVED: Final = 0.5
 Method = Literal["counter+samples", "counter+power", "counter", "power", "model", "none"]
 
@@ -33,13 +33,13 @@ class Sensor:
 
     Attributes:
         name: the call or file that is read, in words for the report.
-        period_s: time between two new values, ``None`` if not known.
-        window_s: time that one value averages over, ``None`` if not known.
-        lag_s: how long after the event the sensor starts to show it.
+        period_s: time between two new values; ``None`` if not known.
+        window_s: time that one value averages over; ``None`` if not known.
+        lag_s: delay before the sensor starts to show a change.
         response_s: time constant of its first-order response.
-        relative_error: bound of the systematic error, as a share of the value.
+        relative_error: bound of the systematic error, as a fraction of the value.
         is_buffered: whether the driver keeps samples, so that none is lost between two reads.
-        citation: where these figures come from.
+        citation: source of these figures.
     """
 
     name: str
@@ -62,14 +62,14 @@ class Device:
         scope: the total that its energy belongs to; ``None`` if it has no energy.
         name: for people, such as ``NVIDIA H200``.
         origin: ``measured`` by a sensor or ``estimated`` by a model.
-        parent: key of a device whose energy contains this one's, so that it is never added twice.
+        parent: key of a device whose energy includes this one's, so that it is never added twice.
         index: NVML index or RAPL zone number.
-        uuid: of the physical device, so that two processes know the same card.
-        notes: what a reader of the report must know, such as who else uses the device.
-        instance_count: MIG instances that it is split into; 0 if it is not.
-        instances: those of them that this process uses, by UUID; empty if it uses the whole.
-        limit_w: power limit, as a mean; ``None`` if not known.
-        memory_bytes: its memory; ``None`` if not known.
+        uuid: UUID of the physical device, by which processes recognise the same card.
+        notes: notes for the report, such as other users of the device.
+        instance_count: number of MIG instances; 0 without MIG.
+        instances: UUIDs of the MIG instances that this process uses; empty if it uses the whole.
+        limit_w: limit of the mean power; ``None`` if not known.
+        memory_bytes: memory of the device; ``None`` if not known.
     """
 
     key: str
@@ -91,8 +91,12 @@ class Device:
 class Channel:
     """One quantity of one device, as a source offers it.
 
-    ``kind`` says what one value means: ``gauge`` the quantity at that moment, ``mean`` its mean
-    since the reading before, ``counter`` a total that only grows.
+    Attributes:
+        device: the device.
+        quantity: what is measured.
+        kind: meaning of a value: ``gauge`` is the quantity at that moment, ``mean`` its mean since
+            the reading before, ``counter`` a total that never decreases.
+        sensor: properties of the sensor; ``None`` if not known.
     """
 
     device: Device
@@ -106,7 +110,7 @@ class Reading:
     """One value of one channel.
 
     Attributes:
-        channel: what was read.
+        channel: channel of the value.
         t_s: monotonic time of the value.
         value: in the SI unit of the channel's quantity.
         t_error_s: half-width of the uncertainty of ``t_s``.
@@ -120,14 +124,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Energy:
-    """Energy between two moments, with all that is known of its quality.
+    """Energy between two moments, with its errors.
 
     Attributes:
-        energy_j: joules in the share of the window that was seen; ``None`` if nothing was.
+        energy_j: joules in the part of the window that readings cover; ``None`` if there is none.
         stderr_j: random standard error (edges, noise, interpolation).
         systematic_j: bound of the error that all windows share (gain of the sensor, model).
-        method: how it was found; ``None`` energy has method ``none``; sums name all methods.
-        coverage: share of the window that was really seen, 0 to 1.
+        method: how the energy was found; ``none`` for unknown energy; sums name all methods.
+        coverage: fraction of the window that readings cover, 0 to 1.
     """
 
     energy_j: float | None
@@ -143,15 +147,15 @@ class Energy:
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the random half of the 95 % interval is at most half of the energy.
+        """Whether the random half-width of the 95 % interval is at most half of the energy.
 
-        Else the window was too short for its sensor: nothing but ``energy_j + error_j``, below
-        which the energy lies, should be shown. Unknown energy is not resolved.
+        If not, the window was too short for the sensor, and only the upper bound
+        ``energy_j + error_j`` should be shown. Unknown energy is not resolved.
         """
         return is_resolved(self.energy_j, self.stderr_j)
 
     def __str__(self) -> str:
-        """Joules with their error, or their upper bound if they are not resolved."""
+        """Return joules with their error, or their upper bound if they are not resolved."""
         if self.energy_j is None:
             return "not known"
         if not self.is_resolved:
@@ -160,7 +164,7 @@ class Energy:
 
 
 def is_resolved(energy_j: float | None, stderr_j: float) -> bool:
-    """Whether the random half-width of 95 % is at most half of the energy.
+    """Return whether the random half-width of the 95 % interval is at most half of the energy.
 
     >>> is_resolved(100.0, 20.0), is_resolved(100.0, 30.0), is_resolved(0.0, 0.0)
     (True, False, True)

@@ -2,13 +2,13 @@
 
 
 def t_quantile(probability: float, degrees_of_freedom: int) -> float:
-    """Quantile of Student's t distribution, by SciPy (``scipy.special.stdtrit``).
+    """Return a quantile of Student's t distribution, by ``scipy.special.stdtrit``.
 
     >>> round(t_quantile(0.975, 19), 4)
     2.093
 
     Args:
-        probability: of a smaller value, between 0 and 1.
+        probability: probability of a smaller value, between 0 and 1.
         degrees_of_freedom: at least 1.
     """
     from scipy.special import stdtrit

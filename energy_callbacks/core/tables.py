@@ -1,4 +1,4 @@
-"""Tables of text cells: aligned columns for a terminal, and markdown."""
+"""Formats tables of text cells, with aligned columns or as markdown."""
 
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -10,21 +10,21 @@ _MARKS = {"<": "---", ">": "---:"}
 
 
 def _aligns(columns: int, align: str) -> str:
-    """One of ``<`` and ``>`` for each column; the last one holds for the columns after it."""
+    """Return one character of ``align`` per column; the last one applies to all further ones."""
     return align[:columns].ljust(columns, align[-1])
 
 
 def aligned(
     rows: Sequence[Sequence[str]], align: str = "<>", width_of: Callable[[str], int] = len
 ) -> list[str]:
-    r"""Lines of a table; cells may have several lines.
+    r"""Return the lines of a table; cells may have several lines.
 
     >>> aligned([("size", "rate"), ("a\nb", "10")])
     ['size  rate', 'a       10', 'b']
 
     Args:
-        rows: the head first.
-        align: ``<`` or ``>`` for each column; the last one holds for the columns after it.
+        rows: rows of cells, starting with the header.
+        align: ``<`` or ``>`` per column; the last one applies to all further columns.
         width_of: returns the width of a text; ``display_width`` also aligns wide characters.
     """
     lines = [
@@ -48,20 +48,20 @@ def _padded(cell: str, side: str, gap: int) -> str:
 
 
 def display_width(text: str) -> int:
-    """Returns the columns of a terminal that a text takes: East Asian wide characters take two."""
+    """Return the terminal columns of a text: East Asian wide characters take two."""
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     marks = sum(unicodedata.combining(character) != 0 for character in text)
     return len(text) + wide - marks
 
 
 def markdown(rows: Sequence[Sequence[str]], align: str = "<>") -> list[str]:
-    r"""Lines of a markdown table, with every cell escaped.
+    r"""Return the lines of a markdown table, with all cells escaped.
 
     >>> markdown([("size", "rate"), ("a|b", "10")])
     ['| size | rate |', '|---|---:|', '| a\\|b | 10 |']
 
     Args:
-        rows: the head first.
+        rows: rows of cells, starting with the header.
         align: as in ``aligned``.
     """
     head, *body = (
@@ -73,7 +73,7 @@ def markdown(rows: Sequence[Sequence[str]], align: str = "<>") -> list[str]:
 
 
 def escaped(cell: str) -> str:
-    """A text that cannot end a markdown cell or begin HTML or a link."""
+    """Return a text that cannot end a markdown cell, or start HTML or a link."""
     clean = one_line(cell).replace("&", "&amp;").replace("<", "&lt;")
     for character in "\\|`*_[]":
         clean = clean.replace(character, f"\\{character}")

@@ -6,7 +6,7 @@ BYTES_PER_MEBIBYTE = 2**20
 
 
 def watts_from_milliwatts(power_mw: float) -> float:
-    """Milliwatts to watts.
+    """Convert milliwatts to watts.
 
     >>> watts_from_milliwatts(250_000)
     250.0
@@ -15,7 +15,7 @@ def watts_from_milliwatts(power_mw: float) -> float:
 
 
 def joules_from_millijoules(energy_mj: float) -> float:
-    """Millijoules to joules.
+    """Convert millijoules to joules.
 
     >>> joules_from_millijoules(1500)
     1.5
@@ -24,7 +24,7 @@ def joules_from_millijoules(energy_mj: float) -> float:
 
 
 def joules_from_microjoules(energy_uj: float) -> float:
-    """Microjoules to joules.
+    """Convert microjoules to joules.
 
     >>> joules_from_microjoules(2_500_000)
     2.5
@@ -33,7 +33,7 @@ def joules_from_microjoules(energy_uj: float) -> float:
 
 
 def seconds_from_milliseconds(duration_ms: float) -> float:
-    """Milliseconds to seconds.
+    """Convert milliseconds to seconds.
 
     >>> seconds_from_milliseconds(20)
     0.02
@@ -42,7 +42,7 @@ def seconds_from_milliseconds(duration_ms: float) -> float:
 
 
 def seconds_from_microseconds(duration_us: float) -> float:
-    """Microseconds to seconds.
+    """Convert microseconds to seconds.
 
     >>> seconds_from_microseconds(20_000)
     0.02
@@ -51,7 +51,7 @@ def seconds_from_microseconds(duration_us: float) -> float:
 
 
 def seconds_from_nanoseconds(duration_ns: float) -> float:
-    """Nanoseconds to seconds.
+    """Convert nanoseconds to seconds.
 
     >>> seconds_from_nanoseconds(5e8)
     0.5
@@ -60,7 +60,7 @@ def seconds_from_nanoseconds(duration_ns: float) -> float:
 
 
 def microseconds(duration_s: float) -> float:
-    """Seconds to microseconds.
+    """Convert seconds to microseconds.
 
     >>> microseconds(0.02)
     20000.0
@@ -69,7 +69,7 @@ def microseconds(duration_s: float) -> float:
 
 
 def microjoules(energy_j: float) -> float:
-    """Joules to microjoules.
+    """Convert joules to microjoules.
 
     >>> microjoules(0.5)
     500000.0
@@ -78,7 +78,7 @@ def microjoules(energy_j: float) -> float:
 
 
 def hours(duration_s: float) -> float:
-    """Seconds to hours.
+    """Convert seconds to hours.
 
     >>> hours(5400)
     1.5
@@ -87,7 +87,7 @@ def hours(duration_s: float) -> float:
 
 
 def hertz_from_megahertz(frequency_mhz: float) -> float:
-    """Megahertz to hertz.
+    """Convert megahertz to hertz.
 
     >>> hertz_from_megahertz(1980)
     1980000000.0
@@ -96,7 +96,7 @@ def hertz_from_megahertz(frequency_mhz: float) -> float:
 
 
 def megahertz(frequency_hz: float) -> float:
-    """Hertz to megahertz.
+    """Convert hertz to megahertz.
 
     >>> megahertz(1.98e9)
     1980.0
@@ -105,7 +105,7 @@ def megahertz(frequency_hz: float) -> float:
 
 
 def watt_hours(energy_j: float) -> float:
-    """Joules to watt-hours.
+    """Convert joules to watt-hours.
 
     >>> watt_hours(7200)
     2.0
@@ -114,7 +114,7 @@ def watt_hours(energy_j: float) -> float:
 
 
 def kilowatt_hours(energy_j: float) -> float:
-    """Joules to kilowatt-hours.
+    """Convert joules to kilowatt-hours.
 
     >>> kilowatt_hours(3_600_000)
     1.0
@@ -132,7 +132,7 @@ def joules_from_kilowatt_hours(energy_kwh: float) -> float:
 
 
 def grams(mass_kg: float) -> float:
-    """Kilograms to grams.
+    """Convert kilograms to grams.
 
     >>> grams(0.25)
     250.0
@@ -141,7 +141,7 @@ def grams(mass_kg: float) -> float:
 
 
 def kilograms_from_grams(mass_g: float) -> float:
-    """Grams to kilograms.
+    """Convert grams to kilograms.
 
     >>> kilograms_from_grams(250)
     0.25
@@ -150,7 +150,7 @@ def kilograms_from_grams(mass_g: float) -> float:
 
 
 def gibibytes(size_bytes: float) -> float:
-    """Bytes to GiB (2**30 bytes; not GB).
+    """Convert bytes to GiB (2**30 bytes; not GB).
 
     >>> gibibytes(2**31)
     2.0
@@ -159,7 +159,7 @@ def gibibytes(size_bytes: float) -> float:
 
 
 def mebibytes(size_bytes: float) -> float:
-    """Bytes to MiB.
+    """Convert bytes to MiB.
 
     >>> mebibytes(2**20)
     1.0

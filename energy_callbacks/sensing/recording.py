@@ -64,7 +64,13 @@ def read(path: Path) -> tuple[list[Channel], list[Reading]]:
     readings: list[Reading] = []
     with path.open(encoding="utf-8", errors="replace") as lines:
         records = json_lines.parsed(lines)
-        _check_header(next(records, {}), path)
+        header = next(records, {})
+        if header.get("format") != FORMAT:
+            raise JournalError(
+                f"{path} is no recording of readings: its first line is no header of one; "
+                "give a *.readings file of a run with EnergyConfig(raw_readings=True)"
+            )
+        json_lines.check_version(header, VERSION, "recording", path)
         for record in records:
             if record["type"] == "channel":
                 channels[record["number"]] = _channel(record)
@@ -74,15 +80,6 @@ def read(path: Path) -> tuple[list[Channel], list[Reading]]:
                 rows = zip(*(record[name] for name in names if name in record), strict=True)
                 readings += [Reading(channel, *row) for row in rows if row[1] is not None]
     return list(channels.values()), readings
-
-
-def _check_header(header: dict[str, Any], path: Path) -> None:
-    if header.get("format") != FORMAT:
-        raise JournalError(
-            f"{path} is no recording of readings: its first line is no header of one; "
-            "give a *.readings file of a run with EnergyConfig(raw_readings=True)"
-        )
-    json_lines.check_version(header, VERSION, "recording", path)
 
 
 def _channel(record: dict[str, Any]) -> Channel:

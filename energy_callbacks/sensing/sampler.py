@@ -152,9 +152,12 @@ class Sampler:
 
     def _turn(self, worker: _Worker, *, is_last: bool) -> float:
         try:
-            if not worker.is_open:
-                self._open(worker)
             source = worker.source
+            if not worker.is_open:
+                worker.channels = tuple(source.open())
+                self._timeline.register(worker.channels)
+                worker.is_open = True
+                self._notify(worker, "opened")
             read = source.finish if is_last and isinstance(source, FinishingSource) else source.read
             readings = read()
             if self._on_readings is not None:
@@ -170,12 +173,6 @@ class Sampler:
         else:
             worker.missed_in_a_row = 0
         return worker.source.interval_s
-
-    def _open(self, worker: _Worker) -> None:
-        channels = tuple(worker.source.open())
-        self._timeline.register(channels)
-        worker.is_open, worker.channels = True, channels
-        self._notify(worker, "opened")
 
     def _note_miss(self, worker: _Worker, error: BaseException) -> float:
         if not worker.is_open and not isinstance(error, SourceError):

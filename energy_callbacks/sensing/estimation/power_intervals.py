@@ -189,12 +189,12 @@ class PowerIntervals:
     def open(self) -> Array:
         """Return all intervals that were not taken yet, (n, 8)."""
         self._judge_newest()
-        return _array(self._rows)
+        return np.array(self._rows).reshape(-1, WIDTH)
 
     def take(self, until_s: float = np.inf) -> Array:
         """Remove and return the intervals before ``until_s``, and cut one that contains it."""
         if not self._rows or self._rows[0][START] >= until_s:
-            return _array([])
+            return np.empty((0, WIDTH))
         self._judge_newest()
         count = bisect_right(self._rows, until_s, key=lambda row: row[END])
         taken, rest = self._rows[:count], self._rows[count:]
@@ -202,7 +202,7 @@ class PowerIntervals:
             left, rest[0] = _cut(rest[0], until_s)
             taken.append(left)
         self._rows = rest
-        return _array(taken)
+        return np.array(taken).reshape(-1, WIDTH)
 
 
 def errors_of_mean(
@@ -221,10 +221,6 @@ def errors_of_mean(
     inside = roughness.variance(roughness.local, *_MEAN)
     # x (1 - x) is 1/6 on average.
     return unseen * width_s**2, width_s * math.sqrt(6.0 * inside)
-
-
-def _array(rows: list[Row]) -> Array:
-    return np.array(rows) if rows else np.empty((0, WIDTH))
 
 
 def _cut(row: Row, t_s: float) -> tuple[Row, Row]:

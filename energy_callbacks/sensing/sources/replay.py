@@ -48,7 +48,14 @@ class ReplaySource:
         self.name = name
         self._played = 0
         self._is_open = False
-        _check_offered(self._readings, self._channels)
+        offered = set(channels)
+        for reading in self._readings:
+            if reading.channel not in offered:
+                what = f"{reading.channel.quantity} of {reading.channel.device.key}"
+                raise ValueError(
+                    f"a reading at t_s={reading.t_s} is of a channel that is not offered: {what}; "
+                    "list its channel in channels="
+                )
 
     @classmethod
     def of_file(cls, clock: Clock, path: Path) -> Self:
@@ -84,14 +91,3 @@ class ReplaySource:
     def close(self) -> None:
         """See ``Source.close``."""
         self._is_open = False
-
-
-def _check_offered(readings: Iterable[Reading], channels: Sequence[Channel]) -> None:
-    offered = set(channels)
-    for reading in readings:
-        if reading.channel not in offered:
-            what = f"{reading.channel.quantity} of {reading.channel.device.key}"
-            raise ValueError(
-                f"a reading at t_s={reading.t_s} is of a channel that is not offered: {what}; "
-                "list its channel in channels="
-            )

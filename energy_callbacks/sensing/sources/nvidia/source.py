@@ -52,6 +52,7 @@ class NvmlSource:
     """
 
     def __init__(self, clock: Clock, uuid: str, *more_instances: str) -> None:
+        self.name = f"NVML {uuid[:12]}"
         self._clock = clock
         self._uuid = uuid
         self._more_instances = more_instances
@@ -60,11 +61,6 @@ class NvmlSource:
         self._read_s = self._answered_s = 0.0
         self._failing: dict[Quantity, Exception] = {}
         self._reported: set[Quantity] = set()
-
-    @property
-    def name(self) -> str:
-        """See ``Source.name``."""
-        return f"NVML {self._uuid[:12]}"
 
     @property
     def interval_s(self) -> float:
