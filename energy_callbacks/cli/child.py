@@ -13,17 +13,13 @@ from pathlib import Path
 
 from energy_callbacks.core.signals import ENDING
 
-# The exit codes of shells for a program that does not exist, and for one that is not executable.
-_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
-
 
 def problem(program: str) -> tuple[int, str] | None:
     """Return the exit code and message of a shell that cannot run a program, else ``None``."""
     if shutil.which(program) is not None:
         return None
-    if os.sep in program and Path(program).exists():
-        return _NOT_EXECUTABLE, "permission denied"
-    return _NOT_FOUND, "command not found"
+    exists = os.sep in program and Path(program).exists()
+    return (126, "permission denied") if exists else (127, "command not found")
 
 
 def start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:

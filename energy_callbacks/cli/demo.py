@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.extras import requires
@@ -36,13 +35,11 @@ class Demo(NamedTuple):
 
 
 _TRANSFORMERS = ("transformers", "accelerate", "torch")
-DEMOS: Mapping[str, Demo] = MappingProxyType(
-    {
-        "lightning": Demo("digits_lightning", ("lightning", "sklearn"), "demo", 60),
-        "keras": Demo("digits_keras", ("keras", "sklearn"), "demo,keras", 60),
-        "huggingface": Demo("text_huggingface", _TRANSFORMERS, "huggingface", 2),
-    }
-)
+DEMOS: Final[Mapping[str, Demo]] = {
+    "lightning": Demo("digits_lightning", ("lightning", "sklearn"), "demo", 60),
+    "keras": Demo("digits_keras", ("keras", "sklearn"), "demo,keras", 60),
+    "huggingface": Demo("text_huggingface", _TRANSFORMERS, "huggingface", 2),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

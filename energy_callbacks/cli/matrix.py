@@ -12,7 +12,6 @@ from typing import get_args
 from energy_callbacks.core.config import is_disabled
 from energy_callbacks.matrix import attempts, summary, toml_file
 from energy_callbacks.matrix.attempts import Results
-from energy_callbacks.matrix.engines import ENGINES
 from energy_callbacks.matrix.engines.engine import Engine
 from energy_callbacks.matrix.engines.local import LocalEngine
 from energy_callbacks.matrix.plan import EngineName, MatrixJob, MatrixPlan, counted
@@ -45,13 +44,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError("ENERGY_CALLBACKS_DISABLED is set, so nothing would be measured; unset it")
     if arguments.task is not None:
         return _run_task(arguments.file, arguments.task)
-    plan, options = toml_file.load(arguments.file, arguments.engine)
+    plan, engine = toml_file.load(arguments.file, arguments.engine)
     results = _results(plan, arguments.out)
-    engine = ENGINES[plan.engine][1](options, results)
     jobs = plan.jobs()
     if arguments.dry_run:
         _preview(jobs, results)
-        print(engine.preview(results.missing(jobs)), end="")
+        print(engine.preview(results.missing(jobs), results), end="")
         return 0
     if arguments.collect:
         return summary.conclude(plan, results)
@@ -59,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         signal_number = _run_missing(engine, results, jobs)
         summary.conclude(plan, results)
         missing = results.missing(jobs)
-        is_complete = not missing or len(engine.queued(missing)) == len(missing)
+        is_complete = not missing or len(engine.queued(missing, results)) == len(missing)
     return int(not is_complete) if signal_number is None else 128 + signal_number
 
 
@@ -94,14 +92,14 @@ def _run_missing(engine: Engine, results: Results, jobs: Sequence[MatrixJob]) ->
             file=sys.stderr,
         )
     missing = results.missing(jobs)
-    queued = engine.queued(missing)
+    queued = engine.queued(missing, results)
     todo = [job for job in missing if job not in queued]
     for job in todo:
         results.check_free(job)  # before any other begins
     with JobProgress(len(jobs), len(jobs) - len(todo)) as progress:
         if queued:
             progress.say(f"waiting or running: {counted(len(queued))}; call again to collect")
-        return engine.run(todo, progress) if todo else None
+        return engine.run(todo, results, progress) if todo else None
 
 
 def _run_task(file: Path, number: int) -> int:
@@ -114,7 +112,7 @@ def _run_task(file: Path, number: int) -> int:
         return 0  # the scheduler queued it again after it had succeeded
     time.sleep(results.cool_down_s)
     with JobProgress(1, 0) as progress:
-        signal_number = LocalEngine(None, results).run([job], progress)
+        signal_number = LocalEngine(gpus=None).run([job], results, progress)
     outcome = results.outcome(job)
     if signal_number is not None or outcome is None or outcome.exit_code is None:
         return 128 + (signal_number or 0)

@@ -4,7 +4,7 @@ import argparse
 import json
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -63,40 +63,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--markdown", action="store_true", help="print it as markdown")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
-    """What the command prints.
-
-    Attributes:
-        value: content of the JSON output.
-        tables: head and rows of each table of the text output.
-    """
-
-    fleet: Fleet
-    value: dict[str, Any]
-    tables: Iterable[tuple[Sequence[str], Sequence[Sequence[str]]]]
-    notes: list[str]
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Project runs or comparisons, and print the result."""
     comparisons = [path for path in map(_comparison_at, arguments.paths) if path is not None]
     if comparisons and len(comparisons) < len(arguments.paths):
         raise ValueError("give comparisons, or one or two runs, and not both")
-    if not comparisons and len(arguments.paths) > 2:
+    if comparisons:
+        _project_comparisons(arguments, comparisons)
+        return 0
+    if len(arguments.paths) > 2:
         raise ValueError(
             f"give one run, or two: before and after; got {len(arguments.paths)}. Of repeats make "
             "a comparison first: energy-callbacks compare --out DIR"
         )
-    if comparisons:
-        answer = _of_comparisons(arguments, comparisons)
-    else:
-        answer = _of_runs(arguments, [load(path) for path in arguments.paths])
-    if arguments.json:
-        value = {**answer.value, "fleet": asdict(answer.fleet), "notes": answer.notes}
-        print(json.dumps(value, indent=2))
-    else:
-        _print(answer, is_markdown=arguments.markdown)
+    _project_runs(arguments, [load(path) for path in arguments.paths])
     return 0
 
 
@@ -110,8 +90,8 @@ def _comparison_at(path: Path) -> Path | None:
         return path if model.FORMAT in file.read(200) else None
 
 
-def _of_runs(arguments: argparse.Namespace, reports: Sequence[EnergyReport]) -> _Answer:
-    """Project one run, or two and the saving of the second."""
+def _project_runs(arguments: argparse.Namespace, reports: Sequence[EnergyReport]) -> None:
+    """Print the projection of one run, or of two and the saving of the second."""
     fleet = _fleet(arguments, reports[0])
     columns = [
         ProjectionColumn(title=one.run.name or f"run {one.run.run_id}", job=job_of(one))
@@ -126,24 +106,18 @@ def _of_runs(arguments: argparse.Namespace, reports: Sequence[EnergyReport]) -> 
         notes.append(_ONE_EACH)
         saved = _periods(columns[2], fleet)
     value = {"jobs": jobs, "saved": saved}
-    return _Answer(fleet=fleet, value=value, tables=text.tables(columns, fleet), notes=notes)
+    _print(arguments, fleet, value, text.tables(columns, fleet), notes)
 
 
-def _of_comparisons(arguments: argparse.Namespace, paths: Sequence[Path]) -> _Answer:
-    """Project the changes that comparisons have found."""
+def _project_comparisons(arguments: argparse.Namespace, paths: Sequence[Path]) -> None:
+    """Print the projection of the changes that comparisons have found."""
     fleet = _fleet(arguments, None)
-    changes: list[Change] = []
-    caveats: list[str] = []
-    for path in paths:
-        comparison = model.from_json(path.read_text(encoding="utf-8", errors="replace"))
-        changes += changes_of(comparison, str(path))
-        caveats += [caveat.message for caveat in comparison.caveats]
-    return _Answer(
-        fleet=fleet,
-        value={"changes": [_change(one, fleet) for one in changes]},
-        tables=[(text.CONCLUSION, text.conclusion(changes, fleet))],
-        notes=[*dict.fromkeys(caveats), _OF_RATIOS],
-    )
+    comparisons = {path: model.from_json(path.read_text("utf-8", "replace")) for path in paths}
+    changes = [change for path, one in comparisons.items() for change in changes_of(one, str(path))]
+    caveats = [caveat.message for one in comparisons.values() for caveat in one.caveats]
+    value = {"changes": [_change(one, fleet) for one in changes]}
+    tables = [(text.CONCLUSION, text.conclusion(changes, fleet))]
+    _print(arguments, fleet, value, tables, [*dict.fromkeys(caveats), _OF_RATIOS])
 
 
 def _fleet(arguments: argparse.Namespace, report: EnergyReport | None) -> Fleet:
@@ -193,13 +167,31 @@ def _change(change: Change, fleet: Fleet) -> dict[str, Any]:
     return {**asdict(change), "saved": {"per_day": asdict(day), "per_year": asdict(year)}}
 
 
-def _print(answer: _Answer, *, is_markdown: bool) -> None:
-    print(f"{text.terms(answer.fleet)}\n")
-    lines = markdown if is_markdown else aligned
-    for head, rows in answer.tables:
+def _print(
+    arguments: argparse.Namespace,
+    fleet: Fleet,
+    value: dict[str, Any],
+    tables: Iterable[tuple[Sequence[str], Sequence[Sequence[str]]]],
+    notes: Sequence[str],
+) -> None:
+    """Print a projection.
+
+    Args:
+        arguments: of the command, which choose the format.
+        fleet: what jobs are multiplied with.
+        value: content of the JSON output.
+        tables: head and rows of each table of the text output.
+        notes: limitations of the projection.
+    """
+    if arguments.json:
+        print(json.dumps({**value, "fleet": asdict(fleet), "notes": list(notes)}, indent=2))
+        return
+    print(f"{text.terms(fleet)}\n")
+    lines = markdown if arguments.markdown else aligned
+    for head, rows in tables:
         print("\n".join(lines([head, *rows], "<")), end="\n\n")
-    for note in [*answer.notes, *text.notes(answer.fleet)]:
-        if is_markdown:
+    for note in [*notes, *text.notes(fleet)]:
+        if arguments.markdown:
             print(f"- {escaped(note)}")
         else:
             print(textwrap.fill(f"- {formatting.one_line(note)}", _WIDTH, subsequent_indent="  "))

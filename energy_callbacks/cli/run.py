@@ -31,6 +31,8 @@ from energy_callbacks.sensing.sources.nvidia.processes import card_processes
 HELP = "measure any command from its start to its end"
 
 _PASSED_ON: Final = (*ENDING, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+# Options with the names of settings.
+_SETTINGS: Final = ("country", "region", "pue", "price_per_kwh")
 # A program that uses a card for a shorter time may not be seen there.
 _CARD_CHECK_S: Final = 0.5
 
@@ -139,12 +141,9 @@ def _meter(arguments: argparse.Namespace, command: Sequence[str]) -> EnergyMeter
     config = EnergyConfig(
         report_dir=arguments.out,
         run_name=name,
-        country=arguments.country,
-        region=arguments.region,
-        pue=arguments.pue,
-        price_per_kwh=arguments.price_per_kwh,
         devices=arguments.devices or "auto",
         tags=dict(arguments.tag),
+        **{setting: getattr(arguments, setting) for setting in _SETTINGS},
     )
     folder = config.run_folder or _new_folder(name)
     if any(Path(folder).glob("attempts/*/*.jsonl")):

@@ -119,6 +119,10 @@ class Results:
                 return one
         return outcomes[-1] if outcomes else None
 
+    def newest(self, job: MatrixJob) -> Outcome | None:
+        """Return the newest attempt; ``None`` if there is none."""
+        return next(reversed(self.outcomes(job)), None)
+
     def missing(self, jobs: Sequence[MatrixJob]) -> list[MatrixJob]:
         """Return the jobs that have not succeeded, in order."""
         outcomes = [(job, self.outcome(job)) for job in jobs]

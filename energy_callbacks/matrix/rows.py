@@ -18,23 +18,12 @@ _SLACK_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FinishedJob:
-    """A job that succeeded.
-
-    Attributes:
-        report: ``None`` if its run folder cannot be read.
-    """
-
-    job: MatrixJob
-    outcome: Outcome
-    report: EnergyReport | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationRow:
     """One configuration; its figures are means over the jobs that succeeded, ``None`` if unknown.
 
     Attributes:
+        done: jobs that succeeded.
+        reports: their reports, without those that cannot be read.
         measured: reports whose energy is known and resolved.
         energies_j: energy of each of them.
         energy_j: geometric mean of these.
@@ -45,7 +34,8 @@ class ConfigurationRow:
 
     parameters: Mapping[str, str]
     name: str
-    done: Sequence[FinishedJob]
+    done: Sequence[tuple[MatrixJob, Outcome]]
+    reports: Sequence[EnergyReport]
     measured: Sequence[EnergyReport]
     energies_j: Sequence[float]
     energy_j: float | None
@@ -87,13 +77,9 @@ def _row(
     jobs: Sequence[MatrixJob], plan: MatrixPlan, results: Results, scope: Scope
 ) -> ConfigurationRow:
     outcomes = [(job, one) for job in jobs if (one := results.outcome(job)) is not None]
-    done = [
-        FinishedJob(job=job, outcome=outcome, report=_report(outcome.folder))
-        for job, outcome in outcomes
-        if outcome.is_done
-    ]
+    done = [(job, one) for job, one in outcomes if one.is_done]
     failed = [(job, one) for job, one in outcomes if not one.is_done and not one.is_running]
-    reports = [one.report for one in done if one.report is not None]
+    reports = [found for _, one in done if (found := _report(one.folder)) is not None]
     measured = [one for one in reports if _energy_j(one, scope)]
     energies_j = [energy_j for one in reports if (energy_j := _energy_j(one, scope))]
     ratios = [getattr(report.efficiency, scope).j_per_sample for report in reports]
@@ -101,6 +87,7 @@ def _row(
         parameters=jobs[0].parameters,
         name=jobs[0].configuration,
         done=done,
+        reports=reports,
         measured=measured,
         energies_j=energies_j,
         energy_j=geometric_mean(energies_j) if energies_j else None,
@@ -159,7 +146,6 @@ def _end_s(one: Outcome) -> float:
 
 def _notes(rows: Sequence[ConfigurationRow], scope: Scope, plan: MatrixPlan) -> Iterable[str]:
     done = [row for row in rows if row.done]
-    reports = [one.report for row in done for one in row.done if one.report is not None]
     if scope == "gpu":
         yield (
             "Jobs ran on one host at the same time, so its CPU and RAM cannot be told apart: "
@@ -176,7 +162,9 @@ def _notes(rows: Sequence[ConfigurationRow], scope: Scope, plan: MatrixPlan) -> 
             "by a reversed one."
         )
     if plan.metric is not None and done and all(row.metric is None for row in done):
-        known = sorted({metric.name for report in reports for metric in report.metrics})
+        known = sorted(
+            {one.name for row in done for report in row.reports for one in report.metrics}
+        )
         yield (
             f"No report has the metric {plan.metric!r}; "
             + (f"they have {', '.join(known)}." if known else "they have none.")
@@ -190,6 +178,7 @@ def _notes(rows: Sequence[ConfigurationRow], scope: Scope, plan: MatrixPlan) -> 
 
 def _cards(row: ConfigurationRow) -> frozenset[str]:
     """Return the identities of all cards that the jobs of a configuration used."""
-    reports = [one.report for one in row.done if one.report is not None]
-    devices = [device for report in reports for device in report.devices if device.kind == "gpu"]
+    devices = [
+        device for report in row.reports for device in report.devices if device.kind == "gpu"
+    ]
     return frozenset(device.uuid or device.key for device in devices)

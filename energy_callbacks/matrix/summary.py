@@ -157,7 +157,7 @@ def _as_json(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict) -> str
                 "finished": len(row.done),
                 "failed": len(row.failed),
                 "missing": row.missing,
-                "folders": [str(one.outcome.folder) for one in row.done],
+                "folders": [str(outcome.folder) for _, outcome in row.done],
             }
             for row in found.rows
         ],

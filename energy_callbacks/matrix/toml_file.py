@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.matrix.engines import ENGINES
+from energy_callbacks.matrix.engines.engine import Engine
 from energy_callbacks.matrix.plan import MatrixPlan
 
 _ENERGY: Final = ("country", "region", "pue", "price_per_kwh")
@@ -16,8 +17,8 @@ _TABLES: Final = ("parameters", "env", "baseline", *ENGINES)
 _NOT_KEYS: Final = ("energy", "folder")
 
 
-def load(path: Path, engine: str | None = None) -> tuple[MatrixPlan, Any]:
-    """Return the plan in a file, and the options of its engine.
+def load(path: Path, engine: str | None = None) -> tuple[MatrixPlan, Engine]:
+    """Return the plan in a file, and its engine.
 
     Args:
         path: the TOML file; the command runs in its folder.
@@ -35,8 +36,8 @@ def load(path: Path, engine: str | None = None) -> tuple[MatrixPlan, Any]:
         raise ValueError(f"{path}: {error}") from error
 
 
-def parsed(content: Mapping[str, Any], folder: Path) -> tuple[MatrixPlan, Any]:
-    """Return the plan in the content of a file, and the options of its engine.
+def parsed(content: Mapping[str, Any], folder: Path) -> tuple[MatrixPlan, Engine]:
+    """Return the plan in the content of a file, and its engine.
 
     Raises:
         ValueError: if a key is unknown or a value invalid.
@@ -51,21 +52,22 @@ def parsed(content: Mapping[str, Any], folder: Path) -> tuple[MatrixPlan, Any]:
     for name in ("name", "command", "parameters"):
         if name not in content:
             raise ValueError(f"{name} is missing; a matrix needs name, command and [parameters]")
-    options = {name: _options(name, content.get(name, {})) for name in ENGINES}
+    engines = {name: _engine(name, content.get(name, {})) for name in ENGINES}
     energy = {name: content[name] for name in _ENERGY if name in content}
     given = {name: content[name] for name in content if name not in (*ENGINES, *_ENERGY)}
     plan = MatrixPlan(**given, energy=energy, folder=folder)
-    return plan, options[plan.engine]
+    return plan, engines[plan.engine]
 
 
-def _options(engine: str, table: Mapping[str, Any]) -> Any:
-    kind, _ = ENGINES[engine]
+def _engine(name: str, table: Mapping[str, Any]) -> Engine:
+    kind = ENGINES[name]
     known = [one.name for one in fields(kind)]
     if "sbatch" in known:  # sbatch checks its own options
-        sbatch = {name: value for name, value in table.items() if name not in known}
-        table = {"sbatch": sbatch} | {name: table[name] for name in table if name in known}
-    _check_keys(table, known, f" in [{engine}]")
-    return kind(**table)
+        sbatch = {key: value for key, value in table.items() if key not in known}
+        table = {"sbatch": sbatch} | {key: table[key] for key in table if key in known}
+    _check_keys(table, known, f" in [{name}]")
+    engine: Engine = kind(**table)
+    return engine
 
 
 def _check_keys(table: Mapping[str, Any], known: Collection[str], place: str) -> None:

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from energy_callbacks.matrix.engines.ray import RayOptions, fits, needs
+from energy_callbacks.matrix.engines.ray import RayEngine, fits, needs
 from tests.matrix.lab import Lab, until
 from tests.matrix.launcher import Launcher
 
@@ -87,15 +87,15 @@ def test_a_call_of_ray_that_nobody_ends(ray_lab: Lab) -> None:
 
 def test_what_a_job_asks_for() -> None:
     """A GPU where there is one, else all processors of a machine; or what the file says."""
-    assert needs(RayOptions(), NODES) == {"num_gpus": 1, "num_cpus": 1, "resources": {}}
-    assert needs(RayOptions(), NODES[1:])["num_cpus"] == 8
-    assert needs(RayOptions(gpus=0), NODES)["num_cpus"] == 8
-    assert needs(RayOptions(gpus=2, cpus=4), NODES)["num_cpus"] == 4
+    assert needs(RayEngine(), NODES) == {"num_gpus": 1, "num_cpus": 1, "resources": {}}
+    assert needs(RayEngine(), NODES[1:])["num_cpus"] == 8
+    assert needs(RayEngine(gpus=0), NODES)["num_cpus"] == 8
+    assert needs(RayEngine(gpus=2, cpus=4), NODES)["num_cpus"] == 4
 
 
 def test_what_no_machine_has_is_told() -> None:
     """Of machines that are there, and of all that is asked for together."""
-    assert fits(needs(RayOptions(gpus=2, cpus=16), NODES), NODES)
-    assert not fits(needs(RayOptions(gpus=3), NODES), NODES)
-    assert not fits(needs(RayOptions(gpus=1), NODES), NODES[1:])
-    assert not fits(needs(RayOptions(resources={"big": 1.0}), NODES), NODES)
+    assert fits(needs(RayEngine(gpus=2, cpus=16), NODES), NODES)
+    assert not fits(needs(RayEngine(gpus=3), NODES), NODES)
+    assert not fits(needs(RayEngine(gpus=1), NODES), NODES[1:])
+    assert not fits(needs(RayEngine(resources={"big": 1.0}), NODES), NODES)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from energy_callbacks.matrix import toml_file
-from energy_callbacks.matrix.engines.slurm import SlurmOptions
+from energy_callbacks.matrix.engines.slurm import SlurmEngine
 
 USUAL: dict[str, Any] = {"name": "n", "command": "x {a}", "parameters": {"a": [1, 2]}}
 
@@ -65,12 +65,12 @@ def test_everything_arrives(tmp_path: Path) -> None:
         '[slurm]\npartition = "gpu"\ngpus_per_node = 1\nexclusive = true\nat_once = 4\n',
         encoding="utf-8",
     )
-    plan, options = toml_file.load(file, "slurm")
+    plan, engine = toml_file.load(file, "slurm")
     assert (plan.engine, plan.folder, len(plan.jobs())) == ("slurm", tmp_path, 6)
     assert plan.energy == {"country": "FRA", "pue": 1.3}
-    assert isinstance(options, SlurmOptions)
-    assert options.at_once == 4
-    assert options.lines == [
+    assert isinstance(engine, SlurmEngine)
+    assert engine.at_once == 4
+    assert engine.lines == [
         "#SBATCH --partition=gpu",
         "#SBATCH --gpus-per-node=1",
         "#SBATCH --exclusive",

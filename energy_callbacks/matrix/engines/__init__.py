@@ -1,19 +1,15 @@
 """What runs the jobs of a matrix: one file for each engine."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
-from energy_callbacks.matrix.engines.engine import Engine
-from energy_callbacks.matrix.engines.local import LocalEngine, LocalOptions
-from energy_callbacks.matrix.engines.ray import RayEngine, RayOptions
-from energy_callbacks.matrix.engines.slurm import SlurmEngine, SlurmOptions
+from energy_callbacks.matrix.engines.local import LocalEngine
+from energy_callbacks.matrix.engines.ray import RayEngine
+from energy_callbacks.matrix.engines.slurm import SlurmEngine
 
-# The class of the options of each engine, and the engine.
-ENGINES: Mapping[str, tuple[type[Any], type[Engine]]] = MappingProxyType(
-    {
-        "local": (LocalOptions, LocalEngine),
-        "slurm": (SlurmOptions, SlurmEngine),
-        "ray": (RayOptions, RayEngine),
-    }
-)
+# Data classes that derive from Engine.
+ENGINES: Final[Mapping[str, type[Any]]] = {
+    "local": LocalEngine,
+    "slurm": SlurmEngine,
+    "ray": RayEngine,
+}

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 from energy_callbacks.matrix.attempts import Results
 from energy_callbacks.matrix.plan import MatrixJob
@@ -12,29 +11,24 @@ from energy_callbacks.matrix.progress import JobProgress
 class Engine(ABC):
     """Runs jobs, each as ``energy-callbacks run``, in the order given as far as it can.
 
-    Args:
-        options: options of the engine, as its table in the TOML file has them.
-        results: results folder; for engines that use several machines, on a shared file system.
+    Subclasses are data classes; their fields are the keys of the engine's table in the TOML file.
+    The results folder of an engine that uses several machines is on a shared file system.
     """
 
-    def __init__(self, options: Any, results: Results) -> None:
-        self.options = options
-        self.results = results
-
     @abstractmethod
-    def preview(self, jobs: Sequence[MatrixJob]) -> str:
+    def preview(self, jobs: Sequence[MatrixJob], results: Results) -> str:
         """Describe what ``run`` would do."""
 
-    def queued(self, jobs: Sequence[MatrixJob]) -> list[MatrixJob]:
+    def queued(self, jobs: Sequence[MatrixJob], results: Results) -> list[MatrixJob]:
         """Return the jobs that an earlier call submitted and that have not ended.
 
         None, if jobs do not outlive the call of ``run``.
         """
-        del jobs
+        del jobs, results
         return []
 
     @abstractmethod
-    def run(self, jobs: Sequence[MatrixJob], progress: JobProgress) -> int | None:
+    def run(self, jobs: Sequence[MatrixJob], results: Results, progress: JobProgress) -> int | None:
         """Run jobs, or submit them. A job that fails does not stop the others.
 
         Returns:

@@ -23,30 +23,6 @@ from energy_callbacks.sensing.sources.nvidia.source import inventory
 _POLL_S: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalOptions:
-    """The table ``[local]`` of the TOML file.
-
-    Args:
-        gpus: ``"all"`` visible GPUs, the number of them, or their indices as CUDA counts them.
-        gpus_per_job: number of GPUs of each job.
-    """
-
-    gpus: Literal["all"] | int | Sequence[int] = "all"
-    gpus_per_job: int = 1
-
-    def __post_init__(self) -> None:
-        numbers = self.gpus if isinstance(self.gpus, list | tuple) else [self.gpus]
-        if self.gpus != "all" and (not numbers or not all(is_whole(one, 0) for one in numbers)):
-            raise ValueError(
-                f'gpus must be "all", a number of GPUs or a list of their numbers, got '
-                f"{self.gpus!r}; write gpus = 2 or gpus = [0, 1]"
-            )
-        if len(set(numbers)) < len(numbers):
-            raise ValueError(f"gpus = {self.gpus!r} names a GPU twice; each takes a job at a time")
-        check_whole("gpus_per_job", self.gpus_per_job)
-
-
 class _RunningJob(NamedTuple):
     job: MatrixJob
     folder: Path
@@ -68,23 +44,44 @@ class _Slot:
     running: _RunningJob | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalEngine(Engine):
-    """Runs jobs as child processes; options of ``None`` leave the choice of GPUs to the parent."""
+    """Runs jobs as child processes; its fields are the table ``[local]`` of the TOML file.
 
-    options: LocalOptions | None
+    Args:
+        gpus: ``"all"`` visible GPUs, the number of them, or their indices as CUDA counts them;
+            ``None`` if the parent process has chosen them, as Slurm does.
+        gpus_per_job: number of GPUs of each job.
+    """
 
-    def preview(self, jobs: Sequence[MatrixJob]) -> str:
+    gpus: Literal["all"] | int | Sequence[int] | None = "all"
+    gpus_per_job: int = 1
+
+    def __post_init__(self) -> None:
+        numbers = self.gpus if isinstance(self.gpus, list | tuple) else [self.gpus]
+        is_list = numbers and all(is_whole(one, 0) for one in numbers)
+        if self.gpus not in ("all", None) and not is_list:
+            raise ValueError(
+                f'gpus must be "all", a number of GPUs or a list of their numbers, got '
+                f"{self.gpus!r}; write gpus = 2 or gpus = [0, 1]"
+            )
+        if len(set(numbers)) < len(numbers):
+            raise ValueError(f"gpus = {self.gpus!r} names a GPU twice; each takes a job at a time")
+        check_whole("gpus_per_job", self.gpus_per_job)
+
+    def preview(self, jobs: Sequence[MatrixJob], results: Results) -> str:
         """List the slots that jobs run in."""
+        del results
         slots = [slot.name for slot in self._slots()]
         return f"{counted(len(jobs))} here, {len(slots)} at a time: {', '.join(slots)}\n"
 
-    def run(self, jobs: Sequence[MatrixJob], progress: JobProgress) -> int | None:
+    def run(self, jobs: Sequence[MatrixJob], results: Results, progress: JobProgress) -> int | None:
         """Run all jobs, or until a signal arrives; it is passed on to the running jobs."""
         queue, slots, hold = deque(jobs), self._slots(), SignalHold(ENDING)
         with hold.held():
             while True:
                 for slot in slots:
-                    self._serve(slot, queue, hold, progress)
+                    _serve(slot, queue, results, hold, progress)
                 running = [slot.running.process for slot in slots if slot.running is not None]
                 if not queue and not running:
                     return hold.first
@@ -95,28 +92,13 @@ class LocalEngine(Engine):
                     queue.clear()
                 progress.waiting()
 
-    def _serve(
-        self, slot: _Slot, queue: deque[MatrixJob], hold: SignalHold, progress: JobProgress
-    ) -> None:
-        """Note the end of the job in a slot, and start the next one if the slot is free."""
-        if slot.running is not None and _has_ended(slot.running):
-            job, folder, process = slot.running
-            progress.ended(job, self.results.end(folder, process.returncode))
-            slot.running = None
-            slot.free_from_s = time.monotonic() + self.results.cool_down_s
-        if slot.running is None and queue and time.monotonic() >= slot.free_from_s:
-            job = queue.popleft()
-            with hold.as_before():
-                slot.running = _start(job, self.results, slot.environment)
-            progress.started(job, slot.name)
-
     def _slots(self) -> list[_Slot]:
-        if self.options is None:
+        if self.gpus is None:
             return [_Slot(name="this machine")]
-        gpus = _gpus(self.options)
+        gpus = self._gpus()
         if not gpus:
             return [_Slot(name="this machine, without a GPU")]
-        each = self.options.gpus_per_job
+        each = self.gpus_per_job
         groups = [gpus[i : i + each] for i in range(0, len(gpus) - each + 1, each)]
         if not groups:
             raise ValueError(f"gpus_per_job = {each}, but there are {len(gpus)} GPUs; give fewer")
@@ -125,24 +107,23 @@ class LocalEngine(Engine):
             for group in groups
         ]
 
+    def _gpus(self) -> list[str]:
+        """Return the UUIDs of the GPUs that jobs may use.
 
-def _gpus(options: LocalOptions) -> list[str]:
-    """Return the UUIDs of the GPUs that jobs may use.
-
-    Raises:
-        ValueError: if fewer GPUs are visible than the options name.
-        SourceUnavailable: if the masks of the environment do not identify the visible GPUs.
-    """
-    visible = [one.uuid for one in resolve(os.environ, _inventory())]
-    if options.gpus == "all":
-        return visible
-    wanted = range(options.gpus) if isinstance(options.gpus, int) else options.gpus
-    if missing := [number for number in wanted if number >= len(visible)]:
-        raise ValueError(
-            f"gpus = {options.gpus!r} asks for GPU {missing[0]}, but {len(visible)} are visible, "
-            'counted from 0; write gpus = "all" for what there is'
-        )
-    return [visible[number] for number in wanted]
+        Raises:
+            ValueError: if fewer GPUs are visible than ``gpus`` names.
+            SourceUnavailable: if the masks of the environment do not identify the visible GPUs.
+        """
+        visible = [one.uuid for one in resolve(os.environ, _inventory())]
+        if self.gpus in ("all", None):
+            return visible
+        wanted = range(self.gpus) if isinstance(self.gpus, int) else self.gpus
+        if missing := [number for number in wanted if number >= len(visible)]:
+            raise ValueError(
+                f"gpus = {self.gpus!r} asks for GPU {missing[0]}, but {len(visible)} are visible, "
+                'counted from 0; write gpus = "all" for what there is'
+            )
+        return [visible[number] for number in wanted]
 
 
 def _inventory() -> tuple[GpuInfo, ...]:
@@ -150,6 +131,22 @@ def _inventory() -> tuple[GpuInfo, ...]:
         return inventory()
     except SourceUnavailable:
         return ()
+
+
+def _serve(
+    slot: _Slot, queue: deque[MatrixJob], results: Results, hold: SignalHold, progress: JobProgress
+) -> None:
+    """Note the end of the job in a slot, and start the next one if the slot is free."""
+    if slot.running is not None and _has_ended(slot.running):
+        job, folder, process = slot.running
+        progress.ended(job, results.end(folder, process.returncode))
+        slot.running = None
+        slot.free_from_s = time.monotonic() + results.cool_down_s
+    if slot.running is None and queue and time.monotonic() >= slot.free_from_s:
+        job = queue.popleft()
+        with hold.as_before():
+            slot.running = _start(job, results, slot.environment)
+        progress.started(job, slot.name)
 
 
 def _start(job: MatrixJob, results: Results, environment: Mapping[str, str]) -> _RunningJob:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from energy_callbacks.core.extras import requires
 from energy_callbacks.core.signals import ENDING, SignalHold
-from energy_callbacks.matrix.attempts import read_jobs, write_jobs
+from energy_callbacks.matrix.attempts import Results, read_jobs, write_jobs
 from energy_callbacks.matrix.engines.engine import Engine
 from energy_callbacks.matrix.plan import MatrixJob, check_whole, counted
 from energy_callbacks.matrix.progress import JobProgress
@@ -23,8 +23,8 @@ _END_TIMEOUT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RayOptions:
-    """The table ``[ray]`` of the TOML file.
+class RayEngine(Engine):
+    """Runs jobs as Ray tasks; its fields are the table ``[ray]`` of the TOML file.
 
     Args:
         address: address of a cluster; ``None`` uses RAY_ADDRESS, else a cluster of this machine,
@@ -47,18 +47,13 @@ class RayOptions:
         if self.address is not None and not isinstance(self.address, str):
             raise TypeError(f"address in [ray] must be a text, got {self.address!r}")
 
-
-class RayEngine(Engine):
-    """Runs jobs as Ray tasks, which end with the call."""
-
-    options: RayOptions
-
-    def preview(self, jobs: Sequence[MatrixJob]) -> str:
+    def preview(self, jobs: Sequence[MatrixJob], results: Results) -> str:
         """Describe where the jobs would run, without connecting to a cluster."""
-        address = self.options.address or os.environ.get("RAY_ADDRESS") or "this machine"
+        del results
+        address = self.address or os.environ.get("RAY_ADDRESS") or "this machine"
         return f"{counted(len(jobs))} as tasks of Ray at {address}\n"
 
-    def run(self, jobs: Sequence[MatrixJob], progress: JobProgress) -> int | None:
+    def run(self, jobs: Sequence[MatrixJob], results: Results, progress: JobProgress) -> int | None:
         """Run all jobs, or until a signal arrives, which ends the running jobs.
 
         Raises:
@@ -66,11 +61,11 @@ class RayEngine(Engine):
         """
         with requires("ray", extra="ray"):
             import ray
-        file = self.results.folder / "ray_jobs.json"
-        write_jobs(file, self.results, jobs)
+        file = results.folder / "ray_jobs.json"
+        write_jobs(file, results, jobs)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no network traffic by default
         ray.init(
-            address=self.options.address,
+            address=self.address,
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.WARNING,
@@ -81,7 +76,7 @@ class RayEngine(Engine):
         with hold.recorded():
             tasks = self._submit(ray, file, jobs, progress)
             try:
-                self._wait(ray, tasks, progress, hold)
+                _wait(ray, tasks, results, progress, hold)
                 if hold.first is not None:
                     _cancel(ray, tasks)
             finally:
@@ -92,7 +87,7 @@ class RayEngine(Engine):
         self, ray: Any, file: Path, jobs: Sequence[MatrixJob], progress: JobProgress
     ) -> dict[Any, MatrixJob]:
         nodes = ray.nodes()
-        needed = needs(self.options, nodes)
+        needed = needs(self, nodes)
         task = ray.remote(max_retries=0, **needed)(run_task)
         progress.say(
             f"{len(jobs)} tasks of Ray, each with {needed['num_gpus']} GPUs and "
@@ -102,31 +97,28 @@ class RayEngine(Engine):
             progress.say("no machine of the cluster has as much now; waiting for one that does")
         return {task.remote(str(file), number): job for number, job in enumerate(jobs)}
 
-    def _wait(
-        self, ray: Any, tasks: dict[Any, MatrixJob], progress: JobProgress, hold: SignalHold
-    ) -> None:
-        """Wait until all tasks have ended, or a signal has arrived; removes ended tasks."""
-        begun: set[Path] = set()
-        while tasks and hold.first is None:
-            ended, _ = ray.wait(list(tasks), timeout=_POLL_S)
-            for job in tasks.values():
-                self._report_begun(job, begun, progress)
-            for task in ended:
-                job = tasks.pop(task)
-                _report_error(ray, task, progress)
-                outcomes = self.results.outcomes(job)
-                if outcomes and outcomes[-1].ended_unix_s is not None:
-                    progress.ended(job, outcomes[-1])
-                else:
-                    progress.say(f"{job}: not run to its end; see {self.results.folder}/ray_*.txt")
-            progress.waiting()
 
-    def _report_begun(self, job: MatrixJob, begun: set[Path], progress: JobProgress) -> None:
-        """Report a job as started when the folder of its newest attempt appears."""
-        outcomes = [] if job.folder in begun else self.results.outcomes(job)
-        if outcomes and outcomes[-1].is_running:
-            begun.add(job.folder)
-            progress.started(job, outcomes[-1].host)
+def _wait(
+    ray: Any, tasks: dict[Any, MatrixJob], results: Results, progress: JobProgress, hold: SignalHold
+) -> None:
+    """Wait until all tasks have ended, or a signal has arrived; removes ended tasks."""
+    begun: set[Path] = set()
+    while tasks and hold.first is None:
+        ended, _ = ray.wait(list(tasks), timeout=_POLL_S)
+        for job in tasks.values():
+            newest = None if job.folder in begun else results.newest(job)
+            if newest is not None and newest.is_running:
+                begun.add(job.folder)
+                progress.started(job, newest.host)
+        for task in ended:
+            job = tasks.pop(task)
+            _report_error(ray, task, progress)
+            newest = results.newest(job)
+            if newest is not None and newest.ended_unix_s is not None:
+                progress.ended(job, newest)
+            else:
+                progress.say(f"{job}: not run to its end; see {results.folder}/ray_*.txt")
+        progress.waiting()
 
 
 def run_task(file: str, number: int) -> int:
@@ -155,21 +147,21 @@ def run_task(file: str, number: int) -> int:
     return process.returncode
 
 
-def needs(options: RayOptions, nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def needs(engine: RayEngine, nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the resources of each task.
 
     Args:
-        options: from the TOML file.
+        engine: with the keys of the TOML file.
         nodes: machines of the cluster, as ``ray.nodes()`` returns them.
     """
     alive = [node["Resources"] for node in nodes if node["Alive"]]
-    gpus = options.gpus
+    gpus = engine.gpus
     if gpus is None:
         gpus = int(any(node.get("GPU") for node in alive))
-    cpus = options.cpus
+    cpus = engine.cpus
     if cpus is None:
         cpus = 1 if gpus else max(1, int(min(node["CPU"] for node in alive if node.get("CPU"))))
-    return {"num_gpus": gpus, "num_cpus": cpus, "resources": dict(options.resources)}
+    return {"num_gpus": gpus, "num_cpus": cpus, "resources": dict(engine.resources)}
 
 
 def fits(needed: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> bool:

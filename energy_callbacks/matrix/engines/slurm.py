@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from energy_callbacks.core import atomic_files
 from energy_callbacks.core.errors import EnergyCallbacksError
-from energy_callbacks.matrix.attempts import write_jobs, write_json
+from energy_callbacks.matrix.attempts import Results, write_jobs, write_json
 from energy_callbacks.matrix.engines.engine import Engine
 from energy_callbacks.matrix.plan import MatrixJob, check_whole, counted
 from energy_callbacks.matrix.progress import JobProgress
@@ -31,8 +31,11 @@ class SlurmFailed(EnergyCallbacksError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmOptions:
-    """The table ``[slurm]`` of the TOML file; other keys of it are options of ``sbatch``.
+class SlurmEngine(Engine):
+    """Submits jobs with ``sbatch``, in array jobs of the size that Slurm allows.
+
+    Its fields are the table ``[slurm]`` of the TOML file; other keys of it are options of
+    ``sbatch``.
 
     Args:
         at_once: maximum number of jobs at the same time; ``None`` for no limit.
@@ -61,6 +64,57 @@ class SlurmOptions:
             if value is not False
         ]
 
+    def preview(self, jobs: Sequence[MatrixJob], results: Results) -> str:
+        """Return the scripts that would be submitted."""
+        return "\n".join(
+            f"# {folder}/array.sh\n{self._script(results, folder, len(chunk))}"
+            for folder, chunk in _chunks(jobs, results)
+        )
+
+    def queued(self, jobs: Sequence[MatrixJob], results: Results) -> list[MatrixJob]:
+        """Return the jobs that wait or run in Slurm.
+
+        Raises:
+            SlurmFailed: if ``squeue`` fails.
+        """
+        folders = {
+            folder
+            for path in results.folder.glob(f"slurm/*/{_SUBMITTED}")
+            for folder in _queued(path)
+        }
+        return [job for job in jobs if str(job.folder) in folders]
+
+    def run(self, jobs: Sequence[MatrixJob], results: Results, progress: JobProgress) -> None:
+        """Submit jobs; they run when the cluster has room.
+
+        Raises:
+            SlurmFailed: if ``sbatch`` fails.
+        """
+        for folder, chunk in _chunks(jobs, results):
+            folder.mkdir(parents=True)
+            write_jobs(folder / "jobs.json", results, chunk)
+            script = folder / "array.sh"
+            atomic_files.write(script, self._script(results, folder, len(chunk)))
+            # "id" or "id;cluster" (sbatch(1), --parsable).
+            job_id = _output("sbatch", "--parsable", str(script)).strip().split(";")[0]
+            submitted = {"id": job_id, "jobs": [str(job.folder) for job in chunk]}
+            write_json(folder / _SUBMITTED, submitted)
+            progress.say(f"{counted(len(chunk))} submitted to Slurm as job {job_id}: {script}")
+
+    def _script(self, results: Results, folder: Path, count: int) -> str:
+        at_once = f"%{self.at_once}" if self.at_once else ""
+        task = [sys.executable, "-P", "-m", "energy_callbacks", "matrix", str(folder / "jobs.json")]
+        lines = [
+            "#!/bin/bash",
+            _option("job-name", results.folder.name),
+            f"#SBATCH --array=0-{count - 1}{at_once}",
+            _option("output", f"{str(folder).replace('%', '%%')}/%a.txt"),
+            *self.lines,
+            *self.setup.splitlines(),
+            f'exec {shlex.join(task)} --task "$SLURM_ARRAY_TASK_ID"',
+        ]
+        return "\n".join(lines) + "\n"
+
 
 def _check_option(name: str, value: object) -> None:
     if name in _RESERVED:
@@ -76,70 +130,14 @@ def _option(name: str, value: str | None) -> str:
     return f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={shlex.quote(value)}"
 
 
-class SlurmEngine(Engine):
-    """Submits jobs with ``sbatch``, in array jobs of the size that Slurm allows."""
-
-    options: SlurmOptions
-
-    def preview(self, jobs: Sequence[MatrixJob]) -> str:
-        """Return the scripts that would be submitted."""
-        return "\n".join(
-            f"# {folder}/array.sh\n{self._script(folder, len(chunk))}"
-            for folder, chunk in self._chunks(jobs)
-        )
-
-    def queued(self, jobs: Sequence[MatrixJob]) -> list[MatrixJob]:
-        """Return the jobs that wait or run in Slurm.
-
-        Raises:
-            SlurmFailed: if ``squeue`` fails.
-        """
-        folders = {
-            folder for path in self._folder.glob(f"*/{_SUBMITTED}") for folder in _queued(path)
-        }
-        return [job for job in jobs if str(job.folder) in folders]
-
-    def run(self, jobs: Sequence[MatrixJob], progress: JobProgress) -> None:
-        """Submit jobs; they run when the cluster has room.
-
-        Raises:
-            SlurmFailed: if ``sbatch`` fails.
-        """
-        for folder, chunk in self._chunks(jobs):
-            folder.mkdir(parents=True)
-            write_jobs(folder / "jobs.json", self.results, chunk)
-            script = folder / "array.sh"
-            atomic_files.write(script, self._script(folder, len(chunk)))
-            # "id" or "id;cluster" (sbatch(1), --parsable).
-            job_id = _output("sbatch", "--parsable", str(script)).strip().split(";")[0]
-            submitted = {"id": job_id, "jobs": [str(job.folder) for job in chunk]}
-            write_json(folder / _SUBMITTED, submitted)
-            progress.say(f"{counted(len(chunk))} submitted to Slurm as job {job_id}: {script}")
-
-    @property
-    def _folder(self) -> Path:
-        return self.results.folder / "slurm"
-
-    def _chunks(self, jobs: Sequence[MatrixJob]) -> Iterator[tuple[Path, Sequence[MatrixJob]]]:
-        """Yield array jobs of at most the size that Slurm allows, each with a new folder."""
-        size = _max_array_size()
-        numbers = (n for n in itertools.count(1) if not (self._folder / str(n)).exists())
-        for begin in range(0, len(jobs), size):
-            yield self._folder / str(next(numbers)), jobs[begin : begin + size]
-
-    def _script(self, folder: Path, count: int) -> str:
-        at_once = f"%{self.options.at_once}" if self.options.at_once else ""
-        task = [sys.executable, "-P", "-m", "energy_callbacks", "matrix", str(folder / "jobs.json")]
-        lines = [
-            "#!/bin/bash",
-            _option("job-name", self.results.folder.name),
-            f"#SBATCH --array=0-{count - 1}{at_once}",
-            _option("output", f"{str(folder).replace('%', '%%')}/%a.txt"),
-            *self.options.lines,
-            *self.options.setup.splitlines(),
-            f'exec {shlex.join(task)} --task "$SLURM_ARRAY_TASK_ID"',
-        ]
-        return "\n".join(lines) + "\n"
+def _chunks(
+    jobs: Sequence[MatrixJob], results: Results
+) -> Iterator[tuple[Path, Sequence[MatrixJob]]]:
+    """Yield array jobs of at most the size that Slurm allows, each with a new folder."""
+    size, folder = _max_array_size(), results.folder / "slurm"
+    numbers = (n for n in itertools.count(1) if not (folder / str(n)).exists())
+    for begin in range(0, len(jobs), size):
+        yield folder / str(next(numbers)), jobs[begin : begin + size]
 
 
 def _queued(path: Path) -> list[str]:
