@@ -115,7 +115,7 @@ class LocalEngine(Engine):
             SourceUnavailable: if the masks of the environment do not identify the visible GPUs.
         """
         visible = [one.uuid for one in resolve(os.environ, _inventory())]
-        if self.gpus in ("all", None):
+        if self.gpus is None or self.gpus == "all":
             return visible
         wanted = range(self.gpus) if isinstance(self.gpus, int) else self.gpus
         if missing := [number for number in wanted if number >= len(visible)]:
