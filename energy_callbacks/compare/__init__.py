@@ -1,4 +1,4 @@
-"""Groups of runs compared: ratios with intervals, verdicts, and whether they are to be trusted.
+"""Comparisons of groups of runs: ratios with intervals, verdicts, and limits of both.
 
 ::
 
@@ -10,9 +10,10 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from energy_callbacks.compare import saving, text  # noqa: F401 - they register themselves
+from energy_callbacks.compare import page, text  # noqa: F401 - they register themselves
 from energy_callbacks.compare.build import MARGIN, Pairing, Repeat, build
 from energy_callbacks.compare.model import Comparison
+from energy_callbacks.compare.target import goal as goal_of
 from energy_callbacks.report import load
 from energy_callbacks.report.model.metrics import Direction
 from energy_callbacks.report.model.schema import EnergyReport
@@ -31,40 +32,42 @@ def compare(
     paired: Pairing = "auto",
     margin: float = MARGIN,
 ) -> Comparison:
-    """Compare groups of runs with the first of them.
+    """Compare groups of runs with the first group.
 
     Args:
-        groups: a name and its runs, repeats of the same: run folders, saved reports, logs of other
-            tools, or reports. The first group is what the others are compared with.
-        metric: the user's metric by which quality is judged; ``None`` takes one of a validation
-            that all runs have.
-        goal: which way it is better, ``"lower"`` or ``"higher"``; ``None`` reads it off its name.
-        target: value of the metric that energy and time are asked for; ``None`` takes the best
-            that every run has reached.
-        paired: whether the runs of two groups belong together one by one, in the order given;
-            ``"auto"``: if they were made in turn.
+        groups: name and runs of each group. The runs repeat the same training; each is a run
+            folder, a saved report, a log of another tool, or a report.
+        metric: the user's metric that decides on quality; ``None`` takes a validation metric that
+            all runs have.
+        goal: the better direction, ``"lower"`` or ``"higher"``; ``None`` infers it from the name.
+        target: value of the metric up to which energy and time are compared; ``None`` takes the
+            best value that every run reached.
+        paired: whether the runs of two groups form pairs, in the order given; ``"auto"``: if they
+            were made in turn.
         margin: share of the metric by which a group may be worse and still be as good.
 
     Raises:
-        ValueError: for less than two groups, an empty one, a run that is there twice, pairs of
-            unlike number, or a metric that no run has.
+        ValueError: for fewer than two groups, an empty group, a run that is given twice, pairs of
+            different number, or a metric that no run has.
         JournalError: for a run that cannot be read.
     """
     if len(groups) < 2:
         raise ValueError(f"a comparison needs two groups of runs at least, got {len(groups)}")
     if margin < 0.0:
         raise ValueError(f"margin={margin} must not be negative; 0.01 is one per cent")
-    read = {name: _repeats(name, runs) for name, runs in groups.items()}
-    _refuse_repeated(read)
-    counts = {len(repeats) for repeats in read.values()}
-    if paired is True and len(counts) > 1:
-        told = ", ".join(f"{name}: {len(repeats)}" for name, repeats in read.items())
-        raise ValueError(f"paired=True needs as many runs in each group, got {told}")
-    return build(read, metric=metric, goal=goal, to_reach=target, paired=paired, margin=margin)
+    repeats = {name: _repeats(name, runs) for name, runs in groups.items()}
+    _refuse_repeated(repeats)
+    counts = {name: len(runs) for name, runs in repeats.items()}
+    if paired is True and len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        raise ValueError(f"paired=True needs as many runs in each group, got {listed}")
+    reports = [repeat.report for runs in repeats.values() for repeat in runs]
+    judged = goal_of(reports, metric, goal, target)
+    return build(repeats, judged, paired=paired, margin=margin)
 
 
 def _refuse_repeated(groups: Mapping[str, Sequence[Repeat]]) -> None:
-    """A run that counts twice would be compared with itself."""
+    """Raise ``ValueError`` if a run is given twice: it would be compared with itself."""
     seen: dict[tuple[str, float], str] = {}
     for name, repeats in groups.items():
         for source, report in repeats:
@@ -80,14 +83,10 @@ def _repeats(name: str, runs: Run | Sequence[Run]) -> list[Repeat]:
     several = [runs] if isinstance(runs, str | Path | EnergyReport) else list(runs)
     if not several:
         raise ValueError(f"group {name!r} has no run; give it one at least")
-    return [Repeat(_source(one), _read(one)) for one in several]
+    return [_repeat(run) for run in several]
 
 
-def _read(run: Run) -> EnergyReport:
-    return run if isinstance(run, EnergyReport) else load(run)
-
-
-def _source(run: Run) -> str:
+def _repeat(run: Run) -> Repeat:
     if isinstance(run, EnergyReport):
-        return run.run.name or f"run {run.run.run_id}"
-    return str(run)
+        return Repeat(run.run.name or f"run {run.run.run_id}", run)
+    return Repeat(str(run), load(run))

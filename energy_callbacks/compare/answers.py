@@ -1,4 +1,4 @@
-"""The conclusion of a comparison, in a sentence for each group."""
+"""The conclusion of a comparison: one sentence for each group."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ _BASIS = {"runs": "", "pairs": ", in pairs", "blocks": ", between these two runs
 
 
 def answers(comparison: Comparison) -> Iterator[str]:
-    """One for each group but the first."""
+    """Yields a sentence for each group but the first."""
     first = comparison.groups[0].name
     for group in comparison.groups[1:]:
         effect = comparison.answer(group.name)
@@ -20,26 +20,26 @@ def answers(comparison: Comparison) -> Iterator[str]:
             yield f"{group.name}: nothing that both sides know can be compared with {first}."
             continue
         quality = next((one for one in comparison.qualities if one.group == group.name), None)
-        said = _said(effect, first, comparison.caveats)
-        yield f"{said}{_of_quality(effect, quality, comparison)}."
+        sentence = _on_effect(effect, first, comparison.caveats)
+        yield f"{sentence}{_on_quality(effect, quality, comparison.metric)}."
 
 
-def _said(effect: Effect, first: str, caveats: Sequence[Caveat]) -> str:
+def _on_effect(effect: Effect, first: str, caveats: Sequence[Caveat]) -> str:
     title = BY_NAME[effect.quantity].title
-    lowered = title[0].lower() + title[1:]
+    title = title[0].lower() + title[1:]
     if effect.verdict == "not resolved":
         why = reason(effect, any(validity.forbids(one, effect, first) for one in caveats))
-        return f"{effect.group} against {first}: {lowered} {change(effect)}, not resolved ({why})"
-    found = f"{change(effect)}{_BASIS[effect.basis or 'runs']}"
-    return f"{effect.group} has a {effect.verdict} {lowered} than {first}: {found}"
+        return f"{effect.group} against {first}: {title} {change(effect)}, not resolved ({why})"
+    result = f"{change(effect)}{_BASIS[effect.basis or 'runs']}"
+    return f"{effect.group} has a {effect.verdict} {title} than {first}: {result}"
 
 
 def reason(effect: Effect, is_forbidden: bool) -> str:
-    """Why an effect is not resolved.
+    """Returns why an effect is not resolved.
 
     Args:
-        effect: of that verdict.
-        is_forbidden: whether a caveat keeps it from having another.
+        effect: an effect with that verdict.
+        is_forbidden: whether a caveat prevents another verdict.
     """
     if is_forbidden:
         return "see the warnings"
@@ -52,35 +52,27 @@ def reason(effect: Effect, is_forbidden: bool) -> str:
     return f"so many runs find changes of {detectable(effect.detectable)} and more"
 
 
-def _of_quality(effect: Effect, quality: Quality | None, comparison: Comparison) -> str:
+def _on_quality(effect: Effect, quality: Quality | None, metric: str | None) -> str:
     if quality is None:
         return ""
     if quality.verdict == "as good":
-        return f", with {comparison.metric} as good"
+        return f", with {metric} as good"
     if quality.verdict == "worse":
-        return (
-            f"; cheaper but worse {_in(comparison)}"
-            if effect.verdict == "lower"
-            else (f"; worse {_in(comparison)}")
-        )
-    return f"; whether {comparison.metric} is as good is not resolved"
-
-
-def _in(comparison: Comparison) -> str:
-    return f"in {comparison.metric}"
+        return f"; {'cheaper but ' if effect.verdict == 'lower' else ''}worse in {metric}"
+    return f"; whether {metric} is as good is not resolved"
 
 
 def change(effect: Effect) -> str:
-    """A ratio as a change with its interval: ``-5.1 % (-6.0 to -4.2)``."""
-    said = signed_percent(effect.ratio)
+    """Returns a ratio as a change with its interval: ``-5.1 % (-6.0 to -4.2)``."""
+    percent = signed_percent(effect.ratio)
     if effect.low is None or effect.high is None:
-        return said
-    low, high = (signed_percent(one).removesuffix(" %") for one in (effect.low, effect.high))
-    return f"{said} ({low} to {high})"
+        return percent
+    low, high = (signed_percent(end).removesuffix(" %") for end in (effect.low, effect.high))
+    return f"{percent} ({low} to {high})"
 
 
 def detectable(share: float) -> str:
-    """The smallest change that this many runs find.
+    """Returns the smallest change that this number of runs finds.
 
     >>> detectable(0.021), detectable(3.0)
     ('2.1 %', 'over 100 %')
@@ -89,7 +81,7 @@ def detectable(share: float) -> str:
 
 
 def signed_percent(ratio: float) -> str:
-    """A ratio as a change in per cent.
+    """Returns a ratio as a change in per cent.
 
     >>> signed_percent(0.95), signed_percent(1.0042), signed_percent(12.0)
     ('-5.0 %', '+0.42 %', '+1100 %')

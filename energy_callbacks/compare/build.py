@@ -1,8 +1,8 @@
 """Builds a ``Comparison`` from reports."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Final, Literal, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -25,34 +25,34 @@ from energy_callbacks.compare.quantities import (
     ENERGY_TO_TARGET,
     QUANTITIES,
     TIME_TO_TARGET,
+    compared,
     unlike_sensors,
     values,
 )
 from energy_callbacks.compare.statistics import ALPHA, RatioInterval
 from energy_callbacks.compare.target import Goal
 from energy_callbacks.report.charts.bands import bands
-from energy_callbacks.report.model.metrics import Direction
+from energy_callbacks.report.model.metrics import Metric
 from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.version import __version__
 
 MARGIN: Final = 0.01
-"""A metric that is worse by less than this share is still as good; ours, ``margin=`` changes it."""
+"""Default of ``margin=``: a metric that is worse by less than this share is still as good."""
 _CURVE_POINTS: Final = 120
-_OF_WORK: Final = ("j_per_sample", "j_per_token", "j_per_step")
 
 Pairing = Literal["auto"] | bool
 _T = TypeVar("_T")
 
 
 class Repeat(NamedTuple):
-    """One run: where it came from, and its report."""
+    """One run: its source and its report."""
 
     source: str
     report: EnergyReport
 
 
 class _Side(NamedTuple):
-    """One group with its figures."""
+    """One group and its reports."""
 
     group: Group
     reports: Sequence[EnergyReport]
@@ -60,164 +60,167 @@ class _Side(NamedTuple):
 
 def build(
     groups: Mapping[str, Sequence[Repeat]],
+    judged: Goal | None,
     *,
-    metric: str | None,
-    goal: Direction | None,
-    to_reach: float | None,
     paired: Pairing,
     margin: float,
 ) -> Comparison:
-    """Compare each group with the first; the arguments are those of ``compare``."""
-    reports = [repeat.report for repeats in groups.values() for repeat in repeats]
-    judged = target.goal(reports, metric, goal, to_reach)
-    keeps_order = paired is True
-    sides = [_side(name, repeats, judged, keeps_order) for name, repeats in groups.items()]
-    told = list(validity.caveats({side.group.name: side.reports for side in sides}))
-    told += [*_unreached(sides, judged), *_known_by_some(sides)]
-    effects = _with_verdicts(
-        [effect for side in sides[1:] for effect in _effects(sides[0], side, paired)],
-        told,
-        sides[0].group.name,
+    """Compare each group with the first group.
+
+    Args:
+        groups: name and runs of each group.
+        judged: the metric that decides on quality; ``None`` if there is none.
+        paired: as in ``compare``.
+        margin: as in ``compare``.
+    """
+    first, *others = (
+        _side(name, repeats, judged, keeps_order=paired is True) for name, repeats in groups.items()
     )
-    qualities = [
-        _allowed(q, told, sides[0].group.name)
-        for side in sides[1:]
-        if (q := _quality(sides[0], side, judged, paired, margin))
+    sides = (first, *others)
+    caveats = [
+        *validity.caveats({side.group.name: side.reports for side in sides}),
+        *_unreached(sides, judged),
+        *_known_by_some(sides),
     ]
+    effects = [effect for side in others for effect in _effects(first, side, paired)]
+    effects = _with_verdicts(effects, caveats, first.group.name)
+    goal = dict.fromkeys(("metric", "direction", "target")) if judged is None else asdict(judged)
+    qualities = []
+    if judged is not None:
+        qualities = [_quality(first, side, judged, paired, margin) for side in others]
     comparison = Comparison(
         tool_version=__version__,
-        metric=None if judged is None else judged.metric,
-        direction=None if judged is None else judged.direction,
-        target=None if judged is None else judged.target,
-        primary=_primary(effects, [side.group.name for side in sides[1:]]),
+        **goal,
+        primary=_primary(effects, [side.group.name for side in others]),
         groups=tuple(side.group for side in sides),
         effects=tuple(effects),
-        qualities=tuple(qualities),
-        caveats=tuple(told),
+        qualities=tuple(quality for quality in qualities if quality is not None),
+        caveats=tuple(caveats),
         answers=(),
     )
     return replace(comparison, answers=tuple(answers.answers(comparison)))
 
 
 def _primary(effects: Sequence[Effect], groups: Sequence[str]) -> str | None:
-    """The first energy that all groups know, with intervals if there is one."""
+    """Returns the first energy that all groups know, if possible one with an interval."""
     for has_interval in (True, False):
         for name in ANSWERS:
-            found = {
+            known = {
                 e.group for e in effects if e.quantity == name and (e.basis or not has_interval)
             }
-            if found.issuperset(groups):
+            if known.issuperset(groups):
                 return name
     return next((effect.quantity for effect in effects), None)
 
 
-def _side(name: str, repeats: Sequence[Repeat], judged: Goal | None, keeps_order: bool) -> _Side:
+def _side(name: str, repeats: Sequence[Repeat], judged: Goal | None, *, keeps_order: bool) -> _Side:
     in_time = sorted(repeats, key=lambda repeat: repeat.report.run.started_unix_s)
-    ordered = list(repeats) if keeps_order else in_time
+    ordered = repeats if keeps_order else in_time
     runs = [_run_values(repeat, judged) for repeat in ordered]
-    shared = set.intersection(*(set(run.values) for run in runs))
     means = {
         one.name: float(np.exp(np.mean([np.log(run.values[one.name]) for run in runs])))
         for one in QUANTITIES
-        if one.name in shared
+        if all(one.name in run.values for run in runs)
     }
-    bests = [run.best_metric for run in runs]
-    known = [best for best in bests if best is not None]
+    bests = [run.best_metric for run in runs if run.best_metric is not None]
     group = Group(
         name=name,
         runs=tuple(runs),
         curves=tuple(_curve(repeat.report, judged) for repeat in ordered),
         means=means,
-        metric_mean=float(np.mean(known)) if len(known) == len(bests) else None,
+        metric_mean=float(np.mean(bests)) if len(bests) == len(runs) else None,
     )
     return _Side(group, [repeat.report for repeat in ordered])
 
 
+def _metric(report: EnergyReport, judged: Goal | None) -> Metric | None:
+    return None if judged is None else target.find(report, judged.metric)
+
+
 def _run_values(repeat: Repeat, judged: Goal | None) -> RunValues:
-    report = repeat.report
-    found = values(report)
-    metric = None if judged is None else target.find(report, judged.metric)
+    run = repeat.report.run
+    known = values(repeat.report)
+    metric = _metric(repeat.report, judged)
     best = None
     if judged is not None and metric is not None:
-        best = target.best(metric, judged)
-        when = target.reached(metric, judged)
-        for name, value in zip((ENERGY_TO_TARGET, TIME_TO_TARGET), when or (), strict=False):
+        best = target.best(metric, judged.direction)
+        to_target = target.reached(metric, judged) or ()
+        for name, value in zip((ENERGY_TO_TARGET, TIME_TO_TARGET), to_target, strict=False):
             if value:
-                found[name] = value
+                known[name] = value
     return RunValues(
-        run_id=report.run.run_id,
-        name=report.run.name,
+        run_id=run.run_id,
+        name=run.name,
         source=repeat.source,
-        started_unix_s=report.run.started_unix_s,
-        values=found,
+        started_unix_s=run.started_unix_s,
+        values=known,
         best_metric=best,
     )
 
 
 def _unreached(sides: Sequence[_Side], judged: Goal | None) -> Iterator[Caveat]:
+    """Yields a caveat for each group with runs that lack the metric or miss the target."""
     if judged is None:
         return
     for side in sides:
-        found = [target.find(report, judged.metric) for report in side.reports]
-        without = sum(metric is None for metric in found)
-        short = sum(m is not None and target.reached(m, judged) is None for m in found)
-        wanted = f"{judged.metric} {judged.target:g}"
+        metrics = [_metric(report, judged) for report in side.reports]
+        without = metrics.count(None)
+        short = sum(m is not None and target.reached(m, judged) is None for m in metrics)
         for count, what in (
             (without, f"have no {judged.metric}"),
-            (short, f"never reached {wanted}"),
+            (short, f"never reached {judged.metric} {judged.target:g}"),
         ):
             if count:
                 yield Caveat(
                     code="target_not_reached",
                     group=side.group.name,
-                    message=f"{count} of {len(found)} runs of {side.group.name} {what}: "
+                    message=f"{count} of {len(metrics)} runs of {side.group.name} {what}: "
                     "energy and time to it are not known.",
                 )
 
 
 def _known_by_some(sides: Sequence[_Side]) -> Iterator[Caveat]:
-    """A row that is missing because one run does not know it."""
-    of_target = (ENERGY_TO_TARGET, TIME_TO_TARGET)
-    for side in sides:
-        known = set().union(*(run.values for run in side.group.runs))
+    """Yields a caveat for each quantity that only some runs of a group know."""
+    for group, _ in sides:
         for one in QUANTITIES:
-            if one.name in known and one.name not in (*side.group.means, *of_target):
-                lacking = sum(one.name not in run.values for run in side.group.runs)
+            lacking = sum(one.name not in run.values for run in group.runs)
+            is_of_target = one.name in (ENERGY_TO_TARGET, TIME_TO_TARGET)
+            if 0 < lacking < len(group.runs) and not is_of_target:
                 yield Caveat(
                     code="not_known_by_all",
-                    group=side.group.name,
-                    message=f"{lacking} of {len(side.group.runs)} runs of {side.group.name} do not "
+                    group=group.name,
+                    message=f"{lacking} of {len(group.runs)} runs of {group.name} do not "
                     f"know: {one.title.lower()}. It is left out.",
                 )
 
 
 def _effects(old: _Side, new: _Side, paired: Pairing) -> Iterator[Effect]:
     in_pairs = _are_paired(old.group, new.group, paired)
-    of_work = [name for name in _OF_WORK if name in old.group.means and name in new.group.means]
-    for quantity in QUANTITIES:
-        means = [side.group.means.get(quantity.name) for side in (old, new)]
-        # A sample is more informative than the steps that it is part of.
-        if means[0] is None or means[1] is None or quantity.name in of_work[1:]:
-            continue
-        found, basis = _interval(old, new, quantity.name, in_pairs)
-        ratio = means[1] / means[0]
-        off = (0.0, 0.0)
+    for quantity in compared(old.group.means, new.group.means):
+        ratio = new.group.means[quantity.name] / old.group.means[quantity.name]
+        off_old, off_new = 0.0, 0.0
         if quantity.is_energy:
-            off = unlike_sensors(old.reports, new.reports, quantity.scope)
-        # That of blocks is of a part of the run: its width counts, around the whole's ratio.
-        factor = 1.0 if found is None else ratio / found.value
+            off_old, off_new = unlike_sensors(old.reports, new.reports, quantity.scope)
+        interval, basis = _interval(old, new, quantity.name, in_pairs)
+        known: dict[str, Any] = dict.fromkeys(("low", "high", "p", "detectable"))
+        if interval is not None:
+            # Blocks are a part of the run: they give the width, the whole run gives the ratio.
+            factor = ratio / interval.value
+            known = {
+                "low": factor * interval.low * (1.0 - off_new) / (1.0 + off_old),
+                "high": factor * interval.high * (1.0 + off_new) / (1.0 - off_old),
+                "p": interval.p,
+                "detectable": interval.detectable,
+            }
         yield Effect(
             group=new.group.name,
             quantity=quantity.name,
             ratio=ratio,
-            low=None if found is None else factor * found.low * (1.0 - off[1]) / (1.0 + off[0]),
-            high=None if found is None else factor * found.high * (1.0 + off[1]) / (1.0 - off[0]),
-            systematic=sum(off),
-            p=None if found is None else found.p,
+            systematic=off_old + off_new,
             p_holm=None,
-            detectable=None if found is None else found.detectable,
             basis=basis,
             verdict="not resolved",
+            **known,
         )
 
 
@@ -229,14 +232,14 @@ def _interval(
     ratio = statistics.ratio_of_pairs if in_pairs else statistics.ratio_of_runs
     found = ratio(before, after)
     if found is None and len(before) == len(after) == 1:
-        in_blocks = [blocks(side.reports[0], quantity) for side in (old, new)]
-        if in_blocks[0] is not None and in_blocks[1] is not None:
-            found, basis = statistics.ratio_of_blocks(in_blocks[0], in_blocks[1]), "blocks"
+        old_blocks, new_blocks = (blocks(side.reports[0], quantity) for side in (old, new))
+        if old_blocks is not None and new_blocks is not None:
+            found, basis = statistics.ratio_of_blocks(old_blocks, new_blocks), "blocks"
     return (found, basis) if found is not None else (None, None)
 
 
 def _are_paired(old: Group, new: Group, paired: Pairing) -> bool:
-    """As asked; else whether runs were made in turn, each with a partner of about the same time."""
+    """Whether runs form pairs: as requested, or else if they were made in turn."""
     if paired != "auto":
         return paired
     if len(old.runs) != len(new.runs) or len(old.runs) < 2:
@@ -247,27 +250,17 @@ def _are_paired(old: Group, new: Group, paired: Pairing) -> bool:
 
 
 def _with_verdicts(
-    effects: Sequence[Effect], caveats: Iterable[Caveat], first: str
+    effects: Sequence[Effect], caveats: Sequence[Caveat], first: str
 ) -> list[Effect]:
-    """All questions together: Holm over those that have an interval."""
-    asked = [effect.p for effect in effects if effect.p is not None]
-    adjusted = iter(statistics.holm(asked))
-    told = list(caveats)
-    found = []
+    """Adjust the p-values for all questions with an interval (Holm), and add verdicts."""
+    adjusted = iter(statistics.holm([e.p for e in effects if e.p is not None]))
+    decided = []
     for effect in effects:
-        p_holm = None if effect.p is None else next(adjusted)
-        decided = replace(effect, p_holm=p_holm)
-        if not any(validity.forbids(one, effect, first) for one in told):
-            decided = replace(decided, verdict=_verdict(decided))
-        found.append(decided)
-    return found
-
-
-def _allowed(quality: Quality, caveats: Iterable[Caveat], first: str) -> Quality:
-    """Runs that did not come to their end say nothing of how good they would have been."""
-    ended = {one.group for one in caveats if one.code == "unfinished"}
-    is_spoilt = bool(ended.intersection((first, quality.group)))
-    return replace(quality, verdict="not resolved") if is_spoilt else quality
+        adjusted_effect = replace(effect, p_holm=None if effect.p is None else next(adjusted))
+        is_forbidden = any(validity.forbids(one, effect, first) for one in caveats)
+        verdict: Verdict = "not resolved" if is_forbidden else _verdict(adjusted_effect)
+        decided.append(replace(adjusted_effect, verdict=verdict))
+    return decided
 
 
 def _verdict(effect: Effect) -> Verdict:
@@ -279,30 +272,34 @@ def _verdict(effect: Effect) -> Verdict:
 
 
 def _quality(
-    old: _Side, new: _Side, judged: Goal | None, paired: Pairing, margin: float
+    old: _Side, new: _Side, judged: Goal, paired: Pairing, margin: float
 ) -> Quality | None:
-    """Whether the metric is as good: not worse by more than the margin, beyond chance."""
-    if judged is None or old.group.metric_mean is None or new.group.metric_mean is None:
+    """Returns whether the metric is as good: not worse by more than the margin, beyond chance."""
+    if old.group.metric_mean is None or new.group.metric_mean is None:
         return None
     before, after = (
         [judged.sign * run.best_metric for run in side.group.runs if run.best_metric is not None]
         for side in (old, new)
     )
     in_pairs = _are_paired(old.group, new.group, paired)
-    found = statistics.difference(before, after, in_pairs=in_pairs)
-    still = margin * abs(old.group.metric_mean)
+    interval = statistics.difference(before, after, in_pairs=in_pairs)
+    tolerance = margin * abs(old.group.metric_mean)
     difference = float(np.mean(after) - np.mean(before))
+    # Unfinished runs could have become better.
+    have_ended = all(one.run.status == "finished" for one in (*old.reports, *new.reports))
     verdict: QualityVerdict = "not resolved"
-    if found is not None and found[0] >= -still:
-        verdict = "as good"
-    elif found is not None and found[1] < 0.0 and difference < -still:
-        verdict = "worse"
+    if interval is not None and have_ended:
+        if interval[0] >= -tolerance:
+            verdict = "as good"
+        elif interval[1] < 0.0 and difference < -tolerance:
+            verdict = "worse"
+    low, high = interval or (None, None)
     return Quality(
         group=new.group.name,
         difference=difference,
-        low=None if found is None else found[0],
-        high=None if found is None else found[1],
-        margin=still,
+        low=low,
+        high=high,
+        margin=tolerance,
         verdict=verdict,
     )
 
@@ -311,37 +308,34 @@ def _curve(report: EnergyReport, judged: Goal | None) -> RunCurve:
     power = bands(report, _CURVE_POINTS)
     edges_s = power[0].edges_s if power else ()
     done = report.progress
-    metric = None if judged is None else target.find(report, judged.metric)
-    known = (
-        []
-        if metric is None
-        else [(e, v) for e, v in zip(metric.energy_j, metric.value, strict=True) if e is not None]
-    )
+    metric = _metric(report, judged)
+    points = () if metric is None else zip(metric.energy_j, metric.value, strict=True)
+    known = [(energy_j, value) for energy_j, value in points if energy_j is not None]
     return RunCurve(
         t_s=_rounded(edges_s[1:]),
         power_w=_rounded([sum(one) for one in zip(*(b.power_w for b in power), strict=True)]),
         memory_bytes=_memory(report, edges_s),
         step=_thinned(() if done is None else done.step),
         step_energy_j=_thinned(() if done is None else done.energy_j),
-        metric_energy_j=_rounded([e for e, _ in known]),
-        metric=tuple(v for _, v in known),
+        metric_energy_j=_rounded([energy_j for energy_j, _ in known]),
+        metric=tuple(value for _, value in known),
     )
 
 
 def _memory(report: EnergyReport, edges_s: Sequence[float]) -> tuple[float | None, ...]:
-    """Of the card that uses most, else of the process: highest between the edges."""
+    """Returns the highest memory in each bin, of the GPU that uses most or else of the process."""
     kinds = {(one.host, one.key): one.kind for one in report.devices}
     curves = [one for one in report.series if any(one.memory_bytes)]
-    cards = [one for one in curves if kinds.get((one.host, one.key)) == "gpu"] or curves
-    if not cards or not edges_s:
+    shown = [one for one in curves if kinds.get((one.host, one.key)) == "gpu"] or curves
+    if not shown or not edges_s:
         return ()
-    curve = max(cards, key=lambda one: max(m or 0.0 for m in one.memory_bytes))
+    curve = max(shown, key=lambda one: max(m or 0.0 for m in one.memory_bytes))
     places = np.searchsorted(edges_s[1:], curve.t_s)
-    found: list[float | None] = [None] * (len(edges_s) - 1)
+    highest: list[float | None] = [None] * (len(edges_s) - 1)
     for place, size in zip(places.tolist(), curve.memory_bytes, strict=True):
-        if size is not None and place < len(found):
-            found[place] = max(found[place] or 0.0, size)
-    return tuple(found)
+        if size is not None and place < len(highest):
+            highest[place] = max(highest[place] or 0.0, size)
+    return tuple(highest)
 
 
 def _thinned(points: Sequence[_T]) -> tuple[_T, ...]:

@@ -1,4 +1,4 @@
-"""The compared quantities: a value of each run, with the error of its sensors."""
+"""The compared quantities: their values in a run and the errors of the sensors."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,18 +13,19 @@ from energy_callbacks.report.model.schema import EnergyReport
 
 Scope = Literal["gpu", "total"]
 ENERGY_TO_TARGET, TIME_TO_TARGET = "energy_to_target_j", "time_to_target_s"
+_OF_WORK: Final = ("j_per_sample", "j_per_token", "j_per_step")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Quantity:
-    """Something that runs are compared by.
+    """A quantity by which runs are compared.
 
     Attributes:
-        name: with its unit.
-        title: for people.
-        say: a value in words.
-        is_energy: whether power sensors have part in it: gains of unlike cards count.
-        is_whole: whether it is of all the work of a run, so that unlike work cannot be compared.
+        name: key, with its unit.
+        title: name for people.
+        say: formats a value.
+        is_energy: whether power sensors contribute, so that errors of unlike GPUs count.
+        is_whole: whether it covers all work of a run, so that unlike work makes it incomparable.
     """
 
     name: str
@@ -43,51 +44,42 @@ def _joules(value: float) -> str:
     return figure_format.ratio(Ratio(value_j=value, low_j=value, high_j=value))
 
 
-# In the order of the table; the first that is known is the headline quantity.
+# In the order of the table; the first known energy is the headline quantity.
 QUANTITIES: tuple[Quantity, ...] = (
-    Quantity(name=ENERGY_TO_TARGET, title="Energy to the target", say=formatting.energy),
-    Quantity(name="j_per_sample", title="Energy per sample", say=_joules),
-    Quantity(name="j_per_token", title="Energy per token", say=_joules),
-    Quantity(name="j_per_step", title="Energy per step", say=_joules),
-    Quantity(name="energy_j", title="Energy of the run", say=formatting.energy, is_whole=True),
-    Quantity(name="gpu_energy_j", title="of it, GPUs", say=formatting.energy, is_whole=True),
-    Quantity(
-        name=TIME_TO_TARGET, title="Time to the target", say=formatting.duration, is_energy=False
-    ),
-    Quantity(
-        name="duration_s",
-        title="Time of the run",
-        say=formatting.duration,
-        is_energy=False,
-        is_whole=True,
-    ),
-    Quantity(
-        name="samples_per_s", title="Samples per second", say=formatting.grouped, is_energy=False
-    ),
-    Quantity(name="power_w", title="Mean power", say=formatting.power),
-    Quantity(
-        name="peak_memory_bytes", title="Peak card memory", say=formatting.size, is_energy=False
-    ),
-    Quantity(
-        name="host_memory_bytes", title="Peak host memory", say=formatting.size, is_energy=False
-    ),
+    Quantity(ENERGY_TO_TARGET, "Energy to the target", formatting.energy),
+    Quantity("j_per_sample", "Energy per sample", _joules),
+    Quantity("j_per_token", "Energy per token", _joules),
+    Quantity("j_per_step", "Energy per step", _joules),
+    Quantity("energy_j", "Energy of the run", formatting.energy, is_whole=True),
+    Quantity("gpu_energy_j", "of it, GPUs", formatting.energy, is_whole=True),
+    Quantity(TIME_TO_TARGET, "Time to the target", formatting.duration, is_energy=False),
+    Quantity("duration_s", "Time of the run", formatting.duration, is_energy=False, is_whole=True),
+    Quantity("samples_per_s", "Samples per second", formatting.grouped, is_energy=False),
+    Quantity("power_w", "Mean power", formatting.power),
+    Quantity("peak_memory_bytes", "Peak card memory", formatting.size, is_energy=False),
+    Quantity("host_memory_bytes", "Peak host memory", formatting.size, is_energy=False),
 )
-ANSWERS: Final = (
-    ENERGY_TO_TARGET, "j_per_sample", "j_per_token", "j_per_step", "energy_j", "gpu_energy_j",
-)  # fmt: skip
-"""The headline quantity is an energy: less power for a longer time is no saving."""
+ANSWERS: Final = (ENERGY_TO_TARGET, *_OF_WORK, "energy_j", "gpu_energy_j")
+"""The candidates for the headline quantity: energies, as low power for a long time saves none."""
 BY_NAME: Mapping[str, Quantity] = {one.name: one for one in QUANTITIES}
 
 
+def compared(old: Mapping[str, float], new: Mapping[str, float]) -> Iterator[Quantity]:
+    """Yields the quantities that both groups know; of the energies per unit of work, the first."""
+    shared = [one for one in QUANTITIES if one.name in old and one.name in new]
+    of_work = [one for one in shared if one.name in _OF_WORK]
+    # A sample is more informative than the steps that it is part of.
+    return (one for one in shared if one not in of_work[1:])
+
+
 def values(report: EnergyReport) -> dict[str, float]:
-    """All that is known of a run and positive, but for what a target decides."""
+    """Returns all known positive quantities of a run, except those that need a target."""
     return {name: value for name, value in _values(report) if value is not None and value > 0.0}
 
 
 def _values(report: EnergyReport) -> Iterator[tuple[str, float | None]]:
-    efficiency = report.efficiency.total
-    for name in ("j_per_sample", "j_per_token", "j_per_step"):
-        ratio: Ratio | None = getattr(efficiency, name)
+    for name in _OF_WORK:
+        ratio: Ratio | None = getattr(report.efficiency.total, name)
         if ratio is not None and ratio.is_resolved:
             yield name, ratio.value_j
     total = report.energy.total
@@ -95,11 +87,10 @@ def _values(report: EnergyReport) -> Iterator[tuple[str, float | None]]:
     yield "gpu_energy_j", _resolved_j(report.energy.gpu)
     yield "duration_s", report.run.duration_s
     yield "samples_per_s", report.throughput.samples_per_s
-    seen_s = report.run.duration_s * total.coverage
-    yield "power_w", (_resolved_j(total) or 0.0) / seen_s if seen_s else None
-    memory = report.memory
-    yield "peak_memory_bytes", memory.device_used_peak_bytes
-    yield "host_memory_bytes", memory.host_rss_peak_bytes
+    known_s = report.run.duration_s * total.coverage
+    yield "power_w", (_resolved_j(total) or 0.0) / known_s if known_s else None
+    yield "peak_memory_bytes", report.memory.device_used_peak_bytes
+    yield "host_memory_bytes", report.memory.host_rss_peak_bytes
 
 
 def _resolved_j(figure: Figure) -> float | None:
@@ -109,18 +100,17 @@ def _resolved_j(figure: Figure) -> float | None:
 def unlike_sensors(
     old: Sequence[EnergyReport], new: Sequence[EnergyReport], scope: Scope
 ) -> tuple[float, float]:
-    """The shares by which sensors of either group may be off if they are unlike.
+    """Returns the relative error bound of each group's sensors, 0 if both used the same sensors.
 
-    If each sensor has spoken as often for the one as for the other, what it is off by is in
-    both and cancels. Else both bounds stand.
+    The error of a sensor that measured both groups equally often cancels in their ratio.
     """
-    if _are_known([*old, *new]) and _sensors(old) == _sensors(new):
+    if _are_identified([*old, *new]) and _sensors(old) == _sensors(new):
         return 0.0, 0.0
     return _bound(old, scope), _bound(new, scope)
 
 
-def _are_known(reports: Sequence[EnergyReport]) -> bool:
-    """Whether the same name means the same device: logs of other programs may lack their names."""
+def _are_identified(reports: Sequence[EnergyReport]) -> bool:
+    """Whether equal names mean the same device; logs of other programs may lack host and UUID."""
     return all(
         one.uuid is not None or one.host != UNKNOWN_HOST
         for report in reports
@@ -130,18 +120,18 @@ def _are_known(reports: Sequence[EnergyReport]) -> bool:
 
 
 def _sensors(reports: Sequence[EnergyReport]) -> dict[tuple[str, str, str], float]:
-    """How often each device with its method has spoken, per run."""
-    spoken = Counter(
+    """Returns how often per run each device measured with its method."""
+    counts = Counter(
         (one.host, one.uuid or one.key, one.energy.method)
         for report in reports
         for one in report.devices
         if one.scope is not None and one.counted_in is None and one.energy.energy_j is not None
     )
-    return {sensor: count / len(reports) for sensor, count in spoken.items()}
+    return {sensor: count / len(reports) for sensor, count in counts.items()}
 
 
 def _bound(reports: Sequence[EnergyReport], scope: Scope) -> float:
-    """Below one: no sensor is off by all that it says."""
+    """Returns the largest relative error bound, limited to 0.99 so that ratios stay positive."""
     totals: list[Figure] = [getattr(report.energy, scope) for report in reports]
     shares = [one.systematic_j / one.energy_j for one in totals if one.energy_j]
     return min(max(shares, default=0.0), 0.99)

@@ -1,6 +1,6 @@
-"""The user's metric in a comparison: which one, its best value, and the energy to reach it."""
+"""The user's metric in a comparison: which one, its best value, and the energy to a target."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from energy_callbacks.report.model.metrics import Direction, Metric
@@ -9,7 +9,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """A metric, which way it is better, and the value that all are asked to reach."""
+    """A metric, its better direction, and the target value."""
 
     metric: str
     direction: Direction
@@ -17,7 +17,7 @@ class Goal:
 
     @property
     def sign(self) -> float:
-        """Sign of the direction: 1 if larger is better, else -1."""
+        """Returns 1 if larger is better, else -1."""
         return 1.0 if self.direction == "higher" else -1.0
 
 
@@ -27,56 +27,56 @@ def goal(
     direction: Direction | None,
     target: float | None,
 ) -> Goal | None:
-    """The metric to judge by.
+    """Returns the metric that decides on quality.
 
     Args:
-        reports: of all groups.
-        metric: its name; ``None`` takes the one of a validation that all runs have.
-        direction: which way is better; ``None`` reads it off the name.
-        target: value to reach; ``None`` takes the best that every run has reached that ended.
+        reports: the reports of all groups.
+        metric: its name; ``None`` takes a validation metric that all runs have.
+        direction: the better direction; ``None`` infers it from the name.
+        target: the target value; ``None`` takes the best value that all finished runs reached.
 
     Returns:
-        ``None`` if no metric was asked for and none is there.
+        ``None`` if no metric was requested and the runs share none.
 
     Raises:
-        ValueError: for a metric that no run has, or whose better direction is unknown.
+        ValueError: if no run has the metric, or if its better direction is unknown.
     """
-    named = metric or _shared(reports, direction)
-    if named is None:
+    name = metric or _shared(reports, direction)
+    if name is None:
         if target is not None or direction is not None:
             asked = f"target={target}" if target is not None else f"goal={direction!r}"
             raise ValueError(f"{asked} needs a metric; add metric=")
         return None
-    known = [one for report in reports if (one := find(report, named)) is not None]
+    known = [one for report in reports if (one := find(report, name)) is not None]
     if not known:
         there = sorted({one.name for report in reports for one in report.metrics})
-        raise ValueError(f"no run has a metric {named!r}; there are: {', '.join(there) or 'none'}")
-    way = direction or known[0].direction
-    if way is None:
+        raise ValueError(f"no run has a metric {name!r}; there are: {', '.join(there) or 'none'}")
+    direction = direction or known[0].direction
+    if direction is None:
         raise ValueError(
-            f"whether {named!r} is better when it is lower or higher is not clear from its name; "
+            f"whether {name!r} is better when it is lower or higher is not clear from its name; "
             "say goal='lower' or goal='higher'"
         )
-    judged = Goal(metric=named, direction=way, target=0.0)
-    ended = [one for one in reports if one.run.status == "finished"]
-    whole = [one for report in ended if (one := find(report, named)) is not None]
-    reached = [best(one, judged) for one in whole or known]
-    worst = max(reached) if way == "lower" else min(reached)
-    return Goal(metric=named, direction=way, target=worst if target is None else target)
+    if target is None:
+        ended = [find(report, name) for report in reports if report.run.status == "finished"]
+        bests = [best(one, direction) for one in filter(None, ended)]
+        bests = bests or [best(one, direction) for one in known]
+        target = max(bests) if direction == "lower" else min(bests)
+    return Goal(metric=name, direction=direction, target=target)
 
 
 def find(report: EnergyReport, name: str) -> Metric | None:
-    """A run's metric of a name."""
+    """Returns the metric of that name, ``None`` if the run does not have it."""
     return next((one for one in report.metrics if one.name == name and one.value), None)
 
 
-def best(metric: Metric, judged: Goal) -> float:
-    """The best value that it reached."""
-    return max(metric.value) if judged.direction == "higher" else min(metric.value)
+def best(metric: Metric, direction: Direction) -> float:
+    """Returns the best value that the metric reached."""
+    return max(metric.value) if direction == "higher" else min(metric.value)
 
 
 def reached(metric: Metric, judged: Goal) -> tuple[float | None, float] | None:
-    """Energy (J) and time (s) of the run when the target was first seen to be reached."""
+    """Returns energy (J) and time (s) of the run at the first value that reaches the target."""
     for energy_j, t_s, value in zip(metric.energy_j, metric.t_s, metric.value, strict=True):
         if judged.sign * value >= judged.sign * judged.target:
             return energy_j, t_s
@@ -84,21 +84,17 @@ def reached(metric: Metric, judged: Goal) -> tuple[float | None, float] | None:
 
 
 def _shared(reports: Sequence[EnergyReport], direction: Direction | None) -> str | None:
-    """A metric of a validation that all runs have and whose better way is known."""
-    names = [{one.name for one in _judged(report.metrics, direction)} for report in reports]
-    shared = set.intersection(*names) if names else set()
-    order = [one.name for one in _judged(reports[0].metrics, direction) if one.name in shared]
-    # What people are after is rather the accuracy than the loss.
-    return min(order, key=lambda name: "loss" in name.lower(), default=None)
-
-
-def _judged(metrics: Iterable[Metric], direction: Direction | None) -> list[Metric]:
-    return [
-        one
-        for one in metrics
-        if one.is_validation and one.value and one.direction in _ways(direction)
+    """Returns a validation metric of known direction that all runs have, ``None`` if none."""
+    directions = ("lower", "higher") if direction is None else (direction,)
+    names = [
+        [
+            one.name
+            for one in report.metrics
+            if one.is_validation and one.value and one.direction in directions
+        ]
+        for report in reports
     ]
-
-
-def _ways(direction: Direction | None) -> tuple[Direction, ...]:
-    return ("lower", "higher") if direction is None else (direction,)
+    shared = set.intersection(*map(set, names))
+    # A metric such as accuracy is preferred to a loss.
+    in_order = [name for name in names[0] if name in shared]
+    return min(in_order, key=lambda name: "loss" in name.lower(), default=None)

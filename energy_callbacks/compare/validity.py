@@ -1,6 +1,7 @@
-"""Checks what limits the conclusions of a comparison or forbids them."""
+"""Finds what limits the conclusions of a comparison, or forbids them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from statistics import fmean
 from typing import Final
 
@@ -9,7 +10,7 @@ from energy_callbacks.compare.quantities import BY_NAME
 from energy_callbacks.core import formatting
 from energy_callbacks.report.model.schema import EnergyReport
 
-# Judgements of ours: what lies above these is larger than the effects that people look for.
+# Our choice: beyond these limits the errors are larger than the effects that users look for.
 _COVERAGE: Final = 0.95
 _THROTTLED: Final = 0.02
 _WARMER_C: Final = 10.0
@@ -20,151 +21,143 @@ _WHOLE = tuple(name for name, one in BY_NAME.items() if one.is_whole)
 _NOT_MEMORY = tuple(name for name in BY_NAME if "memory" not in name)
 _NOT_HOST_MEMORY = tuple(name for name in BY_NAME if name != "host_memory_bytes")
 
-Groups = Mapping[str, Sequence[EnergyReport]]
+Reports = Sequence[EnergyReport]
 
 
-def caveats(groups: Groups) -> Iterator[Caveat]:
-    """All there are, group by group."""
-    first = next(iter(groups))
+def caveats(groups: Mapping[str, Reports]) -> Iterator[Caveat]:
+    """Yields all caveats, first those of each group, then those of differences to the first."""
+    (first, old), *others = groups.items()
     for name, reports in groups.items():
         yield from _of_group(name, reports)
-    for name, reports in groups.items():
-        if name != first:
-            yield from _against(first, groups[first], name, reports)
+    for name, new in others:
+        yield from _of_throttling(first, old, name, new)
+        yield from _of_temperature(first, old, name, new)
+        yield from _of_work(first, old, name, new)
+        yield from _of_cards(first, old, name, new)
 
 
-def _of_group(name: str, reports: Sequence[EnergyReport]) -> Iterator[Caveat]:
-    ended = [one for one in reports if one.run.status != "finished"]
-    if ended:
-        statuses = ", ".join(sorted({one.run.status for one in ended}))
-        yield Caveat(
+def _of_group(name: str, reports: Reports) -> Iterator[Caveat]:
+    fatal = partial(Caveat, group=name, is_fatal=True)
+    unfinished = [one for one in reports if one.run.status != "finished"]
+    if unfinished:
+        statuses = ", ".join(sorted({one.run.status for one in unfinished}))
+        count = f"{len(unfinished)} of {len(reports)} runs" if len(reports) > 1 else "The run"
+        yield fatal(
             code="unfinished",
-            group=name,
-            message=f"{_count(ended, reports)} of {name} did not come to their end ({statuses}): "
+            message=f"{count} of {name} did not come to their end ({statuses}): "
             "what whole runs took cannot be compared.",
             quantities=_WHOLE,
-            is_fatal=True,
         )
-    unseen = [one for one in reports if one.energy.total.coverage < _COVERAGE]
-    if unseen:
-        least = min(one.energy.total.coverage for one in unseen)
-        yield Caveat(
+    least = min(one.energy.total.coverage for one in reports)
+    if least < _COVERAGE:
+        yield fatal(
             code="low_coverage",
-            group=name,
             message=f"Sensors saw only {formatting.percent(least)} of a run of {name}: "
             "its energy is not that of the whole.",
             quantities=_ENERGY,
-            is_fatal=True,
         )
-    shared = sorted({note for one in reports for note in _others(one)})
+    notes = {note for one in reports for device in one.devices for note in device.notes}
+    shared = sorted(note for note in notes if note.startswith("shared card"))
     if shared:
-        yield Caveat(
+        yield fatal(
             code="shared_card",
-            group=name,
             message=f"Other programs were on a card of {name} ({shared[0]}): "
             "what they used is in the figures.",
             quantities=_NOT_HOST_MEMORY,
-            is_fatal=True,
         )
 
 
-def _against(
-    first: str, old: Sequence[EnergyReport], name: str, new: Sequence[EnergyReport]
-) -> Iterator[Caveat]:
-    throttled = [_throttled(old), _throttled(new)]
-    if None not in throttled and abs(throttled[1] - throttled[0]) > _THROTTLED:  # type: ignore[operator]
-        told = [formatting.percent(share) for share in throttled]
+def _of_throttling(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:
+    shares = _known(_throttled, old, new)
+    if shares is not None and abs(shares[1] - shares[0]) > _THROTTLED:
+        before, after = map(formatting.percent, shares)
         yield Caveat(
             code="throttled",
             group=name,
-            message=f"Clocks were held down for {told[1]} of the time in {name} and for {told[0]} "
+            message=f"Clocks were held down for {after} of the time in {name} and for {before} "
             f"in {first}: where that came from heat and not from the work itself, repeat with a "
             "longer pause before each run.",
         )
-    starts = [_start_c(old), _start_c(new)]
-    if None not in starts and abs(starts[1] - starts[0]) > _WARMER_C:  # type: ignore[operator]
-        told = [formatting.celsius(one) for one in starts if one is not None]
+
+
+def _of_temperature(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:
+    starts_c = _known(_start_c, old, new)
+    if starts_c is not None and abs(starts_c[1] - starts_c[0]) > _WARMER_C:
+        before, after = map(formatting.celsius, starts_c)
         yield Caveat(
             code="unlike_temperature",
             group=name,
-            message=f"Cards of {first} began at {told[0]}, those of {name} at {told[1]}: a warm "
+            message=f"Cards of {first} began at {before}, those of {name} at {after}: a warm "
             "card takes more power for the same work. Repeat in turn, with a pause before each.",
             quantities=_NOT_MEMORY,
             is_fatal=True,
         )
+
+
+def _of_work(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:
+    """Yields a caveat if the runs did different amounts of work, in samples or else in steps."""
     for unit in ("samples", "steps"):
-        work = [_work(old, unit), _work(new, unit)]
-        if None in work:
+        counts = _known(partial(_mean_count, unit), old, new)
+        if counts is None:
             continue
-        unlike = abs(work[1] / work[0] - 1.0)  # type: ignore[operator]
+        unlike = abs(counts[1] / counts[0] - 1.0)
         if unlike > _UNLIKE_WORK:
-            told = [formatting.grouped(one) for one in work if one is not None]
+            before, after = map(formatting.grouped, counts)
             yield Caveat(
                 code="unlike_work",
                 group=name,
-                message=f"Runs of {first} made {told[0]} {unit}, those of {name} {told[1]}: "
+                message=f"Runs of {first} made {before} {unit}, those of {name} {after}: "
                 "energy and time of whole runs are not of the same work.",
                 quantities=_WHOLE,
                 is_fatal=unlike > _OTHER_WORK,
             )
         break
-    names = [_cards(old), _cards(new)]
-    if names[0] != names[1]:
-        told = [", ".join(sorted(one)) or "no card" for one in names]
-        yield Caveat(
-            code="unlike_cards",
-            group=name,
-            message=f"{first} ran on {told[0]}, {name} on {told[1]}.",
-        )
 
 
-def _count(some: Sequence[object], whole: Sequence[object]) -> str:
-    return f"{len(some)} of {len(whole)} runs" if len(whole) > 1 else "The run"
+def _of_cards(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:
+    before, after = (
+        ", ".join(sorted({d.name for one in reports for d in one.devices if d.kind == "gpu"}))
+        for reports in (old, new)
+    )
+    if before != after:
+        message = f"{first} ran on {before or 'no card'}, {name} on {after or 'no card'}."
+        yield Caveat(code="unlike_cards", group=name, message=message)
 
 
-def _others(report: EnergyReport) -> Iterator[str]:
-    for device in report.devices:
-        for note in device.notes:
-            if note.startswith("shared card"):
-                yield note
+def _known(
+    value: Callable[[Reports], float | None], old: Reports, new: Reports
+) -> tuple[float, float] | None:
+    """Returns the value of both groups, ``None`` if it is not known of both."""
+    before, after = value(old), value(new)
+    return None if before is None or after is None else (before, after)
 
 
-def _throttled(reports: Sequence[EnergyReport]) -> float | None:
-    """Mean share of the time in which the clocks of the card that suffered most were held down."""
+def _throttled(reports: Reports) -> float | None:
+    """Returns the mean share of time in which the most throttled GPU was throttled."""
     shares = []
     for report in reports:
-        told = [one.throttled_s for one in report.devices if one.throttled_s is not None]
-        if told and report.run.duration_s > 0.0:
-            shares.append(max(told) / report.run.duration_s)
+        known = [one.throttled_s for one in report.devices if one.throttled_s is not None]
+        if known and report.run.duration_s > 0.0:
+            shares.append(max(known) / report.run.duration_s)
     return fmean(shares) if shares else None
 
 
-def _start_c(reports: Sequence[EnergyReport]) -> float | None:
-    """Mean temperature of the warmest card at the start of the runs."""
-    found = []
+def _start_c(reports: Reports) -> float | None:
+    """Returns the mean temperature of the warmest GPU at the start of the runs."""
+    warmest = []
     for report in reports:
-        first = [
-            next((one for one in curve.temperature_c if one is not None), None)
-            for curve in report.series
-        ]
-        known = [one for one in first if one is not None]
-        if known:
-            found.append(max(known))
-    return fmean(found) if found else None
+        known = [[t_c for t_c in one.temperature_c if t_c is not None] for one in report.series]
+        if any(known):
+            warmest.append(max(temperatures_c[0] for temperatures_c in known if temperatures_c))
+    return fmean(warmest) if warmest else None
 
 
-def _work(reports: Sequence[EnergyReport], unit: str) -> float | None:
-    done = [getattr(report.throughput, unit) for report in reports]
-    return fmean(done) if all(done) else None
-
-
-def _cards(reports: Sequence[EnergyReport]) -> frozenset[str]:
-    return frozenset(
-        device.name for report in reports for device in report.devices if device.kind == "gpu"
-    )
+def _mean_count(unit: str, reports: Reports) -> float | None:
+    counts = [getattr(report.throughput, unit) for report in reports]
+    return fmean(counts) if all(counts) else None
 
 
 def forbids(caveat: Caveat, effect: Effect, first: str) -> bool:
-    """Whether it keeps an effect from being decided: a fault of the first group, or of this one."""
+    """Whether a caveat of the effect's group or of the first group forbids a verdict on it."""
     is_of_it = caveat.is_fatal and caveat.group in (None, first, effect.group)
     return is_of_it and (not caveat.quantities or effect.quantity in caveat.quantities)
