@@ -1,6 +1,6 @@
-"""Public fakes: a clock without waiting, a scripted sensor, an in-memory output.
+"""Public fakes for tests: a clock, a scripted sensor, an in-memory output.
 
-With them a whole run is deterministic and takes no time::
+With them a run is deterministic and takes no time::
 
     clock = FakeClock()
     source = ScriptedSource(clock, power_w=lambda t_s: 200.0)
@@ -23,11 +23,13 @@ __all__ = ["FakeClock", "InMemoryOutput", "ReplaySource", "ScriptedSource"]
 
 
 class FakeClock:
-    """A clock that stands still until ``advance``; jobs run at their virtual times, in order.
+    """A clock with virtual time, which only ``advance`` and ``sleep`` change.
+
+    Periodic jobs run during ``advance``, at their virtual times and in order.
 
     Args:
-        start_s: monotonic time at first.
-        start_unix_s: wall time at first.
+        start_s: initial monotonic time.
+        start_unix_s: initial wall time.
     """
 
     def __init__(self, start_s: float = 1000.0, start_unix_s: float = 1.7e9) -> None:
@@ -45,32 +47,32 @@ class FakeClock:
         return self._now_s + self._unix_offset_s
 
     def set_wall_clock(self, jump_s: float) -> None:
-        """Let the wall clock jump, as a time server does."""
+        """Set the wall clock forward by this much, as a time server does."""
         self._unix_offset_s += jump_s
 
     def sleep(self, duration_s: float) -> None:
-        """Let time pass without running any job: it is a job that sleeps."""
+        """Let time pass without running jobs; for jobs that sleep."""
         self._now_s += duration_s
 
     def every(self, interval_s: float, job: Callable[[], float | None], name: str) -> Periodic:  # noqa: ARG002
-        """Run ``job`` at each ``advance`` that passes its time, first at the next one."""
+        """Run ``job`` in every ``advance`` that passes its time, first in the next one."""
         periodic = _FakePeriodic(job, interval_s)
         self._put(self._now_s, periodic)
         return periodic
 
     def advance(self, duration_s: float) -> None:
-        """Let time pass and run everything that is due."""
+        """Let time pass and run the jobs that are due."""
         end_s = self._now_s + duration_s
         while self._queue and self._queue[0][0] <= end_s:
             due_s, _, periodic = heapq.heappop(self._queue)
             self._now_s = max(self._now_s, due_s)
             if not periodic.is_stopped:
-                started_s = self._now_s  # a long turn does not delay the next one
+                started_s = self._now_s  # a long run does not delay the next one
                 self._put(max(started_s + periodic.run(), self._now_s), periodic)
         self._now_s = max(self._now_s, end_s)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy shows the same time; the jobs stay with the original."""
+        """A copy has the same time; the jobs stay with the original."""
         return self.__dict__ | {"_queue": []}
 
     def _put(self, due_s: float, periodic: "_FakePeriodic") -> None:
@@ -90,11 +92,11 @@ class _FakePeriodic:
         return self.job() or self.interval_s
 
     def ask_to_stop(self) -> None:
-        """No run at a later time; the last one happens in ``wait``."""
+        """Stop the periodic runs; the last run happens in ``wait``."""
         self.is_stopped = True
 
     def wait(self, timeout_s: float) -> bool:  # noqa: ARG002
-        """The last run."""
+        """Run the job a last time."""
         if not self.is_done:
             self.is_done = True
             self.job()
@@ -108,12 +110,17 @@ class ScriptedSource:
         clock: time.
         power_w: the signal over monotonic time, W.
         energy_j: its integral from any origin, J; offered as a counter if given.
-        kind: ``gauge`` readings of ``power_w`` at each ``interval_s``; ``mean`` the mean since the
-            reading before, from ``energy_j``; ``None`` no power readings.
-        device: who owns the readings; defaults to ``gpu0``.
-        sensor: what is known of the sensor.
+        kind: ``gauge`` readings of ``power_w`` every ``interval_s``; ``mean`` the mean since the
+            previous reading, from ``energy_j``; ``None`` no power readings.
+        device: the device of the readings; defaults to ``gpu0``.
+        sensor: known properties of the sensor.
         interval_s: between readings.
+
+    Raises:
+        ValueError: for ``kind="mean"`` without ``energy_j``.
     """
+
+    name = "scripted"
 
     def __init__(
         self,
@@ -128,47 +135,36 @@ class ScriptedSource:
     ) -> None:
         if kind == "mean" and energy_j is None:
             raise ValueError("kind='mean' needs energy_j, got None; give the signal's integral")
-        self.name = "scripted"
         self.interval_s = interval_s
         self._clock = clock
         self._power_w = power_w
         self._energy_j = energy_j
-        self._kind: Literal["gauge", "mean"] | None = kind
-        self._device = device or Device(key="gpu0", kind="gpu", scope="gpu", name="scripted GPU")
-        self._sensor = sensor
-        self._power: Channel | None = None
-        self._counter: Channel | None = None
         self._last_s: float | None = None
+        self._channels: list[tuple[Channel, Callable[[float], float]]] = []
+        device = device or Device(key="gpu0", kind="gpu", scope="gpu", name="scripted GPU")
+        if kind is not None:
+            power = Channel(device=device, quantity="power", kind=kind, sensor=sensor)
+            self._channels.append((power, self._mean_w if kind == "mean" else power_w))
+        if energy_j is not None and kind != "mean":
+            counter = Channel(device=device, quantity="energy", kind="counter", sensor=sensor)
+            self._channels.append((counter, energy_j))
 
     def open(self) -> Sequence[Channel]:
         """Offer power, energy or both."""
-        if self._kind is not None:
-            self._power = Channel(
-                device=self._device, quantity="power", kind=self._kind, sensor=self._sensor
-            )
-        if self._energy_j is not None and self._kind != "mean":
-            self._counter = Channel(
-                device=self._device, quantity="energy", kind="counter", sensor=self._sensor
-            )
-        return [channel for channel in (self._power, self._counter) if channel is not None]
+        return [channel for channel, _ in self._channels]
 
     def read(self) -> Sequence[Reading]:
-        """One reading of each channel, now."""
+        """Return one reading of each channel, now."""
         t_s = self._clock.monotonic_s()
-        readings = []
-        if self._power is not None:
-            readings.append(Reading(self._power, t_s, self._power_value(t_s)))
-        if self._counter is not None and self._energy_j is not None:
-            readings.append(Reading(self._counter, t_s, self._energy_j(t_s)))
+        readings = [Reading(channel, t_s, value(t_s)) for channel, value in self._channels]
         self._last_s = t_s
         return readings
 
-    def _power_value(self, t_s: float) -> float:
-        if self._kind == "gauge" or self._energy_j is None:
+    def _mean_w(self, t_s: float) -> float:
+        last_s = self._last_s
+        if self._energy_j is None or last_s is None or t_s <= last_s:
             return self._power_w(t_s)
-        if self._last_s is None or t_s <= self._last_s:
-            return self._power_w(t_s)
-        return (self._energy_j(t_s) - self._energy_j(self._last_s)) / (t_s - self._last_s)
+        return (self._energy_j(t_s) - self._energy_j(last_s)) / (t_s - last_s)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -176,15 +172,15 @@ class ScriptedSource:
 
 @dataclass(slots=True)
 class InMemoryOutput:
-    """Remembers what was written, in order."""
+    """Stores the rows that were written, in order."""
 
     rows: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     is_closed: bool = False
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:  # noqa: ARG002
-        """Remember a row."""
+        """Store a row."""
         self.rows.append((step, dict(scalars)))
 
     def close(self) -> None:
-        """Remember that it was closed."""
+        """Note that it was closed."""
         self.is_closed = True

@@ -1,4 +1,4 @@
-"""Host memory line by line: memory_profiler's table for functions that the user names."""
+"""Profiles host memory line by line for selected functions, with memory_profiler."""
 
 import functools
 import io
@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from inspect import unwrap
 from pathlib import Path
-from types import FunctionType, MethodType, TracebackType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -19,10 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """A function and where it is kept: ``vars(owner)[name] is kept``.
+    """A function and where it is stored: ``vars(owner)[name] is kept``.
 
-    In a process that multiprocessing has spawned, functions of the main script look for each other
-    in a ``scope`` that is not that of the module; ``None`` everywhere else.
+    Attributes:
+        address: its name, as ``"module:function"``.
+        scope: the globals of its code, if they are not those of its module. That is so for the
+            main script in a process that multiprocessing has spawned. ``None`` otherwise.
+        owner: module or class.
+        name: in the owner.
+        kept: the stored object, such as a ``staticmethod``.
+        function: the function itself.
     """
 
     address: str
@@ -34,7 +40,7 @@ class _Target:
 
 
 class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
-    """Follow named functions line by line while the block runs; afterwards they are as before.
+    """Profile functions line by line inside the block; afterwards they are restored.
 
     ::
 
@@ -42,15 +48,15 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
             trainer.fit(model)
         print(profile.text)
 
-    Each line of a followed function asks the operating system for the process's memory, which
-    slows that function down a lot: for finding a leak, not for measuring energy.
+    Each line of such a function asks the operating system for the memory of the process, which
+    slows the function down a lot. This serves to find leaks, not to measure energy.
 
     Args:
         functions: ``"module:function"`` or ``"module:Class.method"``, or the function itself.
 
     Raises:
-        ValueError: if a name leads nowhere, or its source is not in a file.
-        TypeError: if it leads to something that is not a Python function.
+        ValueError: if a name does not exist, or its source is not in a file.
+        TypeError: if it is not a Python function.
     """
 
     def __init__(self, *functions: str | Callable[..., Any]) -> None:
@@ -71,12 +77,7 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
             self._undo = undo.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._undo.close()
 
     @property
@@ -86,7 +87,7 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
 
     @property
     def text(self) -> str:
-        """memory_profiler's table for each function that has run; empty if none has."""
+        """The tables of memory_profiler for all functions that have run; empty if none has."""
         if self._profiler is None:
             return ""
         from memory_profiler import show_results
@@ -103,7 +104,7 @@ def _put(target: _Target, function: Any) -> None:
 
 
 def _followed(target: _Target, profiler: "LineProfiler") -> Any:
-    """The function with line tracing on while it runs, in the kind of wrapper it was kept in."""
+    """The function with line tracing while it runs, in the same kind of wrapper as before."""
     profiler.add_function(unwrap(target.function))
     follow = functools.wraps(target.function)(profiler.wrap_function(target.function))
     is_wrapped = isinstance(target.kept, staticmethod | classmethod)
@@ -156,7 +157,7 @@ def _module(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        # Another module that is missing inside the named one is the user's to see as it is.
+        # An import error inside the named module is shown unchanged.
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise
         raise ValueError(
@@ -174,7 +175,7 @@ def _kept(owner: Any, name: str) -> Any:
 
 
 def _holder(owner: Any, name: str) -> Any:
-    """The module or class that really keeps the name; a base class for an inherited method."""
+    """The module or class that stores the name; a base class for an inherited method."""
     places = owner.__mro__ if isinstance(owner, type) else (owner,)
     return next((place for place in places if name in vars(place)), None)
 

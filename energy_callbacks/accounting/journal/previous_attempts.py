@@ -6,7 +6,7 @@ journals are gone, the checkpoint itself contains the energy used when it was wr
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -72,28 +72,26 @@ def _usage_before(
 ) -> PreviousAttempts:
     if process.local_rank:
         return PreviousAttempts()
-    here = [head for head in _heads(folder, run_id, process) if head.record["attempt"] < number]
+    here = [one for one in _heads(folder, run_id, process) if one[1]["attempt"] < number]
     if here:
-        return PreviousAttempts(energy_j=_sum([*(_used_j(head) for head in here), _linked_j(here)]))
+        return PreviousAttempts(energy_j=_total_j(here))
     # The checkpoint was written by the first rank, so its energies are those of that rank.
     stated = dict(state.get("energy_j") or {}) if process.rank == 0 else {}
     before = str(state.get("folder") or "")
     there = _heads(Path(before), run_id, process) if before and Path(before) != folder else []
-    found = _sum([*(_used_j(head) for head in there), _linked_j(there)])
+    found = _total_j(there)
     # A journal also covers the time after its checkpoint, but journals may have been deleted.
     used_j = {key: max(stated.get(key, 0.0), found.get(key, 0.0)) for key in {*stated, *found}}
     link = os.path.relpath(Path(before).resolve(), folder.resolve()) if there else None
     return PreviousAttempts(energy_j=used_j, folder=link, linked_j=used_j)
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
-    path: Path
-    record: Record
+def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[tuple[Path, Record]]:
+    """Journals of a run with devices that this process is responsible for now, oldest first.
 
-
-def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[_Head]:
-    """Journals of a run with devices that this process is responsible for now, oldest first."""
+    Returns:
+        Path and header of each.
+    """
     found = []
     for path in journal.find(folder):
         try:
@@ -105,20 +103,21 @@ def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[_Head]:
         is_gone = rank >= process.world_size or rank % process.local_world_size != 0
         is_mine = rank == process.rank or (process.rank == 0 and is_gone)
         if record.get("run_id") == run_id and not record.get("local_rank") and is_mine:
-            found.append(_Head(path, record))
+            found.append((path, record))
     return found
 
 
-def _linked_j(heads: Iterable[_Head]) -> Joules:
-    """Joules that the run had used before it continued in the folder of these journals."""
-    links = (head.record.get("before") or {} for head in heads)
-    return _sum(link.get("energy_j") or {} for link in links)
+def _total_j(heads: Sequence[tuple[Path, Record]]) -> Joules:
+    """Joules of journals by scope, with those that the run had used before in other folders."""
+    links = (head.get("before") or {} for _, head in heads)
+    before = (link.get("energy_j") or {} for link in links)
+    return _sum([*(_used_j(path, head) for path, head in heads), *before])
 
 
-def _used_j(head: _Head) -> Joules:
+def _used_j(path: Path, head: Record) -> Joules:
     """Joules of one journal by scope, without devices that are part of other devices."""
-    devices, row, totals = _ends(head.path)
-    columns = head.record.get("columns") or list(journal.COLUMNS)
+    devices, row, totals = _ends(path)
+    columns = head.get("columns") or list(journal.COLUMNS)
     at = columns.index("energy_j")
     used_j = {key: values[at] for key, values in row.get("rows", {}).items() if len(values) > at}
     for key, energy in totals.get("energy", {}).items():
