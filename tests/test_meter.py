@@ -691,6 +691,46 @@ def test_a_driver_that_hangs_does_not_hold_up_the_end(
     assert worker.periodic.wait(AT_MOST_S)
 
 
+def test_events_of_a_training_do_not_wait_for_the_timeline(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    """While another thread holds the timeline's lock, a training goes on."""
+    meter = meter_of(tmp_path, clock).start()
+    taken, free, done = threading.Event(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        assert meter._lifecycle.attempt is not None
+        with meter._lifecycle.attempt.timeline._lock:
+            taken.set()
+            free.wait(AT_MOST_S)
+
+    def train_a_step() -> None:
+        meter.plan(10)
+        meter.resumed(5)
+        meter.enter("train")
+        meter.mark("data_ready")
+        meter.mark("mine")
+        meter.step(samples=8)
+        meter.count(tokens=9)
+        meter.window("checkpoint", 1000.0, 1001.0)
+        meter.epoch(1)
+        meter.record_metrics({"loss": 1.0})
+        meter.leave("train")
+        done.set()
+
+    threads = [threading.Thread(target=one, daemon=True) for one in (hold, train_a_step)]
+    threads[0].start()
+    assert taken.wait(AT_MOST_S)
+    threads[1].start()
+    was_waiting = not done.wait(AT_MOST_S / 2.0)
+    free.set()
+    for thread in threads:
+        thread.join(AT_MOST_S)
+    assert not was_waiting
+    assert meter.is_running
+    meter.stop()
+
+
 # --- copies and children
 
 

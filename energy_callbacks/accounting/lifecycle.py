@@ -1,4 +1,4 @@
-"""Which attempt of a meter is running, and the ways in which it ends."""
+"""The state machine of a meter: which attempt is running, and how attempts end."""
 
 import atexit
 import logging
@@ -15,7 +15,7 @@ logger = logging.getLogger("energy_callbacks")
 
 State = Literal["new", "running", "ended", "failed"]
 
-# The journal's thread may still be writing the report of an attempt that was not stopped.
+# Time for the journal's thread to finish the report of an attempt that was not stopped.
 _REPORT_S: Final = 30.0
 
 
@@ -26,19 +26,19 @@ class Lifecycle:
 
         new, ended, failed ── begin ──▶ running
         running ── stop ─────────────▶ ended     the user or the adapter stops it
-        running ── end_if_left ──────▶ ended     asked after the call that trains has ended
-        running ── end_left ─────────▶ ended     the journal's thread notices the same
+        running ── end_if_left ──────▶ ended     the call that trains has ended, seen by a caller
+        running ── end_left ─────────▶ ended     the same, seen by the journal's thread
         running ── exit ─────────────▶ ended     the interpreter exits
         any state ── abandon ────────▶ failed    an error in this package
 
     In state ``failed`` the figures of the newest attempt are not shown. ``stop``, ``end_if_left``,
     ``end_left`` and ``exit`` do nothing unless an attempt is running; ``begin`` while one is
-    running is an error. In a forked child nothing is running, whatever the parent does.
+    running is an error. In a forked child no attempt of the parent is running.
 
     Attributes:
         state: one of the states above.
-        attempt: the running attempt.
-        newest: the running attempt or the one before.
+        attempt: the running attempt; ``None`` if none is running.
+        newest: the running attempt or the last one; ``None`` before the first.
         generation: ``forks.generation`` when the newest attempt began.
     """
 
@@ -52,7 +52,7 @@ class Lifecycle:
 
     @property
     def running(self) -> ActiveAttempt | None:
-        """The attempt that is running in this process."""
+        """The attempt that is running in this process, and not in its parent."""
         return self.attempt if self.generation == forks.generation else None
 
     @property
@@ -66,12 +66,12 @@ class Lifecycle:
     def begin(
         self, attempt: ActiveAttempt, profilers: Profilers, on_left: Callable[[ActiveAttempt], None]
     ) -> None:
-        """An attempt begins.
+        """Begin an attempt.
 
         Args:
             attempt: the new attempt.
             profilers: stopped before it ends.
-            on_left: called when the attempt ended without ``stop``.
+            on_left: called after the attempt has ended without ``stop``.
 
         Raises:
             RuntimeError: while an attempt is running.
@@ -88,7 +88,7 @@ class Lifecycle:
         """End the running attempt.
 
         Args:
-            error: the exception that ended the training, if one did.
+            error: the exception that ended the training; ``None`` for none.
         """
         if (attempt := self.running) is not None:
             self._profilers.stop()
@@ -107,7 +107,7 @@ class Lifecycle:
         """End an attempt that was not stopped.
 
         Args:
-            on_own_thread: whether the journal's thread asks.
+            on_own_thread: whether the caller is the journal's thread.
         """
         attempt = self.running
         if attempt is None:
@@ -119,17 +119,17 @@ class Lifecycle:
         if self._on_left is not None:
             self._on_left(attempt)
         if self.attempt is None:
-            atexit.unregister(self.exit)  # not before: at exit the report is waited for
+            atexit.unregister(self.exit)  # not earlier: ``exit`` waits for the report
 
     def exit(self) -> None:
-        """The interpreter exits: end what is running and wait for its report."""
+        """End the running attempt when the interpreter exits, and wait for its report."""
         self.end_left()
         if (newest := self.own) is not None:
             newest.wait_for_journal(_REPORT_S)
         keep_interrupt()
 
     def abandon(self, message: str) -> None:
-        """Measure no more, and log why with the exception that is being handled."""
+        """Stop measuring, and log why with the exception that is being handled."""
         attempt, self.attempt = self.attempt, None
         self.state = "failed"
         atexit.unregister(self.exit)

@@ -1,7 +1,7 @@
-"""The states of a meter and every transition between them, with an attempt that only remembers."""
+"""The states of a meter and every transition between them, with a fake attempt."""
 
 import atexit
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from energy_callbacks.core import forks
 
 
 class Call:
-    """A call that trains, until it is over."""
+    """A call that trains, until ``is_over``."""
 
     is_over = False
 
@@ -23,18 +23,21 @@ class Call:
 
 
 @dataclass
-class Remembering:
-    """An attempt that only remembers what it was asked."""
+class FakeAttempt:
+    """An attempt that only records its calls; ``while_ending`` is called while it ends."""
 
-    call: Call = field(default_factory=Call)
+    call: Call | None = field(default_factory=Call)
     heard: list[Any] = field(default_factory=list)
     ends_itself: bool = True
+    while_ending: Callable[[], object] = lambda: None
 
     def end(self, error: BaseException | None) -> None:
         self.heard.append(("end", error))
+        self.while_ending()
 
     def end_left(self, *, on_own_thread: bool) -> bool:
         self.heard.append(("end_left", on_own_thread))
+        self.while_ending()
         return self.ends_itself
 
     def abandon(self) -> None:
@@ -44,17 +47,36 @@ class Remembering:
         self.heard.append("wait_for_journal")
 
 
+class FakeProfiler:
+    """A profiler that records its end among the calls of the attempt."""
+
+    def __init__(self, heard: list[Any]) -> None:
+        self._heard = heard
+
+    def start(self, meter: ActiveAttempt) -> None: ...
+
+    def mark(self, name: str, t_s: float) -> None: ...
+
+    def step(self, t_s: float) -> None: ...
+
+    def stop(self) -> None:
+        self._heard.append("profiler")
+
+
 class Bench:
-    """A lifecycle, its newest attempt, and what it reported."""
+    """A lifecycle, its newest attempt, and the attempts that ended without ``stop``."""
 
     def __init__(self) -> None:
         self.life = Lifecycle()
         self.left: list[Any] = []
-        self.attempt = Remembering()
+        self.attempt = FakeAttempt()
 
-    def begin(self) -> None:
-        self.attempt = Remembering()
-        self.life.begin(cast("ActiveAttempt", self.attempt), Profilers(()), self.left.append)
+    def begin(self, *, with_profiler: bool = False) -> None:
+        self.attempt = FakeAttempt()
+        attempt = cast("ActiveAttempt", self.attempt)
+        profilers = Profilers([FakeProfiler(self.attempt.heard)] if with_profiler else [])
+        self.life.begin(attempt, profilers, self.left.append)
+        profilers.start(attempt)
 
     def in_state(self, state: State) -> None:
         if state != "new":
@@ -67,11 +89,23 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    """A new one; its handler at exit is taken away."""
-    one = Bench()
-    yield one
-    atexit.unregister(one.life.exit)
+def handlers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The handlers for the exit of the interpreter, as far as the test has registered any."""
+    found: list[Any] = []
+
+    def unregister(handler: Any) -> None:
+        found[:] = [one for one in found if one != handler]
+
+    monkeypatch.setattr(atexit, "register", found.append)
+    monkeypatch.setattr(atexit, "unregister", unregister)
+    return found
+
+
+@pytest.fixture
+def bench(handlers: list[Any]) -> Bench:
+    """A new one, whose handler is not registered with the interpreter."""
+    assert handlers == []
+    return Bench()
 
 
 STATES: tuple[State, ...] = ("new", "running", "ended", "failed")
@@ -127,10 +161,30 @@ def test_an_attempt_goes_on_while_its_call_does(bench: Bench) -> None:
     bench.begin()
     bench.life.end_if_left()
     assert bench.life.state == "running"
+    assert bench.attempt.call is not None
     bench.attempt.call.is_over = True
     bench.life.end_if_left()
     assert bench.life.state == "ended"
     assert bench.attempt.heard == [("end_left", False)]
+    assert bench.left == [bench.attempt]
+
+
+def test_an_attempt_without_a_call_is_never_left(bench: Bench) -> None:
+    """A plain loop ends by ``stop`` or at exit only."""
+    bench.begin()
+    bench.attempt.call = None
+    bench.life.end_if_left()
+    assert bench.life.state == "running"
+    assert bench.attempt.heard == []
+
+
+@pytest.mark.parametrize("on_own_thread", [False, True])
+def test_an_attempt_that_is_left_ends_and_is_reported(bench: Bench, on_own_thread: bool) -> None:
+    """Whether the training thread or the journal's thread notices it."""
+    bench.begin()
+    bench.life.end_left(on_own_thread=on_own_thread)
+    assert (bench.life.state, bench.life.running) == ("ended", None)
+    assert bench.attempt.heard == [("end_left", on_own_thread)]
     assert bench.left == [bench.attempt]
 
 
@@ -162,6 +216,57 @@ def test_abandoning_fails_in_every_state(bench: Bench, state: State) -> None:
     assert bench.attempt.heard[before:] == (["abandon"] if state == "running" else [])
 
 
+ENDINGS: dict[str, Callable[[Lifecycle], object]] = {
+    "stop": Lifecycle.stop,
+    "end_left": Lifecycle.end_left,
+    "exit": Lifecycle.exit,
+    "abandon": lambda life: life.abandon("a bug"),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_profilers_stop_before_the_attempt_ends(bench: Bench, ending: str) -> None:
+    """They may still ask it for energies, however it ends."""
+    bench.begin(with_profiler=True)
+    ENDINGS[ending](bench.life)
+    assert bench.attempt.heard[0] == "profiler"
+    assert bench.attempt.heard.count("profiler") == 1
+    assert len(bench.attempt.heard) > 1
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_the_handler_at_exit_is_registered_while_an_attempt_is_running(
+    bench: Bench, handlers: list[Any], ending: str
+) -> None:
+    """However the attempt ends, the interpreter keeps nothing of it."""
+    bench.begin()
+    assert handlers == [bench.life.exit]
+    ENDINGS[ending](bench.life)
+    assert handlers == []
+
+
+def test_an_attempt_may_begin_while_the_one_before_is_reported(
+    bench: Bench, handlers: list[Any]
+) -> None:
+    """The new one is running, and its handler stays."""
+    bench.life.begin(
+        cast("ActiveAttempt", bench.attempt), Profilers(()), lambda attempt: bench.begin()
+    )
+    bench.life.end_left()
+    assert bench.life.state == "running"
+    assert bench.life.running is cast("ActiveAttempt", bench.attempt)
+    assert bench.life.exit in handlers
+
+
+@pytest.mark.parametrize("ending", ["stop", "end_left"])
+def test_an_attempt_that_is_abandoned_while_it_ends_has_failed(bench: Bench, ending: str) -> None:
+    """The end that was under way does not make it a success."""
+    bench.begin()
+    bench.attempt.while_ending = lambda: bench.life.abandon("a bug")
+    ENDINGS[ending](bench.life)
+    assert (bench.life.state, bench.life.running) == ("failed", None)
+
+
 def test_a_report_that_fails_is_a_failure_and_not_an_exception(bench: Bench) -> None:
     """What is raised while an attempt is ended ends measuring."""
     bench.life.begin(cast("ActiveAttempt", bench.attempt), Profilers(()), lambda attempt: 1 / 0)
@@ -178,8 +283,8 @@ def test_in_a_forked_child_nothing_is_running(
     monkeypatch.setattr(forks, "generation", forks.generation + 1)
     assert bench.life.running is None
     assert bench.life.own is None
-    bench.life.stop()
-    bench.life.end_left()
+    for ending in (Lifecycle.stop, Lifecycle.end_left, Lifecycle.end_if_left, Lifecycle.exit):
+        ending(bench.life)
     assert parents.heard == []
     bench.begin()
     assert bench.life.running is cast("ActiveAttempt", bench.attempt)
