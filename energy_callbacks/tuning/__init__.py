@@ -1,4 +1,4 @@
-"""Which batch size to train with: the curve of throughput, energy and memory, and its knee."""
+"""Batch-size search: the curve of throughput, energy and memory, and its knee."""
 
 from energy_callbacks.tuning.batch_size import tune_batch_size as tune_batch_size
 from energy_callbacks.tuning.bench import Patience as Patience

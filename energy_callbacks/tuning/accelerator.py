@@ -1,10 +1,11 @@
-"""The devices that a training uses, asked of its own framework without initialising it.
+"""Memory and synchronization of the devices that a training uses.
 
-Memory is that of the fullest device: PyTorch's allocator reports its maximum, JAX's and
-TensorFlow's do too; without a device it is this process's resident memory, and what the machine
-or its container grants.
+The functions ask the training's own framework and initialize no device. Memory is that of the
+fullest device, as its allocator reports it. Without a device it is the resident memory of this
+process, and the memory of the machine or its container.
 """
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.sensing.frameworks.loaded_frameworks import awake_jax, awake_tensorflow
-from energy_callbacks.tuning.torch_devices import awake_backends
+from energy_callbacks.tuning.torch_devices import used_backends
 
 _STATUS: Final = Path("/proc/self/status")
 _CLEAR_REFS: Final = Path("/proc/self/clear_refs")
@@ -20,17 +21,17 @@ _RESET_PEAK: Final = "5"  # proc_pid_clear_refs(5): resets the peak resident set
 _LIMIT: Final = Path("/sys/fs/cgroup/memory.max")  # control groups, version 2
 
 
-_jax_peaks: dict[int, int] = {}  # at the last reset, by number of the device
+_jax_peaks: dict[int, int] = {}  # bytes at the last reset, by number of the device
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """Of one device, in bytes.
+    """Memory of one device, in bytes.
 
     Attributes:
-        peak_bytes: the most that was in use since ``reset_peak``, by others too; ``None`` if
-            it cannot be distinguished from an earlier peak.
-        size_bytes: what there is.
+        peak_bytes: highest use since ``reset_peak``, by other processes too; ``None`` if it
+            cannot be distinguished from an earlier peak.
+        size_bytes: total memory.
     """
 
     peak_bytes: int | None
@@ -38,7 +39,7 @@ class DeviceMemory:
 
     @property
     def share(self) -> float:
-        """How full it was, as far as that is known."""
+        """Peak as a share of the total; 0 if the peak is unknown."""
         return (self.peak_bytes or 0) / self.size_bytes
 
 
@@ -46,11 +47,10 @@ def synchronise(result: Any = None) -> None:
     """Wait until all devices have finished their work.
 
     Args:
-        result: of the last step; arrays of JAX are waited for by themselves.
+        result: of the last step. JAX waits for the arrays in it.
     """
-    for backend in awake_backends(torch) if (torch := _torch()) is not None else ():
-        for which in _in_use(backend):
-            backend.synchronize(*which)
+    for backend, device in _torch_devices():
+        backend.synchronize(*device)
     if (tensorflow := awake_tensorflow()) is not None:
         tensorflow.test.experimental.sync_devices()
     if (jax := awake_jax()) is not None:
@@ -58,12 +58,12 @@ def synchronise(result: Any = None) -> None:
 
 
 def reset_peak() -> None:
-    """From now on the peak is a new one, and what allocators keep for later is given back."""
-    for backend in awake_backends(torch) if (torch := _torch()) is not None else ():
-        backend.empty_cache()  # else a peak would be that of the largest size so far
-        for which in _in_use(backend):
-            if hasattr(backend, "reset_peak_memory_stats"):
-                backend.reset_peak_memory_stats(*which)
+    """Start a new measurement of the peak, after allocators have released unused memory."""
+    for backend in used_backends():
+        backend.empty_cache()  # otherwise each peak would be that of the largest size so far
+    for backend, device in _torch_devices():
+        if hasattr(backend, "reset_peak_memory_stats"):
+            backend.reset_peak_memory_stats(*device)
     if (tensorflow := awake_tensorflow()) is not None:
         for index in range(len(tensorflow.config.list_logical_devices("GPU"))):
             tensorflow.config.experimental.reset_memory_stats(f"GPU:{index}")
@@ -71,53 +71,51 @@ def reset_peak() -> None:
     try:
         _CLEAR_REFS.write_text(_RESET_PEAK)
     except OSError:
-        return  # not Linux, or not ours to write: the peak is that of the process
+        return  # not Linux, or no permission: the peak remains that of the whole process
 
 
 def forget_compiled() -> None:
-    """Let PyTorch compile anew what runs next.
+    """Make PyTorch compile the next step again.
 
-    For what it has compiled at two sizes it makes code for any size, which no training has that
-    runs at one (torch.compile, ``dynamic=None``).
+    After two sizes PyTorch compiles code for any size (torch.compile, ``dynamic=None``), which a
+    training that runs at one size never gets.
     """
-    if "torch._dynamo" in sys.modules and (torch := _torch()) is not None:
+    torch: Any = sys.modules.get("torch")
+    if "torch._dynamo" in sys.modules and hasattr(torch, "compiler"):
         torch.compiler.reset()
 
 
 def memory() -> DeviceMemory | None:
-    """The fullest device since ``reset_peak``; ``None`` if nothing is known."""
-    found = [*_of_torch(), *_of_tensorflow(), *_of_jax()] or list(_of_host())
-    return max(found, key=lambda one: one.share, default=None)
+    """Return the fullest device since ``reset_peak``; ``None`` if nothing is known."""
+    devices = [*_of_torch(), *_of_tensorflow(), *_of_jax()] or list(_of_host())
+    return max(devices, key=lambda device: device.share, default=None)
 
 
-def _torch() -> Any:
-    torch = sys.modules.get("torch")
-    return torch if hasattr(torch, "cuda") else None
+def _torch_devices() -> Iterator[tuple[Any, tuple[int, ...]]]:
+    """Yield PyTorch's backends with the arguments that select a device of this process.
 
-
-def _in_use(backend: Any) -> Iterator[tuple[int, ...]]:
-    """Devices of PyTorch on which this process has a context: asking CUDA of others makes one.
-
-    As arguments of the functions of ``backend``: Apple's has one device, without a number.
+    On CUDA these are devices with a context: a call for another device would create one. Apple's
+    backend has a single device without a number.
     """
-    if not hasattr(backend, "device_count") or backend.__name__ == "torch.mps":
-        yield ()
-        return
-    has_context = getattr(sys.modules["torch"]._C, "_cuda_hasPrimaryContext", None)  # noqa: SLF001
-    for index in range(backend.device_count()):
-        if backend.__name__ != "torch.cuda" or has_context is None or has_context(index):
-            yield (index,)
+    for backend in used_backends():
+        if not hasattr(backend, "device_count") or backend.__name__ == "torch.mps":
+            yield backend, ()
+            continue
+        has_context = None
+        if backend.__name__ == "torch.cuda":
+            has_context = getattr(sys.modules["torch"]._C, "_cuda_hasPrimaryContext", None)  # noqa: SLF001
+        for index in range(backend.device_count()):
+            if has_context is None or has_context(index):
+                yield backend, (index,)
 
 
 def _of_torch() -> Iterator[DeviceMemory]:
-    for backend in awake_backends(torch) if (torch := _torch()) is not None else ():
-        if not hasattr(backend, "mem_get_info"):
-            continue
-        for which in _in_use(backend):
-            free_bytes, size_bytes = backend.mem_get_info(*which)
-            # What the allocator held at most, and what lies beside it: contexts, other processes.
-            beside_bytes = size_bytes - free_bytes - backend.memory_reserved(*which)
-            yield DeviceMemory(beside_bytes + backend.max_memory_reserved(*which), size_bytes)
+    for backend, device in _torch_devices():
+        if hasattr(backend, "mem_get_info"):
+            free_bytes, size_bytes = backend.mem_get_info(*device)
+            # Used by others: contexts and other processes. The allocator's peak is added to it.
+            other_bytes = size_bytes - free_bytes - backend.memory_reserved(*device)
+            yield DeviceMemory(other_bytes + backend.max_memory_reserved(*device), size_bytes)
 
 
 def _of_tensorflow() -> Iterator[DeviceMemory]:
@@ -132,7 +130,7 @@ def _of_tensorflow() -> Iterator[DeviceMemory]:
 
 
 def _card_bytes(ordinal: int) -> int | None:
-    """Size of the memory of CUDA's device of this number, by the driver that is awake."""
+    """Return the memory of a CUDA device, from the driver if this process has initialized it."""
     import ctypes
 
     from energy_callbacks.sensing.frameworks.cuda_driver import awake_driver
@@ -146,7 +144,7 @@ def _card_bytes(ordinal: int) -> int | None:
 
 
 def _of_jax() -> Iterator[DeviceMemory]:
-    """JAX never resets a peak: one that has not risen is that of an earlier, larger size."""
+    """Yield JAX's devices. JAX never resets a peak: one that has not risen is an earlier one."""
     for number, stats in _stats_of_jax():
         peak_bytes = stats["peak_bytes_in_use"]
         is_new = peak_bytes > _jax_peaks.get(number, 0)
@@ -169,16 +167,9 @@ def _of_host() -> Iterator[DeviceMemory]:
         lines = _STATUS.read_text().splitlines()
     except OSError:
         return
-    if (limit := _read(_LIMIT)).isdigit():
-        size_bytes = min(size_bytes, int(limit))
+    with contextlib.suppress(OSError, ValueError):  # no control group, or no limit ("max")
+        size_bytes = min(size_bytes, int(_LIMIT.read_text()))
     for line in lines:
         name, _, value = line.partition(":")
         if name == "VmHWM":  # proc_pid_status(5): peak resident set size, in kB of 1024 bytes
             yield DeviceMemory(int(value.split()[0]) * 1024, size_bytes)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

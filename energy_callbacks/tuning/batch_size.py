@@ -1,4 +1,4 @@
-"""``tune_batch_size``: the batch size of a plain training loop."""
+"""``tune_batch_size``: finds the batch size of a plain training loop."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -10,13 +10,14 @@ from energy_callbacks.core.errors import NothingFits
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.tuning import accelerator
-from energy_callbacks.tuning.bench import Bench
+from energy_callbacks.tuning.bench import Bench, Patience
 from energy_callbacks.tuning.options import TuningOptions, search_settings
 from energy_callbacks.tuning.ranks import Ranks
 from energy_callbacks.tuning.result import BatchSizeResult, points
 from energy_callbacks.tuning.search.search import Search, SearchSettings
 from energy_callbacks.tuning.search.trial import Trial
-from energy_callbacks.tuning.snapshot.restorer import restorer
+from energy_callbacks.tuning.snapshot.random_state import RandomState
+from energy_callbacks.tuning.snapshot.torch_snapshot import TorchSnapshot
 
 
 def tune_batch_size(
@@ -28,7 +29,7 @@ def tune_batch_size(
     steps_per_call: int = 1,
     **options: Unpack[TuningOptions],
 ) -> BatchSizeResult:
-    """Find the batch size of a training loop by running its step at some of them.
+    """Find the batch size of a training loop by running its step at several sizes.
 
     ::
 
@@ -39,23 +40,23 @@ def tune_batch_size(
 
         result = tune_batch_size(step, keep=[model, optimizer])
 
-    If PyTorch connects several processes, all of them must call it; they agree on one size.
-    Then ``step`` must contain no collective: it trains the module itself, not the one that is
-    wrapped for distributed training.
+    If PyTorch connects several processes, all of them must call this function; they agree on one
+    size. ``step`` must then contain no collective operation: it trains the module itself, not
+    the wrapper for distributed training.
 
     Args:
-        step: ``step(size)``, one whole training step with this many samples; with
-            ``global_batch_size``, ``step(size, accumulation)``: ``accumulation`` times as many
-            samples, and then one step of the optimizer. What it raises for want of memory is a
-            finding; any other exception passes through.
-        keep: what the step changes and is to be afterwards as it was, bit for bit: modules,
-            optimizers, schedulers, scalers of PyTorch, and whatever has ``state_dict`` and
-            ``load_state_dict``. Generators of random numbers are kept by themselves.
-        restore: puts back what ``keep`` cannot, after each trial: the whole training if it is
-            not PyTorch's.
-        worst: a training step with this many of the samples that need the most memory, such as the
-            longest sequences; each trial begins with it.
-        steps_per_call: how many steps a call of ``step`` runs, if a compiled loop runs several.
+        step: ``step(size)`` runs one whole training step with this many samples. With
+            ``global_batch_size`` it is ``step(size, accumulation)``: ``accumulation`` micro-batches
+            of ``size`` samples, and then one step of the optimizer. An out-of-memory error is a
+            result; any other exception propagates.
+        keep: objects that the step changes. They are restored bit for bit: modules, optimizers,
+            schedulers and scalers of PyTorch, and any object with ``state_dict`` and
+            ``load_state_dict``. Random generators are always restored.
+        restore: restores after each trial what ``keep`` cannot: the whole training if it does not
+            use PyTorch.
+        worst: runs a training step with this many of the samples that need the most memory, such
+            as the longest sequences; each trial begins with it.
+        steps_per_call: training steps in a call of ``step``, if a compiled loop runs several.
         **options: see ``TuningOptions``.
 
     Returns:
@@ -64,22 +65,22 @@ def tune_batch_size(
     Raises:
         NothingFits: if the smallest size does not run.
         RuntimeError: if another rank has failed.
-        TypeError: for something in ``keep`` that cannot be kept, or an option that is none.
-        ValueError: for options that make no sense, or that ranks do not share.
+        TypeError: for an object in ``keep`` that cannot be restored, or an unknown option.
+        ValueError: for invalid options, or options that differ between ranks.
     """
     ranks = Ranks()
     try:
         settings, memory_bytes = _settings(options, ranks)
+        snapshot = TorchSnapshot(keep) if keep else RandomState()
+
+        def put_back() -> None:
+            snapshot.restore()
+            if restore is not None:
+                restore()
+
         meter = options.get("meter") or EnergyMeter()
-        bench = Bench(
-            step,
-            meter,
-            restorer(keep, restore),
-            options.get("patience"),
-            worst=worst,
-            whole=settings.divides,
-            steps_per_call=steps_per_call,
-        )
+        patience = options.get("patience") or Patience()
+        bench = Bench(step, meter, put_back, patience, worst, settings.divides, steps_per_call)
         on_trial = options.get("on_trial") or (say if ranks.is_first else _say_nothing)
         search = Search(settings)
         is_ours = not meter.is_running
@@ -92,9 +93,10 @@ def tune_batch_size(
                     search.tell(trial)
                     on_trial(trial)
                 end_s = meter.now_s()
-                meter.wait_until_seen(end_s, bench.patience.seen_s)
+                meter.wait_until_seen(end_s, patience.seen_s)
             cost_j = meter.energy(start_s, end_s).energy_j if end_s > start_s else None
-            curve = _curve(search, settings, end_s - start_s, cost_j)
+            values = _values(search, settings, end_s - start_s, cost_j)
+            curve = BatchSizeCurve(**values, points=points(search.trials))
             meter.record("batch_sizes", **asdict(curve))
         finally:
             if is_ours:
@@ -102,66 +104,48 @@ def tune_batch_size(
     finally:
         accelerator.forget_compiled()
         ranks.close()
-    if curve.size is None:
-        raise NothingFits(curve.why)
-    return BatchSizeResult(
-        size=curve.size,
-        why=curve.why,
-        objective=curve.objective,
-        trials=search.trials,
-        memory_bytes=curve.memory_bytes,
-        duration_s=curve.duration_s,
-        energy_j=curve.energy_j,
-    )
+    if values["size"] is None:
+        raise NothingFits(values["why"])
+    return BatchSizeResult(**values, trials=search.trials)
 
 
-def _curve(
+def _values(
     search: Search, settings: SearchSettings, duration_s: float, energy_j: float | None
-) -> BatchSizeCurve:
+) -> dict[str, Any]:
+    """Return the fields that ``BatchSizeCurve`` and ``BatchSizeResult`` share."""
     answer = search.answer()
-    return BatchSizeCurve(
-        size=answer.size if answer else None,
-        why=answer.why if answer else _nothing(search),
-        objective=str(settings.objective),
-        points=points(search.trials),
-        memory_bytes=settings.memory_bytes,
-        duration_s=duration_s,
-        energy_j=energy_j,
-    )
+    return {
+        "size": answer.size if answer else None,
+        "why": answer.why if answer else search.reason,
+        "objective": str(settings.objective),
+        "memory_bytes": settings.memory_bytes,
+        "duration_s": duration_s,
+        "energy_j": energy_j,
+    }
 
 
 def _settings(options: TuningOptions, ranks: Ranks) -> tuple[SearchSettings, int | None]:
-    """The same on all ranks, and the memory of this rank's device."""
+    """Return the settings, the same on all ranks, and the memory of this rank's device."""
     memory = accelerator.memory()
     memory_bytes = memory.size_bytes if memory else None
     known = [size for size in ranks.gather(memory_bytes) if size is not None]
     settings = search_settings(options, ranks.count, min(known, default=None))
-    told = ranks.gather(settings)
-    if any(other != settings for other in told):
-        raise ValueError(f"all ranks must give the same options, got {told}")
+    gathered = ranks.gather(settings)
+    if any(other != settings for other in gathered):
+        raise ValueError(f"all ranks must give the same options, got {gathered}")
     return settings, memory_bytes
 
 
 def say(trial: Trial) -> None:
-    """A line about a trial, to standard error."""
+    """Write a line about a trial to standard error."""
     if trial.samples_per_s is None:
-        told = f"does not fit: {trial.reason}"
+        text = f"does not fit: {trial.reason}"
     else:
-        told = f"{trial.samples_per_s:.4g} samples/s"
+        text = f"{trial.samples_per_s:.4g} samples/s"
         if trial.j_per_sample is not None:
-            told += f", {trial.j_per_sample:.3g} J/sample"
-    sys.stderr.write(f"batch size {trial.size}: {told}\n")
+            text += f", {trial.j_per_sample:.3g} J/sample"
+    sys.stderr.write(f"batch size {trial.size}: {text}\n")
 
 
 def _say_nothing(trial: Trial) -> None:
-    """Another rank does."""
-
-
-def _nothing(search: Search) -> str:
-    smallest = min(search.trials, key=lambda t: t.size, default=None)
-    if smallest is None or smallest.status == "ok":
-        return search.reason
-    return (
-        f"batch size {smallest.size} does not fit: {smallest.reason}; make min_size or the model "
-        "smaller, or free the device of other work"
-    )
+    """Replace ``say`` on all ranks but the first."""

@@ -11,28 +11,27 @@ from energy_callbacks.tuning.search.trial import Trial
 
 
 class TuningOptions(TypedDict, total=False):
-    """Keyword arguments of every ``tune_batch_size``; those left out have ``DEFAULTS``.
+    """Keyword arguments of every ``tune_batch_size``; ``DEFAULTS`` has their default values.
 
     Attributes:
         objective: ``knee``, the smallest size that is nearly as fast as the fastest;
             ``throughput``, ``energy`` or ``largest``; or a number from 0 to 1, the weight of
-            joules against seconds. By default the knee, ``energy`` if the global batch is
-            fixed.
-        min_size: none smaller; 2 if the model has batch normalisation.
-        max_size: none larger.
-        multiple_of: only multiples of this number.
-        powers_of_two: only these.
-        start_size: where to begin, such as the size in use.
-        memory_margin: share of the device's memory that is to stay free.
-        max_trials: at most this many.
-        max_s: no new trial after this many seconds.
-        global_batch_size: samples of an optimizer step, on all ranks together. Sizes are then
-            those of micro-batches, which divide it; several go through the model before each
-            step.
-        patience: how long a trial may take.
-        on_trial: called with each trial; by default a line to standard error.
-        meter: measures, in the phase ``tuning``; by default one of its own, for the time of the
-            search. One that is running goes on afterwards.
+            joules against seconds. The default is the knee, or ``energy`` if the global batch
+            is fixed.
+        min_size: smallest size; use at least 2 if the model has batch normalization.
+        max_size: largest size.
+        multiple_of: sizes are multiples of this number.
+        powers_of_two: sizes are powers of two.
+        start_size: first size to try, such as the current one.
+        memory_margin: share of the device's memory that must stay free.
+        max_trials: maximum number of trials.
+        max_s: no new trial starts after this time, s.
+        global_batch_size: samples of an optimizer step on all ranks together. Sizes are then
+            those of micro-batches, which divide it and are accumulated for each step.
+        patience: limits on the duration of a trial.
+        on_trial: called with each trial; the default writes a line to standard error.
+        meter: measures the search, in the phase ``tuning``. A running meter continues afterwards.
+            The default is a new meter.
     """
 
     objective: Objective | float
@@ -58,16 +57,16 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 
 
 def search_settings(options: TuningOptions, ranks: int, memory_bytes: int | None) -> SearchSettings:
-    """The search that was asked for.
+    """Return the settings of the search that options ask for.
 
     Args:
-        options: of the user.
-        ranks: that train together.
-        memory_bytes: of the smallest device; ``None`` if unknown.
+        options: options of the user.
+        ranks: number of processes that train together.
+        memory_bytes: memory of the smallest device; ``None`` if unknown.
 
     Raises:
-        TypeError: for an option that is none.
-        ValueError: for one that makes no sense.
+        TypeError: for an unknown option.
+        ValueError: for an invalid value.
     """
     unknown = sorted(set(options) - OPTIONS)
     if unknown:
@@ -83,3 +82,10 @@ def search_settings(options: TuningOptions, ranks: int, memory_bytes: int | None
             )
         asked = {"objective": "energy", **asked, "divides": whole // ranks}
     return SearchSettings(**asked, memory_bytes=memory_bytes)
+
+
+def at_most(options: TuningOptions, samples: float) -> TuningOptions:
+    """Return options with a ``max_size`` of no more than this many samples."""
+    given: int | None = options.get("max_size")
+    most = DEFAULTS["max_size"] if given is None else given
+    return {**options, "max_size": int(samples) if samples < most else most}

@@ -1,23 +1,33 @@
-"""The result of a batch-size search."""
+"""The result of a batch-size search, as values, table, figure, and in TensorBoard."""
 
 import math
 import os
+import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.core.tables import aligned
+from energy_callbacks.outputs import hparams, summaries
+from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks.report.charts.batch_size_plot import batch_size_figure
 from energy_callbacks.report.charts.drawing import figure_png
 from energy_callbacks.report.model import batch_sizes
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, BatchSizePoint
 from energy_callbacks.report.model.models import Ratio
 from energy_callbacks.tuning.search.trial import Trial
-from energy_callbacks.tuning.tensorboard import write_tensorboard
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_PICTURE: Final = "tuning/curve"
+_BYTES_PER_GB: Final = 1e9
+# Fields that a point of a report takes from its trial.
+_SAME: Final = (
+    "size", "accumulation", "reason", "samples_per_s", "scope", "power_w", "peak_bytes",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,15 +35,15 @@ class BatchSizeResult:
     """The curve, and the size that was chosen from it.
 
     Attributes:
-        size: the batch size of each rank, which was run; that of micro-batches if the global
+        size: the batch size of each rank, which was run; the size of a micro-batch if the global
             batch was fixed.
-        why: in a sentence.
-        objective: what was asked for.
+        why: the reason for the choice, in a sentence.
+        objective: the objective of the search.
         trials: in the order in which they were run.
-        memory_bytes: of the device; ``None`` if unknown.
-        duration_s: how long the search took.
-        energy_j: what it cost, this rank's GPUs and, on the first of a host, that; ``None`` if
-            unknown.
+        memory_bytes: memory of the device; ``None`` if unknown.
+        duration_s: duration of the search, s.
+        energy_j: energy of the search, J: of this rank's GPUs, and on the first rank of a host
+            also of the host; ``None`` if unknown.
     """
 
     size: int
@@ -51,21 +61,21 @@ class BatchSizeResult:
 
     @property
     def accumulation(self) -> int:
-        """So many micro-batches to a step of the optimizer."""
+        """Micro-batches per optimizer step."""
         return self.chosen.accumulation
 
     def learning_rate_factors(self, size_before: int) -> tuple[float, float]:
-        """By how much to change a learning rate that was found with another batch size.
+        """Return factors for a learning rate that was found with another batch size.
 
         Args:
-            size_before: samples of a step of the optimizer, on each rank.
+            size_before: samples of an optimizer step on each rank.
 
         Returns:
             Linear (Goyal et al. 2017, for SGD) and square root (Krizhevsky 2014, Malladi et al.
             2022 for Adam).
 
         Raises:
-            ValueError: if ``size_before`` is no size.
+            ValueError: if ``size_before`` is below 1.
         """
         if size_before < 1:
             raise ValueError(
@@ -76,70 +86,63 @@ class BatchSizeResult:
 
     @property
     def curve(self) -> BatchSizeCurve:
-        """As in reports."""
-        return BatchSizeCurve(
-            size=self.size,
-            why=self.why,
-            objective=self.objective,
-            points=points(self.trials),
-            memory_bytes=self.memory_bytes,
-            duration_s=self.duration_s,
-            energy_j=self.energy_j,
-        )
+        """The curve as it is in reports."""
+        names = [field.name for field in fields(self) if field.name != "trials"]
+        shared = {name: getattr(self, name) for name in names}
+        return BatchSizeCurve(**shared, points=points(self.trials))
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, with what follows of each trial."""
+        """Return all values, with derived values of each trial."""
         derived = ("samples_per_s", "power_w", "j_per_sample")
         trials = [asdict(t) | {name: getattr(t, name) for name in derived} for t in self.trials]
         return asdict(self) | {"accumulation": self.accumulation, "trials": trials}
 
     def figure(self) -> "Figure":
-        """Throughput, joules a sample and memory over the batch size, by matplotlib."""
+        """Plot throughput, joules per sample and memory over the batch size with matplotlib."""
         figure = batch_size_figure(self.curve)
         assert figure is not None  # the chosen size has run
         return figure
 
     def save_png(self, path: str | os.PathLike[str]) -> None:
-        """Write the figure."""
+        """Write the figure to a PNG file."""
         Path(path).write_bytes(figure_png(self.figure()))
 
     def write_tensorboard(self, log_dir: str | os.PathLike[str]) -> None:
-        """Write the curve for TensorBoard, see ``tuning.board``.
+        """Write the curve for TensorBoard.
+
+        The run has each figure as a scalar whose step is the batch size, and the picture. Each
+        size that ran is a run below it (``batch_size_32``) and a session of the page "HParams".
 
         Args:
             log_dir: a run directory of its own.
         """
-        write_tensorboard(Path(log_dir), self.trials, figure_png(self.figure()))
+        newest = {trial.size: trial for trial in self.trials if trial.status == "ok"}
+        with closing(TensorBoardOutput(Path(log_dir))) as curve:
+            for size, trial in sorted(newest.items()):
+                curve.write(_scalars(trial), size, time.time())
+                _write_session(Path(log_dir) / f"batch_size_{size}", trial)
+            curve.add(summaries.image(_PICTURE, figure_png(self.figure())), 0)
 
     def __str__(self) -> str:
-        """As a table, smallest size first."""
+        """Return a table in ascending order of the sizes."""
         table = [batch_sizes.HEAD, *batch_sizes.rows(self.curve)]
         sentence = f"batch size {self.size}: {self.curve.sentence}"
         return "\n".join([sentence, "", *aligned(table, ">")])
 
 
 def points(trials: Sequence[Trial]) -> tuple[BatchSizePoint, ...]:
-    """Trials as in reports."""
+    """Convert trials to points of a report."""
     return tuple(
         BatchSizePoint(
-            size=trial.size,
-            accumulation=trial.accumulation,
+            **{name: getattr(trial, name) for name in _SAME},
             fits=trial.status == "ok",
-            reason=trial.reason,
-            samples_per_s=trial.samples_per_s,
-            samples_per_s_error=_rate_error(trial),
-            scope=trial.scope,
-            power_w=trial.power_w,
+            samples_per_s_error=(
+                1.96 * trial.time_error * trial.samples_per_s if trial.samples_per_s else None
+            ),
             j_per_sample=_ratio(trial),
-            peak_bytes=trial.peak_bytes,
         )
         for trial in trials
     )
-
-
-def _rate_error(trial: Trial) -> float | None:
-    rate = trial.samples_per_s
-    return None if rate is None else 1.96 * trial.time_error * rate
 
 
 def _ratio(trial: Trial) -> Ratio | None:
@@ -155,3 +158,27 @@ def _ratio(trial: Trial) -> Ratio | None:
         systematic_j=trial.energy.systematic_j / trial.samples,
         steps=trial.steps,
     )
+
+
+def _write_session(folder: Path, trial: Trial) -> None:
+    values: dict[str, hparams.Value] = {
+        "batch_size": trial.size,
+        "accumulation": trial.accumulation,
+    }
+    scalars = _scalars(trial)
+    now_s = time.time()
+    with closing(TensorBoardOutput(folder)) as run:
+        run.add(hparams.experiment(values, scalars, now_s), 0)
+        run.add(hparams.session_start(values, now_s), 0)
+        run.write(scalars, 0, now_s)
+        run.add(hparams.session_end(now_s, is_success=True), 0)
+
+
+def _scalars(trial: Trial) -> dict[str, float]:
+    known = {
+        "tuning/samples_per_s": trial.samples_per_s,
+        "tuning/power_w": trial.power_w,
+        "tuning/j_per_sample": trial.j_per_sample,
+        "tuning/peak_memory_gb": trial.peak_bytes and trial.peak_bytes / _BYTES_PER_GB,
+    }
+    return {tag: value for tag, value in known.items() if value is not None}

@@ -1,33 +1,37 @@
-"""The devices that PyTorch has in use in this process, without initialising any of them.
+"""The devices that PyTorch uses in this process. No function here initializes a device.
 
-CUDA that is initialised too early breaks a later fork and takes hundreds of megabytes.
+Initializing CUDA too early breaks a later fork and takes hundreds of megabytes.
 """
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 
-def awake_backends(torch: Any) -> Iterator[Any]:
-    """``torch.cuda`` and its like, if this process has initialised them.
+def used_backends() -> Iterator[Any]:
+    """Yield ``torch.cuda`` and similar modules that this process has initialized.
 
-    Apple's Metal has no such query: there it is enough that the machine has it, which costs
-    nothing anywhere else.
-
-    Args:
-        torch: the module, which the training has imported.
+    Apple's Metal cannot be asked. It is returned if the machine has it, because its functions
+    cost nothing there. Nothing is returned if PyTorch is not imported.
     """
+    torch: Any = sys.modules.get("torch")
+    if not hasattr(torch, "cuda"):
+        return
     for name in ("cuda", "xpu"):
-        backend = getattr(torch, name, None)  # torch.xpu is younger than the oldest PyTorch we take
+        backend = getattr(torch, name, None)  # the oldest supported PyTorch has no torch.xpu
         if backend is not None and backend.is_initialized():
             yield backend
     if torch.backends.mps.is_available():
         yield torch.mps
 
 
-def awake_generators(torch: Any) -> Iterator[Any]:
-    """The default random generators of the CPU and of all devices in use."""
+def used_generators() -> Iterator[Any]:
+    """Yield the default random generators of the CPU and of all devices in use."""
+    torch: Any = sys.modules.get("torch")
+    if not hasattr(torch, "cuda"):
+        return
     yield torch.default_generator
-    for backend in awake_backends(torch):
+    for backend in used_backends():
         if backend is torch.mps:
             yield torch.mps._get_default_mps_generator()  # noqa: SLF001 - as its get_rng_state does
         else:

@@ -1,15 +1,15 @@
-"""The samples that need the most memory."""
+"""Finds the samples that need the most memory."""
 
 from collections.abc import Callable
 from typing import Any
 
 
 def longest(dataset: Any, length_fn: Callable[[Any], int]) -> list[int]:
-    """Places of a dataset's samples, longest first; every sample is looked at once.
+    """Return the indices of a dataset's samples, longest first. Every sample is read once.
 
     Args:
-        dataset: with ``len()``, and samples by their place.
-        length_fn: how long a sample is, such as its tokens.
+        dataset: with ``len()`` and indexing.
+        length_fn: returns the length of a sample, such as its number of tokens.
 
     Raises:
         TypeError: if the dataset is a stream.

@@ -1,1 +1,1 @@
-"""The search over batch sizes: trials, the curve through them, the next size to try."""
+"""The search over batch sizes: trials, the cost curve through them, the next size to try."""

@@ -1,6 +1,6 @@
-"""Which size the trials favour, and which trial would be most informative.
+"""Finds the size that the trials favor, and the trial that would be most informative.
 
-All of it is read from curves that the trials allow: their spread is what is not known yet.
+Both are computed from curves of the posterior distribution, whose spread is the uncertainty.
 """
 
 import math
@@ -13,26 +13,26 @@ import numpy as np
 from energy_callbacks.tuning.search.curve import Array, drawn_curves
 from energy_callbacks.tuning.search.trial import Trial
 
-# The answer may be expected to cost this share more than the best.
+# Accepted expected excess cost of the answer over the best, relative.
 ENOUGH: Final = 0.005
-# Standard error of the logarithm of a knee that is known well enough.
+# Accepted standard error of the logarithm of the knee.
 _KNOWN: Final = 0.01
-# Of an error that a trial does not state, in the choice of the next one.
+# Relative error that is assumed for trials that state a smaller one.
 _LEAST_ERROR: Final = 0.003
 _POINTS: Final = 64
-# Two repeats whose errors are true differ by more than this times their error in one of 20 pairs.
+# With correct errors one in 20 pairs of repeats differs by more than this multiple of the error.
 _CHANCE: Final = 2.0
 
 
 class Choice:
-    """The known cost per sample of sizes that fit.
+    """The cost per sample of the sizes that fit, as far as it is known.
 
     Args:
-        trials: all that ran and whose cost is known; of sizes that are too tight as well.
-        energy_weight: of energy against time in the cost.
-        sizes: all that fit, in rising order.
-        probe: a size beyond these that may fit.
-        multiple: of which all sizes are multiples.
+        trials: all that ran with a known cost, also those that exceed the memory margin.
+        energy_weight: weight of energy against time in the cost.
+        sizes: all that fit, in ascending order.
+        probe: a larger size that may fit.
+        multiple: all sizes are multiples of this.
     """
 
     def __init__(
@@ -43,21 +43,21 @@ class Choice:
         probe: int,
         multiple: int,
     ) -> None:
-        told: Mapping[int, list[tuple[float, float]]] = defaultdict(list)
+        costs_of: Mapping[int, list[tuple[float, float]]] = defaultdict(list)
         for trial in trials:
-            told[trial.size].append(_cost(trial, energy_weight))
-        scatter = _scatter(told.values())
-        told = {s: [(cost, scatter * error) for cost, error in told[s]] for s in told}
-        self._tries = {size: len(results) for size, results in told.items()}
-        self._error = float(np.median([e for results in told.values() for _, e in results]))
+            costs_of[trial.size].append(_cost(trial, energy_weight))
+        scatter = _scatter(costs_of.values())
+        costs_of = {s: [(c, scatter * error) for c, error in costs_of[s]] for s in costs_of}
+        self._tries = {size: len(results) for size, results in costs_of.items()}
+        self._error = float(np.median([e for results in costs_of.values() for _, e in results]))
         self._sizes = sizes
-        self._tried = sorted(size for size in told if size in sizes)
-        self._asked = sorted({*_round(sizes, multiple), *self._tried, sizes[-1]})
+        self._tried = sorted(size for size in costs_of if size in sizes)
+        self._candidates = sorted({*_round(sizes, multiple), *self._tried, sizes[-1]})
         marks = np.geomspace(sizes[0], sizes[-1], _POINTS)
         places = np.clip(np.searchsorted(sizes, marks), 0, len(sizes) - 1)
-        self._at = sorted({*self._asked, *(sizes[i] for i in places)})
-        tried = sorted(told)
-        self._means = {size: _mean(told[size]) for size in tried}
+        self._at = sorted({*self._candidates, *(sizes[i] for i in places)})
+        tried = sorted(costs_of)
+        self._means = {size: _mean(costs_of[size]) for size in tried}
         means = np.array(list(self._means.values()))
         steps = drawn_curves(tried, means[:, 0] * tried, means[:, 1], [*self._at, probe])
         costs = steps - np.log([*self._at, probe])
@@ -66,37 +66,37 @@ class Choice:
 
     @property
     def gain(self) -> float:
-        """The expected saving of the next larger size, as a share of the best cost."""
+        """The expected relative saving of ``probe`` against the best of the sizes that fit."""
         return float(np.maximum(self._least - self._probe_cost, 0.0).mean())
 
     @property
     def best(self) -> int:
-        """Of the sizes that ran, the one that is expected to cost least."""
+        """The size with the least expected cost, of those that ran."""
         return min(self._tried, key=lambda size: float(self._of(size).mean()))
 
     @property
     def loss(self) -> float:
-        """The expected excess cost of ``best`` over the best of all sizes, as a share."""
+        """The expected relative excess cost of ``best`` over the best of all sizes."""
         return float((self._of(self.best) - self._least).mean())
 
     def next_for_best(self) -> int | None:
-        """The size that may save most against ``best``, or ``best`` if that was tried less.
+        """Return the size that may save most against ``best``, or ``best`` if it has fewer trials.
 
-        At the end a neighbour on each side is tried: the curves know nothing of tiles.
+        Finally a neighbor on each side is tried, because the curves do not model tiles.
         """
         best = self.best
         if self.loss <= ENOUGH:
-            neighbours = {_nearest(self._asked, best * way) for way in (0.75, 1.5)}
+            neighbours = {_nearest(self._candidates, best * way) for way in (0.75, 1.5)}
             return max(neighbours - set(self._tried), default=None)
         savings = {
             size: float(np.maximum(self._of(best) - self._of(size), 0.0).mean())
-            for size in self._asked
+            for size in self._candidates
         }
-        rival = max(self._asked, key=lambda size: savings[size])
+        rival = max(self._candidates, key=lambda size: savings[size])
         return best if self._tries.get(rival, 0) > self._tries[best] else rival
 
     def knees(self, share: float) -> Array:
-        """(draws,) logarithms of the smallest size whose cost is within ``share`` of the least."""
+        """Return (draws,) logarithms of the smallest size within ``share`` of the best."""
         logs = np.log(self._at)
         limits = self._least - math.log1p(-share)
         over = self._costs - limits[:, None]
@@ -107,14 +107,14 @@ class Choice:
         return np.asarray(logs[before] + way * (logs[first] - logs[before]))
 
     def knee(self, share: float) -> tuple[int, float]:
-        """The size where the knee is expected, and the standard error of its logarithm."""
+        """Return the expected size of the knee, and the standard error of its logarithm."""
         low, middle, high = np.quantile(self.knees(share), [0.16, 0.5, 0.84])
         place = int(np.searchsorted(self._sizes, math.exp(middle)))
         near = self._sizes[max(place - 1, 0) : place + 1]
         return _nearest(near, math.exp(middle)), float(high - low) / 2.0
 
     def nearest(self, knee: int, share: float) -> int:
-        """Of the sizes that ran, without those seen to be too slow: a tile may begin just there."""
+        """Return the nearest size that ran, except sizes measured as too slow, as below a tile."""
         most = float(self._least.mean()) - math.log1p(-share)
         fast = [
             size
@@ -124,22 +124,22 @@ class Choice:
         return _nearest(fast or self._tried, knee)
 
     def next_for_knee(self, share: float, left: int) -> int | None:
-        """The trial that narrows the knee down most; at the end a run of the knee itself."""
+        """Return the size whose trial reduces the error of the knee most; at the end the knee."""
         knee, error = self.knee(share)
         if error <= _KNOWN or left == 1:
             is_near = abs(math.log(_nearest(self._tried, knee) / knee)) <= max(error / 4.0, 0.002)
             return None if is_near else knee
-        away = self.knees(share)
-        away = np.clip(away, *np.quantile(away, [0.05, 0.95]))
-        away = away - away.mean()
-        told = {size: self._told(away, self._of(size)) for size in self._asked}
-        return max(self._asked, key=lambda size: told[size])
+        knees = self.knees(share)
+        knees = np.clip(knees, *np.quantile(knees, [0.05, 0.95]))
+        knees = knees - knees.mean()
+        reductions = {size: self._reduction(knees, self._of(size)) for size in self._candidates}
+        return max(self._candidates, key=lambda size: reductions[size])
 
-    def _told(self, away: Array, costs: Array) -> float:
-        """By how much a trial lowers the variance of the knee, were all of it linear."""
-        apart = costs - costs.mean()
+    def _reduction(self, knees: Array, costs: Array) -> float:
+        """Return how much a trial reduces the variance of the knee, in a linear model."""
+        costs = costs - costs.mean()
         error = max(self._error, _LEAST_ERROR)
-        return float((away @ apart) ** 2 / (apart @ apart + len(apart) * error**2))
+        return float((knees @ costs) ** 2 / (costs @ costs + len(costs) * error**2))
 
     def _of(self, size: int) -> Array:
         return np.asarray(self._costs[:, self._at.index(size)])
@@ -151,7 +151,7 @@ def is_known(trial: Trial, energy_weight: float) -> bool:
 
 
 def _cost(trial: Trial, energy_weight: float) -> tuple[float, float]:
-    """(J a sample)^weight (s a sample)^(1 - weight), and its standard error as a share."""
+    """Return (J per sample)^weight (s per sample)^(1 - weight), and its relative standard error."""
     assert trial.samples_per_s
     cost = trial.samples_per_s ** (energy_weight - 1.0)
     error = (1.0 - energy_weight) * trial.time_error
@@ -163,10 +163,10 @@ def _cost(trial: Trial, energy_weight: float) -> tuple[float, float]:
 
 
 def _scatter(sizes: Iterable[Sequence[tuple[float, float]]]) -> float:
-    """By how much repeats of a size differ more than their stated errors allow; 1 if not.
+    """Return the factor by which repeats of a size differ more than their errors; at least 1.
 
-    What changes between trials, such as the load of a machine that is shared, no trial knows of
-    (the ratio of Birge, Physical Review 40, 1932).
+    Errors within a trial do not include changes between trials, such as the load of a shared
+    machine (the ratio of Birge, Physical Review 40, 1932).
     """
     square, spare = 0.0, 0
     for results in sizes:
@@ -180,7 +180,7 @@ def _scatter(sizes: Iterable[Sequence[tuple[float, float]]]) -> float:
 
 
 def _mean(results: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Of repeats, weighted by their errors, and its standard error as a share."""
+    """Return the mean of repeats, weighted by their errors, and its relative standard error."""
     weights = np.array([1.0 / max(error, _LEAST_ERROR) ** 2 for _, error in results])
     mean = float(np.average([cost for cost, _ in results], weights=weights))
     return mean, 1.0 / math.sqrt(weights.sum())
@@ -191,10 +191,10 @@ def _nearest(sizes: Sequence[int], size: float) -> int:
 
 
 def _round(sizes: Sequence[int], multiple: int) -> list[int]:
-    """Sizes that devices like: the multiple times 4 to 7 times a power of two, and to the last.
+    """Return sizes that suit devices: the multiple times 4 to 7 times a power of two.
 
-    The last size cut to its leading binary digits is where tiles are full, close to the limit.
-    If the user has narrowed them to some, all are.
+    The largest size rounded down to its leading binary digits is included, because tiles are full
+    there. If the sizes are not a range, because the user has restricted them, all are returned.
     """
     if not isinstance(sizes, range):
         return list(sizes)

@@ -1,18 +1,18 @@
-"""Models the cost of a step at sizes between those that were tried.
+"""Models the cost of a step at sizes between the tried ones.
 
-A step has a part that is the same for every size (launching kernels, the optimizer) and a part
-that grows with it, and the two overlap somewhat; large sizes may cost a little more again::
+The cost of a step with batch size b has a constant part (launching kernels, the optimizer) and a
+part that grows with b. The two overlap in part, and large sizes may have an additional loss::
 
     cost of a step = k (1 + (b / r)^p)^(1/p) (1 + b / q)
 
-``p`` = 1 is a sum, large ``p`` the larger of the two, ``r`` if they are equal; that ``p`` = 1
-and that nothing is lost at large sizes have a probability of their own. What the family cannot
-follow is left to a Gaussian process in log size, as strong as the trials ask for: if the family
-is wrong, the curves go through the measured points.
+With ``p`` = 1 the parts add, with a large ``p`` the larger one dominates; at b = ``r`` they are
+equal. ``p`` = 1 and ``q`` = infinity have a positive prior probability. A Gaussian process in the
+logarithm of the size models deviations from this family. Its strength is estimated from the
+trials: if the family does not fit, the curves still go through the measured points.
 
-Curves that the trials allow are drawn from the posterior of ``r``, ``p``, ``q`` and the strength
-(sequential Monte Carlo: Del Moral, Doucet, Jasra, J. R. Stat. Soc. B 68, 2006; ``k`` and the
-process analytically).
+Curves are drawn from the posterior distribution of ``r``, ``p``, ``q`` and the strength
+(sequential Monte Carlo: Del Moral, Doucet, Jasra, J. R. Stat. Soc. B 68, 2006). ``k`` and the
+Gaussian process are integrated analytically.
 """
 
 import math
@@ -26,25 +26,25 @@ Array = npt.NDArray[np.float64]
 
 _DRAWS: Final = 400
 _MOVES: Final = 3
-# Shares by which a curve may leave the family, equally likely before there are trials.
+# Strengths: relative deviations from the family, with equal prior probability.
 _STRENGTHS: Final = (0.0, 0.03, 0.12)
-# Of that deviation: how far it is alike, in factors of two of the size.
+# Correlation length of the deviation, in factors of two of the size.
 _OCTAVES: Final = 1.5
-# No trial is trusted beyond this: tiles and clocks move a step by as much.
+# Minimum relative error of a trial: tiles and clocks change a step by as much.
 _FLOOR: Final = 0.003
 
 
 def drawn_curves(sizes: Sequence[int], costs: Array, errors: Array, at: Sequence[int]) -> Array:
-    """Curves that the trials allow: logarithms of the cost of a step.
+    """Draw curves from the posterior distribution, given the trials.
 
     Args:
-        sizes: (n,) that were tried, each once, in rising order.
-        costs: (n,) of a step, in any unit.
-        errors: (n,) standard errors of ``costs``, as a share.
-        at: (m,) sizes to know the cost of.
+        sizes: (n,) tried sizes, each once, in ascending order.
+        costs: (n,) costs of a step, in any unit.
+        errors: (n,) relative standard errors of ``costs``.
+        at: (m,) sizes at which the curves are evaluated.
 
     Returns:
-        (draws, m) natural logarithms; the same for the same arguments.
+        (draws, m) natural logarithms of the cost of a step; deterministic.
     """
     logs, targets = np.log(np.asarray(sizes, float)), np.log(np.asarray(at, float))
     errors = np.hypot(errors, _FLOOR)
@@ -58,7 +58,7 @@ def drawn_curves(sizes: Sequence[int], costs: Array, errors: Array, at: Sequence
 
 
 class _Fit:
-    """The posterior of one strength of deviation."""
+    """The posterior distribution for one strength of deviation."""
 
     def __init__(
         self, logs: Array, values: Array, errors: Array, strength: float, targets: Array
@@ -66,9 +66,10 @@ class _Fit:
         self._logs = logs
         self._values = values
         self._strength = strength
-        self._dice = np.random.default_rng(0)
+        self._rng = np.random.default_rng(0)
         low, high = min(targets.min(), logs[0]), max(targets.max(), logs[-1])
-        # Logarithms of r, p and q. Below the middle one's 0, p is 1; above this, q is infinite.
+        # The parameters are the logarithms of r, p and q. Negative values of the second mean p = 1,
+        # values of the third above this mean q = infinity.
         self._flat_from = high + 4.0
         self._low = np.array([low - 1.5, -1.0, high - 0.7])
         self._high = np.array([high + 1.5, math.log(8.0), high + 8.0])
@@ -80,11 +81,11 @@ class _Fit:
         self._points = self._posterior()
 
     def curves(self, targets: Array, count: int) -> Array:
-        """(count, m) of them."""
+        """Draw ``count`` curves; (count, m)."""
         points = self._points[:count]
         residuals = self._values - self._shapes(points, self._logs)
         level = residuals @ self._whitener.T @ self._ones / self._weight
-        level += self._dice.normal(size=count) / math.sqrt(self._weight)
+        level += self._rng.normal(size=count) / math.sqrt(self._weight)
         curves = self._shapes(points, targets) + level[:, None]
         if not self._strength:
             return np.asarray(curves)
@@ -92,16 +93,14 @@ class _Fit:
         cross = self._kernel(targets, self._logs) @ self._whitener.T
         roots, axes = np.linalg.eigh(self._kernel(targets, targets) - cross @ cross.T)
         spread = axes * np.sqrt(np.clip(roots, 0.0, None))
-        return np.asarray(
-            curves + white @ cross.T + self._dice.normal(size=curves.shape) @ spread.T
-        )
+        return np.asarray(curves + white @ cross.T + self._rng.normal(size=curves.shape) @ spread.T)
 
     def _kernel(self, left: Array, right: Array) -> Array:
         distance = (left[:, None] - right[None, :]) / (_OCTAVES * math.log(2.0))
         return np.asarray(self._strength**2 * np.exp(-0.5 * distance**2))
 
     def _shapes(self, points: Array, logs: Array) -> Array:
-        """(draws, n) logarithms of the family with ``k`` = 1."""
+        """Return (draws, n) logarithms of the family with ``k`` = 1."""
         corner, sharpness, decline = (column[:, None] for column in points.T)
         power = np.exp(np.maximum(sharpness, 0.0))
         overlap = np.logaddexp(0.0, power * (logs - corner)) / power
@@ -109,15 +108,15 @@ class _Fit:
         return np.asarray(overlap + np.log1p(rise))
 
     def _likelihoods(self, points: Array) -> Array:
-        """Logarithms, with ``k`` integrated out."""
+        """Return log-likelihoods with ``k`` integrated out; (draws,)."""
         white = (self._values - self._shapes(points, self._logs)) @ self._whitener.T
         level = white @ self._ones / self._weight
         rest = white - level[:, None] * self._ones
         return np.asarray(-0.5 * np.einsum("ij,ij->i", rest, rest))
 
     def _posterior(self) -> Array:
-        """(draws, 3): from the prior, flat in logarithms, by steps of equal difficulty."""
-        points = self._dice.uniform(self._low, self._high, size=(_DRAWS, 3))
+        """Draw (draws, 3) parameters by adaptive tempering from a prior uniform in logarithms."""
+        points = self._rng.uniform(self._low, self._high, size=(_DRAWS, 3))
         likelihoods = self._likelihoods(points)
         heat = 0.0
         while heat < 1.0:
@@ -126,25 +125,25 @@ class _Fit:
             most = float(likelihoods.max())
             weights = np.exp(step * (likelihoods - most))
             self.evidence += step * most + math.log(weights.mean())
-            chosen = self._dice.choice(_DRAWS, size=_DRAWS, p=weights / weights.sum())
+            chosen = self._rng.choice(_DRAWS, size=_DRAWS, p=weights / weights.sum())
             points, likelihoods = points[chosen], likelihoods[chosen]
             for _ in range(_MOVES):
                 points, likelihoods = self._moved(points, likelihoods, heat)
         return points
 
     def _moved(self, points: Array, likelihoods: Array, heat: float) -> tuple[Array, Array]:
-        """A Metropolis step of every point; 2.38 / sqrt(3) is the best stride of three."""
+        """Do one Metropolis step of every point; 2.38 / sqrt(3) is optimal in three dimensions."""
         root = np.linalg.cholesky(np.cov(points.T) + 1e-12 * np.eye(3))
-        stride = self._dice.choice([0.3, 1.374], size=(_DRAWS, 1))
-        tried = points + stride * (self._dice.normal(size=points.shape) @ root.T)
+        stride = self._rng.choice([0.3, 1.374], size=(_DRAWS, 1))
+        tried = points + stride * (self._rng.normal(size=points.shape) @ root.T)
         inside = np.all((tried >= self._low) & (tried <= self._high), axis=1)
         found = np.where(inside, self._likelihoods(np.clip(tried, self._low, self._high)), -np.inf)
-        taken = np.log(self._dice.uniform(size=_DRAWS)) < heat * (found - likelihoods)
+        taken = np.log(self._rng.uniform(size=_DRAWS)) < heat * (found - likelihoods)
         return np.where(taken[:, None], tried, points), np.where(taken, found, likelihoods)
 
 
 def _step(likelihoods: Array, most: float) -> float:
-    """How far the temperature may go while half of the points still count."""
+    """Return the largest tempering step with an effective sample size of half of the points."""
 
     def count(step: float) -> float:
         weights = np.exp(step * (likelihoods - likelihoods.max()))

@@ -1,4 +1,4 @@
-"""Which sizes fit, as far as trials have shown, and where the limit is likely to be."""
+"""Finds which sizes fit according to the trials, and where the limit is expected."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,13 +9,13 @@ from energy_callbacks.tuning.search.trial import Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Places in the list of all sizes.
+    """Indices in the list of all sizes.
 
     Attributes:
-        low: of the largest that ran with the margin free, below ``high``; -1 if none did.
-        high: of the smallest that did not; one past the end if all did.
-        guess: where the largest that fits is expected; at least ``low``, below ``high``.
-        is_known: whether ``guess`` comes from measured peaks.
+        low: the largest size below ``high`` that ran with the margin free; -1 if none did.
+        high: the smallest size that did not fit; one past the end if all did.
+        guess: the expected largest size that fits; at least ``low``, below ``high``.
+        is_known: whether ``guess`` is derived from measured peaks.
     """
 
     low: int
@@ -25,18 +25,18 @@ class Limits:
 
     @property
     def probe(self) -> int:
-        """The place to try next for the largest size: the prediction, else the middle."""
+        """Index to try next for the largest size: the prediction, otherwise the middle."""
         if self.is_known:
             return min(max(self.guess, self.low + 1), self.high - 1)
         return (self.low + self.high) // 2
 
 
 def limits(sizes: Sequence[int], trials: Iterable[Trial], room_bytes: float | None) -> Limits:
-    """Limits of ``sizes`` from ``trials``.
+    """Return the limits that trials show.
 
     Args:
-        sizes: all that may be asked for, in rising order.
-        trials: so far.
+        sizes: all allowed sizes in ascending order.
+        trials: all trials so far.
         room_bytes: the highest peak that leaves the margin free; ``None`` if unknown.
     """
     ran: dict[int, int | None] = {}
@@ -61,18 +61,18 @@ def limits(sizes: Sequence[int], trials: Iterable[Trial], room_bytes: float | No
         return Limits(low=low, high=high, guess=high - 1, is_known=False)
     guess = max(bisect_right(sizes, most) - 1, low)
     if guess >= high and high < len(sizes):
-        # Memory was full before its peak showed it.
+        # Memory was exhausted below the predicted peak.
         return Limits(low=low, high=high, guess=high - 1, is_known=False)
     guess = min(guess, high - 1)
     return Limits(low=low, high=high, guess=guess, is_known=True)
 
 
 def predicted_largest(peaks: Mapping[int, int], room_bytes: float | None) -> float | None:
-    """The size at which memory is expected to be full; ``None`` if the peaks do not show it.
+    """Extrapolate the size at which memory is full; ``None`` if the peaks do not show it.
 
-    Peaks are taken as affine in the size. The line goes through the largest size that was measured
-    and is as steep as the steepest chord to one of at most half of it, so that a curve that bends
-    upwards is not underestimated by small sizes, nor a chord ruled by the allocator's blocks.
+    Peaks are assumed to be affine in the size. The line goes through the largest measured size,
+    with the steepest slope to any size of at most half of it. Small sizes thus do not
+    underestimate a curve that bends upwards, and the allocator's block size has little influence.
 
     >>> predicted_largest({1: 1_100, 10: 2_000, 20: 3_000}, 10_000.0)
     90.0

@@ -1,4 +1,4 @@
-"""Which batch size to try next, and which one to recommend.
+"""Chooses the next batch size to try, and the one to recommend.
 
 ::
 
@@ -7,22 +7,21 @@
         search.tell(run(size))      # a Trial
     search.answer()
 
-It has no clock and no device, and remembers nothing but the trials: what it asks and answers is a
-function of the results, so that a search that was cut off continues where it was.
+A search has no clock and no device. Its state is the list of trials, so a second search with the
+same trials continues in the same way.
 
-Steps are wide first (eightfold, up to the memory limit that measured peaks predict). ``largest``
-then closes in on the limit. The other objectives go by the curves that the trials allow
-(``curve.py``): the next size is the one that may change the answer most, be it a new one or one
-to repeat, until the answer is as good as the best up to 1 %.
+The first steps are wide (a factor of eight, up to the memory limit that measured peaks predict).
+``largest`` then narrows down the limit. The other objectives use curves that are consistent with
+the trials (``curve.py``): the next size, a new one or a repeat, is the one that may change the
+answer most, until the expected cost of the answer is within 1 % of the best.
 """
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, Self, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
 
-from energy_callbacks.core.records import Energy
 from energy_callbacks.tuning.search.choice import ENOUGH, Choice, is_known
 from energy_callbacks.tuning.search.limits import Limits, limits
 from energy_callbacks.tuning.search.trial import Trial
@@ -31,30 +30,31 @@ Objective = Literal["knee", "throughput", "energy", "largest"]
 
 OBJECTIVES: Final[tuple[str, ...]] = get_args(Objective)
 _WIDE: Final = 8
-# Trials this close below a limit that was predicted too low: steps grow.
+# Steps grow while trials are this close below a limit that was predicted too low (in sizes).
 _CLOSE: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """The objective of a search, and its sizes.
+    """The objective of a search, and the sizes that it may try.
 
     Attributes:
         objective: ``knee``, the smallest size whose throughput is within ``knee_share`` of the
-            best; the best ``throughput``; the least ``energy`` a sample; the ``largest`` that
-            fits; or the weight w of energy against time, 0 to 1, for the least
+            best; ``throughput``, the highest; ``energy``, the least per sample; ``largest``, the
+            largest size that fits; or the weight w of energy against time, 0 to 1, to minimize
             (J per sample)^w (s per sample)^(1 - w).
         min_size: the smallest size.
         max_size: the largest.
         multiple_of: sizes are multiples of this.
         powers_of_two: sizes are powers of two.
         divides: sizes divide this number.
-        start_size: where to begin, such as the size trained with so far.
-        memory_bytes: of the device; ``None`` if unknown.
-        memory_margin: share of it that the measured peak must leave free.
-        max_trials: how many trials at most.
-        max_s: seconds that all trials may take together, by their ``cost_s``.
-        knee_share: by how much the throughput at the knee may be below the best.
+        start_size: first size to try, such as the current one; ``None`` is the smallest.
+        memory_bytes: memory of the device; ``None`` if unknown.
+        memory_margin: share of the memory that the measured peak must leave free.
+        max_trials: maximum number of trials.
+        max_s: maximum duration of all trials together (the sum of ``cost_s``), s; ``None`` is no
+            limit.
+        knee_share: allowed relative loss of throughput at the knee.
     """
 
     objective: Objective | float = "knee"
@@ -94,7 +94,7 @@ class SearchSettings:
 
     @property
     def sizes(self) -> Sequence[int]:
-        """All that may be tried, in rising order."""
+        """All allowed sizes in ascending order."""
         multiple, whole = self.multiple_of, self.divides
         first = -(-self.min_size // multiple) * multiple
         sizes = range(first, self.max_size + 1, multiple)
@@ -111,12 +111,12 @@ class SearchSettings:
 
     @property
     def room_bytes(self) -> float | None:
-        """The highest peak that leaves the margin free."""
+        """The highest peak that leaves the margin free, bytes; ``None`` if memory is unknown."""
         return None if self.memory_bytes is None else (1 - self.memory_margin) * self.memory_bytes
 
     @property
     def energy_weight(self) -> float:
-        """Of energy against time, in the cost that the curves are of."""
+        """The weight of energy against time in the cost that the curves model."""
         if isinstance(self.objective, str):
             return 1.0 if self.objective == "energy" else 0.0
         return float(self.objective)
@@ -124,21 +124,19 @@ class SearchSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAnswer:
-    """A size that ran with the margin free.
+    """The recommended size, which ran with the margin free.
 
     Attributes:
         size: samples of a step.
-        why: it and no other, in one sentence.
-        trials: of this size.
+        why: the reason in one sentence.
     """
 
     size: int
     why: str
-    trials: tuple[Trial, ...]
 
 
 class Search:
-    """Proposes sizes and receives trials."""
+    """Proposes sizes and receives the results of their trials."""
 
     def __init__(self, settings: SearchSettings) -> None:
         self._settings = settings
@@ -146,28 +144,16 @@ class Search:
         self._trials: list[Trial] = []
         self._choice: Choice | None = None
 
-    @classmethod
-    def resume(cls, settings: SearchSettings, state: Mapping[str, Any]) -> Self:
-        """Go on from ``state()``, with the same settings or others that allow the same sizes."""
-        search = cls(settings)
-        for told in state["trials"]:
-            search.tell(Trial(**{**told, "energy": Energy(**told["energy"])}))
-        return search
-
-    def state(self) -> dict[str, Any]:
-        """All trials, for JSON."""
-        return {"trials": [asdict(trial) for trial in self._trials]}
-
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """All trials."""
+        """All trials in the order in which they were reported."""
         return tuple(self._trials)
 
     def tell(self, trial: Trial) -> None:
-        """A size was tried, asked for or not.
+        """Report a trial, also of a size that was not asked for.
 
         Raises:
-            ValueError: if it is not one of the sizes, or ran without a measured step.
+            ValueError: if the size is not allowed, or the trial ran without a measured step.
         """
         if trial.size not in self._sizes:
             raise ValueError(
@@ -183,7 +169,7 @@ class Search:
         self._choice = None
 
     def ask(self) -> int | None:
-        """The size to try next, the same until a trial is given; ``None`` if the search is over."""
+        """Return the next size to try, the same until a trial is reported; ``None`` at the end."""
         known = self._limits
         if self._left < 1 or known.high == 0:
             return None
@@ -193,7 +179,7 @@ class Search:
         return None if place is None else self._sizes[place]
 
     def answer(self) -> SearchAnswer | None:
-        """The best size of the trials so far; ``None``, with a ``reason``, if there is none."""
+        """Return the best size of the trials so far; ``None``, with a ``reason``, if none fits."""
         known = self._limits
         if known.low < 0:
             return None
@@ -204,12 +190,11 @@ class Search:
             if choice is None:
                 return None
             size, why = self._knee(choice) if self._is_knee else self._best(choice)
-        trials = tuple(t for t in self._trials if t.size == size and t.status == "ok")
-        return SearchAnswer(size=size, why=why, trials=trials)
+        return SearchAnswer(size=size, why=why)
 
     @property
     def reason(self) -> str:
-        """Why there is no answer; empty if there is one."""
+        """The reason why there is no answer; empty if there is one."""
         known = self._limits
         if not self._trials:
             return "nothing was tried"
@@ -218,16 +203,17 @@ class Search:
                 return ""
             return "the energy of no trial is known: choose objective='knee' or 'throughput'"
         smallest = min(self._trials, key=lambda trial: trial.size)
-        if smallest.status == "ok":
-            said = (
-                f"its peak of {smallest.peak_bytes} bytes leaves less than "
-                f"{self._settings.memory_margin:.0%} of the device free; make memory_margin, "
-                "min_size or the model smaller"
+        if smallest.status != "ok":
+            return (
+                f"batch size {smallest.size} does not fit: {smallest.reason}; make min_size or the "
+                "model smaller, or free the device of other work"
             )
-        else:
-            said = f"out of memory ({smallest.reason})" if smallest.reason else "out of memory"
         rest = "" if known.high == 0 else "; smaller ones were not tried"
-        return f"nothing fitted: size {smallest.size}: {said}{rest}"
+        return (
+            f"nothing fitted: size {smallest.size}: its peak of {smallest.peak_bytes} bytes leaves "
+            f"less than {self._settings.memory_margin:.0%} of the device free; make "
+            f"memory_margin, min_size or the model smaller{rest}"
+        )
 
     @property
     def _is_largest(self) -> bool:
@@ -243,7 +229,7 @@ class Search:
 
     @property
     def _left(self) -> int:
-        """How many more trials the budget has room for, if they take as long as those so far."""
+        """How many more trials the budget allows, if they take as long as the previous ones."""
         left = self._settings.max_trials - len(self._trials)
         spent_s = math.fsum(trial.cost_s for trial in self._trials)
         if self._settings.max_s is None or not spent_s:
@@ -252,7 +238,7 @@ class Search:
         return min(left, int((self._settings.max_s - spent_s) / each_s))
 
     def _wide(self, known: Limits) -> int | None:
-        """Place of the next wide step; ``None`` if these have come to the limit."""
+        """Return the index of the next wide step; ``None`` once the limit is reached."""
         if not self._trials:
             start = self._settings.start_size
             return 0 if start is None else max(bisect_right(self._sizes, start) - 1, 0)
@@ -266,23 +252,23 @@ class Search:
         return place if place > known.low else None
 
     def _closer(self, known: Limits) -> int | None:
-        """Place of the next step of ``largest``; ``None`` if the limit is exact."""
+        """Return the index of the next step of ``largest``; ``None`` once the limit is exact."""
         if known.high - known.low == 1:
             return None
         tried = {bisect_left(self._sizes, trial.size) for trial in self._trials}
         creeps = sum(abs(place - known.low) < _CLOSE for place in tried)
         is_closed = known.high < len(self._sizes)
         if is_closed and len(self._trials) % 2 == 0:
-            return (known.low + known.high) // 2  # every second one: peaks may bend
+            return (known.low + known.high) // 2  # bisect every second time: peaks may be nonlinear
         ahead = 1 << max(creeps - 1, 0)
         return min(max(known.probe, known.low + ahead), known.high - 1)
 
     def _refined(self, known: Limits) -> int | None:
-        """Place of the next trial that may change the answer; ``None`` if none does."""
+        """Return the index of the next trial that may change the answer; ``None`` if none does."""
         choice = self._chosen(known)
         if choice is None:
             return known.low if len(self._trials) == 1 else None
-        # A knee is where the curve is flat: a small error of the best throughput moves it far.
+        # The curve is flat at a knee: a small error of the best throughput moves it far.
         if choice.gain > (ENOUGH / 5.0 if self._is_knee else ENOUGH):
             return known.probe
         if self._is_knee:
@@ -292,13 +278,14 @@ class Search:
         return None if size is None else bisect_left(self._sizes, size)
 
     def _chosen(self, known: Limits) -> Choice | None:
-        """``None`` if energy counts and is not known of a size that fits."""
+        """Return the curves; ``None`` if the objective needs energy and none is known."""
         if self._choice is None:
             weight, fits = self._settings.energy_weight, self._sizes[: known.low + 1]
-            told = [trial for trial in self._trials if is_known(trial, weight)]
-            if any(trial.size in fits for trial in told):
+            known_trials = [trial for trial in self._trials if is_known(trial, weight)]
+            if any(trial.size in fits for trial in known_trials):
                 probe = self._sizes[known.probe]
-                self._choice = Choice(told, weight, fits, probe, self._settings.multiple_of)
+                multiple = self._settings.multiple_of
+                self._choice = Choice(known_trials, weight, fits, probe, multiple)
         return self._choice
 
     def _knee(self, choice: Choice) -> tuple[int, str]:

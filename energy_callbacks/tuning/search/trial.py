@@ -14,19 +14,19 @@ class Trial:
     """A batch size that was run, or that did not fit.
 
     Attributes:
-        size: samples that go through the model at once, on each rank.
-        accumulation: this many times before the optimizer steps.
-        ranks: processes that step together.
+        size: samples of a micro-batch on each rank.
+        accumulation: micro-batches per optimizer step.
+        ranks: number of processes that train together.
         status: whether it ran.
-        reason: what the device said if it did not.
-        steps: how many of the optimizer were measured, after those of the warm-up.
-        duration_s: how long these took.
-        stderr_s: standard error of it at random.
-        energy: of the GPUs meanwhile, or of the host if there is none; what sensors have not
-            seen of that time is taken to be like the rest.
-        scope: whose energy it is, ``gpu`` or ``host``.
-        peak_bytes: the most memory of the device that was in use, on the card with the most.
-        cost_s: time of the whole trial, with what comes before and after.
+        reason: message of the out-of-memory error; empty if it ran.
+        steps: measured optimizer steps, without those of the warm-up.
+        duration_s: duration of these steps, s.
+        stderr_s: random standard error of the duration, s.
+        energy: of the GPUs during these steps, or of the host if there is no GPU. Time that
+            sensors have missed is assumed to have the mean power of the rest.
+        scope: ``gpu`` or ``host``: what the energy is of.
+        peak_bytes: peak memory of the fullest device; ``None`` if unknown.
+        cost_s: duration of the whole trial with warm-up and restoring, s.
     """
 
     size: int
@@ -44,34 +44,34 @@ class Trial:
 
     @property
     def samples(self) -> int:
-        """How many went through all measured steps, on all ranks."""
+        """Samples of all measured steps on all ranks."""
         return self.size * self.accumulation * self.ranks * self.steps
 
     @property
     def samples_per_s(self) -> float | None:
-        """Throughput of all ranks; ``None`` if it did not run."""
+        """Throughput of all ranks, samples/s; ``None`` if it did not run."""
         return self.samples / self.duration_s if self.duration_s else None
 
     @property
     def power_w(self) -> float | None:
-        """Mean power of ``scope``."""
+        """Mean power of ``scope``, W; ``None`` if unknown."""
         if self.energy.energy_j is None or not self.duration_s:
             return None
         return self.energy.energy_j / self.duration_s
 
     @property
     def j_per_sample(self) -> float | None:
-        """Energy a sample of ``scope``."""
+        """Energy of ``scope`` per sample, J; ``None`` if unknown."""
         if self.energy.energy_j is None or not self.steps:
             return None
         return self.energy.energy_j / self.samples
 
     @property
     def time_error(self) -> float:
-        """Standard error of the throughput, as a share of it."""
+        """Relative standard error of the throughput."""
         return self.stderr_s / self.duration_s if self.duration_s else 0.0
 
     @property
     def energy_error(self) -> float:
-        """Standard error of joules a sample at random, as a share of them."""
+        """Relative random standard error of the energy per sample."""
         return self.energy.stderr_j / self.energy.energy_j if self.energy.energy_j else 0.0

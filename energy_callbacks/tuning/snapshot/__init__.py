@@ -1,1 +1,1 @@
-"""The state of a training before trials, restored afterwards."""
+"""Snapshots of a training's state, taken before trials and restored after each of them."""

@@ -1,17 +1,23 @@
-"""Copies of values in host memory, restored in place."""
+"""Copies of values in host memory, and functions that restore them in place."""
 
 import copy
 import sys
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+# Parts of a module's structure: ``ModuleSnapshot`` restores them.
+_STRUCTURE: Final = frozenset(
+    {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "training"}
+)
 
 
 class HostTensor:
-    """The values of a tensor, kept without keeping the tensor.
+    """The values of a tensor. The tensor itself may be freed.
 
     Args:
-        tensor: of any device.
+        tensor: on any device.
     """
 
     def __init__(self, tensor: Any) -> None:
@@ -20,7 +26,7 @@ class HostTensor:
         self._values = to_host(tensor)
 
     def into_place(self) -> Any:
-        """The same tensor with its values again; a new one if it was let go of meanwhile."""
+        """Return the same tensor with its old values, or a new tensor if it was freed."""
         tensor = self._tensor()
         if tensor is None or tensor.device != self._device or not is_alike(tensor, self._values):
             return self.anew()
@@ -28,19 +34,19 @@ class HostTensor:
         return tensor
 
     def anew(self) -> Any:
-        """A new tensor with these values where the old one was."""
+        """Return a new tensor with the old values on the same device."""
         return self._values.to(self._device, copy=True)
 
 
 def to_host(tensor: Any) -> Any:
-    """A copy in host memory, of an expanded tensor each element once."""
+    """Copy a tensor to host memory. Each element of an expanded tensor is copied once."""
     return _once(tensor.detach()).to("cpu", copy=True)
 
 
 def write(values: Any, tensor: Any) -> None:
-    """Put values of ``to_host`` back into a tensor, on its device, without another copy there.
+    """Write values of ``to_host`` into a tensor, without another copy on its device.
 
-    To be called while no gradients are recorded.
+    The caller must disable the recording of gradients.
     """
     _once(tensor).copy_(values)
 
@@ -52,7 +58,7 @@ def is_alike(tensor: Any, values: Any) -> bool:
 
 
 def is_strided(tensor: Any) -> bool:
-    """Whether a tensor lies in memory element by element, as no sparse one does."""
+    """Whether a tensor is dense in memory. Sparse tensors are not."""
     return bool(tensor.layout is _torch().strided)
 
 
@@ -61,7 +67,7 @@ def _torch() -> Any:
 
 
 def _once(tensor: Any) -> Any:
-    """One of the equal slices along each dimension that was expanded; PyTorch writes no other."""
+    """Return one of the equal slices of each expanded dimension: PyTorch writes no others."""
     if is_strided(tensor):
         for dimension, stride in enumerate(tensor.stride()):
             if stride == 0 and tensor.shape[dimension] > 1:
@@ -69,34 +75,44 @@ def _once(tensor: Any) -> Any:
     return tensor
 
 
-def keep(value: Any) -> Callable[[], Any]:
-    """Remember a value with all that it holds.
+def keep(value: Any, seen: set[int] | None = None, *, deep: bool = True) -> Callable[[], Any]:
+    """Copy a value with everything in it, to restore it in place.
 
     Args:
-        value: a tensor, a plain value, or dictionaries, lists and tuples of such.
+        value: a tensor, a plain value, or containers of these.
+        seen: ids of objects that are not copied. Containers are added, as they may be nested in
+            each other.
+        deep: whether plain values and tuples are copied too. Without it the same objects are
+            returned, and parameters of modules are not copied.
 
     Returns:
-        What gives it back, as often as one likes: the same dictionaries, lists and, if they
-        still exist, tensors, with the values that they had.
+        A function that returns the old value any number of times: the same dicts, lists, sets,
+        deques and (if they still exist) tensors, with their old contents.
     """
+    seen = set() if seen is None else seen
+    is_parameter = not deep and isinstance(value, _torch().nn.Parameter)
+    if id(value) in seen or is_parameter:
+        return lambda: value
     if isinstance(value, _torch().Tensor):
         return HostTensor(value).into_place
     if isinstance(value, dict):
-        items = {key: keep(item) for key, item in value.items()}
+        seen.add(id(value))
+        items = {key: keep(item, seen, deep=deep) for key, item in value.items()}
         return lambda: _refill_dict(value, items)
-    if isinstance(value, list):
-        parts = [keep(item) for item in value]
-        return lambda: _refill_list(value, parts)
-    return keep_copy(value)
+    if isinstance(value, list | set | deque):
+        seen.add(id(value))
+        parts = [keep(item, seen, deep=deep) for item in value]
+        return lambda: _refill(value, [part() for part in parts])
+    return keep_copy(value) if deep else lambda: value
 
 
 def keep_copy(value: Any) -> Callable[[], Any]:
-    """Remember a value like ``keep``, but give back new objects each time."""
+    """Copy a value like ``keep``; the returned function makes new objects each time."""
     if isinstance(value, _torch().Tensor):
         return HostTensor(value).anew
     if isinstance(value, dict):
         items = {key: keep_copy(item) for key, item in value.items()}
-        empty = copy.copy(value)  # of the same class, as the milestones of MultiStepLR want it
+        empty = copy.copy(value)  # the same class: MultiStepLR requires it for its milestones
         empty.clear()
         return lambda: _refill_dict(copy.copy(empty), items)
     if isinstance(value, list | tuple):
@@ -107,15 +123,49 @@ def keep_copy(value: Any) -> Callable[[], Any]:
     return lambda: copy.deepcopy(kept)
 
 
-def _refill_dict(held: dict[Any, Any], items: dict[Any, Callable[[], Any]]) -> dict[Any, Any]:
-    for key in held.keys() - items.keys():  # first: what has come since may be large
+def keep_attributes(module: Any) -> Callable[[], None]:
+    """Copy what a PyTorch module and its submodules hold beside their tensors and children.
+
+    Examples are counters, lists that steps append to, and the states of metrics. Containers get
+    their contents back and tensors their values. Any other attribute refers to the same object
+    again; changes inside that object remain.
+
+    Returns:
+        A function that restores the attributes and removes new ones.
+    """
+    seen: set[int] = set()
+    kept = [
+        (held, {n: keep(v, seen, deep=False) for n, v in held.items() if n not in _STRUCTURE})
+        for held in [part.__dict__ for part in module.modules()]
+    ]
+
+    def restore() -> None:
+        for held, values in kept:
+            for name in held.keys() - values.keys() - _STRUCTURE:
+                del held[name]
+            held.update({name: value() for name, value in values.items()})
+
+    return restore
+
+
+def keep_items(containers: Iterable[Any]) -> Callable[[], None]:
+    """Return a function that restores the items of dicts and lists. Items are not copied."""
+    kept = [(held, dict(held) if isinstance(held, dict) else list(held)) for held in containers]
+
+    def restore() -> None:
+        for held, items in kept:
+            _refill(held, items)
+
+    return restore
+
+
+def _refill_dict(held: dict[Any, Any], items: dict[Any, Callable[[], Any]]) -> Any:
+    for key in held.keys() - items.keys():  # first, because new items may be large
         del held[key]
-    before = {key: item() for key, item in items.items()}
+    return _refill(held, {key: item() for key, item in items.items()})
+
+
+def _refill(held: Any, contents: Any) -> Any:
     held.clear()
-    held.update(before)
-    return held
-
-
-def _refill_list(held: list[Any], parts: list[Callable[[], Any]]) -> list[Any]:
-    held[:] = [part() for part in parts]
+    (held.extend if isinstance(held, list | deque) else held.update)(contents)
     return held

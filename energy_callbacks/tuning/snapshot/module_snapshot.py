@@ -1,4 +1,4 @@
-"""Snapshots of a PyTorch module and its tensors."""
+"""Snapshots of PyTorch modules, their tensors, and optimizers."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ from energy_callbacks.tuning.snapshot.host_copy import is_strided, keep, to_host
 
 
 class TensorSnapshot:
-    """A parameter or buffer: values, place in memory, gradient, and whether it wants one.
+    """A parameter or buffer: values, place in memory, gradient and ``requires_grad``.
 
     Args:
-        tensor: one with values.
+        tensor: with values, so neither lazy nor on the meta device.
     """
 
     def __init__(self, tensor: Any) -> None:
@@ -22,14 +22,14 @@ class TensorSnapshot:
         self._grad = keep(tensor.grad if self._has_grad else None)
 
     def let_go(self) -> None:
-        """Drop what has come since: a graph behind a leaf, a gradient if there was none."""
+        """Drop what was added since: the graph behind a leaf, a gradient if there was none."""
         if self._is_leaf and not self._tensor.is_leaf:
             self._tensor.detach_()
         if self._tensor.is_leaf and not self._has_grad:
             self._tensor.grad = None
 
     def restore(self) -> None:
-        """The same values in the same memory."""
+        """Restore the values in the same memory."""
         if not _is_at(self._tensor, self._view):
             self._tensor.data = self._view
         write(self._values, self._tensor)
@@ -40,33 +40,34 @@ class TensorSnapshot:
 
 
 def _is_at(tensor: Any, view: Any) -> bool:
-    """Whether a tensor still is where it was, in its type."""
+    """Whether a tensor still has its old memory and type."""
     if (tensor.device, tensor.dtype, tensor.layout) != (view.device, view.dtype, view.layout):
         return False
     return bool(tensor.is_set_to(view)) if is_strided(view) else True
 
 
 class ModuleSnapshot:
-    """A module's mode, and its tensors by name.
+    """A module's mode, and which tensors it has under which names.
 
     Args:
-        module: without its children.
+        module: its children are not included.
     """
 
     def __init__(self, module: Any) -> None:
         self._module = module
         self._is_training = module.training
-        self._parameters = dict(module._parameters)  # noqa: SLF001 - no public way to put one back
+        # There is no public way to restore these.
+        self._parameters = dict(module._parameters)  # noqa: SLF001
         self._buffers = dict(module._buffers)  # noqa: SLF001
-        self._fleeting = set(module._non_persistent_buffers_set)  # noqa: SLF001
+        self._unsaved = set(module._non_persistent_buffers_set)  # noqa: SLF001
 
     def restore(self) -> None:
-        """The same tensors under the same names, and the mode."""
+        """Restore the mode, and the same tensors under the same names."""
         _refill(self._module._parameters, self._parameters)  # noqa: SLF001
         _refill(self._module._buffers, self._buffers)  # noqa: SLF001
-        fleeting = self._module._non_persistent_buffers_set  # noqa: SLF001
-        fleeting.clear()
-        fleeting.update(self._fleeting)
+        unsaved = self._module._non_persistent_buffers_set  # noqa: SLF001
+        unsaved.clear()
+        unsaved.update(self._unsaved)
         if self._module.training != self._is_training:
             self._module.training = self._is_training
 
@@ -75,3 +76,29 @@ def _refill(now: Any, before: dict[str, Any]) -> None:
     if {name: id(held) for name, held in now.items()} != {n: id(t) for n, t in before.items()}:
         now.clear()
         now.update(before)
+
+
+class OptimizerSnapshot:
+    """An optimizer's state and parameter groups, without the values of the parameters.
+
+    Args:
+        optimizer: one that has not taken a step yet has no state.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+        self._state = {owner: keep(state) for owner, state in optimizer.state.items()}
+        parameters = {id(held) for group in optimizer.param_groups for held in group["params"]}
+        self._groups = [keep(group, set(parameters)) for group in optimizer.param_groups]
+
+    def let_go(self) -> None:
+        """Drop the state of parameters that had none."""
+        state = self._optimizer.state
+        for owner in [owner for owner in state if owner not in self._state]:
+            del state[owner]
+
+    def restore(self) -> None:
+        """Restore the same state for the same parameters."""
+        self._optimizer.param_groups[:] = [group() for group in self._groups]
+        for owner, state in self._state.items():
+            self._optimizer.state[owner] = state()

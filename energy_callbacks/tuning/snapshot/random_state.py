@@ -1,37 +1,30 @@
 """Snapshots of random generators."""
 
 import random
-from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
-from energy_callbacks.tuning.torch_devices import awake_generators
+from energy_callbacks.tuning.torch_devices import used_generators
 
 
 class RandomState:
-    """Python's and NumPy's global generators, and PyTorch's of the CPU and of devices in use.
+    """The global generators of Python, NumPy and PyTorch (of the CPU and of devices in use)."""
 
-    Args:
-        torch: the module; ``None`` if the training has not imported it.
-    """
-
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
+    def __init__(self) -> None:
         self._python = random.getstate()
         self._numpy = np.random.get_state(legacy=False)
-        self._states = [(one, one.get_state()) for one in self._generators()]
+        self._states = [(generator, generator.get_state()) for generator in used_generators()]
 
     def restore(self) -> None:
-        """All as they were; a device that was not in use then starts from its seed again."""
+        """Restore all states.
+
+        The generator of a device that was first used after the snapshot starts from its seed.
+        """
         random.setstate(self._python)
         np.random.set_state(self._numpy)
-        known = {id(one) for one, _ in self._states}
-        for one in self._generators():
-            if id(one) not in known:
-                one.manual_seed(one.initial_seed())
-        for one, state in self._states:
-            one.set_state(state)
-
-    def _generators(self) -> Iterable[Any]:
-        return () if self._torch is None else awake_generators(self._torch)
+        known = {id(generator) for generator, _ in self._states}
+        for generator in used_generators():
+            if id(generator) not in known:
+                generator.manual_seed(generator.initial_seed())
+        for generator, state in self._states:
+            generator.set_state(state)

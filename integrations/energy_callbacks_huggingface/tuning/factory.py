@@ -1,4 +1,4 @@
-"""Makes the Trainer for trials with the user's function, and checks it."""
+"""Creates the Trainer for trials with the user's function, and checks it."""
 
 from typing import Any, Protocol
 
@@ -7,25 +7,25 @@ from transformers import Trainer
 
 
 class TrainerFactory(Protocol):
-    """Makes a Trainer whose ``TrainingArguments`` have these two values."""
+    """Function that creates a Trainer whose ``TrainingArguments`` have these two values."""
 
     def __call__(
         self, *, per_device_train_batch_size: int, gradient_accumulation_steps: int
     ) -> Any:
-        """One that has not trained yet."""
+        """Return a Trainer that has not trained yet."""
 
 
 def create(factory: TrainerFactory, size: int, accumulation: int) -> Any:
-    """A Trainer for micro-batches of a size.
+    """Create a Trainer for micro-batches of a size.
 
     Args:
-        factory: of the user.
-        size: of the micro-batches of each device.
+        factory: the user's function.
+        size: size of the micro-batches of each device.
         accumulation: micro-batches per optimizer step.
 
     Raises:
-        TypeError: if it is no function, or makes something else.
-        ValueError: if what it makes cannot be tried at other sizes.
+        TypeError: if ``factory`` is not callable, or does not return a Trainer.
+        ValueError: if the Trainer does not support other batch sizes.
     """
     if not callable(factory):
         raise TypeError(
@@ -51,10 +51,10 @@ def create(factory: TrainerFactory, size: int, accumulation: int) -> Any:
 
 
 def _check_training(trainer: Any) -> None:
-    """Refuse what ranks cannot do each by itself, and what changes the size again.
+    """Check that ranks can run independently, and that nothing else changes the batch size.
 
     Raises:
-        ValueError: for such a training.
+        ValueError: otherwise.
     """
     args, kind = trainer.args, trainer.accelerator.distributed_type.value
     if args.auto_find_batch_size:
@@ -82,10 +82,10 @@ def _check_training(trainer: Any) -> None:
 
 
 def _check_dataset(dataset: Any) -> None:
-    """Refuse a stream: what was read from it could not be read again in training.
+    """Check that a dataset is not a stream, whose rows could not be read again in training.
 
     Raises:
-        ValueError: for a dataset without ``len()`` or rows by their place.
+        ValueError: for a dataset without ``len()`` or indexing.
     """
     is_stream = isinstance(dataset, IterableDataset)
     if is_stream or not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):

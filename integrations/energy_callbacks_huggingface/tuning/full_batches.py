@@ -1,4 +1,4 @@
-"""The Trainer's own batches at the size of a trial, epoch after epoch."""
+"""Yields the Trainer's own batches at the size of a trial, epoch after epoch."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,10 +7,10 @@ from accelerate.data_loader import DataLoaderDispatcher
 
 
 class FullBatches:
-    """Loaders of the Trainer, one at a time, of which only whole batches are taken.
+    """Whole batches of the Trainer's loader, which is created again for each size.
 
     Args:
-        trainer: prepared; its loader is asked for anew at each size.
+        trainer: prepared for training.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -19,7 +19,7 @@ class FullBatches:
         self._batches: Iterator[Any] | None = None
 
     def of(self, size: int) -> Iterator[Any]:
-        """Batches without end; they go on where the last call with this size has left them."""
+        """Return an endless iterator; a further call with the same size continues it."""
         if self._batches is None or self._size != size:
             self.close()
             self._size, self._batches = size, self._endless(size)
@@ -27,8 +27,8 @@ class FullBatches:
 
     def _endless(self, size: int) -> Iterator[Any]:
         loader = self._trainer.get_train_dataloader()
-        # Otherwise ranks exchange their generators at the start of an epoch; here, each comes to
-        # its end at a time of its own.
+        # Otherwise ranks exchange the states of their generators at the start of an epoch, but
+        # they reach it at different times here.
         loader.rng_types = None
         whole = rows_of(loader, size) // (size * self._trainer.args.world_size)
         while True:
@@ -37,31 +37,31 @@ class FullBatches:
                     yield batch
 
     def close(self) -> None:
-        """Let go of the loader and its workers."""
+        """Release the loader and its workers."""
         self._size = self._batches = None
-        # Accelerate holds on to all loaders that it has prepared.
+        # Accelerate keeps references to all loaders that it has prepared.
         self._trainer.accelerator._dataloaders.clear()  # noqa: SLF001
 
 
 def rows_of(loader: Any, size: int) -> int:
-    """How many rows all ranks together draw in an epoch.
+    """Return how many rows all ranks together draw in an epoch.
 
     Args:
-        loader: of the Trainer.
-        size: that was asked for.
+        loader: the loader of the Trainer.
+        size: expected batch size.
 
     Raises:
-        ValueError: if batches are not of this size.
+        ValueError: if batches have another size.
     """
     sampler = loader.batch_sampler
     is_split = getattr(sampler, "split_batches", False) and sampler.num_processes > 1
     inner = getattr(sampler, "batch_sampler", sampler)
     found = getattr(inner, "batch_size", None)
     if found != size or is_split or isinstance(loader, DataLoaderDispatcher):
-        told = "batches that ranks share" if found == size else f"batch_size={found}"
+        got = "batches that ranks share" if found == size else f"batch_size={found}"
         raise ValueError(
             f"get_train_dataloader must make batches of {size} rows on each rank when "
-            f"per_device_train_batch_size is {size}, got {told} from "
+            f"per_device_train_batch_size is {size}, got {got} from "
             f"{type(inner).__name__}; leave out split_batches, dispatch_batches and samplers that "
             "choose the sizes of batches themselves"
         )

@@ -1,12 +1,12 @@
-"""Single optimizer steps of a Trainer, as its own training loop takes them.
+"""Runs single optimizer steps of a Trainer, like its own training loop.
 
 ::
 
-    train()                             the Trainer's own preparation; it ends here:
-      on_train_begin                      no callback of the user's is called
+    train()                             the Trainer's own preparation, up to:
+      on_train_begin                      no callback of the user is called
     step(size, accumulation)
-      get_batch_samples                 so many micro-batches of its own loader
-      training_step                     each of them
+      get_batch_samples                 the micro-batches, from its own loader
+      training_step                     for each of them
       clip_grad_norm_, optimizer.step, lr_scheduler.step, zero_grad
 """
 
@@ -22,18 +22,21 @@ from transformers import TrainerCallback
 
 from energy_callbacks_huggingface.tuning.full_batches import FullBatches, rows_of
 
-# Collectives that a step may contain, such as to count tokens over all ranks.
+# Collective operations that a step may contain, such as to count tokens over all ranks.
 _COLLECTIVES = ("gather", "gather_for_metrics", "reduce", "pad_across_processes")
 
 
 class InnerLoop:
-    """One optimizer step after the other, without callbacks, logs, checkpoints, or a global step.
+    """Runs optimizer steps without callbacks, logs, checkpoints, or a global step.
 
-    On several ranks each steps by itself, without a word to the others.
+    Each rank runs independently of the others.
 
     Args:
-        trainer: changed in many ways; the caller puts it back.
-        size: that it was made with.
+        trainer: changed in many ways; the caller restores it.
+        size: the batch size that it was created with.
+
+    Attributes:
+        rows_per_rank: rows of the dataset per rank.
     """
 
     def __init__(self, trainer: Any, size: int) -> None:
@@ -43,7 +46,7 @@ class InnerLoop:
         if isinstance(self._model, DistributedDataParallel):
             self._model = self._model.module
         loader = trainer.callback_handler.train_dataloader
-        self.rows_a_rank = rows_of(loader, size) // trainer.args.world_size
+        self.rows_per_rank = rows_of(loader, size) // trainer.args.world_size
         self._dataset, self._collate = loader.dataset, loader.collate_fn
         self._batches = FullBatches(trainer)
 
@@ -56,24 +59,24 @@ class InnerLoop:
         return kept if scaler is None else [*kept, scaler]
 
     def step(self, size: int, accumulation: int = 1) -> None:
-        """One optimizer step of this many micro-batches."""
+        """Run one optimizer step of ``accumulation`` micro-batches."""
         self._set(size, accumulation)
         self._step(self._batches.of(size), accumulation)
 
     def step_on(self, rows: Sequence[int], accumulation: int = 1) -> None:
-        """One optimizer step of micro-batches that all have these rows."""
+        """Run one optimizer step whose micro-batches all have these rows."""
         self._set(len(rows), accumulation)
         batch = self._collate([self._dataset[row] for row in rows])
         self._step(iter([batch] * accumulation), accumulation)
 
     def close(self) -> None:
-        """Let go of the loader; the next step makes a new one."""
+        """Release the loader; the next step creates a new one."""
         self._batches.close()
 
     def _set(self, size: int, accumulation: int) -> None:
         trainer = self._trainer
-        trainer._train_batch_size = size  # noqa: SLF001 - what its loader is made with
-        # Samplers that group by length look here.
+        trainer._train_batch_size = size  # noqa: SLF001 - the size of its loader
+        # Samplers that group by length read this.
         trainer.args.per_device_train_batch_size = size
         trainer.args.gradient_accumulation_steps = accumulation
         trainer.current_gradient_accumulation_steps = accumulation
@@ -82,11 +85,11 @@ class InnerLoop:
         trainer, args, accelerator = self._trainer, self._trainer.args, self._trainer.accelerator
         fetched, items = trainer.get_batch_samples(batches, accumulation, args.device)
         for place, inputs in enumerate(fetched, start=1):
-            # Accelerate's optimizer steps only if gradients are said to be complete.
+            # Accelerate's optimizer steps only if gradients are marked as complete.
             accelerator.gradient_state._set_sync_gradients(place == accumulation)  # noqa: SLF001
             loss = trainer.training_step(self._model, inputs, items)
             if args.logging_nan_inf_filter:
-                bool(torch.isnan(loss) or torch.isinf(loss))  # waits for the device, as training
+                bool(torch.isnan(loss) or torch.isinf(loss))  # waits for the device, as in training
         accelerator.clip_grad_norm_(self._model.parameters(), args.max_grad_norm or math.inf)
         trainer.optimizer.step()
         is_plateau = isinstance(trainer.lr_scheduler, ReduceLROnPlateau)
@@ -96,7 +99,7 @@ class InnerLoop:
 
 
 class _Prepared(BaseException):
-    """The training could begin now; no ``except Exception`` of a subclass may hold it up."""
+    """Raised when the preparation is complete; ``except Exception`` does not catch it."""
 
 
 class _Stop(TrainerCallback):
@@ -105,13 +108,13 @@ class _Stop(TrainerCallback):
 
 
 def _prepare(trainer: Any) -> None:
-    """Let a trainer make its loader, optimizer and scheduler, and wrap its model."""
-    trainer.args = copy.copy(trainer.args)  # the user's may be those of other trainers
+    """Make a trainer create its loader, optimizer and scheduler, and wrap its model."""
+    trainer.args = copy.copy(trainer.args)  # other trainers may use the user's
     trainer.callback_handler = copy.copy(trainer.callback_handler)
     trainer.callback_handler.callbacks = [_Stop()]
     trainer._memory_tracker = copy.copy(trainer._memory_tracker)  # noqa: SLF001
-    trainer._memory_tracker.skip_memory_metrics = True  # noqa: SLF001 - else it starts a thread
-    trainer.model_init = None  # the model that it has made already will do
+    trainer._memory_tracker.skip_memory_metrics = True  # noqa: SLF001 - otherwise it starts a thread
+    trainer.model_init = None  # the existing model is used
     for name in _COLLECTIVES:
         setattr(trainer.accelerator, name, lambda value, *_, **__: value)
     try:

@@ -1,4 +1,4 @@
-"""Which rows of a training set are the longest, for the worst batch of a size."""
+"""Finds the longest rows of a training set, for the largest batch of a size."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,12 +11,12 @@ _COLUMN = "input_ids"
 def longest_rows(
     dataset: Any, length_fn: Callable[[Any], int] | None, length_column: str
 ) -> list[int] | None:
-    """Places of rows, longest first; ``None`` if their lengths are unknown.
+    """Return the indices of rows, longest first; ``None`` if their lengths are unknown.
 
     Args:
-        dataset: with ``len()`` and rows by their place.
-        length_fn: how long a row is; ``None`` takes a column of lengths if there is one, else
-            the length of ``input_ids``.
+        dataset: with ``len()`` and indexing.
+        length_fn: returns the length of a row; ``None`` uses a column of lengths if there is one,
+            otherwise the length of ``input_ids``.
         length_column: ``TrainingArguments.length_column_name``.
     """
     if length_fn is not None:
@@ -31,14 +31,14 @@ def longest_rows(
 
 
 def _is_plain_table(dataset: Any) -> bool:
-    """Whether it is one of Hugging Face's with ``input_ids`` as stored, without a transform."""
+    """Whether it is a Hugging Face dataset that returns ``input_ids`` without a transform."""
     if _COLUMN not in getattr(dataset, "column_names", ()):
         return False
     return getattr(dataset, "format", {}).get("type") != "custom"
 
 
 def _list_lengths(dataset: Any) -> list[int]:
-    """Lengths as Arrow knows them: a million rows take a second, row by row minutes."""
+    """Read lengths from Arrow: a million rows take a second, and minutes row by row."""
     import pyarrow.compute  # type: ignore[import-untyped,unused-ignore]
 
     tables = dataset.select_columns(_COLUMN).with_format("arrow").iter(batch_size=10_000)

@@ -1,19 +1,18 @@
-"""``tune_batch_size``: the batch size of a Trainer, found before it trains."""
+"""``tune_batch_size``: finds the batch size of a Trainer before it trains."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Unpack
 
-import torch
 from accelerate.state import GradientState
 
 from energy_callbacks import tuning
 from energy_callbacks.tuning import BatchSizeResult, TuningOptions
-from energy_callbacks.tuning.options import DEFAULTS, search_settings
+from energy_callbacks.tuning.options import at_most, search_settings
 from energy_callbacks.tuning.out_of_memory import free_memory
-from energy_callbacks.tuning.snapshot.optimizer_snapshot import OptimizerSnapshot
+from energy_callbacks.tuning.snapshot.host_copy import keep_items
+from energy_callbacks.tuning.snapshot.module_snapshot import OptimizerSnapshot
 from energy_callbacks.tuning.snapshot.random_state import RandomState
-from energy_callbacks_huggingface.tuning.attributes import TrainerAttributes
 from energy_callbacks_huggingface.tuning.factory import TrainerFactory, create
 from energy_callbacks_huggingface.tuning.inner_loop import InnerLoop
 from energy_callbacks_huggingface.tuning.row_lengths import longest_rows
@@ -25,7 +24,7 @@ def tune_batch_size(
     length_fn: Callable[[Any], int] | None = None,
     **options: Unpack[TuningOptions],
 ) -> BatchSizeResult:
-    """Find the batch size of a Trainer by running its training step at some of them.
+    """Find the batch size of a Trainer by running its training step at several sizes.
 
     ::
 
@@ -37,33 +36,34 @@ def tune_batch_size(
         trainer = make_trainer(**batch_arguments(result))
         trainer.train()
 
-    One trainer is made. Its own loader, ``training_step``, optimizer and scheduler run; no
-    callback, log, evaluation or checkpoint does. Afterwards the model, the optimizer if it was
-    handed in, and generators of random numbers are as before, so that the factory may use the
-    same ones again. Under ``torchrun`` each rank must call it; they agree on one size.
+    One trainer is created. Its own loader, ``training_step``, optimizer and scheduler run, but no
+    callback, log, evaluation or checkpoint. Afterwards the model, an optimizer that was passed to
+    the Trainer, and random generators are as before, so the factory may use the same objects
+    again. Under ``torchrun`` each rank must call this function; they agree on one size.
 
     Args:
         trainer_factory: called with ``per_device_train_batch_size`` and
             ``gradient_accumulation_steps``.
-        length_fn: how long a row of ``train_dataset`` is, such as its tokens. Each trial begins
-            with a batch of the longest rows. By default the column ``length_column_name`` of
-            ``TrainingArguments``, else the number of ``input_ids``, if rows have one of them.
+        length_fn: returns the length of a row of ``train_dataset``, such as its number of tokens.
+            Each trial begins with a batch of the longest rows. The default is the column
+            ``length_column_name`` of ``TrainingArguments``, otherwise the number of
+            ``input_ids``, if rows have one of them.
         **options: see ``energy_callbacks.tuning.TuningOptions``. With ``global_batch_size``
-            micro-batches are accumulated to it, so that the optimizer sees what it did before.
+            micro-batches are accumulated, so the optimizer's batch size does not change.
 
     Returns:
         The curve, and the size of each device with its accumulation.
 
     Raises:
         NothingFits: if the smallest size does not run.
-        TypeError: for an option that is none, or a factory that makes no Trainer.
-        ValueError: for options that make no sense, or a training whose batches cannot be changed
-            or that ranks cannot run by themselves.
+        TypeError: for an unknown option, or a factory that does not return a Trainer.
+        ValueError: for invalid options, or a training whose batch size cannot be changed or whose
+            ranks cannot run independently.
     """
     ranks = int(os.environ.get("WORLD_SIZE", "1"))  # set by torchrun and accelerate launch
     settings = search_settings(options, ranks, None)
     size = settings.sizes[0]
-    random_state = RandomState(torch)
+    random_state = RandomState()
     try:
         trainer = create(trainer_factory, size, (settings.divides or size) // size)
         return _tuned(trainer, size, settings.divides, length_fn, options)
@@ -73,10 +73,10 @@ def tune_batch_size(
 
 
 def batch_arguments(result: BatchSizeResult) -> dict[str, int]:
-    """The result, by the names of ``TrainingArguments`` and the factory.
+    """Return the result as keyword arguments of ``TrainingArguments`` and the factory.
 
     Args:
-        result: of ``tune_batch_size``.
+        result: returned by ``tune_batch_size``.
     """
     return {
         "per_device_train_batch_size": result.size,
@@ -91,32 +91,43 @@ def _tuned(
     length_fn: Callable[[Any], int] | None,
     options: TuningOptions,
 ) -> BatchSizeResult:
-    accelerate = TrainerAttributes([GradientState()])
-    # A scheduler that the preparation makes sets the learning rate of an optimizer of the user's.
-    optimizers = [] if trainer.optimizer is None else [OptimizerSnapshot(trainer.optimizer)]
-    kept = TrainerAttributes([trainer, trainer.accelerator, *trainer.model.modules()])
+    restore_accelerate = _keep_attributes([GradientState()])
+    # The scheduler that the preparation creates changes the learning rate of the user's optimizer.
+    optimizer = None if trainer.optimizer is None else OptimizerSnapshot(trainer.optimizer)
+    restore_trainer = _keep_attributes([trainer, trainer.accelerator, *trainer.model.modules()])
     try:
         loop = InnerLoop(trainer, size)
         rows = longest_rows(trainer.train_dataset, length_fn, trainer.args.length_column_name)
 
         def worst(size: int) -> None:
             assert rows is not None
-            # In a second micro-batch there are gradients beside the activations.
+            # A second micro-batch needs memory for gradients and activations.
             loop.step_on(rows[:size], 1 if whole in (None, size) else 2)
 
         def restore() -> None:
             loop.close()
-            accelerate.restore()
+            restore_accelerate()
 
-        most = min(options.get("max_size", DEFAULTS["max_size"]), loop.rows_a_rank)
         return tuning.tune_batch_size(
             loop.step,
             keep=loop.keep,
             restore=restore,
             worst=None if rows is None else worst,
-            **(options | {"max_size": most}),
+            **at_most(options, loop.rows_per_rank),
         )
     finally:
-        kept.restore()
-        for optimizer in optimizers:
+        restore_trainer()
+        if optimizer is not None:
             optimizer.restore()
+
+
+def _keep_attributes(owners: Iterable[Any]) -> Callable[[], None]:
+    """Return a function that restores attributes, and the items of dicts and lists among them.
+
+    To prepare a model for training, the Trainer and Accelerate add hooks to modules, wrap their
+    ``forward``, and mark them as prepared. No state dictionary has these changes. The values of
+    tensors are not restored here.
+    """
+    attributes = [vars(owner) for owner in owners]
+    values = [value for held in attributes for value in held.values()]
+    return keep_items([*attributes, *(one for one in values if isinstance(one, dict | list))])

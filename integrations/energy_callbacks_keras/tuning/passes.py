@@ -1,4 +1,4 @@
-"""Whole batches of one size from Keras' own iterator of epochs, pass after pass."""
+"""Yields whole batches of one size from Keras' own epoch iterator, pass after pass."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -20,35 +20,31 @@ class Passes:
     """Batches of one size, pass after pass over the data.
 
     Args:
-        model: that is trained on them.
-        source: of the data.
-        size: samples of a batch.
+        model: the model that is trained.
+        source: the data.
+        size: samples per batch.
+
+    Attributes:
+        epochs: Keras' epoch iterator.
     """
 
     def __init__(self, model: Any, source: BatchSource, size: int) -> None:
         self._size = size
         self._execution = model.steps_per_execution
-        fed = source.of(size)
-        self._executions = None if fed.batches is None else fed.batches // self._execution
+        arguments, batches = source.of(size)
+        self._executions = None if batches is None else batches // self._execution
         if self._executions == 0:
             raise ValueError(self.too_few())
         backend = keras.backend.backend()
         trainer = import_module(f"keras.src.backend.{backend}.trainer")
-        settings: dict[str, Any] = {"steps_per_execution": self._execution}
         if backend == "tensorflow":
-            settings["distribute_strategy"] = model.distribute_strategy
-        self.epochs = getattr(trainer, _ITERATORS[backend])(
-            x=fed.x,
-            y=fed.y,
-            sample_weight=fed.sample_weight,
-            batch_size=fed.batch_size,
-            shuffle=fed.shuffle,
-            **settings,
-        )
+            arguments = arguments | {"distribute_strategy": model.distribute_strategy}
+        iterator = getattr(trainer, _ITERATORS[backend])
+        self.epochs = iterator(**arguments, steps_per_execution=self._execution)
         self._data = self._all()
 
     def _all(self) -> Iterator[Any]:
-        """The inputs of the training function, call after call, without short batches."""
+        """Yield the input of each call of the training function, without short batches."""
         is_empty = False
         while not is_empty:
             is_empty = True
@@ -59,7 +55,7 @@ class Passes:
         raise ValueError(self.too_few())
 
     def too_few(self) -> str:
-        """The error if there is no batch."""
+        """Return the error message for data without a whole batch."""
         several = "" if self._execution == 1 else f" for steps_per_execution={self._execution}"
         return (
             f"x must give a whole batch of {self._size} samples{several}, got too few samples; "
@@ -67,20 +63,20 @@ class Passes:
         )
 
     def next(self) -> Any:
-        """For the next call."""
+        """Return the input of the next call."""
         return next(self._data)
 
     def again(self) -> None:
-        """The next pass begins."""
+        """Start the next pass."""
         self.end_pass()
         self._data = self._all()
 
     def end_pass(self) -> None:
-        """Workers end; those of the next pass are others."""
+        """End a pass and its workers."""
         self.epochs.data_adapter.on_epoch_end()
 
     def first(self) -> Any:
-        """A batch, of a pass of its own."""
+        """Return the first batch of a separate pass."""
         try:
             *_, data = next(iter(self.epochs.enumerate_epoch()))
             return data[0] if isinstance(data, list | tuple) else next(data)
@@ -91,7 +87,7 @@ class Passes:
 
 
 def ends() -> tuple[type[Exception], ...]:
-    """Errors that signal the end of data."""
+    """Return the errors that signal the end of the data."""
     if keras.backend.backend() != "tensorflow":
         return (StopIteration,)
     import tensorflow as tf

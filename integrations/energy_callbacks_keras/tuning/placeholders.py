@@ -1,4 +1,4 @@
-"""Placeholders for parts of a model that a trial would otherwise build permanently."""
+"""Replaces parts of a model that a trial would otherwise build permanently."""
 
 from typing import Any, Final
 
@@ -9,10 +9,10 @@ _ATTRIBUTES: Final = ("train_function", "stop_training", "optimizer", *_BUILT_BY
 
 
 class Placeholders:
-    """The training function and what ``compile`` has made, kept while others take their place.
+    """Replaces losses and metrics that are not built yet, and restores a model's own parts.
 
     Args:
-        model: compiled; losses and metrics that no batch has built yet are replaced at once.
+        model: compiled; the parts are replaced at once.
     """
 
     def __init__(self, model: Any) -> None:
@@ -21,7 +21,7 @@ class Placeholders:
         self.replace()
 
     def replace(self) -> None:
-        """The model's own parts, with new placeholders for what a trial would build."""
+        """Restore the model's own parts, except for new placeholders of those not built yet."""
         self.release()
         for name in _BUILT_BY_A_BATCH:
             one = self._own.get(name)
@@ -29,34 +29,29 @@ class Placeholders:
                 vars(self._model)[name] = _unbuilt_twin(one)
 
     def release(self) -> None:
-        """The model's own parts."""
+        """Restore the model's own parts."""
         vars(self._model).update(self._own)
 
 
 def _unbuilt_twin(one: Any) -> Any:
-    """The same as ``compile`` has made: losses, or metrics, that are built by the first batch.
+    """Create a ``CompileLoss`` or ``CompileMetrics`` like one that is not built.
 
-    Nothing in Keras takes that back, and ``fit`` fetches a batch of its own for it, which moves
-    random numbers on.
-
-    Args:
-        one: ``CompileLoss`` or ``CompileMetrics`` that is not built.
+    The first batch builds it. Keras cannot undo that, and ``fit`` fetches an additional batch to
+    build it, which changes random numbers.
     """
-    kind = "loss" if hasattr(one, "_user_loss") else "metrics"
-    names = {
-        "loss": ("_user_loss", "_user_loss_weights"),
-        "metrics": ("_user_metrics", "_user_weighted_metrics"),
-    }
-    return type(one)(*(getattr(one, n) for n in names[kind]), output_names=one.output_names)
+    names = ("_user_metrics", "_user_weighted_metrics")
+    if hasattr(one, "_user_loss"):
+        names = ("_user_loss", "_user_loss_weights")
+    return type(one)(*(getattr(one, name) for name in names), output_names=one.output_names)
 
 
 def accumulating(optimizer: Any, accumulation: int) -> Any:
-    """A new optimizer with the same settings that steps once in this many batches.
+    """Create an optimizer with the same settings that steps once per this many batches.
 
-    Keras fixes that number when an optimizer is made.
+    Keras fixes that number when an optimizer is created.
 
     Raises:
-        TypeError: if its settings do not make one.
+        TypeError: if it cannot be created from its settings.
     """
     try:
         made = type(optimizer).from_config(optimizer.get_config())

@@ -1,36 +1,53 @@
-"""``keras.utils.PyDataset`` with another batch size, and its whole batches."""
+"""Batches of any size from a ``keras.utils.PyDataset``."""
 
 import copy
+import math
 from typing import Any
 
 import keras
 
 
+def is_kind(x: Any) -> bool:
+    """Whether it is a ``PyDataset``."""
+    return isinstance(x, keras.utils.PyDataset)
+
+
 def resized(data: Any, size: int) -> Any:
-    """A copy with another batch size.
+    """Copy a data set with another batch size.
 
     Raises:
-        TypeError: if it has none.
+        TypeError: if it has no attribute ``batch_size``.
     """
     if not hasattr(data, "batch_size"):
         raise TypeError(
             "a PyDataset needs an attribute batch_size that can be set, got "
             f"{type(data).__name__} without one; hand a function of the batch size that makes it"
         )
-    one = copy.copy(data)
-    one.batch_size = size
-    return one
+    resized = copy.copy(data)
+    resized.batch_size = size
+    return resized
+
+
+def counted(data: Any) -> float:
+    """Return the number of batches; infinite for a stream."""
+    return math.inf if data.num_batches is None else float(data.num_batches)
+
+
+def whole(data: Any, size: int) -> tuple[dict[str, Any], int | None]:
+    """Return the whole batches, and their number; see ``BatchSource``."""
+    batches = WholeBatches(data, size)
+    return {"x": batches, "shuffle": batches.num_batches is not None}, batches.num_batches
 
 
 class WholeBatches(keras.utils.PyDataset):
-    """The whole batches of a data set, which is read without its hooks for epochs.
+    """The whole batches of a data set. Its hooks for epochs are not called.
 
     Args:
-        data: in batches.
-        size: of these, but perhaps the last.
+        data: yields batches.
+        size: batch size; only the last batch may be smaller.
 
     Raises:
-        ValueError: if they are of another size.
+        ValueError: if batches have another size.
     """
 
     def __init__(self, data: Any, size: int) -> None:
@@ -41,25 +58,26 @@ class WholeBatches(keras.utils.PyDataset):
         )
         self._data = data
         self._count: int | None = data.num_batches
-        found = 0 if self._count == 0 else _samples(data[0])
+        found = 0 if self._count == 0 else first_dimension(data[0])
         if found != size:
             got = f"batches of {found}" if found else "none"
             raise ValueError(
                 f"x must give batches of {size} samples, got {got}; let __getitem__ use its "
                 "batch_size, or make max_size smaller"
             )
-        if self._count is not None and _samples(data[self._count - 1]) < size:
+        if self._count is not None and first_dimension(data[self._count - 1]) < size:
             self._count -= 1
 
     @property
     def num_batches(self) -> int | None:
-        """Whole ones; ``None`` for a stream."""
+        """Number of whole batches; ``None`` for a stream."""
         return self._count
 
     def __getitem__(self, index: int) -> Any:
-        """One of them."""
+        """Return a batch."""
         return self._data[index]
 
 
-def _samples(batch: Any) -> int:
+def first_dimension(batch: Any) -> int:
+    """Return the number of samples of a batch."""
     return int(keras.tree.flatten(batch)[0].shape[0])

@@ -1,4 +1,4 @@
-"""``tf.data``: its samples, their number, and whole batches."""
+"""Batches of any size from ``tf.data``."""
 
 import math
 import sys
@@ -6,15 +6,17 @@ from typing import Any
 
 import keras
 
+from energy_callbacks_keras.tuning.py_datasets import first_dimension
 
-def is_tf_data(x: Any) -> bool:
-    """Whether it is a ``tf.data.Dataset``; TensorFlow is not imported for it."""
+
+def is_kind(x: Any) -> bool:
+    """Whether it is a ``tf.data.Dataset``. TensorFlow is not imported."""
     data = getattr(sys.modules.get("tensorflow"), "data", None)
     return data is not None and isinstance(x, data.Dataset)
 
 
 def counted(data: Any) -> float | None:
-    """Elements: infinite for a stream, ``None`` if unknown."""
+    """Return the number of elements: infinite for a stream, ``None`` if unknown."""
     tensorflow = sys.modules["tensorflow"]
     count = int(data.cardinality())
     if count == tensorflow.data.INFINITE_CARDINALITY:
@@ -22,30 +24,27 @@ def counted(data: Any) -> float | None:
     return None if count == tensorflow.data.UNKNOWN_CARDINALITY else float(count)
 
 
-def taken_apart(data: Any, model: Any) -> tuple[Any, float | None]:
-    """Samples, and how many these are at least.
+def unbatched(data: Any, model: Any) -> tuple[Any, float | None]:
+    """Return a data set of single samples, and a lower bound of their number if known.
 
     Args:
-        data: of samples, or of batches of them.
-        model: whose inputs decide which.
+        data: yields samples, or batches of them.
+        model: the shapes of its inputs distinguish samples and batches.
     """
     if not _is_batched(data, model):
         return data, counted(data)
     batches = counted(data)
-    size = _leading(data)
-    if size is None:
-        first = next(iter(data), None)
-        size = 0 if first is None else int(keras.tree.flatten(first)[0].shape[0])
+    size = _batch_size(data)
     # The last batch may be a short one.
     samples = None if batches is None else size * max(batches - 1, min(batches, 1))
     return data.unbatch(), samples
 
 
 def _is_batched(data: Any, model: Any) -> bool:
-    """Whether its elements have one dimension more than samples.
+    """Whether elements have one dimension more than samples.
 
     Raises:
-        ValueError: if they may be either.
+        ValueError: if that is not clear.
     """
     shapes = [spec.shape for spec in keras.tree.flatten(data.element_spec)]
     if any(shape.rank == 0 for shape in shapes):
@@ -65,35 +64,38 @@ def _is_batched(data: Any, model: Any) -> bool:
     )
 
 
-def _leading(data: Any) -> int | None:
-    """First dimension of an element, if that is fixed."""
+def _fixed_size(data: Any) -> int | None:
+    """Return the first dimension of the elements; ``None`` if it varies."""
     shape = keras.tree.flatten(data.element_spec)[0].shape
     return shape[0] if shape.rank else None
 
 
-def whole(data: Any, size: int) -> Any:
-    """Its whole batches, over and over.
+def _batch_size(data: Any) -> int:
+    """Return the first dimension of the first element; 0 if there is none."""
+    if (fixed := _fixed_size(data)) is not None:
+        return fixed
+    first = next(iter(data.take(1)), None)
+    return 0 if first is None else first_dimension(first)
+
+
+def whole(data: Any, size: int) -> tuple[dict[str, Any], None]:
+    """Return the whole batches, repeated endlessly; see ``BatchSource``.
 
     Args:
-        data: of batches.
-        size: of these, but perhaps the last.
+        data: yields batches.
+        size: batch size; only the last batch may be smaller.
 
     Raises:
-        ValueError: if they are of another size.
+        ValueError: if batches have another size.
     """
     tensorflow = sys.modules["tensorflow"]
-    fixed = _leading(data)
-    if fixed is None:
-        first = next(iter(data.take(1)), None)
-        found = 0 if first is None else int(keras.tree.flatten(first)[0].shape[0])
-    else:
-        found = fixed
+    found = _batch_size(data)
     if found != size or counted(data) == 0:
         raise ValueError(
             f"x must give batches of {size} samples, got "
             f"{f'batches of {found}' if found not in (0, size) else 'none'}; use the size that it "
             "is told, or make max_size smaller"
         )
-    if fixed is None:
+    if _fixed_size(data) is None:
         data = data.filter(lambda *batch: tensorflow.shape(keras.tree.flatten(batch)[0])[0] == size)
-    return data.repeat().prefetch(tensorflow.data.AUTOTUNE)
+    return {"x": data.repeat().prefetch(tensorflow.data.AUTOTUNE)}, None

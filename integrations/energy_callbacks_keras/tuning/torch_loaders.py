@@ -1,20 +1,22 @@
-"""PyTorch's ``DataLoader`` with another batch size."""
+"""Batches of any size from PyTorch's ``DataLoader``."""
 
 import sys
 from typing import Any
 
+from energy_callbacks.tuning import torch_loaders
 
-def is_torch_loader(x: Any) -> bool:
-    """Whether it is PyTorch's loader; PyTorch is not imported for it."""
+
+def is_kind(x: Any) -> bool:
+    """Whether it is a ``DataLoader``. PyTorch is not imported."""
     data = getattr(getattr(sys.modules.get("torch"), "utils", None), "data", None)
     return data is not None and isinstance(x, data.DataLoader)
 
 
-def rebuilt(loader: Any, size: int) -> Any:
-    """The same loader with whole batches of this many samples.
+def resized(loader: Any, size: int) -> Any:
+    """Copy a loader, with whole batches of another size.
 
     Raises:
-        TypeError: if its batches are the user's own doing.
+        TypeError: if the user composes the batches.
     """
     data = sys.modules["torch"].utils.data
     if type(loader) is not data.DataLoader or type(loader.batch_sampler) is not data.BatchSampler:
@@ -23,45 +25,21 @@ def rebuilt(loader: Any, size: int) -> Any:
             f"{type(loader).__name__} with {type(loader.batch_sampler).__name__}; hand a function "
             "of the batch size that makes it"
         )
-    is_stream = isinstance(loader.dataset, data.IterableDataset)
-    same = (
-        "num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn",
-        "multiprocessing_context", "generator", "prefetch_factor", "persistent_workers",
-    )  # fmt: skip
-    return data.DataLoader(
-        loader.dataset,
-        batch_size=size,
-        sampler=None if is_stream else loader.sampler,
-        drop_last=True,
-        **{name: getattr(loader, name) for name in same},
-    )
-
-
-def generators(x: Any) -> tuple[Any, ...]:
-    """Of random numbers, that a loader or its sampler has of its own."""
-    if not is_torch_loader(x):
-        return ()
-    found = {
-        id(one): one
-        for holder in (x, x.sampler)
-        if (one := getattr(holder, "generator", None)) is not None
-    }
-    return tuple(found.values())
+    return torch_loaders.resized(loader, size, drop_last=True)
 
 
 def counted(loader: Any) -> float | None:
-    """Samples of a pass; ``None`` if unknown."""
-    data = sys.modules["torch"].utils.data
-    if isinstance(loader.dataset, data.IterableDataset):
+    """Return the number of samples per pass; ``None`` if unknown."""
+    if isinstance(loader.dataset, sys.modules["torch"].utils.data.IterableDataset):
         return None
     return float(len(loader.sampler))
 
 
-def whole(loader: Any, size: int) -> int | None:
-    """Its whole batches; ``None`` if only a pass shows how many these are.
+def whole(loader: Any, size: int) -> tuple[dict[str, Any], int | None]:
+    """Return the loader, and its number of whole batches; see ``BatchSource``.
 
     Raises:
-        ValueError: if batches are of another size, or may be short.
+        ValueError: if batches have another size, or may be short.
     """
     samples = counted(loader)
     if loader.batch_size != size or (samples is None and not loader.drop_last):
@@ -72,4 +50,4 @@ def whole(loader: Any, size: int) -> int | None:
         )
     if samples is None and next(iter(loader), None) is None:
         raise ValueError(f"x must give batches of {size} samples, got none; make max_size smaller")
-    return None if samples is None else int(samples) // size
+    return {"x": loader}, None if samples is None else int(samples) // size

@@ -1,15 +1,15 @@
-"""A model's own compiled training function, called as ``fit`` calls it, at one batch size.
+"""Runs a model's own compiled training function at one batch size, as ``fit`` does.
 
 ::
 
     epoch iterator                Keras' own: it shuffles, slices, prefetches and distributes
-    build                         what depends on the data's shapes, as fit builds it
-    make_train_function           a new one: one that knows several shapes is another one
+    build                         parts that depend on the shapes of the data, as fit does
+    make_train_function           a new function, because one for several shapes differs
     train_function(data)          TensorFlow, torch: the model holds the state
-    train_function(state, data)   JAX: the state is handed on from step to step
+    train_function(state, data)   JAX: the state is passed from step to step
 
-Nothing is read from the device in a step, where ``train_on_batch`` reads all metrics, and on JAX
-copies the state.
+A step reads nothing from the device. ``train_on_batch`` would read all metrics, and copy the state
+on JAX.
 """
 
 from contextlib import nullcontext
@@ -22,12 +22,12 @@ from energy_callbacks_keras.tuning.passes import Passes, ends
 from energy_callbacks_keras.tuning.placeholders import accumulating
 
 
-class TrialStep:
-    """Trains a model on batches of any size; ``close`` before the model is put back.
+class KerasTrialStep:
+    """Trains a model on batches of any size. Call ``close`` before the model is restored.
 
     Args:
         model: compiled and built.
-        source: of the data.
+        source: the data.
     """
 
     def __init__(self, model: Any, source: BatchSource) -> None:
@@ -38,14 +38,14 @@ class TrialStep:
         self._state: Any = None
 
     def __call__(self, size: int, accumulation: int | None = None) -> Any:
-        """One call of the training function, or as many as make a step of the optimizer.
+        """Call the training function once, or as often as an optimizer step needs.
 
         Args:
-            size: samples of a batch.
-            accumulation: batches of a step; ``None`` leaves the optimizer alone.
+            size: samples per batch.
+            accumulation: batches per optimizer step; ``None`` does not change the optimizer.
 
         Returns:
-            What to wait for.
+            Values that are available once the call is complete.
         """
         if self._trial != (size, accumulation):
             self._begin(size, accumulation)
@@ -80,7 +80,7 @@ class TrialStep:
         try:
             return self._train(self._passes.next())
         except ends():
-            # The size of data that was not counted is known at its end.
+            # The end of uncounted data is the end of a pass.
             self._passes.again()
         try:
             return self._train(self._passes.next())
@@ -91,19 +91,19 @@ class TrialStep:
         if keras.backend.backend() != "jax":
             return self._model.train_function(data)
         logs, self._state = self._model.train_function(self._state, data)
-        # Logs may be empty; the optimizer's first variable, its count, is of the same execution.
+        # Logs may be empty. The first variable of the optimizer, its step count, never is.
         return logs, self._state[2][:1]
 
     def close(self) -> None:
-        """End the workers, and let go of batches and state."""
+        """End the workers, and release batches and state."""
         if self._passes is not None:
             self._passes.end_pass()
         self._trial = self._passes = self._state = None
-        self._model.train_function = None  # no shape of another trial makes the next one's dynamic
+        self._model.train_function = None  # shapes of two trials would make it dynamic
 
 
 def _build(model: Any, passes: Passes) -> None:
-    """Build what ``fit`` builds before its first step."""
+    """Build the parts that ``fit`` builds before its first step."""
     backend = keras.backend.backend()
     if backend == "tensorflow":
         model._maybe_symbolic_build(iterator=passes.epochs)  # noqa: SLF001 - as fit does
@@ -115,23 +115,17 @@ def _build(model: Any, passes: Passes) -> None:
 
 
 def build_all(model: Any, source: BatchSource, size: int) -> None:
-    """Layers and optimizer that ``fit`` would build, with the values that these would have.
+    """Build layers and optimizer with the values that ``fit`` would give them.
 
     Args:
         model: compiled.
-        source: of the data.
-        size: of a batch whose shapes are looked at.
+        source: the data.
+        size: samples of a batch that provides the shapes.
     """
-    with _scope(model):
+    is_tensorflow = keras.backend.backend() == "tensorflow"
+    with model.distribute_strategy.scope() if is_tensorflow else nullcontext():
         if not all(layer.built for layer in model._flatten_layers()):  # noqa: SLF001 - as fit does
             batch = Passes(model, source, size).first()
             model._symbolic_build(data_batch=batch)  # noqa: SLF001 - as fit does
         elif model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
-
-
-def _scope(model: Any) -> Any:
-    """In which variables are made."""
-    if keras.backend.backend() == "tensorflow":
-        return model.distribute_strategy.scope()
-    return nullcontext()

@@ -1,4 +1,4 @@
-"""``tune_batch_size``: the batch size of a Keras model, found by its own training function."""
+"""``tune_batch_size``: finds the batch size of a Keras model with its training function."""
 
 import math
 from typing import Any, Unpack
@@ -7,14 +7,14 @@ import keras
 
 from energy_callbacks import tuning
 from energy_callbacks.tuning import BatchSizeResult, TuningOptions
-from energy_callbacks.tuning.options import DEFAULTS
+from energy_callbacks.tuning.options import DEFAULTS, at_most
+from energy_callbacks.tuning.torch_loaders import generators
 from energy_callbacks_keras import devices
 from energy_callbacks_keras.tuning import torch_loaders
 from energy_callbacks_keras.tuning.batches import BatchSource, source
-from energy_callbacks_keras.tuning.model_snapshot import ModelSnapshot
 from energy_callbacks_keras.tuning.placeholders import Placeholders, accumulating
-from energy_callbacks_keras.tuning.random_snapshot import RandomSnapshot
-from energy_callbacks_keras.tuning.trial_step import TrialStep, build_all
+from energy_callbacks_keras.tuning.snapshots import ModelSnapshot, RandomSnapshot
+from energy_callbacks_keras.tuning.trial_step import KerasTrialStep, build_all
 
 
 def tune_batch_size(
@@ -25,48 +25,49 @@ def tune_batch_size(
     sample_weight: Any = None,
     **options: Unpack[TuningOptions],
 ) -> BatchSizeResult:
-    """Find the batch size of ``model.fit`` by running the model's training function at some.
+    """Find the batch size of ``model.fit`` by running its training function at several sizes.
 
     >>> result = tune_batch_size(model, x, y)  # doctest: +SKIP
     >>> model.fit(x, y, batch_size=result.size)  # doctest: +SKIP
 
-    Afterwards model, optimizer and random numbers are bit for bit as before, but for layers and
-    the optimizer, which are built, with the values that ``fit`` would give them.
+    Afterwards the model, the optimizer and random numbers are bit for bit as before. However,
+    layers and optimizer are then built, with the values that ``fit`` would give them.
 
     Args:
         model: compiled.
-        x: what ``fit`` takes: arrays or tensors, also in lists and dictionaries; a
-            ``tf.data.Dataset`` of samples, or of batches, which is taken apart and batched anew; a
-            ``keras.utils.PyDataset`` whose ``batch_size`` can be set; PyTorch's ``DataLoader``. Or
-            a function of the batch size that makes one of these data sets, in batches.
+        x: data as for ``fit``: arrays or tensors, also in lists and dictionaries; a
+            ``tf.data.Dataset`` of samples, or of batches, which are split and batched again; a
+            ``keras.utils.PyDataset`` with an attribute ``batch_size``; PyTorch's ``DataLoader``.
+            Or a function that returns one of these data sets, in batches, for a batch size.
         y: targets, with arrays.
-        sample_weight: of each sample, with arrays.
-        **options: see ``TuningOptions``. With ``global_batch_size`` trials have an optimizer of
-            their own with ``gradient_accumulation_steps``; compile with ``result.accumulation``.
+        sample_weight: weight of each sample, with arrays.
+        **options: see ``TuningOptions``. With ``global_batch_size`` trials use a separate
+            optimizer with ``gradient_accumulation_steps``; compile with ``result.accumulation``.
 
     Returns:
         The curve, and the size.
 
     Raises:
         NothingFits: if the smallest size does not run.
-        TypeError: for data that cannot be had in another batch size, or an option that is none.
-        ValueError: for a model that is not compiled, data that cannot be counted, several
-            processes, and options that make no sense.
+        TypeError: for data that does not support another batch size, or an unknown option.
+        ValueError: for a model that is not compiled, data of unknown size, several processes, or
+            invalid options.
     """
     _check(model, options)
-    random, stand_ins = RandomSnapshot(torch_loaders.generators(x)), Placeholders(model)
+    held = generators([x] if torch_loaders.is_kind(x) else [])
+    random, placeholders = RandomSnapshot(held), Placeholders(model)
     try:
         try:
             data = source(model, x, y, sample_weight)
-            options = options | {"max_size": _largest(model, data, options)}
+            options = _limited(model, data, options)
             build_all(model, data, options.get("min_size", DEFAULTS["min_size"]))
         finally:
             random.restore()
-        kept, step = ModelSnapshot(model), TrialStep(model, data)
+        kept, step = ModelSnapshot(model), KerasTrialStep(model, data)
 
         def restore() -> None:
             step.close()
-            stand_ins.replace()
+            placeholders.replace()
             kept.restore()
             random.restore()
 
@@ -78,7 +79,7 @@ def tune_batch_size(
             **options,
         )
     finally:
-        stand_ins.release()
+        placeholders.release()
 
 
 def _check(model: Any, options: TuningOptions) -> None:
@@ -102,10 +103,9 @@ def _check(model: Any, options: TuningOptions) -> None:
         accumulating(model.optimizer, 1)
 
 
-def _largest(model: Any, data: BatchSource, options: TuningOptions) -> int:
-    """No size of which the data has no whole batch."""
-    most: int | None = options.get("max_size")
-    if data.samples is None and most is None:
+def _limited(model: Any, data: BatchSource, options: TuningOptions) -> TuningOptions:
+    """Return options whose ``max_size`` is the size of a whole batch of the data or less."""
+    if data.samples is None and options.get("max_size") is None:
         raise ValueError(
             "the number of samples must be known, got data that does not tell it; give max_size, "
             "or dataset.apply(tf.data.experimental.assert_cardinality(samples))"
@@ -116,4 +116,4 @@ def _largest(model: Any, data: BatchSource, options: TuningOptions) -> int:
             f"x must have a sample for each step of an execution, got {data.samples} samples and "
             f"steps_per_execution={model.steps_per_execution}; hand more data"
         )
-    return int(min(DEFAULTS["max_size"] if most is None else most, limit))
+    return at_most(options, limit)

@@ -1,9 +1,7 @@
-"""``tune_batch_size(trainer, model)``: a ``fit`` that ends after the search."""
+"""``tune_batch_size(trainer, model)``: runs ``fit`` up to the end of the search."""
 
 from collections.abc import Callable
 from typing import Any, Unpack
-
-import torch
 
 from energy_callbacks.tuning import BatchSizeResult, TuningOptions
 from energy_callbacks.tuning.snapshot.random_state import RandomState
@@ -26,17 +24,17 @@ def tune_batch_size(
 ) -> BatchSizeResult:
     """Find the batch size before ``trainer.fit``.
 
-    If module or datamodule have the attribute, it is set. A loader that was passed is not
-    changed: ``with_batch_size(loader, result.size)`` is one of the size. With
+    If the module or datamodule has the attribute, it is set. A passed loader is not changed:
+    ``with_batch_size(loader, result.size)`` returns one with the size. With
     ``global_batch_size``, ``trainer.accumulate_grad_batches`` is set too.
 
     Args:
-        trainer: as for the training.
-        model: to be trained.
+        trainer: the trainer of the training.
+        model: the module that is trained.
         train_dataloaders: as for ``fit``.
         datamodule: as for ``fit``.
-        length_fn: how long a sample of the dataset is: each trial begins with the longest.
-        batch_arg_name: the attribute of module or datamodule, or of their ``hparams``.
+        length_fn: returns the length of a sample; each trial begins with the longest samples.
+        batch_arg_name: the attribute of the module or datamodule, or of their ``hparams``.
         **options: see ``energy_callbacks.tuning.TuningOptions``.
 
     Returns:
@@ -44,8 +42,8 @@ def tune_batch_size(
 
     Raises:
         NothingFits: if the smallest size does not run.
-        TypeError: for an option that is none.
-        ValueError: for options that make no sense, or if no other batch size can be tried.
+        TypeError: for an unknown option.
+        ValueError: for invalid options, or if no other batch size can be tried.
     """
     if any(isinstance(one, _FINDERS) for one in trainer.callbacks):
         raise ValueError(
@@ -60,7 +58,7 @@ def tune_batch_size(
         )
     tuner = BatchSizeTuner(batch_arg_name=batch_arg_name, length_fn=length_fn, **options)
     tuner._early_exit = True  # noqa: SLF001 - as Lightning's Tuner does
-    before, random = trainer.callbacks, RandomState(torch)
+    before, random = trainer.callbacks, RandomState()
     trainer.callbacks = [tuner, *before]
     try:
         trainer.fit(model, train_dataloaders, datamodule=datamodule)

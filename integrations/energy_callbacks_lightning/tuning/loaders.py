@@ -1,18 +1,17 @@
-"""The loaders of a training, at any batch size.
+"""Changes the batch size of the loaders of a training.
 
-Those of a module or a datamodule are asked for again, after its attribute ``batch_size`` was set,
-as Lightning's ``BatchSizeFinder`` does. Those that were passed to ``fit`` are copied with another
-size. Either way they must be of PyTorch's ``DataLoader``, with a batch size of their own.
+Loaders of a module or datamodule are requested again after its attribute ``batch_size`` is set, as
+Lightning's ``BatchSizeFinder`` does. Loaders that were passed to ``fit`` are copied with another
+size. All must be a ``DataLoader`` of PyTorch that was created with a batch size.
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
-from energy_callbacks.tuning import longest
+from energy_callbacks.tuning import longest, torch_loaders
 from energy_callbacks_lightning.bases import packages
 
 Loaders = TypeVar("Loaders")
@@ -24,7 +23,7 @@ _request = packages[0].trainer.connectors.data_connector._request_dataloader  # 
 
 
 def with_batch_size(loaders: Loaders, batch_size: int) -> Loaders:
-    """Copies of loaders with another batch size and all else the same.
+    """Copy loaders with another batch size; everything else is the same.
 
     >>> from torch.utils.data import DataLoader
     >>> loader = DataLoader(range(100), batch_size=8, drop_last=True)
@@ -33,11 +32,11 @@ def with_batch_size(loaders: Loaders, batch_size: int) -> Loaders:
     (32, 3, 8)
 
     Args:
-        loaders: a ``DataLoader``, or lists, dictionaries or a ``CombinedLoader`` of such.
-        batch_size: of the copies.
+        loaders: a ``DataLoader``, or lists, dictionaries or a ``CombinedLoader`` of these.
+        batch_size: batch size of the copies.
 
     Raises:
-        ValueError: if a loader has no batch size of its own.
+        ValueError: if a loader was not created with a batch size.
     """
     copied = _mapped(loaders, lambda one: _resized(one, batch_size))
     found: Loaders = copied if isinstance(loaders, _COMBINED) else copied.iterables
@@ -49,10 +48,10 @@ class TrainLoaders:
 
     Args:
         trainer: in ``fit``.
-        batch_arg_name: the attribute of module or datamodule, or of their ``hparams``.
+        batch_arg_name: the attribute of the module or datamodule, or of their ``hparams``.
 
     Attributes:
-        batch_size: in use so far.
+        batch_size: current batch size.
         is_passed: whether loaders were passed to ``fit``.
 
     Raises:
@@ -71,7 +70,7 @@ class TrainLoaders:
                 f"{batch_arg_name!r}, nor have its hparams; give it one that its "
                 "train_dataloader() uses, or pass the loaders to fit"
             )
-        sizes = {_checked(one).batch_size for one in _flat(self._asked())}
+        sizes = {one.batch_size for one in _mapped(_request(self._source), _checked).flattened}
         self.batch_size = sizes.pop()
         if sizes:
             raise ValueError(
@@ -80,7 +79,7 @@ class TrainLoaders:
             )
 
     def at(self, size: int) -> Any:
-        """A ``CombinedLoader`` of full batches of one size, with the samplers of training."""
+        """Return a ``CombinedLoader`` of full batches of one size, with the training's samplers."""
         self._set(size)
         strategy, trainer = self._trainer.strategy, self._trainer
 
@@ -91,79 +90,59 @@ class TrainLoaders:
                     f"train_dataloader() of {type(self._source.instance).__name__} gave batches "
                     f"of {loader.batch_size} where {self._name} was {size}; let it use that"
                 )
-            connector = trainer._data_connector  # noqa: SLF001 - gives ranks their samples
+            connector = trainer._data_connector  # noqa: SLF001 - distributes samples over ranks
             loader = connector._prepare_dataloader(loader, shuffle=True, mode=trainer.state.stage)  # noqa: SLF001
             return strategy.process_dataloader(_resized(loader, size, drop_last=True))
 
-        return _mapped(self._asked(), made)
+        return _mapped(_request(self._source), made)
 
     def samples(self) -> int | None:
-        """How many the smallest loader has for each rank; ``None`` for streams."""
+        """Return the samples per rank of the smallest loader; ``None`` for streams."""
         known = [_samples(one) for one in self.at(self.batch_size).flattened]
         return min((one for one in known if one is not None), default=None)
 
     def worst(self, combined: Any, length_fn: Callable[[Any], int]) -> Callable[[int], Any]:
-        """Makes the batch of the longest samples, collated as the loaders do."""
-        places = [longest(one.dataset, length_fn) for one in combined.flattened]
+        """Return a function that makes a batch of the longest samples, collated by the loaders."""
+        orders = [longest(one.dataset, length_fn) for one in combined.flattened]
 
         def batch(size: int) -> Any:
             made = copy.copy(combined)
             made.flattened = [
-                one.collate_fn([one.dataset[place] for place in its_places[:size]])
-                for one, its_places in zip(combined.flattened, places, strict=True)
+                one.collate_fn([one.dataset[index] for index in order[:size]])
+                for one, order in zip(combined.flattened, orders, strict=True)
             ]
             return made.iterables
 
         return batch
 
     def keep(self, size: int) -> None:
-        """From now on the training has this size."""
+        """Set the batch size of the training."""
         self._set(size)
         if self.is_passed:
             self._source.instance = with_batch_size(self._source.instance, size)
 
     def restore(self) -> None:
-        """The attributes as they were."""
+        """Restore the attributes."""
         for holder, value in self._holders:
             _assign(holder, self._name, value)
-
-    def _asked(self) -> Any:
-        return _request(self._source)
 
     def _set(self, size: int) -> None:
         for holder, _ in self._holders:
             _assign(holder, self._name, size)
 
 
-def generators(combined: Any) -> Iterator[torch.Generator]:
-    """The random generators that loaders and their samplers hold."""
-    for loader in combined.flattened:
-        for held in (*vars(loader).values(), *vars(loader.sampler).values()):
-            if isinstance(held, torch.Generator):
-                yield held
-
-
 def _mapped(loaders: Any, change: Callable[[Any], Any]) -> Any:
-    """A ``CombinedLoader`` of what becomes of each."""
+    """Return a ``CombinedLoader`` of the changed loaders."""
     is_one = isinstance(loaders, _COMBINED)
     combined = copy.copy(loaders) if is_one else _Combined(loaders, "max_size_cycle")
     combined.flattened = [change(one) for one in combined.flattened]
     return combined
 
 
-def _flat(loaders: Any) -> list[Any]:
-    return list(_mapped(loaders, lambda one: one).flattened)
-
-
 def _resized(loader: Any, size: int, *, drop_last: bool | None = None) -> Any:
     _checked(loader)
     drops = loader.drop_last if drop_last is None else drop_last
-    resized = copy.copy(loader)
-    sampler = BatchSampler(loader.sampler, size, drops)
-    # DataLoader lets none of these be set after it was made, and not all subclasses can be made
-    # anew from what they hold.
-    vars(resized).update(batch_size=size, drop_last=drops, batch_sampler=sampler, _iterator=None)
-    return resized
+    return torch_loaders.resized(loader, size, drop_last=drops)
 
 
 def _checked(loader: Any) -> Any:
@@ -186,7 +165,7 @@ def _samples(loader: Any) -> int | None:
 
 
 def _holders(module: Any, name: str) -> list[tuple[Any, Any]]:
-    """The owner of the attribute, by Lightning's own rules, and its value there."""
+    """Return the objects that have the attribute, by Lightning's rules, and their values."""
     found = _parsing._lightning_get_all_attr_holders(module, name)  # noqa: SLF001
     return [(one, one[name] if isinstance(one, dict) else getattr(one, name)) for one in found]
 

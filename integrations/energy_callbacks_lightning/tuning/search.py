@@ -1,20 +1,52 @@
-"""The search for a batch size with the steps of a trainer, and its joules."""
+"""Searches for a batch size with the steps of a trainer that is isolated for trials."""
 
-from collections.abc import Callable
-from typing import Any
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.tuning import BatchSizeResult, TuningOptions
 from energy_callbacks.tuning import tune_batch_size as tune_step
-from energy_callbacks.tuning.options import DEFAULTS
+from energy_callbacks.tuning.options import at_most
 from energy_callbacks_lightning import loop
-from energy_callbacks_lightning.bases import version
+from energy_callbacks_lightning.bases import packages, version
 from energy_callbacks_lightning.callback import GpuEnergyCallback
-from energy_callbacks_lightning.tuning.isolated_trainer import offstage
 from energy_callbacks_lightning.tuning.loaders import TrainLoaders
-from energy_callbacks_lightning.tuning.trial_step import TrialStep
+from energy_callbacks_lightning.tuning.trial_step import LightningTrialStep
+
+_HELD: Final = (
+    "callbacks", "loggers", "profiler", "fit_loop", "should_stop", "accumulate_grad_batches",
+    "limit_val_batches",
+)  # fmt: skip
+_STRATEGIES = tuple(
+    kind
+    for package in packages
+    for kind in (package.strategies.SingleDeviceStrategy, package.strategies.DDPStrategy)
+)
+
+
+def check(trainer: Any) -> None:
+    """Check that steps can run without the other ranks.
+
+    Raises:
+        ValueError: if they cannot.
+    """
+    module, strategy = trainer.lightning_module, trainer.strategy
+    if not isinstance(strategy, _STRATEGIES):
+        raise ValueError(
+            "a batch size can be searched for on one device and with DDP, got "
+            f"{type(strategy).__name__}, whose steps need all ranks or an engine of its own; "
+            "tune with one of these, or set the size by hand"
+        )
+    alone = trainer.world_size == 1
+    if not alone and any(isinstance(part, torch.nn.SyncBatchNorm) for part in module.modules()):
+        raise ValueError(
+            "ranks try sizes by themselves, got SyncBatchNorm, which waits for the others in each "
+            "step; tune with sync_batchnorm=False"
+        )
 
 
 def search(
@@ -23,13 +55,13 @@ def search(
     length_fn: Callable[[Any], int] | None,
     options: TuningOptions,
 ) -> BatchSizeResult:
-    """The curve; trainer, module and loaders are as before.
+    """Search, and restore trainer, module and loaders.
 
     Args:
         trainer: in ``fit``, before or between its steps.
-        loaders: that it trains on.
-        length_fn: how long a sample is; ``None`` if all are alike.
-        options: of the user.
+        loaders: the training data.
+        length_fn: returns the length of a sample; ``None`` if all have the same length.
+        options: options of the user.
     """
     meter = _meter(trainer, options)
     is_ours = not meter.is_running
@@ -41,15 +73,15 @@ def search(
             say=loop.say,
         )
     try:
-        asked: TuningOptions = {**_limited(trainer, loaders, options), "meter": meter}
-        with offstage(trainer):
-            step = TrialStep(trainer, loaders, length_fn)
+        limited: TuningOptions = {**_limited(trainer, loaders, options), "meter": meter}
+        with isolated(trainer):
+            step = LightningTrialStep(trainer, loaders, length_fn)
             return tune_step(
                 step,
                 keep=[trainer.lightning_module, *trainer.optimizers, *_stateful(trainer)],
                 restore=step.end,
                 worst=None if length_fn is None else step.worst,
-                **asked,
+                **limited,
             )
     finally:
         loaders.restore()
@@ -57,26 +89,51 @@ def search(
             meter.stop()
 
 
+@contextlib.contextmanager
+def isolated(trainer: Any) -> Iterator[None]:
+    """Run steps without callbacks, loggers, profilers and other ranks, and restore the trainer."""
+    strategy, connector = trainer.strategy, trainer._logger_connector  # noqa: SLF001
+    held = {name: getattr(trainer, name) for name in _HELD}
+    logged, model = dict(vars(connector)), strategy.model
+    trainer.callbacks, trainer.limit_val_batches = [], 0  # no validation, nor a loader for it
+    # training_step may use self.logger.experiment
+    trainer.loggers = [packages[0].loggers.logger.DummyLogger()] if trainer.loggers else []
+    trainer.profiler = packages[0].profilers.PassThroughProfiler()
+    connector.reset_metrics()
+    if isinstance(model, DistributedDataParallel):
+        strategy.model = model.module
+        strategy.reduce = lambda tensor, *_, **__: tensor  # for self.log(sync_dist=True)
+    try:
+        with torch.enable_grad(), torch.autograd.set_detect_anomaly(trainer._detect_anomaly):  # noqa: SLF001
+            yield
+    finally:
+        vars(strategy).pop("reduce", None)
+        strategy.model = model
+        for name, value in held.items():
+            setattr(trainer, name, value)
+        vars(connector).update(logged)
+
+
 def _stateful(trainer: Any) -> list[Any]:
-    scaler = getattr(trainer.precision_plugin, "scaler", None)  # of mixed precision alone
+    scaler = getattr(trainer.precision_plugin, "scaler", None)  # only for mixed precision
     schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
     return schedulers if scaler is None else [*schedulers, scaler]
 
 
 def _meter(trainer: Any, options: TuningOptions) -> EnergyMeter:
-    """The one that runs for the training, else one for the search."""
+    """Return the given meter, the running meter of the training, or a new one."""
     if (given := options.get("meter")) is not None:
         return given
-    energies = [one._meter for one in trainer.callbacks if isinstance(one, GpuEnergyCallback)]  # noqa: SLF001
-    return next((one for one in energies if one.is_running), None) or EnergyMeter()
+    meters = [one._meter for one in trainer.callbacks if isinstance(one, GpuEnergyCallback)]  # noqa: SLF001
+    return next((one for one in meters if one.is_running), None) or EnergyMeter()
 
 
 def _limited(trainer: Any, loaders: TrainLoaders, options: TuningOptions) -> TuningOptions:
-    """Options with what the training says: the size in use, no more samples than there are."""
+    """Start with the current size, and try no more samples than there are."""
     samples = loaders.samples()
     limited: TuningOptions = {"start_size": loaders.batch_size, **options}
     if samples is not None:
-        limited["max_size"] = min(options.get("max_size", DEFAULTS["max_size"]), samples)
+        limited = at_most(limited, samples)
     batch_norms = torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
     if any(isinstance(part, batch_norms) for part in trainer.lightning_module.modules()):
         limited.setdefault("min_size", 2)

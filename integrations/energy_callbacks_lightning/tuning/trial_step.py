@@ -1,4 +1,4 @@
-"""A training step at any batch size: one iteration of Lightning's own training loop.
+"""Runs training steps at any batch size, with iterations of Lightning's own training loop.
 
 ::
 
@@ -6,11 +6,11 @@
                      on_train_start, on_train_epoch_start of the module
       step           epoch_loop.advance: fetch, copy to the device, training_step, backward,
                      clipping, optimizer
-      loader ends    it is begun again, as in the next epoch
-    trial ends       the old loop, and what the module holds beside its tensors
+      loader ends    it is started again, as in the next epoch
+    trial ends       the old loop, and the module's attributes other than tensors are restored
 
-Loops count, and keep what was logged: in a new one nothing has to be put back. Schedulers do not
-step, because a trial may have more steps than they were made for.
+Loops have counters and logged values. With a new loop none of them need to be restored. Schedulers
+do not step, because a trial may have more steps than they allow.
 """
 
 import contextlib
@@ -19,17 +19,18 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from energy_callbacks.tuning.snapshot.attributes_snapshot import AttributesSnapshot
-from energy_callbacks_lightning.tuning.loaders import TrainLoaders, generators
+from energy_callbacks.tuning.snapshot.host_copy import keep_attributes
+from energy_callbacks.tuning.torch_loaders import generators
+from energy_callbacks_lightning.tuning.loaders import TrainLoaders
 
 
-class TrialStep:
-    """Runs steps of a trainer that is ``offstage``.
+class LightningTrialStep:
+    """Runs steps of an isolated trainer.
 
     Args:
         trainer: in ``fit``, set up for training.
-        loaders: that it trains on.
-        length_fn: how long a sample is; ``None`` if all are alike.
+        loaders: the training data.
+        length_fn: returns the length of a sample; ``None`` if all have the same length.
     """
 
     def __init__(
@@ -40,15 +41,15 @@ class TrialStep:
         self._length_fn = length_fn
         self._worst: Callable[[int], Any] | None = None
         self._before = trainer.fit_loop
-        self._attributes = AttributesSnapshot(trainer.lightning_module)
+        self._restore_attributes = keep_attributes(trainer.lightning_module)
         self._undo = contextlib.ExitStack()
         self._epochs: _Epochs | None = None
 
     def __call__(self, size: int, accumulation: int | None = None) -> None:
-        """One batch, or ``accumulation`` of them and a step of the optimizer.
+        """Run one batch, or ``accumulation`` batches and a step of the optimizer.
 
-        If the trainer accumulates by itself, the first call of a trial runs as many as it
-        takes to a step of the optimizer, whose memory counts.
+        If the trainer accumulates gradients itself, the first call of a trial runs the batches of
+        a whole optimizer step, which needs the most memory.
         """
         count, epochs = accumulation or 1, self._epochs
         if epochs is None:
@@ -59,7 +60,7 @@ class TrialStep:
             self._trainer.fit_loop.epoch_loop.advance(epochs)
 
     def worst(self, size: int) -> None:
-        """The same with the longest samples."""
+        """Run a whole optimizer step with the longest samples."""
         epochs = self._begin(size)
         if self._worst is None:
             assert self._length_fn is not None
@@ -69,16 +70,16 @@ class TrialStep:
             self._trainer.fit_loop.epoch_loop.advance(batch)
 
     def end(self) -> None:
-        """The trial is over; the trainer has its loop again."""
+        """End the trial and restore the trainer's loop."""
         self._epochs = None
         self._undo.close()
-        self._attributes.restore()
+        self._restore_attributes()
 
     def _begin(self, size: int) -> "_Epochs":
         trainer, before = self._trainer, self._before
         combined = self._loaders.at(size)
         self._undo.callback(combined.reset)  # ends its workers
-        for generator in generators(combined):
+        for generator in generators(combined.flattened):
             self._undo.callback(generator.set_state, generator.get_state())
         for config in trainer.lr_scheduler_configs:
             vars(config.scheduler)["step"] = _nothing
@@ -94,7 +95,7 @@ class TrialStep:
 
 
 class _Epochs:
-    """In the place of Lightning's fetcher of batches: one epoch after the other."""
+    """Replaces Lightning's data fetcher: repeats the epochs endlessly."""
 
     done = False
 
@@ -106,7 +107,7 @@ class _Epochs:
             loop.max_batches = len(combined)
 
     def __next__(self) -> Any:
-        """The items of ``CombinedLoader``: a batch, its index, and that of its loader.
+        """Return an item of ``CombinedLoader``: a batch, its index, and the index of its loader.
 
         Raises:
             ValueError: if an epoch has no batch.
@@ -128,7 +129,7 @@ class _Epochs:
 
 
 class _Repeated:
-    """The same batch each time."""
+    """Replaces Lightning's data fetcher: repeats one batch."""
 
     done = False
 
@@ -140,16 +141,16 @@ class _Repeated:
 
 
 def _new_loop(trainer: Any, before: Any) -> Any:
-    """A loop as far as the old one, at the beginning of an epoch."""
+    """Create a loop with the progress of the old one, at the beginning of an epoch."""
     loop = type(before)(trainer, before.min_epochs, before.max_epochs)
     loop.epoch_loop = type(before.epoch_loop)(trainer, before.min_steps, before.max_steps)
     loop.load_state_dict(copy.deepcopy(before.state_dict()))
     loop.restarting = loop.epoch_loop.restarting = False
     loop.epoch_loop.batch_progress.reset_on_run()
     loop.epoch_loop._broadcast_sigterm_tensor = _nothing  # noqa: SLF001 - waits for other ranks
-    loop._last_train_dl_reload_epoch = math.inf  # noqa: SLF001 - keeps the loader it is given
+    loop._last_train_dl_reload_epoch = math.inf  # noqa: SLF001 - keeps its loader
     return loop
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """In the place of what has no part in a trial."""
+    """Replaces functions that a trial must not call."""

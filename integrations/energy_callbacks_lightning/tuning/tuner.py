@@ -1,4 +1,4 @@
-"""``BatchSizeTuner``: searches in the beginning of ``fit``, which goes on with what it finds."""
+"""``BatchSizeTuner``: searches at the beginning of ``fit``, which continues with the result."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Unpack
@@ -7,35 +7,34 @@ from energy_callbacks.tuning import BatchSizeResult, TuningOptions
 from energy_callbacks.tuning.options import search_settings
 from energy_callbacks_lightning import loop
 from energy_callbacks_lightning.bases import packages
-from energy_callbacks_lightning.tuning.isolated_trainer import check
 from energy_callbacks_lightning.tuning.loaders import TrainLoaders
-from energy_callbacks_lightning.tuning.search import search
+from energy_callbacks_lightning.tuning.search import check, search
 
 if TYPE_CHECKING:
     from lightning.pytorch.callbacks import BatchSizeFinder as Base
 else:
     Base = type("Base", tuple(package.callbacks.BatchSizeFinder for package in packages), {})
 
-# Lightning's way to leave fit; each package catches its own.
+# Ends ``fit``; each Lightning package catches its own exception.
 _Left = type("_Left", tuple(p.utilities.exceptions._TunerExitException for p in packages), {})  # noqa: SLF001
-_STEPS: Final = 8  # of the shortest trial: four of the warm-up, and four blocks of one
+_STEPS: Final = 8  # of the shortest trial: four of the warm-up, and four blocks of one step
 
 
 class BatchSizeTuner(Base):
-    """Finds the batch size in the beginning of ``fit``, which then goes on with it.
+    """Finds the batch size at the beginning of ``fit``, which then continues with it.
 
     >>> trainer = Trainer(callbacks=[BatchSizeTuner(objective="energy")])  # doctest: +SKIP
 
-    In the place of Lightning's ``BatchSizeFinder``: Lightning runs it before other callbacks, and
-    it finds the attribute ``batch_size`` if that does. Loaders may also be passed to ``fit``.
-    A run that is resumed goes on with the size that its checkpoint has.
+    Replaces Lightning's ``BatchSizeFinder``: Lightning runs it before other callbacks, and it finds
+    the attribute ``batch_size`` in the same places. Loaders may also be passed to ``fit``. A
+    resumed run continues with the size in its checkpoint.
 
     Args:
-        steps_per_trial: at least this many; a trial has eight or more, by ``patience``.
-        init_val: where to begin, ``start_size``; by default with the size in use.
-        batch_arg_name: the attribute of module or datamodule, or of their ``hparams``.
-        max_val: none larger, ``max_size``.
-        length_fn: how long a sample of the dataset is: each trial begins with the longest.
+        steps_per_trial: minimum number of steps, up to 8; ``patience`` determines the number.
+        init_val: first size, like ``start_size``; the default is the current size.
+        batch_arg_name: the attribute of the module or datamodule, or of their ``hparams``.
+        max_val: largest size, like ``max_size``.
+        length_fn: returns the length of a sample; each trial begins with the longest samples.
         **options: see ``energy_callbacks.tuning.TuningOptions``. With ``global_batch_size``,
             ``trainer.accumulate_grad_batches`` is set too.
 
@@ -44,8 +43,8 @@ class BatchSizeTuner(Base):
         optimal_batch_size: the size, after the search or from a checkpoint.
 
     Raises:
-        TypeError: for an option that is none.
-        ValueError: for options that make no sense.
+        TypeError: for an unknown option.
+        ValueError: for invalid options.
     """
 
     __module__ = "energy_callbacks.lightning"
@@ -78,21 +77,21 @@ class BatchSizeTuner(Base):
         self.optimal_batch_size: int | None = None
 
     def setup(self, trainer: Any, pl_module: Any, stage: str | None = None) -> None:
-        """Nothing is refused yet: with ranks and with loaders that were passed, too, it works."""
+        """Skip the checks of ``BatchSizeFinder``: ranks and passed loaders are supported."""
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """The model is on its device, the optimizers are there, nothing has run yet."""
+        """Search before the first step: the model is on its device, and optimizers exist."""
         was_counted = trainer.fit_loop._combined_loader is not None  # noqa: SLF001
         if trainer.ckpt_path and self.optimal_batch_size is not None:
             self._apply(trainer, TrainLoaders(trainer, self._batch_arg_name))
         else:
             self.scale_batch_size(trainer, pl_module)
         if was_counted:
-            # configure_optimizers has asked for the number of batches, which is another one now
+            # configure_optimizers has read the number of batches, which has changed
             trainer.strategy.setup_optimizers(trainer)
 
     def scale_batch_size(self, trainer: Any, pl_module: Any) -> None:
-        """Search now; also from a subclass, such as at the beginning of an epoch.
+        """Search now. A subclass may call this, for example at the beginning of an epoch.
 
         Raises:
             NothingFits: if the smallest size does not run.
@@ -122,21 +121,17 @@ class BatchSizeTuner(Base):
             trainer.fit_loop.setup_data()
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Only training is tuned."""
+        """Do nothing: only training is tuned."""
 
-    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
-        """See ``on_validation_start``."""
-
-    def on_predict_start(self, trainer: Any, pl_module: Any) -> None:
-        """See ``on_validation_start``."""
+    on_test_start = on_predict_start = on_validation_start
 
     def state_dict(self) -> dict[str, Any]:
-        """The state for a checkpoint."""
+        """Return the state for a checkpoint."""
         if self.optimal_batch_size is None:
             return {}
         return {"batch_size": self.optimal_batch_size, "accumulation": self._accumulation}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Of the run that is resumed."""
+        """Restore the state of the resumed run."""
         self.optimal_batch_size = state_dict["batch_size"]
         self._accumulation = state_dict["accumulation"]

@@ -125,7 +125,7 @@ def test_the_training_does_not_begin(tmp_path: Path) -> None:
     trainer = Factory(tmp_path, model)(per_device_train_batch_size=4)
     loop = InnerLoop(trainer, 4)
     assert model.seen == []
-    assert loop.rows_a_rank == 96
+    assert loop.rows_per_rank == 96
     assert trainer.state.global_step == 0
     loop.step(8)
     assert model.seen == [8]

@@ -14,7 +14,7 @@ from energy_callbacks import EnergyMeter
 from energy_callbacks.core.errors import NothingFits
 from energy_callbacks.keras import GpuEnergyCallback, tune_batch_size
 from energy_callbacks_keras.tuning.batches import source
-from energy_callbacks_keras.tuning.trial_step import TrialStep, build_all
+from energy_callbacks_keras.tuning.trial_step import KerasTrialStep, build_all
 from tests.integrations.keras.training import BACKEND
 from tests.integrations.keras.tuning import (
     COMPILED,
@@ -409,7 +409,7 @@ def test_several_steps_an_execution() -> None:
     model = Looking(steps_per_execution=3)
     data = source(model, *rows())
     build_all(model, data, 1)
-    step = TrialStep(model, data)
+    step = KerasTrialStep(model, data)
     for _ in range(5):
         step(5)  # two executions of three whole batches in 37 rows
     step.close()

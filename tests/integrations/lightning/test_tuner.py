@@ -28,7 +28,7 @@ from energy_callbacks.lightning import (
     with_batch_size,
 )
 from energy_callbacks.tuning import Patience
-from energy_callbacks_lightning.tuning.isolated_trainer import check
+from energy_callbacks_lightning.tuning.search import check
 from tests.integrations.lightning.tuning import (
     LAUNCH_S,
     POWER_W,

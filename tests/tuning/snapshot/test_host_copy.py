@@ -1,13 +1,14 @@
 """Nested values come back as they were, in place or as copies."""
 
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any, NamedTuple
 
 import pytest
 
-from energy_callbacks.tuning.snapshot.host_copy import keep, keep_copy
+from energy_callbacks.tuning.snapshot.host_copy import keep, keep_attributes, keep_copy
 
 torch = pytest.importorskip("torch")
+nn = torch.nn
 
 
 class Pair(NamedTuple):
@@ -81,3 +82,59 @@ def test_tensors_in_place_and_copied() -> None:
     assert copied()[0].tolist() == [1.0, 1.0, 1.0]
     tensor.data = torch.zeros(2)
     assert in_place()[0].tolist() == [1.0, 1.0, 1.0]
+
+
+class Counting(nn.Module):
+    """As metrics and modules of users do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 1)
+        self.child = nn.Module()
+        self.child.correct = torch.zeros(3)
+        self.count = 0
+        self.outputs: list[Any] = [torch.ones(2)]
+        self.by_stage: dict[str, list[float]] = defaultdict(list)
+        self.newest: deque[int] = deque([1, 2], maxlen=2)
+        self.names = {"a"}
+        self.me = [self.by_stage]
+        self.by_stage["loop"] = self.me  # type: ignore[assignment]
+        self.owned = {"weight": self.layer.weight}
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Changes all of them."""
+        self.child.correct += 1.0
+        self.count += 1
+        self.outputs[0].mul_(2.0)
+        self.outputs.append(inputs)
+        self.by_stage["train"].append(1.0)
+        self.newest.append(3)
+        self.names.add("b")
+        self.later = inputs
+        with torch.no_grad():
+            self.layer.weight.add_(1.0)
+        return self.layer(inputs)
+
+
+def test_attributes_are_put_back() -> None:
+    """Contents of the same containers, values of the same tensors, and nothing new."""
+    module = Counting()
+    held = (module.child.correct, module.outputs, module.outputs[0], module.by_stage, module.newest)
+    weight = module.layer.weight.detach().clone()
+    restore = keep_attributes(module)
+    for _ in range(2):  # more than once
+        module(torch.ones(1, 2))
+        restore()
+        assert module.child.correct.tolist() == [0.0, 0.0, 0.0]
+        assert module.count == 0
+        assert [one.tolist() for one in module.outputs] == [[1.0, 1.0]]
+        assert set(module.by_stage) == {"loop"}
+        assert module.by_stage["loop"] is module.me
+        assert list(module.newest) == [1, 2]
+        assert module.names == {"a"}
+        assert not hasattr(module, "later")
+        now = (module.child.correct, module.outputs, module.outputs[0], module.by_stage)
+        assert all(one is before for one, before in zip((*now, module.newest), held, strict=True))
+    # A parameter is another's to put back.
+    assert torch.allclose(module.layer.weight, weight + 2.0)
+    assert module.by_stage["new"] == []

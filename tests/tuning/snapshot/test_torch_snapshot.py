@@ -96,9 +96,7 @@ class Training:
         return [self.step() for _ in range(steps)]
 
     def snapshot(self) -> TorchSnapshot:
-        return TorchSnapshot(
-            modules=[self.model], optimizers=[self.optimizer], schedulers=[self.scheduler]
-        )
+        return TorchSnapshot([self.model, self.optimizer, self.scheduler])
 
 
 def raising(fault: Exception) -> Callable[[Any], None]:
@@ -232,7 +230,7 @@ def test_freezing_and_modes_are_undone() -> None:
     """Each submodule has the mode of its own that it had, each parameter its ``requires_grad``."""
     model = Net()
     model.body[1].eval()
-    snapshot = TorchSnapshot(modules=[model])
+    snapshot = TorchSnapshot([model])
     model.train()
     model.requires_grad_(requires_grad=False)
     snapshot.restore()
@@ -247,7 +245,7 @@ def test_tensors_are_put_back_under_their_names() -> None:
     model = Net()
     names = [name for name, _ in (*model.named_parameters(), *model.named_buffers())]
     held = [*model.parameters(), *model.buffers()]
-    snapshot = TorchSnapshot(modules=[model])
+    snapshot = TorchSnapshot([model])
     model.head.weight = nn.Parameter(torch.ones(8, 8))
     del model.mean
     model.register_buffer("cache", torch.ones(3), persistent=False)
@@ -265,7 +263,7 @@ def test_memory_that_was_shared_is_shared_again() -> None:
     model = nn.Module()
     model.left = nn.Parameter(flat_weights[:4])
     model.right = nn.Parameter(flat_weights[2:])
-    snapshot = TorchSnapshot(modules=[model])
+    snapshot = TorchSnapshot([model])
     with torch.no_grad():
         model.left.fill_(7.0)
     model.half()
@@ -288,7 +286,7 @@ def test_modules_with_computed_weights(apply: str) -> None:
     )
     model = norm(nn.Linear(4, 4))
     batch = torch.randn(2, 4)
-    snapshot = TorchSnapshot(modules=[model])
+    snapshot = TorchSnapshot([model])
     first = model(batch)
     model(batch).sum().backward()
     snapshot.restore()
@@ -309,7 +307,7 @@ def test_wrapped_modules_are_modules(wrap: Callable[[Any], Any]) -> None:
     torch.manual_seed(0)
     model = wrap(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
     was = flat(dict(model.state_dict()))
-    snapshot = TorchSnapshot(modules=[model])
+    snapshot = TorchSnapshot([model])
     model(torch.randn(3, 4)).sum().backward()
     with torch.no_grad():
         for one in model.parameters():
@@ -325,7 +323,7 @@ def test_a_scripted_module_is_a_module() -> None:
     """Its tensors live in C++."""
     model = torch.jit.script(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
     was = flat(dict(model.state_dict()))
-    snapshot = TorchSnapshot(modules=[model])
+    snapshot = TorchSnapshot([model])
     model(torch.randn(3, 2))
     model.eval()
     snapshot.restore()
@@ -361,7 +359,7 @@ def test_distributed_training_goes_on(gloo: None, as_view: bool) -> None:
 
         first = [step() for _ in range(2)]
         if detour:
-            snapshot = TorchSnapshot(modules=[model], optimizers=[optimizer])
+            snapshot = TorchSnapshot([model, optimizer])
             step()
             snapshot.restore()
         return first + [step() for _ in range(5)]
@@ -383,7 +381,7 @@ def test_a_gradient_scaler_can_go_on_after_a_step_that_failed() -> None:
         scaler.step(optimizer)
         scaler.update()
 
-    snapshot = TorchSnapshot(modules=[model], optimizers=[optimizer], scalers=[scaler])
+    snapshot = TorchSnapshot([model, optimizer, scaler])
     step()
     assert scaler.get_scale() == 512.0
     with pytest.raises(torch.OutOfMemoryError):
@@ -410,7 +408,7 @@ class Counter:
 def test_others_get_their_state_back() -> None:
     """A copy each time: what they do with it does not reach the snapshot."""
     counter = Counter()
-    snapshot = TorchSnapshot(others=[counter])
+    snapshot = TorchSnapshot([counter])
     for _ in range(2):
         counter.counts["steps"] += 1
         counter.counts["sums"] += 1.0
@@ -441,7 +439,7 @@ def test_an_optimizer_alone_restores_its_parameters() -> None:
     """Parameters that no module holds."""
     weight = nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([weight], lr=1.0)
-    snapshot = TorchSnapshot(optimizers=[optimizer])
+    snapshot = TorchSnapshot([optimizer])
     weight.sum().backward()
     optimizer.step()
     snapshot.restore()
@@ -464,7 +462,7 @@ def test_a_buffer_that_became_part_of_a_graph_is_free_again() -> None:
     model = nn.Module()
     model.register_buffer("carry", torch.zeros(2))
     model.weight = nn.Parameter(torch.ones(2))
-    snapshot = TorchSnapshot(modules=[model])
+    snapshot = TorchSnapshot([model])
     model.carry.add_(model.weight)
     snapshot.restore()
     assert model.carry.grad_fn is None
@@ -494,7 +492,7 @@ def test_any_layout_is_kept(tensor: Any) -> None:
     model.register_buffer("held", tensor.clone() if tensor.layout != torch.strided else tensor)
     held = model.held
     was, strides = flat(held.to_dense()), held.layout == torch.strided and held.stride()
-    snapshot = TorchSnapshot(modules=[model])
+    snapshot = TorchSnapshot([model])
     if held.layout == torch.strided:
         torch.as_strided(held, (held.untyped_storage().size() // held.itemsize,), (1,)).fill_(5.0)
     else:
@@ -562,7 +560,7 @@ def test_generators_of_devices_in_use(monkeypatch) -> None:
     xpu = SimpleNamespace(is_initialized=lambda: False, default_generators=(woken,))
     monkeypatch.setattr(torch, "cuda", cuda)
     monkeypatch.setattr(torch, "xpu", xpu)
-    snapshot = TorchSnapshot(modules=[nn.Linear(1, 1)])
+    snapshot = TorchSnapshot([nn.Linear(1, 1)])
     awake.drawn = woken.drawn = 9
     snapshot.restore()
     assert (awake.drawn, woken.drawn) == (5, 9)  # one that sleeps is not touched
@@ -599,20 +597,17 @@ def test_a_snapshot_keeps_no_memory_of_the_device() -> None:
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({}, ValueError, "nothing to keep"),
-        ({"modules": nn.Linear(1, 1)}, TypeError, r"got Linear; write \[it\]"),
-        ({"modules": nn.Sequential(nn.Linear(1, 1))}, TypeError, r"got Sequential; write \[it\]"),
-        ({"modules": ["model"]}, TypeError, "modules wants torch.nn.Module, got str"),
-        ({"optimizers": [nn.Linear(1, 1)]}, TypeError, "got Linear"),
-        ({"schedulers": [object()]}, TypeError, "schedulers wants objects with state_dict"),
-        ({"others": [nn.Linear(1, 1)]}, TypeError, "no module nor optimizer, got Linear"),
-        ({"others": 3}, TypeError, "got int"),
-        ({"modules": [nn.Linear(1, 1, device="meta")]}, ValueError, r"modules\[0\]: weight has no"),
-        ({"modules": [nn.Sequential(nn.LazyLinear(1))]}, ValueError, r"modules\[0\]: 0.weight has"),
-        ({"modules": [nn.LazyBatchNorm1d(affine=False)]}, ValueError, "running_mean has no values"),
+        (nn.Linear(1, 1), TypeError, r"got Linear; write \[it\]"),
+        (nn.Sequential(nn.Linear(1, 1)), TypeError, r"got Sequential; write \[it\]"),
+        (["model"], TypeError, "no module nor optimizer, got str"),
+        ([nn.Linear(1, 1), object()], TypeError, "wants objects with state_dict"),
+        (3, TypeError, "got int"),
+        ([nn.Linear(1, 1, device="meta")], ValueError, r"modules\[0\]: weight has no"),
+        ([nn.Sequential(nn.LazyLinear(1))], ValueError, r"modules\[0\]: 0.weight has"),
+        ([nn.LazyBatchNorm1d(affine=False)], ValueError, "running_mean has no values"),
     ],
 )  # fmt: skip
-def test_wrong_arguments_are_told_at_once(given: Any, error: type[Exception], message: str) -> None:
-    """What was wanted, what came, what to do."""
+def test_wrong_arguments_raise_at_once(given: Any, error: type[Exception], message: str) -> None:
+    """The message names what was expected, what was given, and what to do."""
     with pytest.raises(error, match=message):
-        TorchSnapshot(**given)
+        TorchSnapshot(given)
