@@ -1,6 +1,7 @@
-"""Lightning adapter: translates hooks into events of the meter, and searches for a batch size.
+"""Lightning adapter: translates hooks into calls of the meter, and searches for a batch size.
 
-Light until one of its names is asked for: Lightning imports ``factory`` for every Trainer.
+Modules are imported when a name is first used, because Lightning imports ``factory`` for every
+Trainer.
 """
 
 import importlib
@@ -23,7 +24,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """A public name, imported when first used.
+    """Import a public name when it is first used.
 
     Raises:
         AttributeError: for any other name.
@@ -31,7 +32,7 @@ def __getattr__(name: str) -> object:
     """
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # First: if Lightning is missing, this one says so, and not a library that comes with it.
+    # First, so that the error names Lightning if it is missing, and not one of its libraries.
     from energy_callbacks_lightning import bases  # noqa: F401
 
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,7 +1,7 @@
 """The callback base classes of ``lightning`` and ``pytorch_lightning``, whichever is installed.
 
-A bare ``Trainer(callbacks=callback)`` accepts only an instance of its own package's class, so
-ours inherits from both if both are there (0.1 s more to import).
+``Trainer(callbacks=callback)`` without a list accepts only an instance of its own package's class,
+so our callback inherits from both if both are installed (0.1 s more to import).
 """
 
 import importlib
@@ -12,7 +12,7 @@ PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
 
 def installed() -> tuple[ModuleType, ...]:
-    """The Lightning packages of this environment.
+    """Return the Lightning packages of this environment.
 
     Raises:
         ModuleNotFoundError: for ``lightning``, if neither is installed.

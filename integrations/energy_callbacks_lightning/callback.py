@@ -1,4 +1,4 @@
-"""GpuEnergyCallback: its settings, and what of it travels in a checkpoint."""
+"""GpuEnergyCallback: its settings, and its state in a checkpoint."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class GpuEnergyCallback(EnergyCallback, EnergyHooks):
-    """Energy beside the loss in the user's own loggers, and a report at the end.
+    """Logs energy beside the loss in the user's own loggers, and writes a report at the end.
 
     >>> trainer = Trainer(callbacks=[GpuEnergyCallback()])  # doctest: +SKIP
 
@@ -21,15 +21,16 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
     ``trainer.callback_metrics``, for ``ModelCheckpoint(monitor="efficiency/gpu_j_per_sample")``.
 
     Args:
-        log_every_n_steps: ``None`` follows the trainer's own setting.
-        batch_size_fn: samples of a batch; ``None`` reads the first dimension of its tensors.
-        length_fn: tokens of a batch; without it figures per token are left out.
-        **settings: see ``CallbackSettings``; the run folder is by default
+        log_every_n_steps: ``None`` follows the trainer's setting.
+        batch_size_fn: returns the samples of a batch; ``None`` reads the first dimension of its
+            tensors.
+        length_fn: returns the tokens of a batch; without it there are no figures per token.
+        **settings: see ``CallbackSettings``; the default run folder is
             ``<trainer.log_dir or default_root_dir>/energy``.
 
     Raises:
-        ValueError: for a setting that is wrong in itself, such as an unknown country.
-        TypeError: for one of the wrong type.
+        ValueError: for an invalid setting, such as an unknown country.
+        TypeError: for a setting of the wrong type.
     """
 
     __module__ = "energy_callbacks.lightning"
@@ -45,7 +46,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
     ) -> None:
         super().__init__(
             meter_from(settings, own=("log_every_n_steps", "batch_size_fn", "length_fn")),
-            loop.StepCounter(
+            loop.LightningStepCounter(
                 check_function("batch_size_fn", batch_size_fn),
                 check_function("length_fn", length_fn),
             ),
@@ -54,7 +55,7 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
     @property
     def report(self) -> "EnergyReport":
-        """The energy report so far, at any time; of the ranks, if they were children."""
+        """The energy report so far; that of the ranks, if they are child processes."""
         config = self._meter.config
         ran_here = self._meter.run_folder is not None
         folder = None if ran_here else spawned_ranks.run_folder(self, config.run_folder)
@@ -66,15 +67,44 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
     @property
     def state_key(self) -> str:
-        """Lets two callbacks with different folders stand in one trainer."""
+        """Differs for different folders, so that a trainer may have two of these callbacks."""
         return self._generate_state_key(report_dir=str(self._meter.config.report_dir))
 
     def state_dict(self) -> dict[str, Any]:
-        """The state for a checkpoint: the run, its energy so far and the logger's step."""
+        """Return the state for a checkpoint: the run, its energy so far and the logger's step."""
         state = self._meter.state() or self._state
         return {**state, "stepped_batches": self._steps.stepped_batches}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue a run; also called in a fresh one, after a search for a batch size."""
+        """Continue a run. Also called in a new run, after a search for a batch size."""
         self._state = state_dict
         self._steps.stepped_batches = int(state_dict.get("stepped_batches", 0))
+
+
+class AutomaticCallback(GpuEnergyCallback):
+    """The callback that an environment variable adds to every Trainer.
+
+    It has no settings, and leaves the Trainer if the user has added a callback.
+    """
+
+    _is_alone = False
+
+    @property
+    def state_key(self) -> str:
+        """The key of ``GpuEnergyCallback()`` if it measures, so that each resumes the other's runs.
+
+        Before ``setup`` the key differs, because Lightning does not allow the same key twice.
+        """
+        own = super().state_key
+        if not self._is_alone:
+            return own
+        return own.replace(type(self).__qualname__, GpuEnergyCallback.__qualname__, 1)
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Leave the Trainer if another callback measures. This is the first hook of every call."""
+        others = [one for one in trainer.callbacks if one is not self]
+        self._is_alone = not any(isinstance(one, GpuEnergyCallback) for one in others)
+        if not self._is_alone:
+            trainer.callbacks = others  # a new list, because Lightning iterates over the old one
+            return
+        super().setup(trainer, pl_module, stage)

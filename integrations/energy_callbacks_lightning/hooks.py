@@ -1,4 +1,4 @@
-"""Lightning's hooks as events of the meter.
+"""Translates Lightning's hooks into calls of the meter.
 
 ::
 
@@ -6,7 +6,7 @@
     on_fit_start                        meter.start, phase setup
     on_sanity_check_start / _end          phase sanity_check
     on_train_start                      phase train
-      on_train_epoch_start                batch_done: what follows is waiting
+      on_train_epoch_start                batch_done: the loop waits for data
       precision_plugin.convert_input      data_ready
       on_train_batch_end                  batch_done, step, scalars to the loggers
       on_validation_start / _end          phase validation, its metrics
@@ -16,33 +16,29 @@
     on_train_end                        phase train ends
     teardown | on_exception             meter.stop, last scalars, report
 
-``validate``, ``test`` and ``predict`` by themselves start at ``on_*_start`` and end at
-``teardown``. No hook reads a sensor, and none waits for the device: metrics are read where
-Lightning has just read them.
+``validate``, ``test`` and ``predict`` alone start at ``on_*_start`` and end at ``teardown``. No
+hook reads a sensor or waits for the device: metrics are read right after Lightning has read them.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_lightning import loop, monitors, tensorboard
-from energy_callbacks_lightning.bases import version
-from energy_callbacks_lightning.evaluation_hooks import EvaluationHooks
+from energy_callbacks_lightning import loop, metrics, tensorboard
+from energy_callbacks_lightning.bases import bases
 from energy_callbacks_lightning.method_patch import MethodPatch, TimedFetch, TimedSave
-from energy_callbacks_lightning.metrics import LoggedMetrics
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback as Base
+else:
+    Base = type("Base", bases, {})
 
 
-class EnergyHooks(EvaluationHooks):
-    """Drives a meter; its settings and state belong to ``GpuEnergyCallback``.
-
-    Args:
-        meter: measures.
-        steps: counts.
-        log_every_n_steps: ``None`` follows the trainer's own setting.
-    """
+class EnergyHooks(Base):
+    """Drives a meter; settings and state belong to ``GpuEnergyCallback``."""
 
     def __init__(
-        self, meter: EnergyMeter, steps: loop.StepCounter, log_every_n_steps: int | None
+        self, meter: EnergyMeter, steps: loop.LightningStepCounter, log_every_n_steps: int | None
     ) -> None:
         super().__init__()
         self._meter = meter
@@ -52,18 +48,11 @@ class EnergyHooks(EvaluationHooks):
         self._log_every_n_steps = log_every_n_steps
         self._state: dict[str, Any] = {}
         self._dashboard = Dashboard(meter)
-        self._metrics = LoggedMetrics()
+        self._metrics = metrics.LoggedMetrics()
 
     def _start(self, trainer: Any) -> None:
-        # Every rank asks for the folder, whatever became of its meter: Lightning broadcasts it.
-        folder = loop.run_folder(trainer)
-        self._meter.start(
-            folder,
-            state=self._state,
-            process=loop.process(trainer, version),
-            used_gpus=loop.used_gpus(trainer),
-            say=loop.say,
-        )
+        """Begin an attempt; does nothing while one is running."""
+        loop.start(self._meter, trainer, self._state)
         self._state = {}
 
     def _stop(self, trainer: Any, error: BaseException | None = None) -> None:
@@ -73,51 +62,49 @@ class EnergyHooks(EvaluationHooks):
             return
         self._meter.stop(error)
         self._log(trainer)
-        if trainer.is_global_zero:
-            summary = self._meter.save_report()
-            if summary:
-                loop.say(summary)
-                self._dashboard.end(lambda: tensorboard.metrics(trainer), self._steps.logger_step)
+        if trainer.is_global_zero and (summary := self._meter.save_report()):
+            loop.say(summary)
+            self._dashboard.end(lambda: metrics.last_values(trainer), self._steps.logger_step)
 
     def _log(self, trainer: Any) -> None:
-        """Scalars of the newest span into the user's own loggers, at the step of the loss."""
+        """Write the newest scalars to the user's loggers, at the step of the loss."""
         scalars = self._meter.log(self._steps.logger_step)
         if not scalars:
             return
-        monitors.offer(trainer, scalars)
+        metrics.offer(trainer, scalars)
         if trainer.is_global_zero:
             for logger in trainer.loggers:
                 logger.log_metrics(scalars, step=self._steps.logger_step)
             self._dashboard.row(scalars, self._steps.logger_step)
 
     def _record_epoch(self, trainer: Any) -> None:
-        """Metrics of the epoch that is over, if one is."""
+        """Record the metrics of an epoch that has just ended."""
         if trainer.is_global_zero:
             values, epoch = self._metrics.of_epoch(trainer)
             self._meter.record_metrics(values, step=trainer.global_step, epoch=epoch)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """A search for a batch size or a learning rate comes before ``on_fit_start``."""
+        """Start if a search for a batch size or a learning rate precedes ``on_fit_start``."""
         if loop.is_searching(trainer):
             self._start(trainer)
             self._meter.enter("tuning")
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Everything until the first batch is setup."""
+        """Enter the phase ``setup``, which lasts until the first batch."""
         self._start(trainer)
         self._meter.leave("tuning")
         self._meter.enter("setup")
 
     def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
-        """Validation batches that Lightning tries before training."""
+        """Enter the phase of the validation batches that Lightning tries before training."""
         self._meter.enter("sanity_check")
 
     def on_sanity_check_end(self, trainer: Any, pl_module: Any) -> None:
-        """Back to setup."""
+        """Return to ``setup``."""
         self._meter.leave("sanity_check")
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Setup ends, training begins."""
+        """Start training."""
         self._meter.leave("setup")
         self._meter.enter("train")
         self._steps.begin(trainer)
@@ -128,23 +115,23 @@ class EnergyHooks(EvaluationHooks):
         self._dashboard = tensorboard.dashboard(self._meter, trainer)
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
-        monitors.begin(trainer)
+        metrics.begin_offers(trainer)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        """The loader's iterator is made next: from here on the loop waits for its first batch."""
+        """Wait for the first batch: Lightning creates the loader's iterator next."""
         self._record_epoch(trainer)
         self._meter.mark("batch_done")
 
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
-        """The data is there, if ``training_step`` did not ask for the loader itself."""
+        """Data is ready, unless ``training_step`` reads the loader itself."""
         self._meter.mark("data_ready")
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Work on a batch has been handed to the device; perhaps a step with it."""
+        """Report the steps that ended with the batch; the device may still work on it."""
         steps = self._steps.count(trainer, batch)
         for samples, tokens in steps:
             self._meter.step(samples, tokens)
@@ -158,20 +145,53 @@ class EnergyHooks(EvaluationHooks):
             self._log(trainer)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Lightning writes the epoch's metrics now, at the step of the last batch."""
+        """Log when Lightning writes the epoch's metrics, at the step of the last batch."""
         self._meter.epoch(trainer.current_epoch)
         self._metrics.end_epoch(trainer)
         self._log(trainer)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Training ends; what follows is idle."""
+        """End training; the process is idle afterwards."""
         self._record_epoch(trainer)
         self._meter.leave("train")
 
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        """Start a validation, inside training or alone. A sanity check has its own phase."""
+        if trainer.state.fn != "fit":
+            self._start(trainer)
+        if not trainer.sanity_checking:
+            self._meter.enter("validation")
+            self._metrics.begin_validation(trainer)
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """Return to the previous phase."""
+        self._meter.leave("validation")
+        if trainer.is_global_zero and not trainer.sanity_checking:
+            values, epoch = self._metrics.of_validation(trainer), trainer.current_epoch
+            self._meter.record_metrics(values, step=trainer.global_step, epoch=epoch)
+
+    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
+        """Start ``trainer.test``."""
+        self._start(trainer)
+        self._meter.enter("test")
+
+    def on_test_end(self, trainer: Any, pl_module: Any) -> None:
+        """End ``trainer.test``."""
+        self._meter.leave("test")
+
+    def on_predict_start(self, trainer: Any, pl_module: Any) -> None:
+        """Start ``trainer.predict``."""
+        self._start(trainer)
+        self._meter.enter("predict")
+
+    def on_predict_end(self, trainer: Any, pl_module: Any) -> None:
+        """End ``trainer.predict``."""
+        self._meter.leave("predict")
+
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """The last hook after an exception or Ctrl-C; no collective may run here."""
+        """Stop: the last hook after an exception or Ctrl-C. No collective may run here."""
         self._stop(trainer, exception)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """The last hook otherwise; the loggers are still open."""
+        """Stop: the last hook without an exception. Loggers are still open."""
         self._stop(trainer)

@@ -1,13 +1,13 @@
-"""Batch sizes, logger steps and devices of a Lightning loop, without touching data.
+"""Batch sizes, logger steps and devices of a Lightning loop, without reading data.
 
-Lightning's own x-axis is the number of batches that ended in an optimizer step, not
-``global_step``: that is one ahead in ``on_train_batch_end`` and counts every optimizer under
-manual optimisation.
+Lightning's x-axis is the number of batches that ended with an optimizer step. ``global_step``
+differs: it is one ahead in ``on_train_batch_end``, and counts every optimizer in manual
+optimization.
 """
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,23 @@ from lightning_utilities.core.apply_func import apply_to_collection
 from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 
 from energy_callbacks.accounting.journal.launch import TrainingProcess
+from energy_callbacks.meter import EnergyMeter
+from energy_callbacks_lightning.bases import version
 
 Counter = Callable[[Any], int]
+say, warn = rank_zero_info, rank_zero_warn
 
 
-class StepCounter:
-    """Optimizer steps, samples and the logger's step, from public attributes of the trainer.
+class LightningStepCounter:
+    """Counts optimizer steps, samples and the logger's step with the trainer's public attributes.
 
     Args:
-        batch_size_fn: samples of a batch; ``None`` reads the first dimension of its tensors.
-        length_fn: tokens of a batch; ``None`` counts none.
+        batch_size_fn: returns the samples of a batch; ``None`` reads the first dimension of its
+            tensors.
+        length_fn: returns the tokens of a batch; ``None`` counts no tokens.
+
+    Attributes:
+        stepped_batches: batches that ended with an optimizer step.
     """
 
     def __init__(self, batch_size_fn: Counter | None, length_fn: Counter | None) -> None:
@@ -38,18 +45,18 @@ class StepCounter:
 
     @property
     def logger_step(self) -> int:
-        """Where Lightning has put the loss of the last batch that ended in a step."""
+        """The step at which Lightning logs the loss of the last batch that ended with a step."""
         return max(self.stepped_batches - 1, 0)
 
     def begin(self, trainer: Any) -> None:
-        """Training begins, or goes on from a checkpoint."""
+        """Start training, or resume it from a checkpoint."""
         self._global_step = trainer.global_step
         self._samples = self._tokens = 0
         if trainer.lightning_module.automatic_optimization:
             self.stepped_batches = trainer.global_step
 
     def count(self, trainer: Any, batch: Any) -> list[tuple[float | None, float | None]]:
-        """One batch is done: samples and tokens of each optimizer step that ended with it."""
+        """Return samples and tokens of each optimizer step that ended with a batch."""
         self._samples = _plus(self._samples, self._counted(self._samples_of, batch))
         self._tokens = _plus(self._tokens, self._counted(self._tokens_of, batch))
         before, self._global_step = self._global_step, trainer.global_step
@@ -59,11 +66,11 @@ class StepCounter:
         if not steps:
             return []
         consumed, self._samples, self._tokens = (self._samples, self._tokens), 0, 0
-        # Several optimizers stepped on the same samples: these count once.
+        # Several optimizers may have used the same samples, which count once.
         return [consumed] + [(0, None if consumed[1] is None else 0)] * (steps - 1)
 
     def _counted(self, count: Counter | None, batch: Any) -> float | None:
-        """The count of a batch by a user's function; one that fails is not called again."""
+        """Count a batch with a user's function; after an error it is not called again."""
         if count is None:
             return None
         try:
@@ -83,10 +90,10 @@ def _plus(total: float | None, more: float | None) -> float | None:
 
 
 def _first_dimension(batch: Any) -> int:
-    """The first dimension that all tensors of a batch share, from shapes alone.
+    """Return the common first dimension of all tensors of a batch.
 
     Raises:
-        ValueError: if there is none, or tensors differ: then only the user knows.
+        ValueError: if there is no tensor, or first dimensions differ.
     """
     sizes: set[int] = set()
     apply_to_collection(batch, torch.Tensor, lambda tensor: sizes.update(tensor.shape[:1]))
@@ -96,9 +103,9 @@ def _first_dimension(batch: Any) -> int:
 
 
 def is_searching(trainer: Any) -> bool:
-    """Whether ``fit`` is going to look for a batch size or a learning rate first.
+    """Whether ``fit`` will first search for a batch size or a learning rate.
 
-    Not if it resumes: the checkpoint, which says what run it is, is read after ``setup``.
+    False for a resumed training, whose run is known only after ``setup``, from its checkpoint.
     """
     kinds = {kind.__name__ for one in trainer.callbacks for kind in type(one).__mro__}
     is_there = bool(kinds & {"BatchSizeFinder", "LearningRateFinder"})  # of either package
@@ -106,23 +113,29 @@ def is_searching(trainer: Any) -> bool:
 
 
 def planned_steps(trainer: Any) -> int | None:
-    """Optimizer steps that ``fit`` is going to make; ``None`` if not known."""
+    """Return the number of optimizer steps that ``fit`` will run; ``None`` if unknown."""
     if not trainer.lightning_module.automatic_optimization:
-        return None  # Lightning estimates one step a batch
+        return None  # Lightning estimates one step per batch
     planned = trainer.estimated_stepping_batches
     return int(planned) - trainer.global_step if 0 < planned < math.inf else None
 
 
 def run_folder(trainer: Any) -> Path:
-    """Beside the logs: ``<log_dir or default_root_dir>/energy``; all ranks must ask."""
+    """Return ``<log_dir or default_root_dir>/energy``. All ranks must call it together."""
     log_dir = trainer.log_dir
     is_path = isinstance(log_dir, str | os.PathLike) and bool(str(log_dir))
     return Path(log_dir if is_path else trainer.default_root_dir) / "energy"
 
 
-def process(trainer: Any, version: str) -> TrainingProcess:
-    """Which rank this is."""
-    return TrainingProcess(
+def start(meter: EnergyMeter, trainer: Any, state: Mapping[str, Any] | None = None) -> None:
+    """Start a meter for this rank; does nothing while it is running.
+
+    Args:
+        meter: measures.
+        trainer: in a call of the user.
+        state: from the checkpoint of the run that continues.
+    """
+    process = TrainingProcess(
         framework="lightning",
         framework_version=version,
         rank=trainer.global_rank,
@@ -130,25 +143,18 @@ def process(trainer: Any, version: str) -> TrainingProcess:
         world_size=trainer.world_size,
         local_world_size=trainer.num_devices,
     )
+    # Every rank asks for the folder, whatever the state of its meter: Lightning broadcasts it.
+    folder, gpus = run_folder(trainer), used_gpus(trainer)
+    meter.start(folder, state=state, process=process, used_gpus=gpus, say=say)
 
 
 def used_gpus(trainer: Any) -> tuple[int, ...]:
-    """Ordinals of the GPUs that this process answers for; none on a CPU.
+    """Return the ordinals of the GPUs that this process measures; empty on a CPU.
 
-    The first rank of a host answers for all of its GPUs, because its figures are the ones that
-    are logged; the report counts each card once.
+    The first rank of a host measures all of its GPUs, because its figures are logged. The report
+    counts each GPU once.
     """
     device = trainer.strategy.root_device
     if device.type != "cuda":
         return ()
     return tuple(trainer.device_ids) if trainer.local_rank == 0 else (device.index or 0,)
-
-
-def say(message: str) -> None:
-    """One line, as Lightning prints its own."""
-    rank_zero_info(message)
-
-
-def warn(message: str) -> None:
-    """A warning of the first rank, as Lightning itself warns."""
-    rank_zero_warn(message)

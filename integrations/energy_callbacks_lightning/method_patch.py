@@ -1,4 +1,4 @@
-"""What Lightning has no hook for: how long a checkpoint takes, and when a batch was fetched."""
+"""Patches methods for events without a hook: saving a checkpoint, and a fetched batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,12 +7,12 @@ from energy_callbacks.meter import EnergyMeter
 
 
 class MethodPatch:
-    """Hears every call of one method of one object, for the time of a training.
+    """Replaces one method of one object during a training.
 
     Args:
-        name: of the method.
-        around: makes what stands in its place.
-        meter: gets the events.
+        name: name of the method.
+        around: class of the replacement.
+        meter: receives the events.
     """
 
     def __init__(self, name: str, around: "type[_PatchedMethod]", meter: EnergyMeter) -> None:
@@ -23,12 +23,12 @@ class MethodPatch:
         self._before: Any = None
 
     def begin(self, owner: Any) -> None:
-        """From now on."""
+        """Replace the method of an object."""
         self._owner, self._before = owner, vars(owner).get(self._name)
         setattr(owner, self._name, self._around(getattr(owner, self._name), self._meter))
 
     def end(self) -> None:
-        """Leave the object as it was."""
+        """Restore the object."""
         if self._owner is not None and self._before is not None:
             setattr(self._owner, self._name, self._before)
         elif self._owner is not None:
@@ -36,12 +36,12 @@ class MethodPatch:
         self._owner = self._before = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy is in no training."""
+        """Reset the state of a running training in copies."""
         return vars(self) | {"_owner": None, "_before": None}
 
 
 class _PatchedMethod:
-    """In a method's place; in a copy of its object it is the method again."""
+    """Replacement of a method. Copies and pickles contain the original method."""
 
     def __init__(self, method: Callable[..., Any], meter: EnergyMeter) -> None:
         self._method = method
@@ -52,27 +52,27 @@ class _PatchedMethod:
 
 
 class TimedSave(_PatchedMethod):
-    """``trainer.save_checkpoint``: its time has a name."""
+    """Replacement of ``trainer.save_checkpoint``: reports its duration."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Save as before, and report how long it took."""
+        """Save, and report the window ``checkpoint``."""
         start_s = self._meter.now_s()
         try:
             return self._method(*args, **kwargs)
         finally:
             self._meter.window("checkpoint", start_s, self._meter.now_s())
-            self._meter.mark("batch_done")  # what comes next waits for data
+            self._meter.mark("batch_done")  # the loop now waits for data
 
 
 class TimedFetch(_PatchedMethod):
-    """``precision_plugin.convert_input``: the first that is done with a batch from the loader.
+    """Replacement of ``precision_plugin.convert_input``, the first call with a batch of the loader.
 
-    Its copy to the device comes next, and from memory that is not pinned a copy waits for all
-    work that the device still has: that is no waiting for data.
+    The copy to the device comes next. From unpinned memory it waits for all pending work of the
+    device, which is not waiting for data.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The batch is there."""
+        """Report that data is ready."""
         self._meter.mark("data_ready")
         return self._method(*args, **kwargs)
 

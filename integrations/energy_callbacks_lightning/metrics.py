@@ -1,61 +1,73 @@
-"""What the model has logged in Lightning, reported once, when Lightning itself has read it.
+"""Metrics in ``trainer.callback_metrics``: those of the model are reported, ours are offered.
 
 ::
 
-    on_validation_start                 these were there before
-    on_validation_end                     what has changed: metrics of the validation
+    on_validation_start                 these existed before
+    on_validation_end                     changed since: metrics of the validation
     on_train_epoch_end
-    on_train_epoch_start | on_train_end   what has changed since it was reported: the epoch's others
+    on_train_epoch_start | on_train_end   changed since the last report: the epoch's other metrics
 
-``callback_metrics`` holds the same tensor until a metric is computed anew. At these two moments
-Lightning has just read them for its loggers and its progress bar, and nothing is computed over
-ranks any more. If it has neither, only what is in the host's memory is read: to read more would
-be to wait for the device.
+``callback_metrics`` holds the same tensor until a metric is computed again. At these two moments
+Lightning has just read the metrics for its loggers and progress bar, and runs no more collective
+operations for them. If it has neither, only values in host memory are read, because any other
+would make the training wait for the device.
+
+If one process trains, our figures are offered to callbacks such as ``ModelCheckpoint`` and
+``EarlyStopping``. Several ranks measure different energies and would decide differently.
 """
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from energy_callbacks.accounting.metrics.scalars import TAGS
+from energy_callbacks_lightning import loop
+
 Logged = dict[str, Any]
+# NaN from the first step on until measured, so that a checkpoint callback that monitors them finds
+# its key.
+_MONITORED = ("efficiency/total_j_per_sample",)
+_MONITORED_ON_GPU = ("efficiency/gpu_j_per_step", "efficiency/gpu_j_per_sample")
 
 
 class LoggedMetrics:
-    """Numbers of ``trainer.callback_metrics`` that are new."""
+    """Finds the numbers in ``trainer.callback_metrics`` that are new."""
 
     def __init__(self) -> None:
-        self._told: Logged = {}
+        self._reported: Logged = {}
         self._before: Logged = {}
         self._of_validation: set[str] = set()
         self._epoch: int | None = None
 
     def begin_validation(self, trainer: Any) -> None:
-        """Metrics that are logged from here on are of a validation."""
+        """Mark the start: metrics that change from here on belong to the validation."""
         self._before = dict(trainer.callback_metrics)
 
     def of_validation(self, trainer: Any) -> dict[str, float]:
-        """The metrics of the validation that has ended."""
+        """Return the metrics of the validation that has ended."""
         new = _changed(trainer, self._before)
         self._of_validation |= set(new)
         return _numbers(trainer, new)
 
     def end_epoch(self, trainer: Any) -> None:
-        """An epoch of training is over, but for what other callbacks and the model log of it."""
+        """Mark the end of a training epoch; its metrics may still be logged afterwards."""
         self._epoch = trainer.current_epoch
 
     def of_epoch(self, trainer: Any) -> tuple[dict[str, float], int | None]:
-        """The other metrics of the epoch that has ended, and its number."""
+        """Return the other metrics of the epoch that has ended, and its number."""
         epoch, self._epoch = self._epoch, None
         if epoch is None:
             return {}, None
-        new = _changed(trainer, self._told)
-        self._told = dict(trainer.callback_metrics)
-        mine = {name: value for name, value in new.items() if name not in self._of_validation}
-        return _numbers(trainer, mine), epoch
+        new = _changed(trainer, self._reported)
+        self._reported = dict(trainer.callback_metrics)
+        other = {name: value for name, value in new.items() if name not in self._of_validation}
+        return _numbers(trainer, other), epoch
 
 
 def _changed(trainer: Any, before: Logged) -> Logged:
-    """The metrics that were computed again."""
+    """Return the metrics that were computed again."""
     return {k: v for k, v in trainer.callback_metrics.items() if v is not before.get(k)}
 
 
@@ -64,6 +76,39 @@ def _numbers(trainer: Any, logged: Logged) -> dict[str, float]:
     return {
         name: value.item()
         for name, value in logged.items()
-        # Not a tensor of a distributed kind, which all ranks must read together.
+        # Distributed tensors are excluded: all ranks would have to read them together.
         if type(value) is torch.Tensor and value.numel() == 1 and (was_read or value.is_cpu)
     }
+
+
+def last_values(trainer: Any) -> dict[str, float]:
+    """Return the last values of the metrics that the model has logged; single numbers only.
+
+    Empty if several ranks train: reading a metric may compute it over all ranks, and this function
+    runs only on the first.
+    """
+    if trainer.world_size > 1:
+        return {}
+    logged = trainer.callback_metrics.items()
+    return {k: float(v) for k, v in logged if isinstance(v, torch.Tensor) and v.numel() == 1}
+
+
+def begin_offers(trainer: Any) -> None:
+    """Offer NaN for the figures that may be monitored, or warn that they are not offered."""
+    if trainer.world_size == 1:
+        for tag in _MONITORED + (_MONITORED_ON_GPU if loop.used_gpus(trainer) else ()):
+            trainer.callback_metrics.setdefault(tag, torch.tensor(math.nan))
+        return
+    for other in trainer.callbacks:
+        monitored = getattr(other, "monitor", None)
+        if monitored in TAGS:
+            loop.warn(
+                f"{type(other).__name__} monitors {monitored!r}, which is not offered to "
+                "callbacks where several processes train; monitor a metric of the model"
+            )
+
+
+def offer(trainer: Any, scalars: Mapping[str, float]) -> None:
+    """Offer the newest figures."""
+    if trainer.world_size == 1:
+        trainer.callback_metrics.update({t: torch.tensor(v) for t, v in scalars.items()})

@@ -1,8 +1,8 @@
-"""Finds the run of ranks that Lightning started as children: ``ddp_spawn``, ``ddp_fork``.
+"""Finds the run of ranks that Lightning started as child processes: ``ddp_spawn``, ``ddp_fork``.
 
-The user's callback stays behind in the parent, where no hook is called and no logger knows which
-version its children have taken. Their journals lie in the folder that was chosen, else beside the
-logs, and name this process as the one that started them.
+The user's callback stays in the parent, where no hook is called and the logger does not know the
+version of its children. Their journals are in the chosen folder or beside the logs, and contain
+the id of this process.
 """
 
 import contextlib
@@ -19,10 +19,10 @@ from energy_callbacks_lightning.bases import packages
 
 
 def run_folder(callback: object, chosen: Path | None) -> Path | None:
-    """Where the newest journal of a child lies; ``None`` if there is none.
+    """Return the folder of the newest journal of a child process; ``None`` if there is none.
 
     Args:
-        callback: of the trainer whose logs are looked at.
+        callback: identifies the trainer, and so its logs.
         chosen: the run folder, if the user has chosen one.
     """
     folders = [chosen] if chosen else [one for held in _trainers(callback) for one in _near(held)]
@@ -31,7 +31,7 @@ def run_folder(callback: object, chosen: Path | None) -> Path | None:
 
 
 def _trainers(callback: object) -> Iterator[Any]:
-    """No hook has handed the trainer over: it is whichever holds the callback."""
+    """Yield the trainers that hold the callback: no hook has passed the trainer to it."""
     kinds = tuple(package.Trainer for package in packages)
     for one in gc.get_objects():
         if issubclass(type(one), kinds) and any(held is callback for held in one.callbacks):
@@ -39,14 +39,14 @@ def _trainers(callback: object) -> Iterator[Any]:
 
 
 def _near(trainer: Any) -> Iterator[Path]:
-    """The run folder as the parent knows it, and those of its logger's other versions."""
+    """Yield the run folder of the parent, and those of its logger's other versions."""
     folder = loop.run_folder(trainer)
     yield folder
     yield from folder.parent.parent.glob(f"*/{folder.name}")
 
 
 def _begun(folder: Path) -> Iterator[tuple[float, Path]]:
-    """When each journal of a child of this process was begun, and its run folder."""
+    """Yield the start time of each journal of a child of this process, and its run folder."""
     for path in journal.find(folder):
         with contextlib.suppress(JournalError, OSError):
             header = next(journal.read(path))

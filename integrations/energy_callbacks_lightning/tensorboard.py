@@ -1,9 +1,7 @@
-"""What a training in Lightning writes to TensorBoard beside its rows."""
+"""Charts and hyperparameters that a training in Lightning writes to TensorBoard."""
 
 from collections.abc import Iterator
 from typing import Any
-
-import torch
 
 from energy_callbacks.dashboard import Dashboard, Facts
 from energy_callbacks.meter import EnergyMeter
@@ -14,7 +12,7 @@ _LOGGERS = tuple(package.loggers.TensorBoardLogger for package in packages)
 
 
 def dashboard(meter: EnergyMeter, trainer: Any) -> Dashboard:
-    """The dashboard of a training that begins; only in the first process."""
+    """Create the dashboard of a training; used only in the first process."""
     return Dashboard(meter, lambda: _boards(trainer), lambda: _facts(trainer))
 
 
@@ -35,15 +33,3 @@ def _facts(trainer: Any) -> Facts:
         "accumulation": trainer.accumulate_grad_batches,
         "precision": str(trainer.precision),
     }
-
-
-def metrics(trainer: Any) -> dict[str, float]:
-    """The last values of what the model has logged; single numbers only.
-
-    If several ranks train, asking for them may compute a metric over all ranks, and this is
-    asked in the first one alone: none.
-    """
-    if trainer.world_size > 1:
-        return {}
-    logged = trainer.callback_metrics.items()
-    return {k: float(v) for k, v in logged if isinstance(v, torch.Tensor) and v.numel() == 1}

@@ -12,7 +12,7 @@ from energy_callbacks.tuning import BatchSizeResult, TuningOptions
 from energy_callbacks.tuning import tune_batch_size as tune_step
 from energy_callbacks.tuning.options import at_most
 from energy_callbacks_lightning import loop
-from energy_callbacks_lightning.bases import packages, version
+from energy_callbacks_lightning.bases import packages
 from energy_callbacks_lightning.callback import GpuEnergyCallback
 from energy_callbacks_lightning.tuning.loaders import TrainLoaders
 from energy_callbacks_lightning.tuning.trial_step import LightningTrialStep
@@ -66,12 +66,7 @@ def search(
     meter = _meter(trainer, options)
     is_ours = not meter.is_running
     if is_ours:
-        meter.start(
-            loop.run_folder(trainer),
-            process=loop.process(trainer, version),
-            used_gpus=loop.used_gpus(trainer),
-            say=loop.say,
-        )
+        loop.start(meter, trainer)
     try:
         limited: TuningOptions = {**_limited(trainer, loaders, options), "meter": meter}
         with isolated(trainer):
