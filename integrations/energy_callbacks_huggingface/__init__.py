@@ -1,9 +1,9 @@
-"""Hugging Face adapter: translates the Trainer's events into events of the meter.
+"""Hugging Face adapter: translates the Trainer's events into calls of the meter.
 
-Importing it makes ``TrainingArguments(report_to=["energy"])`` known to transformers.
+Importing it registers ``TrainingArguments(report_to=["energy"])`` with transformers.
 """
 
-# First: without Accelerate the Trainer only says so when it is made.
+# First, because the Trainer reports a missing Accelerate only when it is created.
 import accelerate as accelerate
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 

@@ -1,7 +1,7 @@
-"""Samples and tokens of each micro-batch, from what the model is given.
+"""Counts samples and tokens of each micro-batch in the inputs of the model.
 
-The Trainer hands its inputs to no callback. If the user knows better than the loader how to
-count, and only there, a hook on the model's forward pass shows them the inputs.
+The Trainer passes its inputs to no callback. If the user gives functions that count, a hook on the
+model's forward pass calls them.
 """
 
 from collections.abc import Callable
@@ -16,17 +16,17 @@ Counter = Callable[[Any], float]
 
 
 class InputCounter:
-    """Asks the user's functions about the first forward pass of each micro-batch in training.
+    """Calls the user's functions in the first forward pass of each micro-batch in training.
 
     ::
 
         expect          a micro-batch begins
-          (forward)       counted, once
-        take            the optimizer step is done, or the epoch: its counts
+          (forward)       counted once
+        take            the optimizer step or the epoch is done: returns its counts
 
     Args:
-        batch_size_fn: samples in the inputs; ``None`` counts none.
-        length_fn: tokens in them; ``None`` as for samples.
+        batch_size_fn: returns the samples in the inputs; ``None`` counts no samples.
+        length_fn: returns the tokens in them; ``None`` counts no tokens.
     """
 
     def __init__(self, batch_size_fn: Counter | None, length_fn: Counter | None) -> None:
@@ -39,27 +39,27 @@ class InputCounter:
         self._replicas = 1
 
     def attach(self, model: Any, replicas: int) -> None:
-        """Look at the inputs of a model; ``replicas`` of it share a micro-batch (DataParallel)."""
+        """Add the hook to a model; ``replicas`` of it share a micro-batch (DataParallel)."""
         self.detach()
         if self._functions and isinstance(model, torch.nn.Module):
             self._replicas = max(replicas, 1)
-            look: Any = _Look(self)
-            self._handle = model.register_forward_pre_hook(look, with_kwargs=True)
+            hook: Any = _InputHook(self)
+            self._handle = model.register_forward_pre_hook(hook, with_kwargs=True)
 
     def detach(self) -> None:
-        """Look no more."""
+        """Remove the hook."""
         if self._handle is not None:
             self._handle.remove()
         self._handle = None
 
     def expect(self, *, is_first: bool) -> None:
-        """A micro-batch begins; with the first one of a step counting starts anew."""
+        """Start a micro-batch; the first one of a step resets the counts."""
         if is_first:
             self._counts, self._expected = [], 0
         self._expected += self._replicas
 
     def see(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A forward pass begins; one without gradients, as to generate, is no training."""
+        """Count a forward pass. One without gradients, such as generation, is not training."""
         is_training = module.training and torch.is_grad_enabled()
         if is_training and len(self._counts) < self._expected:
             inputs = args[0] if len(args) == 1 and not kwargs else kwargs or args
@@ -79,21 +79,21 @@ class InputCounter:
         return found
 
     def counts(self, name: str) -> bool:
-        """Whether the user has given this function, even if it has failed meanwhile."""
+        """Whether the user has given this function, even if it has failed."""
         return name in self._given
 
     def take(self, name: str, micro_batches: int) -> float | None:
-        """The counts of the last micro-batches; ``None`` if one is missing."""
+        """Return the sum of the counts of the last micro-batches; ``None`` if one is missing."""
         counts = [found[name] for found in self._counts if name in found]
-        # DataParallel leaves cards idle if a batch is small: not every replica is called.
+        # With small batches DataParallel does not call every replica.
         return sum(counts) if counts and len(counts) >= micro_batches else None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_handle": None}
 
 
-class _Look:
-    """The hook on the model; in a copy of the model, or a pickle of it, it sees nothing."""
+class _InputHook:
+    """The hook on the model. It does nothing in copies and pickles of the model."""
 
     def __init__(self, counter: InputCounter | None) -> None:
         self._counter = counter

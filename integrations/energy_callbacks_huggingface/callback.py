@@ -1,4 +1,4 @@
-"""GpuEnergyCallback: its settings, its report, and the lines it gives to a model card."""
+"""GpuEnergyCallback: its settings, and its emissions for a model card."""
 
 from collections.abc import Callable
 from typing import Any, Unpack
@@ -9,24 +9,24 @@ from energy_callbacks_huggingface.hooks import EnergyHooks
 
 
 class GpuEnergyCallback(EnergyCallback, EnergyHooks):
-    """Energy beside the loss in the user's own run, and a report at the end.
+    """Logs energy beside the loss in the user's own run, and writes a report at the end.
 
     >>> trainer = Trainer(..., callbacks=[GpuEnergyCallback()])  # doctest: +SKIP
 
-    Figures come with the rows of the loss, each ``args.logging_steps`` steps. The tags are
+    Figures are logged with the rows of the loss, every ``args.logging_steps`` steps. The tags are
     described in ``docs/reference/metrics.md``.
 
     Args:
-        batch_size_fn: samples in the inputs of a forward pass; ``None`` takes them from the
+        batch_size_fn: returns the samples in the inputs of a forward pass; ``None`` uses the
             loader.
-        length_fn: tokens in them; ``None`` takes them from ``include_num_input_tokens_seen``,
-            else figures per token are left out.
-        **settings: see ``CallbackSettings``; the run folder is by default
+        length_fn: returns the tokens in them; ``None`` uses ``include_num_input_tokens_seen``. If
+            that is off, there are no figures per token.
+        **settings: see ``CallbackSettings``; the default run folder is
             ``<args.output_dir>/energy``.
 
     Raises:
-        ValueError: for a setting that is wrong in itself, such as an unknown country.
-        TypeError: for one of the wrong type.
+        ValueError: for an invalid setting, such as an unknown country.
+        TypeError: for a setting of the wrong type.
     """
 
     __module__ = "energy_callbacks.huggingface"
@@ -46,13 +46,13 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         )
 
     def co2_eq_emissions(self, *, training_type: str | None = None) -> dict[str, str | float]:
-        """The field ``co2_eq_emissions`` of a model card; see ``report/model_card.py``.
+        """Return the field ``co2_eq_emissions`` of a model card.
 
         Args:
             training_type: such as ``"pre-training"`` or ``"fine-tuning"``.
 
         Raises:
-            ValueError: if the place is not known.
+            ValueError: if the location is not known.
         """
         from energy_callbacks.report.render.model_card import co2_eq_emissions
 
@@ -60,7 +60,6 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
 
 class ReportedEnergyCallback(GpuEnergyCallback):
-    """The one that ``report_to=["energy"]`` makes; it stands back for one that the user made."""
+    """The callback of ``report_to=["energy"]``; a callback of the user takes precedence."""
 
-    __module__ = "energy_callbacks_huggingface.callback"
     is_from_report_to = True

@@ -7,7 +7,7 @@ from transformers import TrainerCallback
 
 from energy_callbacks.accounting.metrics.scalars import Scalars
 
-# What a line of the console still holds, with four digits as HF prints its own.
+# Shown in console lines, with four digits as Hugging Face prints its own values.
 _CONSOLE = frozenset(
     (
         "power/gpu_w",
@@ -21,58 +21,56 @@ _CONSOLE = frozenset(
 )
 
 
+def nothing(_: Scalars) -> Scalars:
+    """Select no figures, for TensorBoard, which gets them from us."""
+    return {}
+
+
+def console(scalars: Scalars) -> Scalars:
+    """Select figures for people."""
+    return {tag: float(f"{v:.4g}") for tag, v in scalars.items() if tag in _CONSOLE}
+
+
 class LogRow:
-    """Our figures in the row of logs that is being handed around."""
+    """The row of logs that the Trainer currently passes to its callbacks, with our figures."""
 
     def __init__(self) -> None:
         self._logs: dict[str, Any] | None = None
         self._scalars: Scalars = {}
 
     def put(self, logs: dict[str, Any], scalars: Scalars) -> None:
-        """From now on this is the row."""
+        """Add figures to a new row."""
         self._logs, self._scalars = logs, scalars
         logs.update(scalars)
 
-    def show(self, logs: dict[str, Any] | None, scalars: Scalars) -> None:
-        """Let what comes next see these figures of ours, and no others, in the row."""
+    def show(self, logs: dict[str, Any] | None, select: Callable[[Scalars], Scalars]) -> None:
+        """Replace our figures in the row by a selection. Other rows do not change."""
         if logs is None or logs is not self._logs:
             return
         for tag in self._scalars:
             logs.pop(tag, None)
-        logs.update(scalars)
-
-    def nothing(self) -> Scalars:
-        """For TensorBoard, which has them already."""
-        return {}
-
-    def everything(self) -> Scalars:
-        """For callbacks that report."""
-        return self._scalars
-
-    def selection(self) -> Scalars:
-        """For people who read along."""
-        return {t: float(f"{v:.4g}") for t, v in self._scalars.items() if t in _CONSOLE}
+        logs.update(select(self._scalars))
 
 
 class LogFilter(TrainerCallback):
     """Placed directly before or after another callback.
 
     Args:
-        row: that is being handed around.
-        shown: what of it the callbacks after it see.
+        row: the current row.
+        select: returns the figures that the following callbacks see.
     """
 
-    def __init__(self, row: LogRow, shown: Callable[[], Scalars]) -> None:
+    def __init__(self, row: LogRow, select: Callable[[Scalars], Scalars]) -> None:
         self._row = row
-        self._shown = shown
+        self._select = select
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """A row comes by."""
-        self._row.show(logs, self._shown())
+        """Filter a row."""
+        self._row.show(logs, self._select)
 
 
 class LastCallback(TrainerCallback):
-    """Stands last: when an event has reached it, nothing but data is waited for any more.
+    """The last callback of the list: after it the loop only waits for data.
 
     Args:
         ours: our callback.
@@ -84,7 +82,7 @@ class LastCallback(TrainerCallback):
     def on_step_end(
         self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any
     ) -> None:
-        """All callbacks have had the event."""
+        """Report that all callbacks have received the event."""
         self._ours.wait_for_data()
 
     on_log = on_evaluate = on_predict = on_save = on_epoch_end = on_step_end

@@ -1,4 +1,4 @@
-"""Counts, ranks and devices of a training of the Trainer, without touching data."""
+"""Counts, ranks and devices of a training of the Trainer, without reading data."""
 
 import logging
 import os
@@ -19,12 +19,12 @@ _NO_METRIC = ("epoch", "_runtime", "_per_second", "total_flos", "num_input_token
 
 
 def run_folder(args: Any) -> Path:
-    """Beside the checkpoints: ``<output_dir>/energy``."""
+    """Return the run folder beside the checkpoints: ``<output_dir>/energy``."""
     return Path(args.output_dir) / "energy"
 
 
 def process(args: Any, version: str) -> TrainingProcess:
-    """Which rank this is."""
+    """Return the rank of this process."""
     local_world_size = os.environ.get("LOCAL_WORLD_SIZE", "")
     return TrainingProcess(
         framework="huggingface",
@@ -39,17 +39,17 @@ def process(args: Any, version: str) -> TrainingProcess:
 
 
 def used_gpus(args: Any, model: Any) -> tuple[int, ...]:
-    """Ordinals of the GPUs that this process answers for; none on a CPU.
+    """Return the ordinals of the GPUs that this process measures; empty on a CPU.
 
-    The first rank of a host answers for the GPUs of all its ranks, because its figures are the
-    ones that are logged; the report counts each card once.
+    The first rank of a host measures the GPUs of all its ranks, because its figures are logged. The
+    report counts each GPU once.
     """
     if args.device.type != "cuda":
         return ()
     own = args.device.index or 0
     if args.world_size > 1:
         ranks = process(args, "").local_world_size
-        # If each rank sees only one card, that card is number 0 and the others are invisible.
+        # If each rank sees only one GPU, that is number 0 and the others are invisible.
         seen = min(ranks, torch.cuda.device_count())
         return tuple(range(seen)) if args.local_process_index == 0 and seen > 1 else (own,)
     mapped = _ordinals(getattr(model, "hf_device_map", None) or {})
@@ -57,7 +57,7 @@ def used_gpus(args: Any, model: Any) -> tuple[int, ...]:
 
 
 def _ordinals(device_map: dict[str, Any]) -> tuple[int, ...]:
-    """The GPUs of a device map, whose values are ordinals, devices, or words such as ``disk``."""
+    """Return the GPUs of a device map, whose values are ordinals, devices, or ``disk``."""
     found: set[int] = set()
     for place in device_map.values():
         if isinstance(place, int):
@@ -70,14 +70,14 @@ def _ordinals(device_map: dict[str, Any]) -> tuple[int, ...]:
 def samples(
     args: Any, state: Any, loader: Any, micro_batches: int, *, since_step: int
 ) -> float | None:
-    """Samples of the last micro-batches, on this rank, since the last step.
+    """Return the samples of the last micro-batches on this rank, since the last step.
 
-    Batches are full but for the last one of an epoch, and that only if one process draws a
-    known number of samples: Accelerate fills it up if several share the data.
+    All batches are full, except the last one of an epoch if one process draws a known number of
+    samples. With several processes Accelerate completes it.
     """
     is_loader = isinstance(loader, DataLoader)
     sampler: Any = loader.batch_sampler if is_loader else None
-    # A state from a checkpoint still holds the batch size of that run; the loader knows better.
+    # A state from a checkpoint has the batch size of its run; the loader has the current one.
     size = getattr(sampler, "batch_size", None) if is_loader else state.train_batch_size
     if not isinstance(size, int):
         return None
@@ -92,7 +92,7 @@ def samples(
 
 
 def _missing(sampler: Any, size: int, epoch: float, since_step: int) -> int:
-    """How many samples the newest batch lacks: some if it is the last of an epoch."""
+    """Return how many samples the newest batch lacks, if it is the last of an epoch."""
     try:
         drawn, batches = len(sampler.sampler), len(sampler)
     except TypeError:  # endless: every batch is full
@@ -101,40 +101,26 @@ def _missing(sampler: Any, size: int, epoch: float, since_step: int) -> int:
     return -drawn % size if is_last and not sampler.drop_last else 0
 
 
-class TokenCounter:
-    """Tokens as the Trainer counts them with ``include_num_input_tokens_seen``, on this rank."""
-
-    def __init__(self, state: Any) -> None:
-        self._seen: int = state.num_input_tokens_seen
-
-    def take(self, args: Any, state: Any) -> float | None:
-        """Tokens since the last time; the Trainer gathers them over all ranks."""
-        before, self._seen = self._seen, state.num_input_tokens_seen
-        if args.include_num_input_tokens_seen in (False, "no"):
-            return None
-        return (self._seen - before) / float(args.world_size)
-
-
 def is_training_row(logs: Iterable[str]) -> bool:
-    """Whether these logs are of training; rows of an evaluation are left as they are."""
+    """Whether these are logs of training, not of an evaluation."""
     return "loss" in logs or is_final_row(logs)
 
 
 def is_final_row(logs: Iterable[str]) -> bool:
-    """Whether these are the last logs of ``train``; users log a ``train_loss`` of their own too."""
+    """Whether these are the last logs of ``train``. Users may log a ``train_loss`` too."""
     return all(name in logs for name in ("train_loss", "train_runtime", "total_flos"))
 
 
 def metrics(logs: Mapping[str, Any]) -> dict[str, Any]:
-    """What a row holds about the model, without the Trainer's own clocks and counts."""
+    """Return the metrics of the model in a row, without the Trainer's durations and counts."""
     return {name: value for name, value in logs.items() if not name.endswith(_NO_METRIC)}
 
 
 def say(message: str) -> None:
-    """One line that leaves the progress bar whole."""
+    """Print a line without disturbing the progress bar."""
     tqdm.write(message)
 
 
 def warn(message: str) -> None:
-    """One warning."""
+    """Log a warning."""
     logger.warning("%s", message)

@@ -1,28 +1,29 @@
-"""Sessions of measuring: which callback measures, and what a checkpoint holds."""
+"""Begins and ends sessions: which callback measures, and the state in a checkpoint."""
 
 from typing import Any, ClassVar
 
 import transformers
 from transformers import TrainerCallback
+from transformers.integrations.integration_utils import CodeCarbonCallback
 
 from energy_callbacks.core.active_call import ActiveCall, find_callback_list
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_huggingface import loop
 from energy_callbacks_huggingface.batches import Counter, InputCounter
-from energy_callbacks_huggingface.callback_list import OtherCallbacks
+from energy_callbacks_huggingface.callback_list import OtherTrainerCallbacks
 from energy_callbacks_huggingface.session import Session
 
-# Not a class name: HF would look for a callback of that name when it resumes.
+# Not a class name: Hugging Face would look for a callback of that name when it resumes.
 STATE_KEY = "energy_callbacks"
 
 
 class EnergySessions(TrainerCallback):
-    """Begins and ends the sessions of a meter; ``EnergyHooks`` reports what happens in them.
+    """Begins and ends the sessions of a meter; ``EnergyHooks`` adds the events inside them.
 
     Args:
         meter: measures.
-        batch_size_fn: samples in the model's inputs; ``None`` takes them from the loader.
-        length_fn: tokens in them; ``None`` takes the Trainer's own count.
+        batch_size_fn: returns the samples in the model's inputs; ``None`` uses the loader.
+        length_fn: returns the tokens in them; ``None`` uses the Trainer's count.
     """
 
     is_from_report_to: ClassVar[bool] = False
@@ -37,7 +38,7 @@ class EnergySessions(TrainerCallback):
         self._warned: set[str] = set()
 
     def abandon(self, message: str) -> None:
-        """Measure no more; the training goes on."""
+        """Stop measuring; the training continues."""
         session, self._session = self._session, None
         self._meter.abandon(message)
         if session is not None:
@@ -52,13 +53,13 @@ class EnergySessions(TrainerCallback):
             loop.warn(message)
 
     def _elders(self, callbacks: list[Any]) -> list["EnergySessions"]:
-        """Those of us that go before this one: as they stand, that of ``report_to`` last."""
+        """Return our callbacks with precedence: in the order of the list, ``report_to`` last."""
         ours = [one for one in callbacks if isinstance(one, EnergySessions)]
         ours.sort(key=lambda one: one.is_from_report_to)
         return ours[: ours.index(self)] if self in ours else []
 
     def _stands_back(self, elders: list["EnergySessions"]) -> bool:
-        """Whether this one measures nothing, because another does all that it would do."""
+        """Whether this callback measures nothing, because another one measures the same."""
         folders = [one._meter.config.run_folder for one in elders]  # noqa: SLF001 - of our class
         if not elders or not (self.is_from_report_to or self._meter.config.run_folder in folders):
             return False
@@ -71,7 +72,7 @@ class EnergySessions(TrainerCallback):
     def _begin(
         self, phase: str, call: ActiveCall | None, args: Any, state: Any, model: Any
     ) -> Session | None:
-        """Start the meter for a call; ``None`` if nothing is to be measured."""
+        """Start the meter and a session for a call; ``None`` if nothing is measured."""
         self._forget_last()
         callbacks = find_callback_list(self) or []
         elders = self._elders(callbacks)
@@ -88,41 +89,38 @@ class EnergySessions(TrainerCallback):
         )
         if not self._meter.is_running or self._meter.run_folder is None:
             return None
-        beside = OtherCallbacks(
-            self, [] if elders else callbacks, None if elders else self._meter.run_folder
-        )
-        if beside.has_codecarbon:
+        others = OtherTrainerCallbacks(self, callbacks, self._meter.run_folder)
+        if elders:
+            others = OtherTrainerCallbacks(self, [], None)
+        elif any(isinstance(one, CodeCarbonCallback) for one in callbacks):
             self._warn_once(
                 "CodeCarbonCallback measures this training too, with sensors and threads of its "
                 "own; name the reports you want, such as report_to=['tensorboard'], not 'all'"
             )
-        self._session = Session(self._meter, call, phase, beside, self._inputs)
+        self._session = Session(self._meter, call, phase, others, self._inputs)
         if phase == "train" and state.global_step:
             self._meter.resumed(state.global_step)
         return self._session
 
     def _keep(self, state: Any) -> None:
-        """Into the next checkpoint: the Trainer writes it before it calls ``on_save``."""
+        """Put the state into the next checkpoint, which is written before ``on_save``."""
         state.stateful_callbacks[self._state_key] = self._meter.state()
 
     def _forget_last(self) -> None:
-        """Clean up after a call that no hook has ended; the meter ends what it measured."""
+        """Clean up after a call that has ended without a hook; the meter ends its attempt."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
-            if session.is_orphan:
+            if session.call is None:
                 session.stop()
 
-    def _living(self) -> Session | None:
+    def _running(self) -> Session | None:
+        """Return the session of a call that is running."""
         session = self._session
         return session if session is not None and session.is_under_way() else None
 
-    def _training(self) -> Session | None:
-        session = self._living()
-        return session if session is not None and session.phase == "train" else None
-
     def _begin_alone(self, args: Any, state: Any, model: Any) -> Session | None:
-        """An evaluation or a prediction by itself, unless training goes on unmeasured."""
+        """Begin an evaluation or prediction outside training."""
         if ActiveCall.find("train", package="transformers") is not None:
             return None
         prediction = ActiveCall.find("predict", package="transformers")

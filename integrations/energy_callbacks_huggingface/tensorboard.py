@@ -1,18 +1,16 @@
-"""What a training of the Trainer writes to TensorBoard: our rows, charts and hyperparameters."""
+"""Rows, hyperparameters and last metrics that a training of the Trainer writes to TensorBoard."""
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from transformers.integrations.integration_utils import TensorBoardCallback
 
-from energy_callbacks.dashboard import Dashboard, Facts
-from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.outputs.protocol import Board
+from energy_callbacks.dashboard import Facts
 
 
-class TensorBoardRunOutput:
-    """Exact tags in the run of the user's TensorBoard callback, through its own writer.
+class TrainerTensorBoardOutput:
+    """Writes exact tags into the run of the user's TensorBoard callback, with its writer.
 
     Args:
         board: the callback; it opens and closes the writer.
@@ -22,7 +20,7 @@ class TensorBoardRunOutput:
         self._board = board
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
-        """All scalars of a step; none if the writer is closed already."""
+        """Write all scalars of a step, unless the writer is already closed."""
         writer: Any = self._board.tb_writer
         if writer is None:
             return
@@ -30,22 +28,11 @@ class TensorBoardRunOutput:
             writer.add_scalar(tag, value, step)
 
     def close(self) -> None:
-        """The writer is the user's."""
+        """Do nothing: the writer belongs to the user."""
 
 
-def dashboard(meter: EnergyMeter, runs: Iterable[Board], args: Any, state: Any) -> Dashboard:
-    """The dashboard of a training that begins.
-
-    Args:
-        meter: measures it.
-        runs: gone through at the first row: then their writers are open.
-        args: ``TrainingArguments`` of the trainer.
-        state: ``TrainerState`` of the trainer.
-    """
-    return Dashboard(meter, lambda: runs, lambda: _facts(args, state))
-
-
-def _facts(args: Any, state: Any) -> Facts:
+def facts(args: Any, state: Any) -> Facts:
+    """Return properties that distinguish trainings, from the trainer's arguments and state."""
     return {
         "framework": "huggingface",
         "world_size": args.world_size,
@@ -56,7 +43,7 @@ def _facts(args: Any, state: Any) -> Facts:
 
 
 def metrics(state: Any) -> dict[str, float]:
-    """The mean loss of the training, and what the last evaluation found."""
+    """Return the mean loss of the training, and the metrics of the last evaluation."""
     rows = itertools.chain.from_iterable(row.items() for row in state.log_history)
     return {
         name: float(value)

@@ -1,4 +1,4 @@
-"""Keras itself, whose import fails if the backend that it takes is not installed."""
+"""Imports Keras, and explains the error if its backend is not installed."""
 
 from energy_callbacks.core.errors import MissingExtraError
 

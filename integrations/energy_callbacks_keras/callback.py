@@ -5,11 +5,11 @@ from typing import Any, Literal, Unpack
 from energy_callbacks.callback import CallbackSettings, EnergyCallback, meter_from
 from energy_callbacks.core.config import check_positive
 from energy_callbacks_keras.hooks import EnergyHooks
-from energy_callbacks_keras.loop import StepCounter
+from energy_callbacks_keras.loop import KerasStepCounter
 
 
 class GpuEnergyCallback(EnergyCallback, EnergyHooks):
-    """Energy beside the loss in the user's own TensorBoard run, and a report at the end.
+    """Logs energy beside the loss in the user's TensorBoard run, and writes a report at the end.
 
     >>> model.fit(x, y, callbacks=[GpuEnergyCallback()])  # doctest: +SKIP
 
@@ -18,17 +18,17 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
     ``ModelCheckpoint(monitor="efficiency/total_j_per_sample", mode="min")``.
 
     Args:
-        update_freq: rows in TensorBoard at the end of each ``"epoch"``, or each this many batches,
-            as in ``keras.callbacks.TensorBoard``.
+        update_freq: when rows are written to TensorBoard: ``"epoch"``, ``"batch"`` or a number of
+            batches, as in ``keras.callbacks.TensorBoard``.
         batch_size: samples of a batch, if Keras does not know it before the end of an epoch.
-        tokens_per_sample: for figures per token, which are left out without it.
-        **settings: see ``CallbackSettings``; the run folder is by default
-            ``<TensorBoard log_dir>/energy``, or
-            ``./energy_runs/<stamp>/energy`` if there is no TensorBoard callback.
+        tokens_per_sample: without it there are no figures per token.
+        **settings: see ``CallbackSettings``; the default run folder is
+            ``<TensorBoard log_dir>/energy``, or ``./energy_runs/<stamp>/energy`` without a
+            TensorBoard callback.
 
     Raises:
-        ValueError: for a setting that is wrong in itself, such as an unknown country.
-        TypeError: for one of the wrong type.
+        ValueError: for an invalid setting, such as an unknown country.
+        TypeError: for a setting of the wrong type.
     """
 
     __module__ = "energy_callbacks.keras"
@@ -42,34 +42,36 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         tokens_per_sample: float | None = None,
         **settings: Unpack[CallbackSettings],
     ) -> None:
-        batches_to_a_row = _check_update_freq(update_freq)
+        batches_per_row = _check_update_freq(update_freq)
         check_positive("batch_size", batch_size)
         check_positive("tokens_per_sample", tokens_per_sample)
         ready = meter_from(settings, own=("update_freq", "batch_size", "tokens_per_sample"))
-        super().__init__(ready, StepCounter(ready, batch_size, tokens_per_sample), batches_to_a_row)
+        super().__init__(
+            ready, KerasStepCounter(ready, batch_size, tokens_per_sample), batches_per_row
+        )
 
     def timed(self, loader: Any) -> Any:
-        """Make waiting for a loader visible, of which Keras informs no callback.
+        """Wrap a loader to measure how long training waits for it; Keras has no hook for that.
 
         >>> model.fit(callback.timed(loader), callbacks=[callback])  # doctest: +SKIP
 
-        It is known on JAX and torch, where Keras fetches on the training thread: not on
-        TensorFlow, nor with workers of a ``PyDataset``.
+        This works on JAX and torch, where Keras fetches on the training thread. It does not work
+        on TensorFlow, or with workers of a ``PyDataset``.
 
         Args:
-            loader: of training: a ``keras.utils.PyDataset`` or a generator.
+            loader: a ``keras.utils.PyDataset`` or a generator.
 
         Returns:
             The same batches in the same order, for ``fit``.
 
         Raises:
-            TypeError: for anything else.
+            TypeError: for any other loader.
         """
         return self._waits.timed(loader)
 
 
 def _check_update_freq(value: str | int) -> int | None:
-    """Batches to a row; ``None`` for a row an epoch."""
+    """Return the number of batches per row; ``None`` for one row per epoch."""
     if value in ("epoch", "batch"):
         return None if value == "epoch" else 1
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

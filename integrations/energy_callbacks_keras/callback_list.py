@@ -1,10 +1,10 @@
-"""The other callbacks: our place before them, TensorBoard's writer, which values they see.
+"""Finds the other callbacks of a call, and filters our figures from their ``logs``.
 
-Keras gives a callback neither the list nor the others in it. What ours adds to ``logs`` reaches all
-that stand behind it in Keras' own list of the call. Three kinds must not see it: TensorBoard and
-the progress bar would repeat it under names of their own, and a callback that monitors a figure
-would take NaN, the value before anything was measured, for the best one forever. Filters before
-and behind such a callback hide it.
+Keras gives a callback neither the list of callbacks nor its other members. Figures that ours adds
+to ``logs`` reach all following callbacks. Three kinds must not see them: TensorBoard and the
+progress bar would repeat them under other names, and a callback that monitors a figure would keep
+NaN, the value before the first measurement, as the best value forever. Filters before and after
+such a callback hide the figures.
 """
 
 import math
@@ -16,7 +16,7 @@ import keras
 from energy_callbacks.accounting.metrics.scalars import expected_tags
 from energy_callbacks.core.active_call import find_callback_list
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_keras.checkpoints import ears
+from energy_callbacks_keras.checkpoints import save_timers
 
 _OURS: Final = frozenset(expected_tags(gpu=True, tokens=True, waits=True))
 _BLIND: Final = (keras.callbacks.TensorBoard, keras.callbacks.ProgbarLogger)
@@ -24,11 +24,11 @@ _BLIND: Final = (keras.callbacks.TensorBoard, keras.callbacks.ProgbarLogger)
 Logs = dict[str, Any]
 
 
-class OtherCallbacks:
-    """Keras' own list of the callbacks of one call, found on the stack of one of its hooks.
+class OtherKerasCallbacks:
+    """Keras' list of the callbacks of one call, found on the stack inside a hook.
 
     Attributes:
-        all: that list itself; empty if it was not found.
+        all: the list itself; empty if it was not found.
 
     Args:
         member: our callback.
@@ -37,7 +37,7 @@ class OtherCallbacks:
     def __init__(self, member: keras.callbacks.Callback) -> None:
         self._member = member
         self.all: list[Any] = find_callback_list(member) or []
-        self._curtains: list[keras.callbacks.Callback] = []
+        self._added: list[keras.callbacks.Callback] = []
 
     @property
     def tensorboard(self) -> Any:
@@ -46,9 +46,9 @@ class OtherCallbacks:
         return next(found, None)
 
     def lead(self) -> bool:
-        """Move before all others but those of our kind; whether we stood there already.
+        """Move ours before all callbacks of other kinds, and return whether it already was there.
 
-        Safe while Keras iterates over the list: no callback behind ours moves.
+        Safe while Keras iterates over the list: no callback after ours moves.
         """
         for one in self.all:
             if one is self._member:
@@ -59,42 +59,42 @@ class OtherCallbacks:
                 return False
         return False
 
-    def draw_curtains(self, meter: EnergyMeter) -> None:
-        """Hide our figures from those who must not see them, and listen to those that save.
+    def add_filters(self, meter: EnergyMeter) -> None:
+        """Hide our figures from some callbacks, and measure those that save.
 
-        Only if ``lead`` was true.
+        Call it only if ``lead`` has returned true.
         """
-        if self._curtains:
+        if self._added:
             return
         for one in tuple(self.all):
             hides = _hides_from(one)
-            for pair in (_pair(hides) if hides else (), ears(one, meter)):
+            for pair in (_pair(hides) if hides else (), save_timers(one, meter)):
                 if pair:
                     at = self.all.index(one)
                     self.all[at : at + 1] = [pair[0], one, pair[1]]
-                    self._curtains += pair
+                    self._added += pair
 
-    def add_rear(self, act: Callable[[], None]) -> None:
-        """Do something once all callbacks have had the hook that is being called now."""
+    def call_last(self, act: Callable[[], None]) -> None:
+        """Call a function after all callbacks have received the current hook."""
 
-        def last() -> None:
-            self.all.remove(rear)
+        def last(_: Logs | None) -> None:
+            self.all.remove(callback)
             act()
 
-        rear = _LastCallback(last)
-        self.all.append(rear)
+        callback = keras.callbacks.LambdaCallback(on_test_end=last, on_predict_end=last)
+        self.all.append(callback)
 
-    def remove_curtains(self) -> None:
-        """Leave the list as it was, but for our place."""
-        self.all[:] = [one for one in self.all if one not in self._curtains]
-        self._curtains = []
+    def remove_filters(self) -> None:
+        """Restore the list, except for the place of ours."""
+        self.all[:] = [one for one in self.all if one not in self._added]
+        self._added = []
 
 
-def _hides_from(sibling: Any) -> Callable[[float], bool] | None:
-    """Which of our values another callback must not see; ``None`` if it may see all."""
-    if isinstance(sibling, _BLIND):
+def _hides_from(other: Any) -> Callable[[float], bool] | None:
+    """Return which values another callback must not see; ``None`` if it may see all."""
+    if isinstance(other, _BLIND):
         return lambda _: True
-    monitor = getattr(sibling, "monitor", None)
+    monitor = getattr(other, "monitor", None)
     if isinstance(monitor, str) and monitor in _OURS:
         return math.isnan
     return None
@@ -116,7 +116,7 @@ def _pair(hides: Callable[[float], bool]) -> "tuple[_LogFilter, _LogFilter]":
 
 
 class _LogFilter(keras.callbacks.Callback):
-    """No hook of batches, which would end Keras' asynchronous dispatch."""
+    """Filters the logs of epochs. A hook for batches would end Keras' asynchronous dispatch."""
 
     def __init__(self, act: Callable[[Logs], None]) -> None:
         super().__init__()
@@ -125,17 +125,3 @@ class _LogFilter(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         if logs is not None:
             self._act(logs)
-
-
-class _LastCallback(keras.callbacks.Callback):
-    """Stands last for the rest of one hook."""
-
-    def __init__(self, act: Callable[[], None]) -> None:
-        super().__init__()
-        self._act = act
-
-    def on_test_end(self, logs: Logs | None = None) -> None:
-        self._act()
-
-    def on_predict_end(self, logs: Logs | None = None) -> None:
-        self._act()

@@ -1,8 +1,8 @@
-"""Callbacks that save checkpoints: their time, and our state beside a checkpoint.
+"""Measures callbacks that save checkpoints, and stores our state beside a checkpoint.
 
-Keras has no hook for a checkpoint. A callback of ours before each one that saves and
-one behind it see how long it takes. What ``BackupAndRestore`` keeps is read and written by it
-alone, so our state is a file of its own in its folder, and goes when the folder goes.
+Keras has no hook for a checkpoint. Two callbacks of ours, before and after each one that saves,
+measure its duration. Only ``BackupAndRestore`` reads and writes its backup, so our state is a
+separate file in its folder, and is deleted with the folder.
 """
 
 import json
@@ -19,47 +19,33 @@ logger = logging.getLogger("energy_callbacks")
 
 _SAVERS: Final = (keras.callbacks.ModelCheckpoint, keras.callbacks.BackupAndRestore)
 _FILE: Final = "energy_callbacks.json"
-# What takes less has saved nothing: ``save_best_only``, or another ``save_freq``.
+# Below this duration nothing was saved, because of ``save_best_only`` or ``save_freq``.
 _SHORTEST_S: Final = 1e-3
 
 
-class _SavePatch(keras.callbacks.Callback):
-    """Listens where a callback that saves begins, or where it has ended."""
-
-    def __init__(self, meter: EnergyMeter, before: "_SavePatch | None") -> None:
-        super().__init__()
-        self._meter = meter
-        self._before = before
-        self.heard_s = 0.0
-
-    def _listen(self) -> None:
-        self.heard_s = self._meter.now_s()
-        if self._before is not None and self.heard_s - self._before.heard_s > _SHORTEST_S:
-            self._meter.window("checkpoint", self._before.heard_s, self.heard_s)
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._listen()
-
-
-class _BatchSavePatch(_SavePatch):
-    """For those that save in the middle of an epoch: they wait for each batch themselves."""
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self._listen()
-
-
-def ears(sibling: Any, meter: EnergyMeter) -> tuple[keras.callbacks.Callback, ...]:
-    """The callbacks to place before and after one that saves; none for others."""
-    if not isinstance(sibling, _SAVERS):
+def save_timers(other: Any, meter: EnergyMeter) -> tuple[keras.callbacks.Callback, ...]:
+    """Return callbacks to place before and after one that saves; none for other callbacks."""
+    if not isinstance(other, _SAVERS):
         return ()
-    kind = _SavePatch if sibling.save_freq == "epoch" else _BatchSavePatch
-    before = kind(meter, None)
-    return before, kind(meter, before)
+    begun_s = 0.0
+
+    def begin(*_: Any) -> None:
+        nonlocal begun_s
+        begun_s = meter.now_s()
+
+    def end(*_: Any) -> None:
+        if (now_s := meter.now_s()) - begun_s > _SHORTEST_S:
+            meter.window("checkpoint", begun_s, now_s)
+
+    # A callback that saves within an epoch waits for each batch itself, so ours may do so too.
+    hooks = ["on_epoch_end"] + ["on_train_batch_end"] * (other.save_freq != "epoch")
+    timers = (dict.fromkeys(hooks, act) for act in (begin, end))
+    return tuple(keras.callbacks.LambdaCallback(**timer) for timer in timers)
 
 
-def kept(siblings: list[Any]) -> dict[str, Any]:
-    """Our state beside the backup that ``fit`` has gone on from; empty if there is none."""
-    path = _path(siblings)
+def kept(others: list[Any]) -> dict[str, Any]:
+    """Return our state beside the backup that ``fit`` resumes; empty if there is none."""
+    path = _path(others)
     if path is None or not path.with_name("training_metadata.json").exists():
         return {}
     try:
@@ -69,20 +55,20 @@ def kept(siblings: list[Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def keep(siblings: list[Any], state: dict[str, Any]) -> None:
-    """Write our state beside the backup, whole or not at all."""
-    path = _path(siblings)
+def keep(others: list[Any], state: dict[str, Any]) -> None:
+    """Write our state beside the backup, atomically."""
+    path = _path(others)
     if path is None:
         return
     try:
         atomic_files.write(path, json.dumps(state))
-    except OSError as error:  # a full disk: the backup itself will hardly fare better
+    except OSError as error:  # such as a full disk, which affects the backup itself too
         logger.warning("the energy so far cannot be kept beside the backup: %s", error)
 
 
-def _path(siblings: list[Any]) -> Path | None:
-    """Our file in the folder of ``BackupAndRestore``, unless that lies in a bucket."""
-    for one in siblings:
+def _path(others: list[Any]) -> Path | None:
+    """Return our file in the folder of ``BackupAndRestore``; ``None`` if that is a bucket."""
+    for one in others:
         if isinstance(one, keras.callbacks.BackupAndRestore) and "://" not in str(one.backup_dir):
             return Path(one.backup_dir) / _FILE
     return None

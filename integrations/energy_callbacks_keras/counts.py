@@ -1,4 +1,4 @@
-"""Samples of batches, from Keras' own state."""
+"""Counts samples and batches from Keras' own state."""
 
 import logging
 from collections.abc import Callable
@@ -13,7 +13,7 @@ logger = logging.getLogger("energy_callbacks")
 
 T = TypeVar("T")
 
-# From here on a float32, the type of the loss tracker, misses single samples.
+# Above this a float32, the type of the loss tracker, cannot count single samples.
 _EXACT: Final = 2.0**24
 
 
@@ -22,12 +22,12 @@ class Data:
     """The data of one ``fit``.
 
     Attributes:
-        model: is trained.
-        call: of ``fit``; ``None`` in a loop of the user's own.
+        model: the model that is trained.
+        call: the call of ``fit``; ``None`` in a user's own loop.
         steps: batches of an epoch; ``None`` if unknown.
-        processes: how many train.
-        batch_size: what the data adapter says, else the mean of the epoch before.
-        is_told: whether the data adapter has said so.
+        processes: number of training processes.
+        batch_size: from the data adapter, or the mean of the previous epoch.
+        is_exact_size: whether the batch size is from the data adapter.
         short: samples missing in the last batch of an epoch.
     """
 
@@ -36,30 +36,30 @@ class Data:
     steps: int | None = None
     processes: int = 1
     batch_size: float | None = None
-    is_told: bool = False
+    is_exact_size: bool = False
     short: float = 0.0
 
     def look(self) -> None:
-        """Ask the data adapter, at the start of an epoch."""
+        """Read the batch size from the data adapter at the start of an epoch."""
         iterator = None if self.call is None else self.call.local("epoch_iterator")
         size, partial, is_whole = asked(lambda: _of_adapter(iterator)) or (None, None, False)
         if size is not None:
-            # A strategy of TensorFlow shares each batch; elsewhere every process brings its own.
+            # A TensorFlow strategy splits each batch; otherwise every process has its own.
             sharing = self.processes if keras.backend.backend() == "tensorflow" else 1
-            self.batch_size, self.is_told = size / sharing, True
+            self.batch_size, self.is_exact_size = size / sharing, True
             self.short = (size - partial) / sharing if partial and is_whole else 0.0
 
     @property
     def accumulation(self) -> int:
-        """Batches to an optimizer step."""
+        """Batches per optimizer step."""
         return getattr(_optimizer(self.model), "gradient_accumulation_steps", None) or 1
 
     def batches(self, begun: int, moved: int) -> int:
-        """Batches of an epoch whose last execution has ended.
+        """Return the number of batches of an epoch that has ended.
 
         Args:
-            begun: index of the first batch of the last execution that began. If Keras does
-                not know how many there are, that execution may have found no data.
+            begun: index of the first batch of the last execution. If Keras does not know the number
+                of batches, that execution may have found no data.
             moved: optimizer steps of the epoch.
         """
         execution = getattr(self.model, "steps_per_execution", 1)
@@ -70,43 +70,43 @@ class Data:
         return begun + execution
 
     def samples(self, batches: int, batch_size: float | None) -> float | None:
-        """Samples of an epoch: counted by the model, else as many as its batches should have.
+        """Return the samples of an epoch: counted by the model, or computed from the batch size.
 
         Args:
-            batches: of the epoch.
-            batch_size: the user's word, which counts where nothing was counted.
+            batches: number of batches of the epoch.
+            batch_size: given by the user; used if the model has counted nothing.
         """
         counted = self._counted() if self.call else None
         if counted is not None and self._is_plausible(counted, batches):
-            if not self.is_told:
+            if not self.is_exact_size:
                 self.batch_size = counted / batches
             return counted
         if batch_size is not None:
             return batches * batch_size
-        if not self.is_told or self.batch_size is None:
+        if not self.is_exact_size or self.batch_size is None:
             return None
         return batches * self.batch_size - (self.short if batches == self.steps else 0.0)
 
     def _counted(self) -> float | None:
-        """This process's part of the model's count."""
+        """Return this process's share of the samples that the model has counted."""
         if self.processes == 1:
             return counted_samples(self.model)
         backend = keras.backend.backend()
-        if backend == "tensorflow":  # reading it would have to be done by all processes together
+        if backend == "tensorflow":  # all processes would have to read it together
             return None
         is_shared = backend == "jax" and keras.distribution.distribution() is not None
         counted = counted_samples(self.model)
         return counted / self.processes if counted and is_shared else counted
 
     def _is_plausible(self, counted: float, batches: int) -> bool:
-        """An evaluation in the middle of an epoch resets what was counted."""
-        if not self.is_told or self.batch_size is None:
+        """Check the count, because an evaluation within an epoch resets it."""
+        if not self.is_exact_size or self.batch_size is None:
             return counted >= batches > 0
         return (batches - 1) * self.batch_size < counted <= batches * self.batch_size
 
 
 def _of_adapter(iterator: Any) -> tuple[int | None, int | None, bool]:
-    """Batch size, size of a short last batch, and whether an epoch is all of the data."""
+    """Return batch size, size of a short last batch, and whether an epoch covers all data."""
     adapter = getattr(iterator, "data_adapter", None)
     size = getattr(adapter, "batch_size", None)
     if size is None or adapter is None:
@@ -115,7 +115,7 @@ def _of_adapter(iterator: Any) -> tuple[int | None, int | None, bool]:
 
 
 def asked(question: Callable[[], T]) -> T | None:
-    """An answer of Keras; ``None`` if it has none, which must not end a training."""
+    """Return the result of a call to Keras; ``None`` if it fails."""
     try:
         return question()
     except Exception:
@@ -124,7 +124,7 @@ def asked(question: Callable[[], T]) -> T | None:
 
 
 def iterations(model: Any) -> int | None:
-    """The optimizer's count of steps; ``None`` if there is none. Waits for the device."""
+    """Return the optimizer's step count; ``None`` if there is none. Waits for the device."""
     optimizer = _optimizer(model)
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         return None
@@ -133,7 +133,7 @@ def iterations(model: Any) -> int | None:
 
 
 def _optimizer(model: Any) -> Any:
-    """The stepping optimizer, inside one that scales the loss."""
+    """Return the optimizer that steps, which may be inside one that scales the loss."""
     optimizer = getattr(model, "optimizer", None)
     return getattr(optimizer, "inner_optimizer", optimizer)
 
@@ -143,10 +143,10 @@ def _read(owner: Any, variable: str) -> float:
 
 
 def counted_samples(model: Any) -> float | None:
-    """Samples in Keras' own loss tracker since its last reset; readable between epochs.
+    """Return the samples in Keras' loss tracker since its last reset; readable between epochs.
 
-    It is weighted by the size of each batch, and by nothing else (``train_step`` of all three
-    backends, Keras 3.6 and 3.15). A ``train_step`` of the user's may feed it otherwise.
+    Its only weight is the size of each batch (``train_step`` of all three backends, Keras 3.6 and
+    3.15). A user's own ``train_step`` may use other weights.
     """
     tracker: Any = getattr(model, "_loss_tracker", None)
     step = getattr(model, "train_step", None)

@@ -1,4 +1,4 @@
-"""The GPUs of a model and the rank of this process, by backend."""
+"""Finds the GPUs of a model and the rank of this process on each backend."""
 
 import dataclasses
 from typing import Any
@@ -11,10 +11,10 @@ from energy_callbacks_keras.counts import asked
 
 
 def used_gpus(model: Any) -> tuple[int, ...] | None:
-    """Ordinals of this process's GPUs that hold the model's weights, so also of a distribution.
+    """Return the ordinals of this process's GPUs that hold the model's weights.
 
     Returns:
-        ``()`` on a CPU, ``None`` if the backend does not say.
+        ``()`` on a CPU, ``None`` if unknown.
     """
     find = {"tensorflow": _of_tensorflow, "jax": _of_jax, "torch": _of_torch}
 
@@ -29,7 +29,7 @@ def _of_tensorflow(value: Any) -> set[int]:
     import tensorflow as tf
 
     visible = tf.config.get_visible_devices("GPU")
-    # A strategy mirrors each variable: one value a replica.
+    # A strategy mirrors each variable: one value per replica.
     devices = {str(one.device) for one in getattr(value, "values", (value,))}
     logical = (name.rpartition("GPU:")[2] for name in devices if "GPU:" in name)
     return {int(visible[int(number)].name.rpartition(":")[2]) for number in logical}
@@ -50,10 +50,10 @@ def _of_torch(value: Any) -> set[int]:
 
 
 def process(model: Any) -> TrainingProcess:
-    """Which process this is: the backend's word, else the launcher's.
+    """Return the rank of this process, from the backend or the launcher's environment variables.
 
     Raises:
-        ValueError: if a launcher's variable is no number.
+        ValueError: if such a variable is not a number.
     """
     launched = dataclasses.replace(
         TrainingProcess.from_environment(), framework="keras", framework_version=keras.__version__
@@ -65,7 +65,7 @@ def process(model: Any) -> TrainingProcess:
 
 
 def _rank(model: Any) -> tuple[int, int]:
-    """Number of this process among how many, if the backend knows of others."""
+    """Return rank and world size as the backend knows them."""
     backend = keras.backend.backend()
     if backend == "tensorflow":
         return _rank_of_tensorflow(model)
@@ -93,7 +93,7 @@ def _rank_of_tensorflow(model: Any) -> tuple[int, int]:
 
 
 def check_budget(process: TrainingProcess) -> None:
-    """Refuse a budget if processes could not agree on the epoch that is the last.
+    """Check that processes can agree on the last epoch of a budget.
 
     Raises:
         ValueError: with several processes of TensorFlow or torch.
@@ -106,7 +106,7 @@ def check_budget(process: TrainingProcess) -> None:
 
 
 def add(number: float) -> float:
-    """The sum over the processes of JAX, which all ask; the number itself if there is one."""
+    """Sum a number over the processes of JAX, all of which call this."""
     if keras.backend.backend() != "jax":
         return number
     import jax

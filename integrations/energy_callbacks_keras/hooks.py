@@ -1,19 +1,19 @@
-"""Keras' hooks as events of the meter.
+"""Translates Keras' hooks into calls of the meter.
 
 ::
 
     set_model                           to the first place of the list
     on_train_begin                      which call this is
       on_epoch_begin                    the first one: meter.start, phase train
-        on_train_batch_begin              the batches before it are done: steps
+        on_train_batch_begin              the previous batches are done: steps
         a loader that is timed            batch_done, data_ready
         on_test_begin / _end              phase validation
       on_epoch_end                      epoch, metrics, samples; scalars to TensorBoard and logs
     on_train_end                        meter.stop, last scalars, report
 
-``evaluate`` and ``predict`` by themselves are an attempt from ``on_*_begin`` to ``on_*_end``. A
-call that raises fires no more hooks: the meter looks after it. There is no hook at the end of a
-batch, because one would make Keras wait for the device after each; see ``CallbackList``.
+``evaluate`` and ``predict`` alone are an attempt from ``on_*_begin`` to ``on_*_end``. A call that
+raises calls no more hooks: the meter watches the call itself. There is no hook at the end of a
+batch, because it would make Keras wait for the device after each batch; see ``CallbackList``.
 """
 
 from energy_callbacks.core.guard import harmless
@@ -26,11 +26,11 @@ class EnergyHooks(EnergyCalls):
     """Drives a meter; its settings belong to ``GpuEnergyCallback``."""
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """``fit``, or a loop of the user's; others may still restore a checkpoint."""
+        """Start ``fit`` or a user's loop; other callbacks may still restore a checkpoint."""
         self._begin("fit")
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        """The first epoch starts the meter: only now it is known whether a run goes on."""
+        """Start the meter in the first epoch: only now it is known whether a run resumes."""
         if self._owner == "fit" and self._rows is None:
             state = self._state(epoch)
             used_gpus = self._start(state)
@@ -40,17 +40,17 @@ class EnergyHooks(EnergyCalls):
 
     @harmless
     def _begin_epoch(self, epoch: int) -> None:
-        if self._rows is None or self._siblings is None:
+        if self._rows is None or self._others is None:
             return
         self._rows.begin_epoch(epoch)
         self._steps.begin_epoch()
         self._waits.begin(self._call)
-        if self._siblings.lead():
-            self._siblings.draw_curtains(self._meter)
+        if self._others.lead():
+            self._others.add_filters(self._meter)
 
     @harmless
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
-        """The batches before this one are done. No ``self.model`` here: JAX would copy all."""
+        """Count the previous batches. ``self.model`` would make JAX copy all of its state."""
         if self._rows is None or not self._meter.is_running:
             return
         self._steps.batch_begins(batch)
@@ -61,7 +61,7 @@ class EnergyHooks(EnergyCalls):
             self._model.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """The device has done all of the epoch; what is added to ``logs`` reaches all others."""
+        """Add figures to ``logs`` for all other callbacks; the device has completed the epoch."""
         self._waits.end()
         if self._owner == "fit" and self._meter.is_over_budget(devices.add):
             self._model.stop_training = True
@@ -81,20 +81,20 @@ class EnergyHooks(EnergyCalls):
             self._rows.write_loss(logs)
             self._meter.record_metrics(logs or {}, step=self._steps.done, epoch=epoch)
         scalars = self._log()
-        if self._process.rank == 0 and self._siblings is not None:
-            checkpoints.keep(self._siblings.all, self._meter.state())
+        if self._process.rank == 0 and self._others is not None:
+            checkpoints.keep(self._others.all, self._meter.state())
         return scalars
 
     @harmless
     def on_train_end(self, logs: Logs | None = None) -> None:
-        """TensorBoard's writer is still open, because ours is the first in the list."""
-        if self._siblings is not None:
-            self._siblings.remove_curtains()
+        """End ``fit``. TensorBoard's writer is still open, because ours is first in the list."""
+        if self._others is not None:
+            self._others.remove_filters()
         self._meter.leave("train")
         self._finish("fit")
 
     def on_test_begin(self, logs: Logs | None = None) -> None:
-        """Validation inside ``fit``, or ``evaluate`` by itself."""
+        """Start a validation inside ``fit``, or ``evaluate`` alone."""
         self._waits.end()
         if self._is_inside:
             self._settle()
@@ -105,24 +105,17 @@ class EnergyHooks(EnergyCalls):
 
     @harmless
     def _settle(self) -> None:
-        """The counts of training are reset next."""
+        """Count samples before Keras resets the metrics of training."""
         if self._rows is not None and self._meter.is_running:
             self._steps.settle()
 
     @harmless
     def on_test_end(self, logs: Logs | None = None) -> None:
-        """Back to what was before."""
-        self._meter.leave("validation")
-        self._train_on()
-        self._finish_behind_all("evaluate")
-
-    def _train_on(self) -> None:
-        """An evaluation or a prediction in the middle of an epoch is over."""
-        if self._rows is not None:
-            self._waits.begin(self._call)
+        """Return to the previous phase."""
+        self._end_evaluation("validation", "evaluate")
 
     def on_predict_begin(self, logs: Logs | None = None) -> None:
-        """``predict``, by itself or called by another callback."""
+        """Start ``predict``, alone or called by another callback."""
         self._waits.end()
         if not self._is_inside:
             self._begin("predict")
@@ -131,7 +124,12 @@ class EnergyHooks(EnergyCalls):
 
     @harmless
     def on_predict_end(self, logs: Logs | None = None) -> None:
-        """See ``on_predict_begin``."""
-        self._meter.leave("predict")
-        self._train_on()
-        self._finish_behind_all("predict")
+        """Return to the previous phase."""
+        self._end_evaluation("predict", "predict")
+
+    def _end_evaluation(self, phase: str, owner: str) -> None:
+        self._meter.leave(phase)
+        if self._rows is not None:
+            self._waits.begin(self._call)
+        if self._owner == owner:
+            self._finish_last(owner)

@@ -1,8 +1,8 @@
-"""Optimizer steps and samples, without touching data.
+"""Counts optimizer steps and samples without reading data.
 
-A callback gets the index of each execution's first batch, but not its data. The data
-adapter of the running ``fit`` often knows the batch size; at the end of an epoch the model's own
-loss tracker has counted its samples and ``optimizer.iterations`` its steps.
+A callback receives the index of each execution's first batch, but not its data. The data adapter of
+the running ``fit`` often knows the batch size. At the end of an epoch the model's loss tracker has
+the number of samples and ``optimizer.iterations`` the number of steps.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_keras.counts import Data, iterations
 
 
-class StepCounter:
+class KerasStepCounter:
     """Reports optimizer steps and their samples to the meter.
 
     ::
@@ -20,11 +20,11 @@ class StepCounter:
           begin_epoch
             batch_begins(0)
             batch_begins(n)         the batches before n are done: steps, with samples if known
-          settle                    those of the last execution too; then what was really counted
+          settle                    the steps of the last execution; corrects samples and tokens
 
     Args:
-        meter: gets the events.
-        batch_size: the user's word; ``None`` asks the data adapter.
+        meter: receives the events.
+        batch_size: given by the user; ``None`` reads it from the data adapter.
         tokens_per_sample: ``None`` counts no tokens.
     """
 
@@ -42,11 +42,11 @@ class StepCounter:
         self._is_settled = True
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy is in no call."""
+        """Reset the data of a running call in copies."""
         return self.__dict__ | {"_data": Data()}
 
     def begin(self, data: Data) -> int | None:
-        """``fit`` begins; what its optimizer has counted before."""
+        """Start ``fit``, and return the previous step count of its optimizer."""
         self._data = data
         self._start_iterations = iterations(data.model)
         self._marked = self._anchor = self._micro = 0
@@ -54,18 +54,18 @@ class StepCounter:
 
     @property
     def done(self) -> int:
-        """Optimizer steps since ``fit`` began, as far as they were noticed."""
+        """Optimizer steps since the start of ``fit``, as far as they were counted."""
         return self._marked
 
     def begin_epoch(self) -> None:
-        """Batches are counted from 0 again."""
+        """Start an epoch."""
         self._begun = self._done = 0
         self._given = 0.0
         self._is_settled = True
         self._data.look()
 
     def batch_begins(self, index: int) -> None:
-        """The batches before this one are done; nothing here waits for the device."""
+        """Count the batches before this one, without waiting for the device."""
         self._begun, self._is_settled = index, False
         self._done_until(index)
 
@@ -75,7 +75,7 @@ class StepCounter:
         self._mark(self._anchor + self._micro // self._data.accumulation)
 
     def _mark(self, steps: int) -> None:
-        """This many optimizer steps have ended since ``fit`` began."""
+        """Report steps, up to this many since the start of ``fit``."""
         size = self._batch_size or self._data.batch_size
         samples = None if size is None else size * self._data.accumulation
         for _ in range(steps - self._marked):
@@ -89,7 +89,7 @@ class StepCounter:
         return samples * self.tokens_per_sample
 
     def settle(self) -> None:
-        """The epoch's last batch is done, and the metrics still hold what was counted."""
+        """Count the rest of an epoch, before Keras resets its metrics."""
         if self._is_settled:
             return
         self._is_settled = True
@@ -105,6 +105,6 @@ class StepCounter:
             self._given = counted
 
     def _moved(self) -> int:
-        """The optimizer's steps since ``fit`` began; 0 if it does not count."""
+        """Return the optimizer's steps since the start of ``fit``; 0 if it does not count."""
         now = iterations(self._data.model)
         return 0 if now is None or self._start_iterations is None else now - self._start_iterations

@@ -1,51 +1,54 @@
 """Writes the figures of one ``fit``: to TensorBoard or our own event file, and to ``logs``."""
 
 import math
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from energy_callbacks.dashboard import Dashboard
+import keras
+
+from energy_callbacks.dashboard import Dashboard, Facts
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
-from energy_callbacks_keras.callback_list import Logs, OtherCallbacks
-from energy_callbacks_keras.counts import Data
-from energy_callbacks_keras.tensorboard import TensorBoardRunOutput, facts
+from energy_callbacks_keras.callback_list import Logs, OtherKerasCallbacks
+from energy_callbacks_keras.counts import Data, asked
 
 _NO_FILE = "no more energy in TensorBoard: writing failed"
 
 
 class Rows:
-    """TensorBoard's x-axis and its file; the same keys in ``logs`` at each epoch.
+    """The rows of a ``fit`` in TensorBoard, and our keys in the ``logs`` of its epochs.
 
     Args:
-        siblings: Keras' list of the call.
-        folder: run folder, for a file of ours if the user has no TensorBoard callback.
-        tags: keys in ``logs``, NaN while unknown; empty if several processes train, which see
-            different figures and would decide differently on them.
-        batches_to_a_row: ``None`` for a row an epoch.
+        others: the other callbacks of the call.
+        folder: run folder, for our own event file if the user has no TensorBoard callback.
+        tags: keys in ``logs``, NaN while unknown; empty if several processes train, because they
+            measure different energies and would decide differently.
+        batches_per_row: ``None`` writes one row per epoch.
         meter: measures.
-        data: of the call.
+        data: data of the call.
     """
 
     def __init__(
         self,
-        siblings: OtherCallbacks,
+        others: OtherKerasCallbacks,
         folder: Path,
         tags: tuple[str, ...],
-        batches_to_a_row: int | None,
+        batches_per_row: int | None,
         *,
         meter: EnergyMeter,
         data: Data,
     ) -> None:
-        board = siblings.tensorboard
+        board = others.tensorboard
         self._is_our_file = board is None
-        run = TensorBoardOutput(folder) if board is None else TensorBoardRunOutput(board)
+        run = TensorBoardOutput(folder) if board is None else KerasTensorBoardOutput(board)
         self._output = FaultTolerantOutput(run, _NO_FILE)
-        self._dashboard = Dashboard(meter, lambda: [run], lambda: facts(data))
+        self._dashboard = Dashboard(meter, lambda: [run], lambda: _facts(data))
         self._tags = tags
-        self._batches_to_a_row = batches_to_a_row
+        self._batches_per_row = batches_per_row
         self._executions = 0
         self._epoch = 0
         self._written: int | None = None
@@ -53,46 +56,101 @@ class Rows:
 
     @property
     def step(self) -> int:
-        """The epoch, or what TensorBoard's callback counts: executions that began."""
-        return self._epoch if self._batches_to_a_row is None else self._executions
+        """The x-axis: the epoch, or started executions, as TensorBoard's callback counts."""
+        return self._epoch if self._batches_per_row is None else self._executions
 
     @property
     def is_due(self) -> bool:
-        """Whether the executions so far make a row that is not written yet."""
-        every = self._batches_to_a_row
+        """Whether a row is due that is not written yet."""
+        every = self._batches_per_row
         return every is not None and self.step % every == 0 and self.step not in (0, self._written)
 
     def begin_execution(self) -> None:
-        """One more."""
+        """Count an execution."""
         self._executions += 1
 
     def begin_epoch(self, epoch: int) -> None:
-        """The x-axis goes on."""
+        """Start an epoch."""
         self._epoch = epoch
 
     def write(self, scalars: Mapping[str, float]) -> None:
-        """A row at the step of the loss."""
+        """Write a row at the step of the loss."""
         self._written = self.step
         if scalars:
             self._output.write(scalars, self.step, time.time())
             self._dashboard.row(scalars, self.step)
 
     def write_loss(self, logs: Logs | None) -> None:
-        """Keras' own rows of an epoch, if no other callback writes them."""
+        """Write Keras' metrics of an epoch, if no TensorBoard callback does."""
         self._losses = {k: v for k, v in (logs or {}).items() if isinstance(v, float)}
         losses = {f"epoch_{k}": v for k, v in self._losses.items()}
         if self._is_our_file and losses:
             self._output.write(losses, self._epoch, time.time())
 
     def offer(self, logs: Logs | None, scalars: Mapping[str, float]) -> None:
-        """Into the ``logs`` of an epoch, for all callbacks behind us."""
+        """Add figures to the ``logs`` of an epoch, for all following callbacks."""
         if logs is not None and self._tags:
             logs.update(dict.fromkeys(self._tags, math.nan) | dict(scalars))
 
     def end(self) -> None:
-        """The report is saved."""
+        """Complete the dashboard after the report is saved."""
         self._dashboard.end(lambda: self._losses, self.step)
 
     def close(self) -> None:
-        """The file of ours ends; the user's writer stays open."""
+        """Close our own file; the user's writer stays open."""
         self._output.close()
+
+
+class KerasTensorBoardOutput:
+    """Writes exact tags into the run of the user's TensorBoard callback, with its writer.
+
+    Args:
+        tensorboard: the callback; it opens and closes the writer.
+    """
+
+    prefix = ""
+
+    def __init__(self, tensorboard: Any) -> None:
+        self._tensorboard = tensorboard
+
+    @property
+    def folder(self) -> str:
+        """The run that has the training loss."""
+        return os.path.join(self._tensorboard.log_dir, "train")  # noqa: PTH118 - may be a bucket
+
+    @property
+    def _writer(self) -> Any:
+        return self._tensorboard._train_writer  # noqa: SLF001 - a second writer would disturb the live view
+
+    def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
+        """Write all scalars of a step as tensors, as Keras does."""
+        summary = self._tensorboard.summary
+        # With update_freq=n TensorBoard has pushed a condition that drops all other steps.
+        with summary.record_if(True), self._writer.as_default():
+            for tag, value in sorted(scalars.items()):
+                summary.scalar(tag, value, step=step)
+
+    def add(self, summary: Any, step: int) -> None:
+        """Append a summary of any kind."""
+        tf_summary = self._tensorboard.summary
+        with tf_summary.record_if(True), self._writer.as_default():
+            tf_summary.experimental.write_raw_pb(summary.SerializeToString(), step=step)
+
+    def flush(self) -> None:
+        """Write buffered events to disk."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Do nothing: the writer belongs to the user."""
+
+
+def _facts(data: Data) -> Facts:
+    """Return properties that distinguish trainings."""
+    size = data.batch_size
+    return {
+        "framework": f"keras ({keras.backend.backend()})",
+        "world_size": data.processes,
+        "batch_size": size if size is not None and size == int(size) else None,
+        "accumulation": data.accumulation,
+        "precision": asked(lambda: str(data.model.dtype_policy.name)),
+    }

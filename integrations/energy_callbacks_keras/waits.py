@@ -1,12 +1,12 @@
-"""Measures waiting for data, if the user wraps the loader.
+"""Measures waiting for data if the user wraps the loader.
 
 ::
 
     training thread     batch_done | the loader makes a batch | data_ready
 
-Only what is fetched on the training thread, in a training of ours, is reported. Elsewhere Keras
-fetches ahead (all of TensorFlow; a ``PyDataset`` with workers), and how long its own queue lets the
-training wait is not seen here: nothing is reported then, and waiting stays unknown.
+Only batches that are fetched on the training thread, in a measured training, are reported.
+Otherwise (TensorFlow; a ``PyDataset`` with workers) Keras fetches ahead, and the time that training
+waits for Keras' queue remains unknown.
 """
 
 import threading
@@ -22,35 +22,35 @@ Batch = TypeVar("Batch")
 
 
 class Waits:
-    """Reports to the meter when the training thread begins to wait, and when it has its batch.
+    """Reports to the meter when the training thread starts to wait, and when it has its batch.
 
     Args:
-        meter: gets the events.
+        meter: receives the events.
 
     Attributes:
-        is_asked: whether the user has a loader timed.
+        is_used: whether the user has wrapped a loader.
     """
 
     def __init__(self, meter: EnergyMeter) -> None:
         self._meter = meter
         self._thread: int | None = None
         self._call: ActiveCall | None = None
-        self.is_asked = False
+        self.is_used = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy is in no call."""
+        """Reset the state of a running call in copies."""
         return self.__dict__ | {"_thread": None, "_call": None}
 
     def begin(self, call: ActiveCall | None) -> None:
-        """From now on this thread trains, in a call of ``fit`` or a loop of the user's."""
+        """Start: this thread trains, in a call of ``fit`` or a user's loop."""
         self._thread, self._call = threading.get_ident(), call
 
     def end(self) -> None:
-        """Data that is fetched from now on is not for training."""
+        """Stop: data that is fetched from now on is not for training."""
         self._thread = self._call = None
 
     def timed(self, loader: Any) -> Any:
-        """See ``GpuEnergyCallback.timed``."""
+        """Wrap a loader; see ``GpuEnergyCallback.timed``."""
         timed: Any
         if isinstance(loader, keras.utils.PyDataset):
             timed = TimedDataset(loader, self)
@@ -62,7 +62,7 @@ class Waits:
                 f"{type(loader).__name__}; pass anything else to fit as it is, waiting for it is "
                 "not known"
             )
-        self.is_asked = True
+        self.is_used = True
         return timed
 
     def _batches(self, loader: Iterator[Batch]) -> Iterator[Batch]:
@@ -74,7 +74,7 @@ class Waits:
             yield batch
 
     def fetched(self, fetch: Callable[[], Batch]) -> Batch:
-        """A batch, and the time that it took."""
+        """Fetch a batch, and report the time that it took."""
         if self._thread != threading.get_ident() or (self._call and not self._call.is_under_way()):
             return fetch()
         self._meter.mark("batch_done")
@@ -84,11 +84,11 @@ class Waits:
 
 
 class TimedDataset(keras.utils.PyDataset):
-    """A data set of the user's, with the same batches in the same order.
+    """A wrapper of a user's data set with the same batches, order and workers.
 
     Args:
-        data: of the user; Keras gets its batches on as many workers as it asks for.
-        waits: get the events; in another process none does.
+        data: the user's data set.
+        waits: receives the events; ``None`` in another process.
     """
 
     def __init__(self, data: keras.utils.PyDataset, waits: Waits | None) -> None:
@@ -101,25 +101,25 @@ class TimedDataset(keras.utils.PyDataset):
         self._waits = waits
 
     def __getstate__(self) -> dict[str, Any]:
-        """For workers: a running meter cannot be pickled, and means nothing there."""
+        """Leave out the running meter, which workers cannot use."""
         return self.__dict__ | {"_waits": None}
 
     def __getitem__(self, index: int) -> Any:
-        """One batch."""
+        """Return a batch."""
         if self._waits is None:
             return self._data[index]
         return self._waits.fetched(lambda: self._data[index])
 
     @property
     def num_batches(self) -> int | None:
-        """Of an epoch; ``None`` if there is no end."""
+        """Batches of an epoch; ``None`` if endless."""
         count: int | None = self._data.num_batches
         return count
 
     def on_epoch_begin(self) -> None:
-        """Before each epoch, if Keras says so."""
+        """Forward the hook."""
         self._data.on_epoch_begin()
 
     def on_epoch_end(self) -> None:
-        """After each epoch."""
+        """Forward the hook."""
         self._data.on_epoch_end()

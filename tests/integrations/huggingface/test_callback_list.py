@@ -14,7 +14,8 @@ from transformers.integrations import CodeCarbonCallback, TensorBoardCallback
 from energy_callbacks.huggingface import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
 from energy_callbacks_huggingface.callback import ReportedEnergyCallback
-from energy_callbacks_huggingface.callback_list import LogFilter, LogRow, OtherCallbacks
+from energy_callbacks_huggingface.callback_list import OtherTrainerCallbacks
+from energy_callbacks_huggingface.log_filter import LogFilter, LogRow, nothing
 from tests.integrations.huggingface.training import (
     BATCHES,
     STEP_S,
@@ -220,9 +221,9 @@ def test_curtains_hang_only_from_the_first_place(tmp_path: Path) -> None:
     """Behind TensorBoard they would move ours in the list, and its hook would be called twice."""
     ours, board = callback(FakeClock()), TensorBoardCallback(tb_writer=object())
     behind, before = [board, ours], [ours, board]
-    OtherCallbacks(ours, behind, tmp_path).hang_curtains()
+    OtherTrainerCallbacks(ours, behind, tmp_path).add_filters()
     assert behind == [board, ours]
-    OtherCallbacks(ours, before, tmp_path).hang_curtains()
+    OtherTrainerCallbacks(ours, before, tmp_path).add_filters()
     assert [type(one).__name__ for one in before] == [
         "GpuEnergyCallback", "LogFilter", "TensorBoardCallback", "LogFilter", "LastCallback",
     ]  # fmt: skip
@@ -234,7 +235,7 @@ def test_a_curtain_lets_other_rows_pass() -> None:
     mine = {"loss": 1.0}
     row.put(mine, {TAG: 2.0})
     theirs = {TAG: 3.0}
-    LogFilter(row, row.nothing).on_log(None, None, None, logs=theirs)
+    LogFilter(row, nothing).on_log(None, None, None, logs=theirs)
     assert theirs == {TAG: 3.0}
-    LogFilter(row, row.nothing).on_log(None, None, None, logs=mine)
+    LogFilter(row, nothing).on_log(None, None, None, logs=mine)
     assert mine == {"loss": 1.0}

@@ -35,7 +35,7 @@ def test_wrong_settings_are_refused(settings: dict[str, Any], kind: Any, message
 def test_the_words_of_tensorboard_are_understood(update_freq: Any) -> None:
     """update_freq means what it means there."""
     expected = {"epoch": None, "batch": 1}.get(update_freq, update_freq)
-    assert GpuEnergyCallback(update_freq=update_freq)._batches_to_a_row == expected
+    assert GpuEnergyCallback(update_freq=update_freq)._batches_per_row == expected
 
 
 def test_positional_settings_are_refused() -> None:

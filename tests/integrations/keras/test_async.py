@@ -9,7 +9,7 @@ from keras.callbacks import CallbackList
 
 from energy_callbacks.keras import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
-from energy_callbacks_keras.callback_list import OtherCallbacks
+from energy_callbacks_keras.callback_list import OtherKerasCallbacks
 from tests.integrations.keras.training import BACKEND, BATCH_SIZE, callback, data, model
 
 pytestmark = pytest.mark.every_backend
@@ -45,10 +45,10 @@ def test_curtains_keep_it_too() -> None:
     """Nor does anything else that we put into the list override these hooks."""
     ours = GpuEnergyCallback()
     listed = CallbackList([ours], add_history=True, add_progbar=True)
-    siblings = OtherCallbacks(ours)
+    siblings = OtherKerasCallbacks(ours)
     siblings.all = listed.callbacks
     assert siblings.lead()
-    siblings.draw_curtains(ours._meter)
+    siblings.add_filters(ours._meter)
     assert len(listed.callbacks) == 5
     again = CallbackList([one for one in listed.callbacks if one is not listed._progbar])
     assert [getattr(again, flag) for flag in FLAGS] == [True] * 3

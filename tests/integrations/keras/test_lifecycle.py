@@ -326,7 +326,7 @@ def test_a_bug_in_the_adapter_does_not_end_the_training(
     def broken(*_: Any) -> None:
         raise RuntimeError("our bug")
 
-    monkeypatch.setattr("energy_callbacks_keras.loop.StepCounter.settle", broken)
+    monkeypatch.setattr("energy_callbacks_keras.loop.KerasStepCounter.settle", broken)
     history = fit(clock, callback(clock), epochs=3, validation_data=data(20)).history
     assert {len(values) for values in history.values()} == {3}
     assert sum("measuring ends here" in record.message for record in caplog.records) == 1
