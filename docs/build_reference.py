@@ -1,6 +1,6 @@
-"""Writes the reference pages that are made from the code: ``python docs/build_reference.py``.
+"""Generates the reference pages from the code: ``python docs/build_reference.py``.
 
-``tests/docs/test_reference.py`` fails where a page and the code differ.
+``tests/docs/test_reference.py`` fails if a page differs from the code.
 """
 
 import argparse
@@ -47,7 +47,7 @@ They cover the whole run, over all its attempts, unlike the last rows of the tag
 
 
 def metrics() -> str:
-    """The contract for names and units."""
+    """Return the page of metrics, which defines their names and units."""
     rows = "\n".join(f"| `{tag}` | {meaning} |" for tag, meaning in TAGS.items())
     final = "\n".join(f"| `{tag}` | {meaning} |" for tag, meaning in FINAL.items())
     named = [f"`{tag}`" for tag in INTERVALS]
@@ -56,11 +56,11 @@ def metrics() -> str:
 
 
 def cli() -> str:
-    """What every command says of itself."""
+    """Return the page of commands, with the help of each."""
     os.environ["COLUMNS"] = "88"
     parser = build_parser()
     parts = ["# Commands\n", _help(parser)]
-    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to its commands
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public access to its commands
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for name, command in action.choices.items():
                 parts += [f"## `energy-callbacks {name}`\n", _help(command)]

@@ -32,16 +32,12 @@ def start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.
     Raises:
         OSError: if it cannot be started.
     """
-
-    def spawn(*words: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(words, env=environment, close_fds=False)  # noqa: S603 - the user's
-
     try:
-        return spawn(*command)
+        return subprocess.Popen(command, env=environment, close_fds=False)  # noqa: S603 - the user's
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
-        return spawn("/bin/sh", *command)  # a script without a shebang line
+        return start(["/bin/sh", *command], environment)  # a script without a shebang line
 
 
 def as_error(code: int) -> BaseException | None:

@@ -107,10 +107,8 @@ def _energy_j(report: EnergyReport, scope: Scope) -> float | None:
 
 def _best_metric(report: EnergyReport, plan: MatrixPlan) -> float | None:
     """Return the best value of the plan's metric in a report; ``None`` if it has none."""
-    found = [one.value for one in report.metrics if one.name == plan.metric and one.value]
-    if not found:
-        return None
-    return min(found[0]) if plan.goal == "lower" else max(found[0])
+    values = next((one.value for one in report.metrics if one.name == plan.metric), ())
+    return (min if plan.goal == "lower" else max)(values, default=None)
 
 
 def _report(folder: Path) -> EnergyReport | None:

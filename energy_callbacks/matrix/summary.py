@@ -16,7 +16,7 @@ from energy_callbacks.matrix.attempts import Results
 from energy_callbacks.matrix.plan import MatrixPlan
 from energy_callbacks.matrix.rows import ConfigurationRow, MatrixTable, table
 from energy_callbacks.matrix.verdict import MatrixVerdict, verdict
-from energy_callbacks.report.charts.drawing import Chart, energy_unit, short_name, style
+from energy_callbacks.report.charts.drawing import Chart, energy_unit, panels, short_name
 from energy_callbacks.report.charts.palette import BLUES, INK
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 PAGE = "matrix.html"
 _FILE_COLUMNS: Final = 200
+# Fields of a row that are keys of the JSON file.
+_FIGURES: Final = ("energies_j", "j_per_sample", "duration_s", "metric")
 _ROW_IN, _FRAME_IN = 0.34, 0.9
 
 
@@ -116,12 +118,8 @@ def energies_figure(found: MatrixTable, *, width_in: float = 9.4) -> "Canvas | N
     rows = [row for row in found.rows if row.energy_j is not None]
     if not rows:
         return None
-    from matplotlib.figure import Figure as Canvas
-
     scale_j, unit = energy_unit(max(max(row.energies_j) for row in rows))
-    with style():
-        canvas = Canvas(figsize=(width_in, _FRAME_IN + _ROW_IN * len(rows)), layout="constrained")
-        axes = canvas.subplots()
+    with panels(width_in, _FRAME_IN + _ROW_IN * len(rows)) as (canvas, [axes]):
         for place, row in enumerate(rows):
             values = [energy_j / scale_j for energy_j in row.energies_j]
             axes.plot(values, [place] * len(values), "o", color=BLUES[0], ms=5.0, alpha=0.75)
@@ -150,10 +148,7 @@ def _as_json(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict) -> str
                 "cost_j": answer.costs_j.get(row.name),
                 "energy_j": row.energy_j,
                 "energy_wh": None if row.energy_j is None else row.energy_j / JOULES_PER_WATT_HOUR,
-                "energies_j": list(row.energies_j),
-                "j_per_sample": row.j_per_sample,
-                "duration_s": row.duration_s,
-                "metric": row.metric,
+                **{name: getattr(row, name) for name in _FIGURES},
                 "finished": len(row.done),
                 "failed": len(row.failed),
                 "missing": row.missing,

@@ -13,8 +13,6 @@ from energy_callbacks.matrix.plan import MatrixPlan
 
 _ENERGY: Final = ("country", "region", "pue", "price_per_kwh")
 _TABLES: Final = ("parameters", "env", "baseline", *ENGINES)
-# Fields of a plan that are not keys of the file.
-_NOT_KEYS: Final = ("energy", "folder")
 
 
 def load(path: Path, engine: str | None = None) -> tuple[MatrixPlan, Engine]:
@@ -43,8 +41,8 @@ def parsed(content: Mapping[str, Any], folder: Path) -> tuple[MatrixPlan, Engine
         ValueError: if a key is unknown or a value invalid.
         TypeError: if a value has the wrong type.
     """
-    hidden = (*_NOT_KEYS, *_TABLES)
-    plain = [one.name for one in fields(MatrixPlan) if one.name not in hidden]
+    others = ("energy", "folder", *_TABLES)
+    plain = [one.name for one in fields(MatrixPlan) if one.name not in others]
     _check_keys(content, (*plain, *_ENERGY, *_TABLES), "")
     for name in _TABLES:
         if not isinstance(content.get(name, {}), dict):

@@ -1,6 +1,6 @@
-"""``python -m tests.cli.command ...`` is the command line, without the picture of GPU samples.
+"""``python -m tests.cli.command ...`` runs the command line without the plot of GPU samples.
 
-To draw it takes longer than most commands that tests measure.
+Drawing that plot takes longer than most commands that tests measure.
 """
 
 import sys
@@ -11,7 +11,7 @@ from energy_callbacks.cli import main, run
 
 
 def leave_out(samples: Any, path: Path) -> None:
-    """In place of ``gpu_stats_plot.save``."""
+    """Replace ``gpu_stats_plot.save``."""
 
 
 if __name__ == "__main__":

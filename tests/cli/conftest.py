@@ -12,7 +12,7 @@ from tests.integrations.processes import Forking
 
 @contextmanager
 def cards() -> Iterator[None]:
-    """A machine whose cards can be seen, also by what tests start."""
+    """Make GPUs visible, also to the processes that tests start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         yield
@@ -26,7 +26,7 @@ def _surroundings() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def forking() -> Iterator[Forking]:
-    """Starts commands."""
+    """Start commands in forks of one process."""
     with cards():
         one = Forking.importing(
             "matplotlib.figure", *(f"energy_callbacks.cli.{name}" for name in COMMANDS)

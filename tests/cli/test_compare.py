@@ -1,4 +1,4 @@
-"""``energy-callbacks compare`` as users call it."""
+"""Tests of ``energy-callbacks compare`` through its command line."""
 
 import json
 
@@ -16,7 +16,7 @@ from tests.report.journals import IDLE, Attempt, Stretch, write
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Three repeats of each of two things, 500 and 450 W."""
+    """Write three repeats of each of two groups, at 500 W and 450 W."""
     for name, power_w in (("old", 500.0), ("new", 450.0)):
         for i, noise in enumerate((0.0, 0.004, -0.004)):
             train = Stretch(
@@ -35,7 +35,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_folders_of_repeats(folder, capsys):
-    """Names are those of the folders; the table has means, change, verdict."""
+    """Groups have the names of their folders; the table has means, changes and verdicts."""
     assert main(["compare", "old", "new"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("new has a lower energy per sample than old: -8.3 %")
@@ -45,7 +45,7 @@ def test_folders_of_repeats(folder, capsys):
 
 
 def test_runs_one_by_one_and_names(folder, capsys):
-    """A list of runs, and NAME=."""
+    """Groups are given as lists of runs and with NAME=."""
     words = ["old/run0,old/run1", "after=new/run0,new/run1,new/run2"]
     assert main(["compare", *words, "--json"]) == 0
     found = model.from_json(capsys.readouterr().out)
@@ -53,7 +53,7 @@ def test_runs_one_by_one_and_names(folder, capsys):
 
 
 def test_a_path_with_a_sign_in_its_name_is_a_path(folder, capsys):
-    """Folders of sweeps are called so."""
+    """An existing path with ``=`` in its name is a path; folders of sweeps have such names."""
     for name in ("lr=0.1", "a,b"):
         write(folder / name / "run0", Attempt(run_id=name))
     assert main(["compare", "old", "lr=0.1", "a,b", "--json"]) == 0
@@ -62,7 +62,7 @@ def test_a_path_with_a_sign_in_its_name_is_a_path(folder, capsys):
 
 
 def test_files_are_written_where_asked(folder, capsys):
-    """The folder is made."""
+    """The output folder is created."""
     assert main(["compare", "old", "new", "--out", "out/here"]) == 0
     told = capsys.readouterr().err.split()
     assert "out/here/comparison.html" in told
@@ -85,7 +85,7 @@ def test_files_are_written_where_asked(folder, capsys):
     ],
 )
 def test_a_regression_has_an_exit_code(capsys, words, code, said):
-    """Only what is resolved to be worse by more than the share; else what is left open is told."""
+    """A resolved increase above the limit exits with a code; an open interval is reported."""
     assert main(["compare", *words]) == code
     err = capsys.readouterr().err
     assert (said in err) if said else not err
@@ -105,14 +105,14 @@ def test_a_regression_has_an_exit_code(capsys, words, code, said):
     ],
 )
 def test_mistakes_are_told(capsys, words, code, said):
-    """What, and what to do."""
+    """The message says what is wrong and what to do."""
     assert main(["compare", *words]) == code
     assert said in capsys.readouterr().err
 
 
 @pytest.fixture
 def logs(tmp_path, monkeypatch):
-    """Two gputop files of four minutes, a sample each 1.115 s, at 250 and 200 W with some noise."""
+    """Write two gputop files of four minutes, samples every 1.115 s, at about 250 and 200 W."""
     dice = np.random.default_rng(4)
     for name, power_w in (("before", 250.0), ("after", 200.0)):
         records = [native(t, power_w * (1.0 + dice.normal(0.0, 0.02))) for t in times(216, 1.115)]
@@ -123,9 +123,9 @@ def logs(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("logs")
 def test_two_old_logs(capsys):
-    """Energy by time: 250 W for 215 steps of 1.115 s, and not 215 s; power by its blocks.
+    """Energy uses the times of the samples: 250 W for 215 steps of 1.115 s; power has blocks.
 
-    Whether both are of one card is not known: 10 % of each side are in the interval.
+    Whether both logs are of one card is unknown, so the interval includes 10 % for each side.
     """
     assert main(["compare", "before.json", "after.json", "--json"]) == 0
     found = model.from_json(capsys.readouterr().out)
@@ -140,7 +140,7 @@ def test_two_old_logs(capsys):
 
 
 def test_one_of_ours_and_an_old_log(folder, logs, capsys):
-    """What both know is compared; of steps the log knows nothing."""
+    """Quantities that both know are compared; the log does not know steps."""
     assert main(["compare", "before.json", "new"]) == 0
     out = capsys.readouterr().out
     assert "Energy of the run" in out

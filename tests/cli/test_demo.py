@@ -1,7 +1,7 @@
-"""The demos say what is missing, and survive being killed.
+"""The demos report missing packages, and have a report after they are killed.
 
-That they train and print their report is tested where their frameworks are:
-``tests/integrations/documented.py``.
+``tests/integrations/documented.py`` tests that they train and print their report, in the lanes of
+their frameworks.
 """
 
 import os
@@ -24,39 +24,39 @@ ENVIRONMENT = os.environ | {
     "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "integrations"))),
     "CUDA_VISIBLE_DEVICES": "",
     "HF_HUB_OFFLINE": "1",
-    "OMP_NUM_THREADS": "1",  # two busy processes on two cores wait for each other's threads
+    "OMP_NUM_THREADS": "1",  # threads of two processes would compete for two cores
 }
 
 
 def needs(framework: str) -> None:
-    """Skip where a demo's packages are not installed."""
+    """Skip the test if a package of a demo is not installed."""
     for package in demo.DEMOS[framework].packages:
         if not find_spec(package):
             pytest.skip(f"{package} is not installed")
 
 
 class Hidden:
-    """Finds that a package is not installed."""
+    """An import finder for which a package is not installed."""
 
     def __init__(self, package: str) -> None:
         self._package = package
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """As the import system asks."""
+        """Raise for the package, as the import system expects."""
         if name == self._package:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 @pytest.fixture
 def hide(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Makes a package one that is not installed."""
+    """Return a function that hides a package."""
 
     def one(package: str) -> None:
         prefixes = (package, "energy_callbacks.cli.demos.", "energy_callbacks_")
         for name in [name for name in sys.modules if name.startswith(prefixes)]:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setattr(sys, "meta_path", [Hidden(package), *sys.meta_path])
-        monkeypatch.setenv("KERAS_BACKEND", "tensorflow")  # the demo would choose one for good
+        monkeypatch.setenv("KERAS_BACKEND", "tensorflow")  # else the demo sets it for good
 
     return one
 
@@ -76,7 +76,7 @@ def test_a_missing_framework(
     hide: Callable[[str], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Where a package is missing the command says in one line what to install."""
+    """If a package is missing, the command says in one line what to install."""
     hide(missing)
     assert main(["demo", "--framework", framework]) == 1
     assert capsys.readouterr().err == (
@@ -98,9 +98,9 @@ sys.exit(main(["demo", "--framework", "keras"]))
 
 
 def test_a_missing_backend() -> None:
-    """Keras' backend is the user's choice: the command says so, and names no extra."""
+    """The user chooses Keras' backend: the message names it, and no extra."""
     needs("keras")
-    answer = subprocess.run(  # Keras knows one backend per process
+    answer = subprocess.run(  # Keras supports one backend per process
         [sys.executable, "-c", WITHOUT],
         env=ENVIRONMENT | {"KERAS_BACKEND": "tensorflow"},
         capture_output=True, text=True, check=False,
@@ -114,7 +114,7 @@ def test_a_missing_backend() -> None:
 def test_all_frameworks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``--framework all`` runs each in a process of its own, also after one that failed."""
+    """``--framework all`` runs every demo in its own process, also after one has failed."""
     commands: list[list[str]] = []
 
     def pretend(command: list[str], check: bool) -> subprocess.CompletedProcess[str]:
@@ -139,7 +139,7 @@ def test_all_frameworks(
 def test_the_backend_of_keras(
     installed: set[str], chosen: str | None, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An installed backend is taken where the user chose none."""
+    """An installed backend is used if the user has chosen none."""
     monkeypatch.setenv("KERAS_BACKEND", chosen or "")
     if chosen is None:
         monkeypatch.delenv("KERAS_BACKEND")
@@ -159,14 +159,14 @@ main(["demo", "--epochs", "100000", "--out", "demo"])
 
 @pytest.mark.slow(reason="a process that imports Lightning and trains for seconds until kill -9")
 def test_a_killed_demo_has_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """After kill -9 in the middle the report is there, a second short at most, and says cut off."""
+    """After kill -9 the report exists, lacks at most one second, and says cut off."""
     needs("lightning")
     with subprocess.Popen(
         [sys.executable, "-c", KILLED],
         cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     ) as process:  # fmt: skip
         _wait_for(lambda: list((tmp_path / RUN).glob("attempts/1/*.jsonl")))
-        time.sleep(3.0)  # real time on purpose: another process has no virtual clock
+        time.sleep(3.0)  # real time, as another process has no virtual clock
         process.send_signal(signal.SIGKILL)
         killed_unix_s = time.time()
     assert main(["report", str(tmp_path / RUN)]) == 0

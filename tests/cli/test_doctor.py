@@ -1,4 +1,4 @@
-"""The doctor says what is measured, what estimated, and why not the rest."""
+"""The doctor lists what is measured, what is estimated, and why other sensors are unavailable."""
 
 import json
 import re
@@ -12,7 +12,7 @@ fake_nvml = fixtures.fake_nvml
 
 
 def test_a_machine_without_sensors(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every sensor that is missing has a reason; the estimates say that they are estimates."""
+    """Every unavailable sensor has a reason; estimates are marked as such."""
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     origins = {(c["device"], c["quantity"]): c["origin"] for c in found["channels"]}
@@ -24,7 +24,7 @@ def test_a_machine_without_sensors(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_card_is_shown_with_its_power(fake_nvml, capsys: pytest.CaptureFixture[str]) -> None:
-    """A card that draws 200 W is listed with 200 W, in the table too."""
+    """A card that draws 200 W is listed with 200 W, in JSON and in the table."""
     fake_nvml(Scenario(cards=(h200(Constant(200.0)),)), virtual=False)
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -39,6 +39,6 @@ def test_a_card_is_shown_with_its_power(fake_nvml, capsys: pytest.CaptureFixture
 def test_an_unknown_place_is_an_error_without_a_traceback(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A wrong --country ends with 2 and one line."""
+    """A wrong --country exits with 2 and prints one line."""
     assert main(["doctor", "--country", "Atlantis"]) == 2
     assert "Atlantis" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``energy-callbacks monitor``: on cards with a known truth, in virtual time."""
+"""Tests of ``energy-callbacks monitor`` on cards of known power, in virtual time."""
 
 import json
 import os
@@ -17,7 +17,7 @@ GIB = 2**30
 
 @pytest.fixture
 def card(fake_nvml, monkeypatch: pytest.MonkeyPatch) -> None:
-    """300 W, and three processes: this one, another, and one of the host outside."""
+    """Provide a card of 300 W with three processes: this one, its parent, and one outside."""
     processes = (
         Process(pid=os.getpid(), used_bytes=3 * GIB),
         Process(pid=os.getppid(), used_bytes=5 * GIB, kind="graphics"),
@@ -30,7 +30,7 @@ def card(fake_nvml, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lines_for_machines(card: None, capsys: pytest.CaptureFixture[str]) -> None:
-    """One JSON object a look; power, energy since the start, who is on the card."""
+    """Every line is a JSON object with power, energy since the start, and processes."""
     assert main(["monitor", "--json", "--interval", "1", "--seconds", "3"]) == 0
     looks = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(looks) == 3
@@ -39,7 +39,7 @@ def test_lines_for_machines(card: None, capsys: pytest.CaptureFixture[str]) -> N
     gpu = gpus[-1]
     assert gpu["power_w"] == pytest.approx(300.0, rel=0.03)
     assert gpus[0]["energy_j"] < gpus[1]["energy_j"] < gpu["energy_j"]
-    # Up to a beat of 0.8 s has not been seen yet.
+    # Up to one sampling period of 0.8 s has not been read yet.
     assert 300.0 * (3.0 - 0.9) < gpu["energy_j"] < 300.0 * 3.0 * 1.03
     assert [one["pid"] for one in gpu["processes"]] == [os.getppid(), os.getpid(), 2**22 + 5]
     assert [one["memory_bytes"] for one in gpu["processes"]] == [5 * GIB, 3 * GIB, GIB]
@@ -51,7 +51,7 @@ def test_lines_for_machines(card: None, capsys: pytest.CaptureFixture[str]) -> N
 def test_a_table_of_80_columns(
     card: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Plain where the output is no terminal, and nothing cut off at the right."""
+    """Without a terminal the table is plain text, and no cell is cut off."""
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["monitor", "--seconds", "2.5"]) == 0
     shown = capsys.readouterr().out
@@ -64,7 +64,7 @@ def test_a_table_of_80_columns(
 
 
 def test_a_machine_without_a_card(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is not measured is said, and how to change that; the host is shown, marked."""
+    """Unavailable sensors are listed with a hint; estimates of the host are marked."""
     assert main(["monitor", "--interval", "0.5", "--seconds", "2"]) == 0
     shown = capsys.readouterr().out
     assert "not measured: " in shown
@@ -73,7 +73,7 @@ def test_a_machine_without_a_card(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("word", ["0", "-1", "soon", "inf"])
 def test_times_that_are_none(word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """With what was given."""
+    """The message has the value that was given."""
     with pytest.raises(SystemExit, match="2"):
         main(["monitor", "--interval", word])
     assert f"must be a positive number of seconds, got '{word}'" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``energy-callbacks profile`` around scripts that know nothing of it."""
+"""Tests of ``energy-callbacks profile`` with scripts that do not import this package."""
 
 import os
 import signal
@@ -23,14 +23,14 @@ HOST_ONLY = ("--no-kernels", "--no-lines", "--host")
 
 @pytest.fixture(scope="module")
 def surroundings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A machine with one card of constant power."""
+    """Provide a machine with one card of constant power."""
     folder = tmp_path_factory.mktemp("card")
     scenario = Scenario(cards=(h200(Constant(POWER_W)),)).write(folder / "scenario")
     return env(scenario) | SHARED
 
 
 class Profiled:
-    """Scripts inside ``profile``, which runs in forks of one process; one run folder."""
+    """Runs scripts inside ``profile``, in forks of one process, with one run folder."""
 
     def __init__(self, folder: Path, surroundings: dict[str, str], forking: Forking) -> None:
         self.folder = folder
@@ -40,14 +40,14 @@ class Profiled:
         self._running: Running | None = None
 
     def start(self, script: str, *arguments: str, options: tuple[str, ...] = HOST_ONLY) -> Running:
-        """A script in a folder beside the working directory."""
+        """Start a script from a folder below the working directory."""
         path = self.folder / "project" / "script.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(textwrap.dedent(script))
         return self.command(*options, "--", str(path), *arguments)
 
     def command(self, *words: str) -> Running:
-        """Any words after ``profile``."""
+        """Start ``profile`` with any arguments."""
         self._script = Script(
             module="tests.cli.command",
             folder=self.folder,
@@ -59,29 +59,29 @@ class Profiled:
 
     @property
     def output(self) -> str:
-        """Of the script on both streams, and ours."""
+        """The output of the script and of ``profile``, both streams."""
         assert self._script is not None
         return self._script.output
 
     @property
     def said(self) -> list[str]:
-        """Lines of it, but for our summary."""
+        """The lines of ``output`` without our summary."""
         return [one for one in self.output.splitlines() if not one.startswith("energy: ")]
 
     @property
     def report(self) -> EnergyReport:
-        """That was saved at the end."""
+        """The report that was saved at the end."""
         return load(self.folder / "run" / "energy_report.json")
 
     def close(self) -> None:
-        """End what a failed test has left."""
+        """Kill a process that a failed test has left."""
         if self._running is not None and self._running.poll() is None:
             os.kill(self._running.pid, signal.SIGKILL)
 
 
 @pytest.fixture
 def profiled(tmp_path: Path, surroundings: dict[str, str], forking: Forking) -> Iterator[Profiled]:
-    """Starts scripts inside ``profile``."""
+    """Start scripts inside ``profile``."""
     one = Profiled(tmp_path, surroundings, forking)
     yield one
     one.close()
@@ -99,7 +99,7 @@ sys.exit(7)
 
 
 def test_a_script_finds_what_python_would_give_it(profiled: Profiled) -> None:
-    """Its name, file, arguments, folder, classes that can be pickled; its code is ours."""
+    """Its name, file, arguments and import path are those of plain Python, and classes pickle."""
     (profiled.folder / "project").mkdir()
     (profiled.folder / "project" / "beside.py").write_text("there = 'beside'")
     code = wait(profiled.start(SEEN, "--lr", "-x"))
@@ -115,7 +115,7 @@ def test_a_script_finds_what_python_would_give_it(profiled: Profiled) -> None:
 
 
 def test_a_script_that_breaks(profiled: Profiled) -> None:
-    """Its traceback with its own line, its code 1, and the calls until then in the report."""
+    """The traceback shows its own line, the exit code is 1, and the report has the calls so far."""
     process = profiled.start(
         "def breaks():\n    sum(range(10**7))\n    raise KeyError('own')\nbreaks()"
     )
@@ -128,7 +128,7 @@ def test_a_script_that_breaks(profiled: Profiled) -> None:
 
 
 def test_a_module(profiled: Profiled) -> None:
-    """``-m package.module`` with relative imports, as ``python -m`` runs it."""
+    """``-m package.module`` supports relative imports, as ``python -m`` does."""
     package = profiled.folder / "pack"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -153,11 +153,11 @@ if __name__ == "__main__":
 
 
 def test_spawned_children_do_not_begin_again(profiled: Profiled) -> None:
-    """Children import the script as multiprocessing has it, and no second journal is begun."""
+    """Children import the script as multiprocessing does, and start no second journal."""
     wait(profiled.start(SPAWNS))
     said = profiled.said
     assert said.count("[0, 1, 4]") == said.count("imported as __main__") == 1, said
-    # The second child is ended before it has begun where the first was quick.
+    # If the first child is fast, the pool ends the second one before it has started.
     assert 1 <= said.count("imported as __mp_main__") <= 2, said
     journals = list((profiled.folder / "run").rglob("*.jsonl"))
     assert len(journals) == 2, "one of the command, one of the launcher"
@@ -165,7 +165,7 @@ def test_spawned_children_do_not_begin_again(profiled: Profiled) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_as_ever(profiled: Profiled, number: signal.Signals) -> None:
-    """The script is ended by the signal, and so are we."""
+    """The signal ends the script and ``profile``."""
     process = profiled.start("import time\nprint('ready', flush=True)\ntime.sleep(60)")
     end_s = time.monotonic() + 600.0
     while "ready" not in profiled.output:
@@ -191,7 +191,7 @@ BEFORE_S, LEAST_STEP_S = 2.0, 0.05
 
 
 def test_steps_of_pytorch_are_seen(profiled: Profiled) -> None:
-    """40 steps of an untouched script; those of the window; what came before is no training."""
+    """All 40 steps are counted, the window is profiled, and the time before is no training."""
     if not find_spec("torch"):
         pytest.skip("torch is not installed")
     assert wait(profiled.start(TORCH)) == 0, profiled.output
@@ -218,7 +218,7 @@ with EnergyMeter() as meter, meter.phase("train"):
 
 
 def test_a_meter_of_the_scripts_own_takes_over(profiled: Profiled) -> None:
-    """Its steps and samples, the profile of its window, and each device counted once."""
+    """Its steps and samples count, its window is profiled, and each device counts once."""
     assert wait(profiled.start(OWN_METER)) == 0, profiled.output
     report = profiled.report
     assert (report.throughput.steps, report.throughput.samples) == (40, 120)
@@ -231,7 +231,7 @@ def test_a_meter_of_the_scripts_own_takes_over(profiled: Profiled) -> None:
 
 
 def test_switched_off_only_the_script_runs(profiled: Profiled) -> None:
-    """With ENERGY_CALLBACKS_DISABLED=1 there is no folder and no profiler."""
+    """With ENERGY_CALLBACKS_DISABLED=1 there is no run folder and no profiler."""
     profiled.surroundings = profiled.surroundings | {"ENERGY_CALLBACKS_DISABLED": "1"}
     wait(profiled.start("import sys; print(sys.getprofile())"))
     assert profiled.output == "None\n"
@@ -250,13 +250,13 @@ def test_switched_off_only_the_script_runs(profiled: Profiled) -> None:
 def test_what_is_no_script_is_refused(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before anything is opened, with what to do."""
+    """The message comes before anything is opened, and says what to do."""
     assert main(["profile", "--", *words]) == 2
     assert said in capsys.readouterr().err
 
 
 def test_files_and_modules_are_those_of_the_script(profiled: Profiled) -> None:
-    """``__file__`` is found after a chdir, and the working folder shadows no module."""
+    """``__file__`` works after a chdir, and the working folder hides no module."""
     (profiled.folder / "json.py").write_text("raise OSError('the working folder was searched')")
     script = """
         import json, os

@@ -1,4 +1,4 @@
-"""``energy-callbacks project`` as users call it."""
+"""Tests of ``energy-callbacks project`` through its command line."""
 
 import json
 import shutil
@@ -11,12 +11,12 @@ from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.compare.without_charts import no_charts_of_comparisons  # noqa: F401 - likewise
 from tests.report.journals import GERMANY, Attempt, Stretch, write
 
-# 540 W for 100 s are 15 Wh.
+# 540 W for 100 s is 15 Wh.
 GPU_W, CPU_W, LENGTH_S = 500.0, 40.0, 100.0
 
 
 def job(folder, share=1.0, number=0, **facts):
-    """A run of 15 Wh, or of a share of it; its folder."""
+    """Write a run of 15 Wh, or of a share of it; return its folder."""
     power_w = {"gpu0": GPU_W * share, "cpu0": CPU_W * share}
     stretch = Stretch(phase="train", duration_s=LENGTH_S, power_w=power_w)
     defaults = {"run_id": folder.name, "run_name": folder.name, "stretches": (stretch,)}
@@ -27,13 +27,13 @@ def job(folder, share=1.0, number=0, **facts):
 
 @pytest.fixture
 def two(tmp_path):
-    """Before and after: 5 % less."""
+    """Provide a run before and a run after a change that saves 5 %."""
     return str(job(tmp_path / "before")), str(job(tmp_path / "after", 0.95))
 
 
 @pytest.fixture
 def comparison(tmp_path):
-    """Three repeats of each, about 5 % apart."""
+    """Provide a comparison of two groups of three repeats, about 5 % apart."""
     runs = {
         name: [job(tmp_path / f"{name}{i}", share * (1 + 0.001 * i), i) for i in range(3)]
         for name, share in (("before", 1.0), ("after", 0.95))
@@ -43,13 +43,13 @@ def comparison(tmp_path):
 
 
 def asked(capsys, *arguments):
-    """What ``--json`` prints."""
+    """Return the output of ``--json``."""
     assert main(["project", *map(str, arguments), "--jobs-per-day", "1e6", "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
 def test_the_known_case(two, capsys):
-    """A million jobs of 15 Wh, 5 % less: 750 kWh and 375 kg a day."""
+    """A million jobs of 15 Wh, 5 % less, save 750 kWh and 375 kg a day."""
     found = asked(capsys, *two, "--kg-per-kwh", "0.5")
     assert found["jobs"][0]["per_job"]["energy_kwh"]["value"] == pytest.approx(0.015)
     assert found["saved"]["per_day"]["energy_kwh"]["value"] == pytest.approx(750.0)
@@ -59,14 +59,14 @@ def test_the_known_case(two, capsys):
 
 
 def test_the_interval_of_a_difference_is_that_of_both_sensors(two, capsys):
-    """1 % of each run and the random 1.96 J of each device, in opposite ways."""
+    """The errors of both runs, 1 % and 1.96 J for each device, add up in opposite directions."""
     found = asked(capsys, *two)["saved"]["per_day"]["energy_kwh"]
     assert found["low"] < found["value"] < found["high"]
     assert found["high"] - found["value"] == pytest.approx(0.01 * 15_000 * 1.95, rel=0.05)
 
 
 def test_one_run_a_side_says_so(two, capsys):
-    """That runs of the same differ is not known from two."""
+    """A note says that two runs do not show how much repeats differ."""
     assert main(["project", *two, "--jobs-per-day", "1e6"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "One run a side" in out
@@ -75,7 +75,7 @@ def test_one_run_a_side_says_so(two, capsys):
 
 
 def test_place_pue_and_price_are_those_of_the_run_or_given(tmp_path, capsys):
-    """Germany and 0.3 from the run; France, 1.5 and 5 % from the command line."""
+    """Germany and 0.3 come from the run; France, 1.5 and 5 % from the command line."""
     folder = job(tmp_path / "a", config={"place": GERMANY, "pue": 1.1, "price_per_kwh": 0.3})
     own = asked(capsys, folder)
     assert own["fleet"]["intensity"]["place"] == "Germany"
@@ -92,7 +92,7 @@ def test_place_pue_and_price_are_those_of_the_run_or_given(tmp_path, capsys):
 
 
 def test_an_unknown_place_is_an_interval(tmp_path, capsys):
-    """No value, both ends."""
+    """The value is unknown, and both ends of the range are given."""
     folder = job(tmp_path / "a", config={"place": {"country": None}})
     emitted = asked(capsys, folder)["jobs"][0]["per_day"]["emissions_kg"]
     assert emitted["value"] is None
@@ -102,7 +102,7 @@ def test_an_unknown_place_is_an_interval(tmp_path, capsys):
 
 
 def test_a_comparison_becomes_the_conclusion(comparison, capsys):
-    """Improvement, performance, savings, scale: by the ratio and its interval."""
+    """Savings follow from the ratio of energies and its interval."""
     (change,) = asked(capsys, comparison, "--kg-per-kwh", "0.5")["changes"]
     assert change["name"] == "after"
     ratio, before = change["energy_ratio"], change["before"]["energy_j"]["value"]
@@ -114,7 +114,7 @@ def test_a_comparison_becomes_the_conclusion(comparison, capsys):
 
 
 def test_the_conclusion_table_fits_a_terminal(comparison, capsys):
-    """A row for each comparison, by folder and by file; 80 columns."""
+    """The table has a row for each comparison, given as folder or file, in 80 columns."""
     other = shutil.copy(comparison / "comparison.json", comparison / "other.json")
     paths = [str(comparison), str(other)]
     assert main(["project", *paths, "--jobs-per-day", "1e6", "--country", "DEU"]) == 0
@@ -127,7 +127,7 @@ def test_the_conclusion_table_fits_a_terminal(comparison, capsys):
 
 
 def test_markdown(comparison, two, capsys):
-    """One table line each, whatever lines a cell has; names cannot end a cell."""
+    """Each row is one line, also if a cell has several; names cannot end a cell."""
     assert main(["project", str(comparison), "--jobs-per-day", "1e6", "--markdown"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert rows[1] == "|---|---|---|---|"
@@ -137,7 +137,7 @@ def test_markdown(comparison, two, capsys):
 
 
 def test_a_name_cannot_speak(tmp_path, capsys):
-    """Escapes, markup and the ends of cells in the name of a run."""
+    """Escape sequences, markup and cell separators in the name of a run are escaped."""
     folder = job(tmp_path / "a", run_name="a\x1b[2J|<b>")
     assert main(["project", str(folder), "--jobs-per-day", "1", "--markdown"]) == 0
     out = capsys.readouterr().out
@@ -147,7 +147,7 @@ def test_a_name_cannot_speak(tmp_path, capsys):
 
 
 def test_a_run_that_is_no_good_example_is_told(tmp_path, capsys):
-    """Cut off: a job that ends takes more."""
+    """The output says that a run was cut off and that a complete job takes more."""
     folder = job(tmp_path / "a", cut_off_at_s=50.0)
     assert main(["project", str(folder), "--jobs-per-day", "1e6"]) == 0
     assert "a is cut off" in capsys.readouterr().out
@@ -164,7 +164,7 @@ def test_a_run_that_is_no_good_example_is_told(tmp_path, capsys):
     ],
 )
 def test_wrong_numbers_end_with_2(two, capsys, extra, words):
-    """One line that names what was wrong."""
+    """One line says which argument is wrong."""
     assert main(["project", *two, *extra]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -172,7 +172,7 @@ def test_wrong_numbers_end_with_2(two, capsys, extra, words):
 
 
 def test_wrong_paths(two, comparison, tmp_path, capsys):
-    """Three runs, runs and comparisons together, nothing at all."""
+    """Three runs, runs mixed with comparisons, and a missing path are refused."""
     jobs = ["--jobs-per-day", "1"]
     assert main(["project", *two, two[0], *jobs]) == 2
     assert "make a comparison first" in capsys.readouterr().err
@@ -183,6 +183,6 @@ def test_wrong_paths(two, comparison, tmp_path, capsys):
 
 
 def test_a_run_without_energy_is_no_job(tmp_path, capsys):
-    """What is not known cannot be multiplied."""
+    """A run of unknown energy cannot be projected."""
     assert main(["project", str(job(tmp_path / "a", devices=())), "--jobs-per-day", "1"]) == 2
     assert "is not known" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``energy-callbacks query`` as users call it."""
+"""Tests of ``energy-callbacks query`` through its command line."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ from tests.report.journals import Attempt, write
 
 @pytest.fixture
 def runs(tmp_path):
-    """Two reports; the name of one would be a command in a terminal."""
+    """Write two reports; the name of one contains an escape sequence."""
     for name in ("plain", "e\x1b[2Jvil, [red]"):
         folder = tmp_path / name[:1]
         write(folder, Attempt(run_name=name, run_id=name[:1]))
@@ -25,7 +25,7 @@ SQL = "select name, total_wh, started, tags, error from reports order by name de
 
 
 def test_a_table_for_people(runs, capsys):
-    """Plain where the output is no terminal; nothing that a terminal would obey."""
+    """Without a terminal the table is plain text, without control characters."""
     assert main(["query", SQL, runs]) == 0
     captured = capsys.readouterr()
     head, first, second = captured.out.splitlines()
@@ -37,7 +37,7 @@ def test_a_table_for_people(runs, capsys):
 
 
 def test_csv_and_json_hold_the_values(runs, capsys):
-    """The same rows, for machines."""
+    """CSV and JSON have the same rows."""
     assert main(["query", SQL, runs, "--csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert main(["query", SQL, runs, "--json"]) == 0
@@ -50,7 +50,7 @@ def test_csv_and_json_hold_the_values(runs, capsys):
 
 
 def test_json_without_rows_is_an_empty_array(runs, capsys):
-    """And numbers that are none are null."""
+    """Without rows JSON is an empty array; NaN is null."""
     assert main(["query", "select name from reports where false", runs, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
     assert main(["query", "select 'nan'::double as x", runs, "--json"]) == 0
@@ -58,7 +58,7 @@ def test_json_without_rows_is_an_empty_array(runs, capsys):
 
 
 def test_what_was_left_out_is_told_beside_the_answer(runs, tmp_path, capsys):
-    """On the standard error, counted, and by name; the answer stays clean."""
+    """Standard error counts and names the runs left out; standard output has only the answer."""
     (tmp_path / "p/energy_report.json").write_text("{")
     assert main(["query", "select count(*) as n from reports", runs, "--csv"]) == 0
     captured = capsys.readouterr()
@@ -68,7 +68,7 @@ def test_what_was_left_out_is_told_beside_the_answer(runs, tmp_path, capsys):
 
 
 def test_columns_are_listed(capsys):
-    """Each table with its columns, without any folder; as JSON too."""
+    """Every table is listed with its columns, without a folder; also as JSON."""
     assert main(["query", "--columns"]) == 0
     out = capsys.readouterr().out
     for word in ("reports: ", "phases: ", "total_wh", "job_id", "skipped: "):
@@ -87,7 +87,7 @@ def test_columns_are_listed(capsys):
     ],
 )
 def test_wrong_sql_ends_with_2(runs, capsys, arguments, words):
-    """The database's own words, and where the columns are listed."""
+    """The message is that of the database, and standard output is empty."""
     assert main(["query", *arguments, runs]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -95,7 +95,7 @@ def test_wrong_sql_ends_with_2(runs, capsys, arguments, words):
 
 
 def test_without_sql_or_a_folder(tmp_path, capsys):
-    """What to type; a folder that is not there, or has no reports."""
+    """The message says what to type, also for a missing folder and one without reports."""
     assert main(["query"]) == 2
     assert "--columns" in capsys.readouterr().err
     assert main(["query", "select 1", str(tmp_path)]) == 1
@@ -105,7 +105,7 @@ def test_without_sql_or_a_folder(tmp_path, capsys):
 
 
 def test_without_duckdb_it_says_what_to_install(runs, capsys, monkeypatch):
-    """The extra by its name."""
+    """The message names the extra."""
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
     assert main(["query", "select 1", runs]) == 1
     assert "energy-callbacks[query]" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``energy-callbacks report`` as users call it."""
+"""Tests of ``energy-callbacks report`` through its command line."""
 
 import json
 from dataclasses import replace
@@ -15,13 +15,13 @@ from tests.report.journals import Attempt, write
 
 @pytest.fixture
 def run_folder(tmp_path):
-    """A folder with one finished run."""
+    """Provide the folder of one finished run."""
     write(tmp_path / "run", Attempt())
     return tmp_path / "run"
 
 
 def test_a_run_folder_is_rendered_into_itself(run_folder, capsys):
-    """Three files in the folder, the text and their paths on the screen."""
+    """Three files are written to the folder; the text and their paths are printed."""
     assert main(["report", str(run_folder)]) == 0
     out = capsys.readouterr().out
     assert "Energy in total" in out
@@ -32,7 +32,7 @@ def test_a_run_folder_is_rendered_into_itself(run_folder, capsys):
 
 
 def test_a_run_that_was_killed_has_a_report(tmp_path, capsys):
-    """Nothing but the journal is left: the report is there and says that it was cut off."""
+    """The journal alone gives a report that says that the run was cut off."""
     write(tmp_path, Attempt(cut_off_at_s=50.0, unix_s=1_600_000_000.0))
     assert main(["report", str(tmp_path)]) == 0
     assert "was cut off after 50.0 s" in capsys.readouterr().out
@@ -41,7 +41,7 @@ def test_a_run_that_was_killed_has_a_report(tmp_path, capsys):
 
 @pytest.mark.parametrize("ending", ["html", "json"])
 def test_a_saved_report_is_rendered_again_without_its_journals(run_folder, tmp_path, ending):
-    """The page or the JSON alone give all files again, equal to the first."""
+    """The page or the JSON file alone gives all files again, unchanged."""
     main(["report", str(run_folder)])
     out = tmp_path / "again"
     assert main(["report", str(run_folder / f"energy_report.{ending}"), "--out", str(out)]) == 0
@@ -50,7 +50,7 @@ def test_a_saved_report_is_rendered_again_without_its_journals(run_folder, tmp_p
 
 
 def test_a_journal_is_rendered_into_its_run_folder(run_folder):
-    """The path of one rank's journal is enough."""
+    """The path of the journal of one rank is enough."""
     (journal,) = run_folder.glob("attempts/*/*.jsonl")
     assert main(["report", str(journal), "--format", "txt"]) == 0
     assert (run_folder / "energy_report.txt").exists()
@@ -66,7 +66,7 @@ def test_json_goes_to_the_screen_and_to_no_file(run_folder, capsys):
 
 
 def test_json_with_a_folder_does_both(run_folder, tmp_path, capsys):
-    """--json --out writes the files too, and still prints pure JSON."""
+    """--json --out writes the files as well, and still prints only JSON."""
     assert main(["report", str(run_folder), "--json", "--out", str(tmp_path / "o")]) == 0
     json.loads(capsys.readouterr().out)
     assert len(list((tmp_path / "o").iterdir())) == 3
@@ -74,7 +74,7 @@ def test_json_with_a_folder_does_both(run_folder, tmp_path, capsys):
 
 @pytest.mark.parametrize("name", ["missing", "empty", "foreign.json", "foreign.html"])
 def test_what_is_no_run_is_an_error_on_stderr(tmp_path, capsys, name):
-    """Exit code 1, nothing on the output, one line that says what to give."""
+    """Exit code 1, empty standard output, and one line that says what to give."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "foreign.json").write_text('{"a": 1}')
     (tmp_path / "foreign.html").write_text("<html></html>")
@@ -87,14 +87,14 @@ def test_what_is_no_run_is_an_error_on_stderr(tmp_path, capsys, name):
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_on_stderr(run_folder, tmp_path, capsys):
-    """--out below a file: exit code 1 and the path."""
+    """--out below a file exits with 1 and names the path."""
     (tmp_path / "file").write_text("")
     assert main(["report", str(run_folder), "--out", str(tmp_path / "file" / "x")]) == 1
     assert "file" in capsys.readouterr().err
 
 
 def test_wrong_arguments_end_with_2(capsys):
-    """The parser explains, with the usual code."""
+    """The parser explains the error and exits with 2."""
     for arguments in ([], ["nonsense"], ["report"], ["report", "x", "--format", "pdf"]):
         with pytest.raises(SystemExit) as caught:
             main(arguments)
@@ -103,7 +103,7 @@ def test_wrong_arguments_end_with_2(capsys):
 
 
 def test_the_version_is_that_of_the_package(capsys):
-    """--version prints it and ends well."""
+    """--version prints the version and exits with 0."""
     with pytest.raises(SystemExit) as caught:
         main(["--version"])
     assert caught.value.code == 0
@@ -111,7 +111,7 @@ def test_the_version_is_that_of_the_package(capsys):
 
 
 def test_every_command_has_help(capsys):
-    """--help lists every command; each has a line and help of its own."""
+    """--help lists every command, and every command has its own help."""
     with pytest.raises(SystemExit):
         main(["--help"])
     listed = capsys.readouterr().out
@@ -124,7 +124,7 @@ def test_every_command_has_help(capsys):
 
 
 def test_the_newest_run_of_a_folder_is_shown(tmp_path, capsys):
-    """An older run in the folder is named in a warning."""
+    """A warning says that the folder holds an older run."""
     base = Attempt()
     write(tmp_path, replace(base, run_id="old", run_name="old"))
     write(

@@ -1,4 +1,4 @@
-"""``energy-callbacks run`` around programs that behave as badly as programs do."""
+"""Tests of ``energy-callbacks run`` with commands that fail, fork, or ignore signals."""
 
 import contextlib
 import json
@@ -35,7 +35,7 @@ STATUS = ("grep", "-E", "Sig(Blk|Ign|Cgt)", "/proc/self/status")
 
 @pytest.fixture(scope="module")
 def surroundings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A machine with one card of constant power."""
+    """Provide a machine with one card of constant power."""
     folder = tmp_path_factory.mktemp("card")
     return env(Scenario(cards=(h200(Constant(POWER_W)),)).write(folder / "scenario"))
 
@@ -44,14 +44,14 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def measured(
     tmp_path: Path, surroundings: dict[str, str], forking: Forking
 ) -> Iterator["Measured"]:
-    """Starts commands inside ``run``."""
+    """Start commands inside ``run``."""
     one = Measured(tmp_path, surroundings, forking)
     yield one
     one.close()
 
 
 class Measured:
-    """Commands inside ``run``, in forks of one process; one run folder."""
+    """Runs commands inside ``run``, in forks of one process, with one run folder."""
 
     def __init__(self, folder: Path, surroundings: dict[str, str], forking: Forking) -> None:
         self.folder = folder
@@ -72,26 +72,26 @@ class Measured:
         return self._running
 
     def python(self, script: str, *arguments: str) -> Running:
-        """A Python program."""
+        """Run a Python program."""
         return self(sys.executable, "-u", "-c", script, *arguments)
 
     @property
     def output(self) -> str:
-        """Of the command on both streams, and ours."""
+        """The output of the command and of ``run``, both streams."""
         assert self._script is not None
         return self._script.output
 
     def wait_for(self, line: str) -> None:
-        """Until the command has said something."""
+        """Wait until the command has printed a line."""
         _wait_until(lambda: line in self.output.splitlines())
 
     @property
     def report(self) -> EnergyReport:
-        """That was saved at the end."""
+        """The report that was saved at the end."""
         return load(self.out / "energy_report.json")
 
     def close(self) -> None:
-        """End what a failed test has left."""
+        """Kill a process that a failed test has left."""
         if self._running is not None and self._running.poll() is None:
             os.kill(self._running.pid, signal.SIGKILL)
 
@@ -105,17 +105,17 @@ def _wait_until(is_so: Callable[[], object], patience_s: float = 60.0) -> None:
 
 @pytest.fixture
 def piped(tmp_path: Path) -> Iterator["Piped"]:
-    """Starts commands inside ``run``, with pipes of their own."""
+    """Start commands inside ``run``, with their own pipes."""
     one = Piped(tmp_path)
     yield one
     one.close()
 
 
 class Piped:
-    """Commands inside ``run``, each in a process from nothing, without the fake card.
+    """Runs commands inside ``run``, each in a new process, without the fake card.
 
     Attributes:
-        run: what runs them: ``energy-callbacks run``, or the same without charts.
+        run: the program: ``energy-callbacks run``, or the same without charts.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -132,11 +132,11 @@ class Piped:
         return process
 
     def words(self, *command: str) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         return [*self.run, "--out", str(self.out), "--", *command]
 
     def close(self) -> None:
-        """Nothing of them is left."""
+        """Kill all processes."""
         for process in self._processes:
             if process.poll() is None:
                 process.kill()
@@ -144,7 +144,7 @@ class Piped:
 
 
 def test_exit_code_and_output_are_the_commands_own(piped: Piped) -> None:
-    """Bytes of both streams, input, and a code; our summary follows on the standard error."""
+    """Both streams, the input and the exit code are unchanged; our summary is on standard error."""
     piped.run = RUN
     process = piped("sh", "-c", "cat; printf 'a\\377b'; printf err >&2; sleep 1; exit 7")
     out, err = process.communicate(b"typed\n")
@@ -158,7 +158,7 @@ def test_exit_code_and_output_are_the_commands_own(piped: Piped) -> None:
 
 
 def test_the_energy_is_that_of_the_whole_command(measured: Measured) -> None:
-    """From its start to its end, in one phase, and no step is made up."""
+    """It covers the command from start to end, in one phase without steps."""
     assert wait(measured("sleep", "3")) == 0
     report = measured.report
     [phase] = report.phases
@@ -173,7 +173,7 @@ def test_the_energy_is_that_of_the_whole_command(measured: Measured) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
 def test_a_command_that_a_signal_ends(measured: Measured, number: signal.Signals) -> None:
-    """Whoever started us sees the same signal; the report says which."""
+    """The caller of ``run`` sees the same signal; the report names it."""
     assert wait(measured("sh", "-c", f"kill -{number.name[3:]} $$")) == -number
     assert number.name in (measured.report.run.error or "")
     expected = "interrupted" if number == signal.SIGTERM else "failed"
@@ -181,7 +181,7 @@ def test_a_command_that_a_signal_ends(measured: Measured, number: signal.Signals
 
 
 def test_sigterm_reaches_a_command_that_ignores_it(measured: Measured) -> None:
-    """Nothing of ours ends before the command has, and its own end is what counts."""
+    """``run`` does not end before the command, and returns the exit code of the command."""
     process = measured.python(
         "import signal, time\n"
         "heard = []\n"
@@ -202,7 +202,7 @@ def test_sigterm_reaches_a_command_that_ignores_it(measured: Measured) -> None:
 
 
 def test_a_signal_before_the_command_has_begun(measured: Measured) -> None:
-    """While sensors open, which takes a second: the command never begins."""
+    """It arrives while sensors open, which takes a second: the command never starts."""
     process = measured("sh", "-c", "touch began; sleep 30")
     while not list(measured.out.glob("attempts/1/*.jsonl")):
         assert not (measured.folder / "began").exists()
@@ -214,7 +214,7 @@ def test_a_signal_before_the_command_has_begun(measured: Measured) -> None:
 
 @pytest.fixture
 def _is_ignored() -> Iterator[None]:
-    """This process ignores SIGINT, and so does what it starts."""
+    """This process ignores SIGINT, and so do its children."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     yield
     signal.signal(signal.SIGINT, before)
@@ -222,7 +222,7 @@ def _is_ignored() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_is_ignored")
 def test_a_signal_that_our_parent_ignores() -> None:
-    """As in a background job of a shell: the command begins and ignores it, as without us."""
+    """As in a background job of a shell: the command starts, and ignores the signal."""
     hold = SignalHold((signal.SIGINT,))
     with hold.held():
         os.kill(os.getpid(), signal.SIGINT)
@@ -235,7 +235,7 @@ def test_a_signal_that_our_parent_ignores() -> None:
 
 
 def test_the_terminals_signal_arrives_once(piped: Piped) -> None:
-    """Ctrl-C goes to all of a terminal's programs: one that we passed on would be a second."""
+    """Ctrl-C reaches all programs of the terminal: a signal passed on would be a second one."""
     master, slave = pty.openpty()
     script = (
         "import signal, time\n"
@@ -246,7 +246,7 @@ def test_the_terminals_signal_arrives_once(piped: Piped) -> None:
         "time.sleep(1.0)\n"
         "print('heard', len(heard), flush=True)\n"
     )
-    # ``setsid --ctty`` makes it the terminal's own program.
+    # ``setsid --ctty`` makes it the session leader of the terminal.
     words = ["setsid", "--ctty", "--wait", *piped.words(sys.executable, "-c", script)]
     process = subprocess.Popen(
         words, env=os.environ | SHARED, stdin=slave, stdout=slave, stderr=slave
@@ -257,7 +257,7 @@ def test_the_terminals_signal_arrives_once(piped: Piped) -> None:
     while True:
         try:
             said += os.read(master, 4096)
-        except OSError:  # the last program has gone
+        except OSError:  # the last program has ended
             break
         if b"ready" in said and not is_sent:
             os.write(master, b"\x03")
@@ -268,7 +268,7 @@ def test_the_terminals_signal_arrives_once(piped: Piped) -> None:
 
 
 def test_much_output_passes(piped: Piped) -> None:
-    """A thousand times what a pipe holds: the command's own, without a byte of ours between."""
+    """A thousand times the capacity of a pipe arrives unchanged."""
     process = piped("head", "-c", str(64 * MIB), "/dev/zero")
     assert process.stdout is not None
     count = 0
@@ -279,7 +279,7 @@ def test_much_output_passes(piped: Piped) -> None:
 
 
 def test_a_reader_that_goes_away(piped: Piped) -> None:
-    """As in ``yes | head``: the command ends by SIGPIPE, and so do we."""
+    """As in ``yes | head``: the command ends by SIGPIPE, and so does ``run``."""
     process = piped("yes")
     assert process.stdout is not None
     process.stdout.read(10)
@@ -289,7 +289,7 @@ def test_a_reader_that_goes_away(piped: Piped) -> None:
 
 
 def test_a_command_finds_the_signals_as_without_us(piped: Piped) -> None:
-    """None is blocked or ignored on our account; two that are glibc's own do not count."""
+    """None is blocked or ignored because of ``run``; two signals of glibc itself do not count."""
 
     def signals(out: bytes) -> list[int]:
         return [int(line.split()[1], 16) & 2**31 - 1 for line in out.splitlines()]
@@ -301,7 +301,7 @@ def test_a_command_finds_the_signals_as_without_us(piped: Piped) -> None:
 
 
 def test_a_command_that_forks(measured: Measured) -> None:
-    """Its whole tree counts for memory; a child that outlives it holds nobody up."""
+    """Memory is that of the whole process tree; a child that outlives it delays nothing."""
     process = measured.python(
         "import os, time\n"
         "if os.fork() == 0:\n"
@@ -323,9 +323,9 @@ def test_a_command_that_forks(measured: Measured) -> None:
 
 
 def test_kill_9_of_the_measuring_process(measured: Measured) -> None:
-    """What was written is kept, no more is made up, and the command goes on as without us.
+    """What was written is kept, no energy is added, and the command continues.
 
-    How much may be unwritten at any moment is tested in ``tests/test_crash.py``.
+    ``tests/test_crash.py`` tests how much may be unwritten at any moment.
     """
     process = measured("sleep", "600")
     wrapper = psutil.Process(process.pid)
@@ -346,8 +346,8 @@ def test_kill_9_of_the_measuring_process(measured: Measured) -> None:
 
 
 def _known_j(folder: Path) -> float:
-    """What a report of the run so far says that its GPUs have used."""
-    with contextlib.suppress(EnergyCallbacksError):  # there is no journal as yet
+    """Return the energy of the GPUs in a report of the run so far."""
+    with contextlib.suppress(EnergyCallbacksError):  # no journal exists yet
         return build(folder).energy.gpu.energy_j or 0.0
     return 0.0
 
@@ -380,7 +380,7 @@ print(json.dumps([inside_s, around_s]))
 
 
 def test_trainings_inside_lead_the_phases_and_each_device_counts_once(measured: Measured) -> None:
-    """Two trainings, one after the other: their steps and phases, and the energy of it all."""
+    """Steps and phases are those of both trainings; energy is that of the whole command."""
     assert wait(measured.python(TRAININGS, "40", "20")) == 0, measured.output
     report = measured.report
     [attempt] = report.attempts
@@ -419,7 +419,7 @@ def test_trainings_inside_lead_the_phases_and_each_device_counts_once(measured: 
 
 
 def test_trainings_at_once_are_said(measured: Measured) -> None:
-    """Energy is that of all, counted once; whose phases they are stands in a warning."""
+    """Energy is counted once for all; a warning says which training the phases are of."""
     script = f'{sys.executable} -c "$0" 30 & {sys.executable} -c "$0" 30; wait'
     wait(measured("sh", "-c", script, TRAININGS))
     report = measured.report
@@ -432,7 +432,7 @@ def test_trainings_at_once_are_said(measured: Measured) -> None:
 def test_a_card_on_which_nothing_of_the_command_was_seen(
     fake_nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of two visible cards one counts; without any sign of use both do."""
+    """One of two visible cards counts; if no use was seen on any, both count."""
     fake_nvml(Scenario(cards=(h200(Constant(100.0)), h200(Constant(POWER_W)))), virtual=False)
     cards = {}
     for name, seen_on in (("one", "1"), ("both", "none")):
@@ -452,7 +452,7 @@ def test_a_card_on_which_nothing_of_the_command_was_seen(
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current one, with an older run and a file that is no program."""
+    """Enter a folder with an older run and a file that is not executable."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain").write_text("no program")
     (tmp_path / "used/attempts/1").mkdir(parents=True)
@@ -473,7 +473,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_cannot_be_run(
     folder: Path, capfd: pytest.CaptureFixture[str], words: Sequence[str], code: int, says: str
 ) -> None:
-    """As a shell answers, or with what to do; nothing is left behind."""
+    """The exit code and message are those of a shell, or say what to do; no file is left."""
     assert main(["run", *words]) == code
     said = capfd.readouterr()
     assert said.out == ""
@@ -492,7 +492,7 @@ def test_inside_a_launcher(
 
 
 def test_a_run_inside_a_run_only_runs(measured: Measured) -> None:
-    """The outer one measures; so does none where everything is switched off."""
+    """Only the outer one measures; none does if everything is disabled."""
     assert wait(measured(*RUN, "--", "sh", "-c", "exit 5")) == 5
     assert measured.output.count("energy:") == 1
     assert len(list(measured.out.glob("attempts/*/*.jsonl"))) == 1
@@ -501,7 +501,7 @@ def test_a_run_inside_a_run_only_runs(measured: Measured) -> None:
 
 
 def test_a_report_that_cannot_be_written(measured: Measured) -> None:
-    """The command's exit code is still its own, and the journal is named."""
+    """The exit code is still that of the command, and the message names the journal."""
     script = f"mkdir {measured.out}/energy_report.html; exit 9"
     assert wait(measured("sh", "-c", script)) == 9
     assert str(measured.out) in measured.output
@@ -509,7 +509,7 @@ def test_a_report_that_cannot_be_written(measured: Measured) -> None:
 
 
 def test_names_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script's name and the moment; two of one second are two, and no name leaves the place."""
+    """A folder is named after script and time; names are unique and stay inside the folder."""
     monkeypatch.chdir(tmp_path)
     assert run._name_of(["python", "-u", "sub/train.py", "--lr=1"]) == "train"
     assert run._name_of(["/usr/bin/time", "x"]) == "time"
@@ -520,7 +520,7 @@ def test_names_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_journal_of_a_command(measured: Measured) -> None:
-    """Its header says what it is, and which program it was."""
+    """The header of the journal has the command."""
     wait(measured("true", "--flag"))
     [path] = measured.out.glob("attempts/1/*.jsonl")
     header = json.loads(path.read_text().splitlines()[0])
@@ -532,7 +532,7 @@ def test_the_journal_of_a_command(measured: Measured) -> None:
 def test_files_beside_the_report(
     fake_nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Samples, their summary and picture, the charts, and an older run side by side."""
+    """Samples, their summary and plot, the charts, and the comparison with an older run exist."""
     fake_nvml(Scenario(cards=(h200(Constant(POWER_W)),)), virtual=False)
     for module in (catalogue, html):
         monkeypatch.setattr(module, "CHARTS", catalogue.CHARTS[:1])

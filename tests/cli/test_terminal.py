@@ -1,4 +1,4 @@
-"""Commands in a real terminal of 80 columns, with colours, without, and in a dumb one."""
+"""Commands in a real terminal of 80 columns: with colours, without, and in a dumb terminal."""
 
 import re
 import shutil
@@ -20,13 +20,13 @@ pytestmark = [
 fake_nvml = fixtures.fake_nvml
 COMMAND = (sys.executable, "-m", "energy_callbacks")
 COLOURS = re.compile(r"\x1b\[[\d;]*\b(3[0-7]|38|9[0-7])[\d;]*m")
-# A terminal as most are, one whose user wants no colours, and one that can do nothing.
+# A usual terminal, one without colours, and one without any control sequences.
 KINDS = ({}, {"NO_COLOR": "1"}, {"TERM": "dumb"})
 
 
 @pytest.fixture
 def cards(fake_nvml: Callable) -> dict[str, str]:
-    """Two cards with processes, one of them throttled; the environment in which they are seen."""
+    """Provide two cards with processes; return the environment in which they are visible."""
     processes = tuple(Process(pid=2**22 + n, used_bytes=(n + 1) * 2**32) for n in range(5))
     card = h200(Constant(650.0), processes=processes)
     long = replace(card, name="NVIDIA H200 with a name that no table has room for")
@@ -34,7 +34,7 @@ def cards(fake_nvml: Callable) -> dict[str, str]:
 
 
 def look(shown: Terminal, kind: dict[str, str]) -> str:
-    """What is on the screen, once no line is too wide and colours are as they should be."""
+    """Return the screen; check that no line is too wide and that colours are as expected."""
     text = "\n".join(shown.lines)
     assert shown.wrapped == 0
     assert "Traceback" not in text
@@ -46,7 +46,7 @@ def look(shown: Terminal, kind: dict[str, str]) -> str:
 
 
 def test_the_check_of_widths_can_fail(tmp_path: Path) -> None:
-    """A line of 81 characters is seen as two on the screen, and one of 80 is not."""
+    """A line of 81 characters takes two lines of the screen, one of 80 does not."""
     with terminal(("printf", "%080d\\n%081d\\n", "1", "2"), tmp_path) as shown:
         assert shown.wait() == 0
         assert (len(shown.lines), shown.wrapped) == (3, 1)
@@ -54,7 +54,7 @@ def test_the_check_of_widths_can_fail(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_the_report(kind: dict[str, str], tmp_path: Path) -> None:
-    """Of a run with many ranks on hosts with long names."""
+    """The report of many ranks on hosts with long names fits."""
     for rank in range(4):
         host = f"node-{rank // 2}.rack-17.cluster.example.org"
         cards = tuple(replace(card, uuid=f"{card.uuid}-{host}") for card in (GPU, GPU1))
@@ -76,7 +76,7 @@ def test_the_report(kind: dict[str, str], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_the_doctor(kind: dict[str, str], cards: dict[str, str], tmp_path: Path) -> None:
-    """Cards, estimates with their notes, what is missing and how to get it."""
+    """Cards, estimates with notes, and unavailable sensors with hints fit."""
     command = (*COMMAND, "doctor", "--country", "DEU")
     with terminal(command, tmp_path, environment=cards, **kind) as shown:
         assert shown.wait() == 0
@@ -88,7 +88,7 @@ def test_the_doctor(kind: dict[str, str], cards: dict[str, str], tmp_path: Path)
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_the_monitor(kind: dict[str, str], cards: dict[str, str], tmp_path: Path) -> None:
-    """A table that stays in its place until Ctrl-C; in a dumb terminal one below the other."""
+    """The table is updated in place until Ctrl-C; a dumb terminal gets one table after another."""
     command = (*COMMAND, "monitor", "--interval", "0.5")
     with terminal(command, tmp_path, environment=cards, **kind) as shown:
         until_s = time.monotonic() + 600.0

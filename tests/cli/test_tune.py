@@ -1,4 +1,4 @@
-"""``energy-callbacks tune`` as users call it."""
+"""Tests of ``energy-callbacks tune`` through its command line."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ number = 3
 
 @pytest.fixture(autouse=True)
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module of the user's in the current folder, under a name of its own for each test."""
+    """Write a user's module to the current folder, with a different name for each test."""
     name = f"steps_of_{tmp_path.name.replace('-', '_')}"
     (tmp_path / f"{name}.py").write_text(STEPS)
     monkeypatch.chdir(tmp_path)
@@ -37,7 +37,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("function", ["step", "make"])
 def test_the_table_is_printed_and_written(module: str, function: str, capsys, tmp_path) -> None:
-    """A step, or what returns one; the answer was run, and is in the file too."""
+    """A step, or a function that returns one, is tuned; the file has the result as well."""
     arguments = ["--max-size", "16", "--max-trials", "4", "--json", "found.json"]
     assert main(["tune", f"{module}:{function}", "--objective", "largest", *arguments]) == 0
     told = capsys.readouterr()
@@ -50,7 +50,7 @@ def test_the_table_is_printed_and_written(module: str, function: str, capsys, tm
 
 
 def test_a_fixed_global_batch(module: str, capsys, tmp_path) -> None:
-    """Micro-batches that divide it, as options say."""
+    """Micro-batches divide the global batch size, within the given limits."""
     found = ["--global-batch-size", "16", "--max-size", "4", "--min-size", "2"]
     arguments = [*found, "--objective", "largest", "--json", "found.json"]
     assert main(["tune", f"{module}:step", *arguments]) == 0
@@ -70,19 +70,19 @@ def test_a_fixed_global_batch(module: str, capsys, tmp_path) -> None:
     ],
 )
 def test_a_wrong_name_is_explained(module: str, capsys, name: str, message: str) -> None:
-    """What was wrong, and how to write it."""
+    """The message says what is wrong and how to write it."""
     assert main(["tune", name.format(module)]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_an_error_of_the_step_is_the_users(module: str) -> None:
-    """It passes through with its traceback."""
+    """The exception passes through with its traceback."""
     with pytest.raises(ZeroDivisionError):
         main(["tune", f"{module}:broken"])
 
 
 def test_an_objective_that_is_none(module: str, capsys) -> None:
-    """Names what there is."""
+    """The message lists the objectives."""
     with pytest.raises(SystemExit, match="2"):
         main(["tune", f"{module}:step", "--objective", "best"])
     assert "none of knee, throughput, energy, largest and no number" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What the tests of matrices share."""
+"""Fixtures for the tests of matrices."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.matrix.launcher import Launcher
 
 @pytest.fixture(autouse=True)
 def no_picture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As ``no_charts``, for the picture of a matrix."""
+    """Replace the chart of a matrix, as ``no_charts`` does for other charts."""
     if request.node.get_closest_marker("charts") is None:
         name = "energy_callbacks.matrix.summary.energies_figure"
         monkeypatch.setattr(name, lambda *_, **__: None)
@@ -22,7 +22,7 @@ def no_picture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    """A folder with a matrix, on a machine without a GPU."""
+    """Provide a folder with a matrix, on a machine without a GPU."""
     one = Lab(tmp_path)
     yield one
     one.close()
@@ -30,7 +30,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 @pytest.fixture
 def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
-    """Jobs are played."""
+    """Simulate jobs."""
     one = Launcher()
     one.install(monkeypatch)
     return one

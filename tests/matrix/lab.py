@@ -1,4 +1,4 @@
-"""A matrix as users write it: a TOML file, and the command in this process or one of its own."""
+"""Runs a matrix as users do: a TOML file, and the command in this process or in a new one."""
 
 import io
 import json
@@ -16,7 +16,7 @@ from unittest import mock
 from energy_callbacks.cli import main
 
 ROOT = Path(__file__).parents[2]
-# Each job leaves a line: what it is, when it began and when it ended.
+# Each job writes a line with its name, its start and its end.
 JOB = """
 import os, sys, time
 begun = time.time()
@@ -34,8 +34,8 @@ class Lab:
     """A folder with a matrix of ``JOB``.
 
     Args:
-        folder: that is empty.
-        environment: instead of the caller's.
+        folder: an empty folder.
+        environment: environment of the command; ``None`` for that of the caller.
     """
 
     def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
@@ -50,7 +50,7 @@ class Lab:
         self._started: list[subprocess.Popen[str]] = []
 
     def write(self, **changed: Any) -> None:
-        """The file; tables last, as TOML wants them."""
+        """Write the TOML file; tables come last, as TOML requires."""
         content: dict[str, Any] = {
             "name": "lab",
             "command": [sys.executable, "job.py", "{a}-{b}-{repeat}", "0.3", "0"],
@@ -68,7 +68,7 @@ class Lab:
         self.file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def start(self, *options: str) -> subprocess.Popen[str]:
-        """The command, as the first of a process group."""
+        """Start the command in a new process group."""
         command = [sys.executable, "-m", "energy_callbacks", "matrix", str(self.file), *options]
         self._started.append(
             subprocess.Popen(
@@ -84,17 +84,17 @@ class Lab:
         return self._started[-1]
 
     def finish(self, *options: str, timeout_s: float = 600.0) -> "Ended":
-        """The command in a process of its own, to its end."""
+        """Run the command in a new process until it ends."""
         process = self.start(*options)
         out, err = process.communicate(timeout=timeout_s)
         return Ended(process.returncode, out, err)
 
     def run(self, *options: str) -> "Ended":
-        """The command in this process."""
+        """Run the command in this process."""
         return self.call(str(self.file), *options)
 
     def call(self, *arguments: str) -> "Ended":
-        """Likewise, with another file."""
+        """Run the command in this process with any arguments."""
         out, err = io.StringIO(), io.StringIO()
         with (
             mock.patch.dict(os.environ, self.environment, clear=True),
@@ -106,21 +106,21 @@ class Lab:
 
     @property
     def log(self) -> list[str]:
-        """Names of the jobs that have ended, in their order."""
+        """Names of the jobs that have ended, in order."""
         return [line.split()[0] for line in self._lines("log")]
 
     @property
     def begun(self) -> list[str]:
-        """Names of the jobs that have begun, in their order."""
+        """Names of the jobs that have begun, in order."""
         return self._lines("begun")
 
     def spans(self) -> list[tuple[float, float, str]]:
-        """Begin, end and mask of each job."""
+        """Return start, end and GPU mask of each job."""
         rows = (line.split() for line in self._lines("log"))
         return [(float(begun), float(ended), mask) for _, begun, ended, mask in rows]
 
     def table(self) -> dict[str, Any]:
-        """What the last call has found."""
+        """Return the content of ``matrix.json``."""
         found: dict[str, Any] = json.loads((self.results / "matrix.json").read_text())
         return found
 
@@ -129,7 +129,7 @@ class Lab:
         return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
     def close(self) -> None:
-        """End what a failed test has left."""
+        """Kill processes that a failed test has left."""
         for process in self._started:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -137,14 +137,14 @@ class Lab:
 
 
 class Ended:
-    """How a call ended."""
+    """The exit code and output of a call."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
 
 
 def until(is_so: Callable[[], Any], timeout_s: float = 600.0) -> None:
-    """Wait for something that another process does."""
+    """Wait until a condition is true that another process changes."""
     end_s = time.monotonic() + timeout_s
     while not is_so():
         assert time.monotonic() < end_s, "it has not come"

@@ -1,4 +1,4 @@
-"""Jobs that are played: in place of programs, in a time of their own, each with a known power."""
+"""Simulates jobs: no programs, virtual time, and a known power of each job."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,13 +15,13 @@ TRAIN = Stretch(phase="train", duration_s=5.0, power_w={"gpu0": POWER_W})
 
 
 class Clock:
-    """Stands for the module ``time``; passes only where somebody waits."""
+    """Replaces the module ``time``; time passes only in ``sleep``."""
 
     def __init__(self) -> None:
         self.now_s = 1.79e9
 
     def time(self) -> float:
-        """Seconds, as those of ``time.time``."""
+        """Return seconds, as ``time.time`` does."""
         return self.now_s
 
     monotonic = time
@@ -34,10 +34,10 @@ class Clock:
 class Launcher:
     """Replaces ``local.launch``; the commands are those of ``lab.JOB``.
 
-    A job leaves the lines and the exit code that the program would leave, and a run folder.
+    A job writes the lines and exit code of the real program, and a run folder.
 
     Attributes:
-        can_fail: where not, each job ends well whatever its words say.
+        can_fail: if false, every job succeeds.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Launcher:
         self.clock = Clock()
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """From now on jobs are played."""
+        """Simulate jobs from now on."""
         patch.setattr(local, "launch", self.launch)
         for module in (local, attempts):
             patch.setattr(module, "time", self.clock)
@@ -77,7 +77,7 @@ class Launcher:
 
 
 class Played:
-    """Stands for the process of a job."""
+    """Replaces the process of a job."""
 
     def __init__(
         self, *, name: str, clock: Clock, rest_s: float, code: int, mask: str, log: Path
@@ -89,7 +89,7 @@ class Played:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Its exit code, when its time has come."""
+        """Return its exit code; ``None`` before its end."""
         if self.returncode is None and self._clock.now_s >= self._end_s:
             self.returncode = self._code
             with self._log.open("a", encoding="utf-8") as file:

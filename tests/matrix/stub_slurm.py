@@ -1,4 +1,4 @@
-"""A Slurm of one machine: ``sbatch``, ``squeue`` and ``scontrol`` as executables in a folder.
+"""A fake Slurm: ``sbatch``, ``squeue`` and ``scontrol`` as executables in a folder.
 
 ``sbatch`` keeps the script; its tasks wait in the queue until ``Cluster.work`` runs them.
 """
@@ -46,11 +46,11 @@ else:
 
 
 class Cluster:
-    """The folder with Slurm's programs.
+    """The folder with the programs of Slurm.
 
     Args:
-        folder: that is empty.
-        max_array_size: of the cluster.
+        folder: an empty folder.
+        max_array_size: ``MaxArraySize`` of the cluster.
     """
 
     def __init__(self, folder: Path, max_array_size: int = 1001) -> None:
@@ -63,17 +63,17 @@ class Cluster:
 
     @property
     def jobs(self) -> dict[str, Any]:
-        """By number: script, and tasks that have not run."""
+        """Job number to its script and the tasks that have not run."""
         state = self.folder / "state.json"
         found: dict[str, Any] = json.loads(state.read_text()) if state.exists() else {}
         return found
 
     def work(self, run: Callable[[str, int], None], only: Sequence[int] | None = None) -> None:
-        """Run tasks that wait, one after the other, and forget them.
+        """Run queued tasks one after another, and remove them from the queue.
 
         Args:
-            run: takes the path of a script and a task's number.
-            only: of tasks with these numbers.
+            run: takes the path of a script and the index of a task.
+            only: indices of the tasks to run; ``None`` for all.
         """
         jobs = self.jobs
         for job in jobs.values():
@@ -84,7 +84,7 @@ class Cluster:
 
 
 def run_here(lab: Lab) -> Callable[[str, int], None]:
-    """Runs a task in this process, by the last line of its script."""
+    """Return a function that runs a task in this process, by the last line of its script."""
 
     def run(script: str, task: int) -> None:
         line = Path(script).read_text(encoding="utf-8").splitlines()[-1]
@@ -96,7 +96,7 @@ def run_here(lab: Lab) -> Callable[[str, int], None]:
 
 
 def run_by_bash(lab: Lab) -> Callable[[str, int], None]:
-    """Runs a task as Slurm does: its script, with its output where the script says."""
+    """Return a function that runs the script of a task, with output to the file it names."""
 
     def run(script: str, task: int) -> None:
         found = re.search(r"--output=(.*)", Path(script).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Matrices on this machine: order, resume and refusals, with jobs that are played."""
+"""Matrices on this machine with simulated jobs: order, resume and refusals."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ NAMED = "{a}-{b}-{repeat}"
 
 
 def test_order_results_and_a_second_call(lab: Lab, launcher: Launcher) -> None:
-    """ABBA, a run folder for each job, one table; a second call has nothing to do."""
+    """Jobs run in ABBA order into one run folder each; a second call runs nothing."""
     lab.write(repeats=2, cool_down_s=1.0, parameters={"a": ["x"], "b": ["A", "B"]})
     assert "4 x-A #2: " in lab.run("--dry-run").out
     assert not lab.results.exists()
@@ -39,7 +39,7 @@ def test_order_results_and_a_second_call(lab: Lab, launcher: Launcher) -> None:
 
 
 def test_a_job_that_fails_stops_no_other(lab: Lab, launcher: Launcher) -> None:
-    """Its code and last words are told, the exit code says so, and only it is tried again."""
+    """Its exit code and last lines are printed, the matrix exits with 1, and only it runs again."""
     command = [sys.executable, "job.py", NAMED, "0.1", "{b}"]
     lab.write(command=command, parameters={"a": ["x"], "b": [3, 0]})
     ended = lab.run()
@@ -57,7 +57,7 @@ def test_a_job_that_fails_stops_no_other(lab: Lab, launcher: Launcher) -> None:
 
 
 def test_a_file_that_has_changed(lab: Lab, launcher: Launcher) -> None:
-    """New values and repeats are new jobs; another command for one that counts is refused."""
+    """New values and repeats are new jobs; another command for a finished job is refused."""
     lab.write(parameters={"a": ["x"], "b": [1]})
     assert lab.run().code == 0
     lab.write(parameters={"a": ["x"], "b": [2, 1]})
@@ -78,7 +78,7 @@ def test_a_file_that_has_changed(lab: Lab, launcher: Launcher) -> None:
 def test_a_folder_in_use_is_refused(
     lab: Lab, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Called while another call's jobs run, it ends at once and runs none."""
+    """A second call while jobs run ends at once and runs none."""
     refused: list[Ended] = []
 
     def launch(words: Sequence[str], **more: Any) -> Any:
@@ -96,14 +96,14 @@ def test_a_folder_in_use_is_refused(
 
 @pytest.fixture
 def cards(lab: Lab, fake_nvml: Callable[[Scenario], FakeNvml]) -> Lab:
-    """A machine with two cards."""
+    """Provide a machine with two cards."""
     fake_nvml(Scenario(cards=(h200(Constant(200.0)), h200(Constant(400.0)))))
     del lab.environment["CUDA_VISIBLE_DEVICES"]
     return lab
 
 
 def test_one_job_a_card(cards: Lab, launcher: Launcher) -> None:
-    """Two cards, two jobs at a time, each sees its card alone; each card has its own pause."""
+    """Two cards run two jobs at a time; each job sees one card, each card has its own pause."""
     cards.write(repeats=2, command=[sys.executable, "job.py", NAMED, "5", "0"], cool_down_s=1.0)
     ended = cards.run()
     assert ended.code == 0, ended.err
@@ -118,7 +118,7 @@ def test_one_job_a_card(cards: Lab, launcher: Launcher) -> None:
 
 
 def test_a_card_that_is_not_there(cards: Lab) -> None:
-    """Is said before anything runs."""
+    """The error comes before any job runs."""
     cards.write(local={"gpus": 3})
     ended = cards.run()
     assert ended.code == 2

@@ -1,4 +1,4 @@
-"""The jobs of a matrix and their order."""
+"""Tests of the jobs of a matrix, their order, and the checks of its settings."""
 
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -15,7 +15,7 @@ SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=3)
 
 
 def plan(**changed: Any) -> MatrixPlan:
-    """Two parameters of two values."""
+    """Return a plan with two parameters of two values."""
     usual: dict[str, Any] = {
         "name": "p",
         "command": "train --lr {lr} --opt {opt}",
@@ -26,7 +26,7 @@ def plan(**changed: Any) -> MatrixPlan:
 
 
 def of_sizes(sizes: list[int], repeats: int) -> MatrixPlan:
-    """Parameters with so many values each."""
+    """Return a plan with these numbers of values."""
     parameters = {f"p{i}": list(range(size)) for i, size in enumerate(sizes)}
     return plan(command="x " + " ".join(f"{{{n}}}" for n in parameters), parameters=parameters,
                 repeats=repeats)  # fmt: skip
@@ -34,7 +34,7 @@ def of_sizes(sizes: list[int], repeats: int) -> MatrixPlan:
 
 @given(SIZES, st.integers(1, 5))
 def test_drift_meets_all_configurations_alike(sizes: list[int], half: int) -> None:
-    """Over an even number of repeats each configuration has the same mean place."""
+    """Over an even number of repeats all configurations have the same mean position."""
     places = defaultdict(list)
     for place, job in enumerate(of_sizes(sizes, 2 * half).jobs()):
         places[job.configuration].append(place)
@@ -43,7 +43,7 @@ def test_drift_meets_all_configurations_alike(sizes: list[int], half: int) -> No
 
 @given(SIZES, st.integers(1, 5))
 def test_every_job_once(sizes: list[int], repeats: int) -> None:
-    """Each combination of values in each repeat, one pass after the other."""
+    """Every combination of values appears once in each repeat, one repeat after another."""
     jobs = of_sizes(sizes, repeats).jobs()
     counts = Counter((job.configuration, job.repeat) for job in jobs)
     expected = repeats
@@ -55,13 +55,13 @@ def test_every_job_once(sizes: list[int], repeats: int) -> None:
 
 
 def test_the_order_is_abba() -> None:
-    """Forwards, backwards, forwards."""
+    """Repeats run forwards, backwards, forwards."""
     jobs = plan(command="x {a}", parameters={"a": ["A", "B", "C"]}, repeats=3).jobs()
     assert "".join(job.parameters["a"] for job in jobs) == "ABCCBAABC"
 
 
 def test_a_value_stays_in_its_word() -> None:
-    """Blanks, quotes and the characters of shells are the value's own, and no braces are read."""
+    """Spaces, quotes, shell characters and braces of a value stay in one word."""
     nasty = ["a b", "'; rm -rf /; '", "$(date)", "{lr}", "*"]
     jobs = plan(
         command="train --lr={lr} '{lr} twice {{}}'", parameters={"lr": nasty}, repeats=1
@@ -72,7 +72,7 @@ def test_a_value_stays_in_its_word() -> None:
 
 
 def test_words_and_environment_are_filled() -> None:
-    """Numbers as TOML has them, truth values in lower case, the repeat from 1."""
+    """Numbers are as in TOML, truth values in lower case, repeats count from 1."""
     jobs = plan(
         command=["run me", "{lr}", "{flag}", "{repeat}"],
         parameters={"lr": [1e-3], "flag": [True, False]},
@@ -117,7 +117,7 @@ def test_words_and_environment_are_filled() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_run_is_refused(changed: dict[str, Any], said: str) -> None:
-    """Before anything runs: what, the value got, what to do."""
+    """The message says what is wrong, the value, and what to do."""
     with pytest.raises(ValueError, match=r".") as raised:
         plan(**changed)
     assert said in str(raised.value)
@@ -128,7 +128,7 @@ def test_what_cannot_be_run_is_refused(changed: dict[str, Any], said: str) -> No
                 {"parameters": {"lr": [[1]], "opt": [1]}}]
 )  # fmt: skip
 def test_wrong_types_are_refused(changed: dict[str, Any]) -> None:
-    """With the value got."""
+    """The message has the value."""
     with pytest.raises(TypeError, match=r"got|has the value"):
         plan(**changed)
 
@@ -138,13 +138,13 @@ TEXTS = st.dictionaries(st.sampled_from("abc"), st.text(max_size=40), min_size=1
 
 @given(TEXTS, TEXTS)
 def test_no_two_configurations_share_a_folder(one: dict[str, str], other: dict[str, str]) -> None:
-    """Whatever their values are; and a file system bears the name."""
+    """Different configurations have different folder names, which file systems allow."""
     assert (folder_name(one) == folder_name(other)) == (list(one.items()) == list(other.items()))
     assert Path(folder_name(one)).name == folder_name(one)
     assert len(folder_name(one).encode()) < 200
 
 
 def test_the_baseline_is_a_configuration() -> None:
-    """Named by its values, in any order."""
+    """It is named by its values, in any order."""
     found = plan(baseline={"opt": "sgd", "lr": 0.1})
     assert found.baseline_name in {job.configuration for job in found.jobs()}

@@ -1,4 +1,4 @@
-"""Matrices of real processes: signals, kills, locks, and cards that are measured."""
+"""Matrices of real processes: signals, kills, locks, and measured cards."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from tests.matrix.lab import Lab, until
 from tests.matrix.launcher import Launcher
 
 NAMED = "{a}-{b}-{repeat}"
-# Ends by itself a second after the first signal, when a second one would have come.
+# Ends a second after the first signal, by when a second signal would have arrived.
 PATIENT = """
 import pathlib, signal, sys, time
 def hear(number, _): open("heard", "a").write(f"{number}\\n")
@@ -33,7 +33,7 @@ sys.exit(9)
 def test_a_signal_ends_all_and_loses_nothing(
     lab: Lab, launcher: Launcher, number: signal.Signals
 ) -> None:
-    """It reaches the command once; what it ended is run again by the next call, and counts once."""
+    """The command receives it once; the next call runs what it ended, which then counts once."""
     text = PATIENT.replace("NUMBER", str(int(number)))
     (lab.folder / "job.py").write_text(text, encoding="utf-8")
     lab.write()
@@ -50,7 +50,7 @@ def test_a_signal_ends_all_and_loses_nothing(
 
 
 def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
-    """The folder of a process that is at work is refused to others, until it has gone."""
+    """The lock of a running process refuses others; a killed process releases it."""
     results = Results(folder=tmp_path, working_folder=tmp_path)
     code = (
         "import sys, time; from pathlib import Path; "
@@ -71,7 +71,7 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
 
 
 def test_a_job_that_has_outlived_its_matrix(lab: Lab, launcher: Launcher) -> None:
-    """``kill -9`` of the matrix alone: its job is not run beside itself."""
+    """After ``kill -9`` of the matrix alone its job still runs, and is not started again."""
     lab.write(command=[sys.executable, "job.py", NAMED, "600", "0"])
     process = lab.start()
     until(lambda: lab.begun)
@@ -82,7 +82,7 @@ def test_a_job_that_has_outlived_its_matrix(lab: Lab, launcher: Launcher) -> Non
     assert "x-1 #1 of an earlier call still runs" in ended.err
     assert lab.begun == ["x-1-1"]
     measuring = [one for one in psutil.process_iter() if str(lab.results) in " ".join(words(one))]
-    for one in measuring:  # the command itself goes on, as after any kill -9 of ``run``
+    for one in measuring:  # the command itself continues, as after any kill -9 of ``run``
         one.kill()
     assert "still runs" in lab.run().err
     os.killpg(process.pid, signal.SIGKILL)
@@ -91,7 +91,7 @@ def test_a_job_that_has_outlived_its_matrix(lab: Lab, launcher: Launcher) -> Non
 
 
 def words(process: psutil.Process) -> list[str]:
-    """Its command; nothing of one that has gone."""
+    """Return its command line; empty if it has ended."""
     try:
         return process.cmdline()
     except psutil.Error:
@@ -99,7 +99,7 @@ def words(process: psutil.Process) -> list[str]:
 
 
 def test_each_card_is_measured_with_its_job(tmp_path: Path) -> None:
-    """Two cards of unlike power: energies are the cards' own, tags those of the jobs."""
+    """On two cards of different power, energies are those of the cards, tags those of the jobs."""
     scenario = Scenario(cards=(h200(Constant(200.0)), h200(Constant(400.0))))
     lab = Lab(tmp_path, env(scenario.write(tmp_path / "scenario")))
     lab.environment.pop("CUDA_VISIBLE_DEVICES", None)

@@ -1,4 +1,4 @@
-"""Matrices as tasks of a real Ray on this machine, in processes of their own."""
+"""Matrices as tasks of a real Ray on this machine, in their own processes."""
 
 import sys
 
@@ -18,20 +18,20 @@ NODES = [
 
 @pytest.fixture
 def ray_lab(lab: Lab) -> Lab:
-    """A matrix for Ray; its cluster ends with the call."""
-    # No token in the user's home, and none is needed for a cluster that lives for a test.
+    """Provide a matrix for Ray; its cluster ends with the call."""
+    # A cluster for one test needs no token, and none may be written to the user's home.
     lab.environment["RAY_AUTH_MODE"] = "disabled"
-    # Ray's workers step back for all else (nice 15): on a busy machine a job takes minutes.
+    # Ray gives its workers nice 15, with which a job takes minutes on a busy machine.
     lab.environment["RAY_worker_niceness"] = "0"
     return lab
 
 
 def test_one_call_of_ray(ray_lab: Lab, launcher: Launcher) -> None:
-    """Jobs that end well, fail, cannot begin, and are ended by SIGTERM; those left run elsewhere.
+    """Jobs succeed, fail, cannot start, and are ended by SIGTERM; another engine runs the rest.
 
-    The same run folders, order and table as on this machine; without a GPU one job at a time.
+    Run folders, order and table are those of the local engine; without a GPU jobs run one by one.
     """
-    # As long as their exit code, in seconds; of one a file is where its folder belongs.
+    # Jobs sleep for as many seconds as their exit code; for one a file blocks its folder.
     ray_lab.write(
         engine="ray",
         command=[sys.executable, "job.py", "{a}-{b}-{repeat}", "{b}", "{b}"],
@@ -52,7 +52,7 @@ def test_one_call_of_ray(ray_lab: Lab, launcher: Launcher) -> None:
     assert ray_lab.log == ["x-0-1", "x-1-1"]
     first, second = ray_lab.spans()
     assert second[0] > first[1]
-    # None is left behind, and none is begun that waited.
+    # No job is left running, and no waiting job was started.
     assert ray_lab.begun == ["x-0-1", "x-1-1", "x-600-1"]
     [outcome] = ray_lab.results.glob("jobs/a=x,b=600/*/*/outcome.json")
     assert '"exit_code": -15' in outcome.read_text(encoding="utf-8")
@@ -63,13 +63,13 @@ def test_one_call_of_ray(ray_lab: Lab, launcher: Launcher) -> None:
         "0": (1, 0, 0), "1": (0, 1, 0), "5": (0, 0, 1), "600": (0, 1, 0), "601": (0, 0, 1),
     }  # fmt: skip
     place.unlink()
-    assert ray_lab.run("--engine", "local").code == 1  # one file, one folder, another engine
+    assert ray_lab.run("--engine", "local").code == 1  # the same file, another engine
     assert ray_lab.begun[3:] == ["x-1-1", "x-5-1", "x-600-1", "x-601-1"]
 
 
 @pytest.mark.slow(reason="a second cluster of Ray, which takes seconds to start")
 def test_a_call_of_ray_that_nobody_ends(ray_lab: Lab) -> None:
-    """The order of all repeats, and an exit code that tells that a job has failed."""
+    """All repeats run in order, and the exit code says that a job has failed."""
     command = [sys.executable, "job.py", "{a}-{b}-{repeat}", "0.3", "{b}"]
     ray_lab.write(
         engine="ray",
@@ -86,7 +86,7 @@ def test_a_call_of_ray_that_nobody_ends(ray_lab: Lab) -> None:
 
 
 def test_what_a_job_asks_for() -> None:
-    """A GPU where there is one, else all processors of a machine; or what the file says."""
+    """A job needs one GPU if there is any, else all CPUs of a machine, or what the file says."""
     assert needs(RayEngine(), NODES) == {"num_gpus": 1, "num_cpus": 1, "resources": {}}
     assert needs(RayEngine(), NODES[1:])["num_cpus"] == 8
     assert needs(RayEngine(gpus=0), NODES)["num_cpus"] == 8
@@ -94,7 +94,7 @@ def test_what_a_job_asks_for() -> None:
 
 
 def test_what_no_machine_has_is_told() -> None:
-    """Of machines that are there, and of all that is asked for together."""
+    """Only machines that are alive count, and one must have all resources."""
     assert fits(needs(RayEngine(gpus=2, cpus=16), NODES), NODES)
     assert not fits(needs(RayEngine(gpus=3), NODES), NODES)
     assert not fits(needs(RayEngine(gpus=1), NODES), NODES[1:])

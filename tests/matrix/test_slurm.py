@@ -13,14 +13,14 @@ from tests.matrix.stub_slurm import Cluster, run_by_bash, run_here
 
 
 def cluster(lab: Lab, max_array_size: int = 1001) -> Cluster:
-    """One whose programs the lab finds."""
+    """Create a cluster whose programs the lab finds in ``PATH``."""
     one = Cluster(lab.folder / "slurm_bin", max_array_size)
     lab.environment["PATH"] = f"{one.folder}{os.pathsep}{os.environ['PATH']}"
     return one
 
 
 def test_submit_and_collect(lab: Lab, launcher: Launcher) -> None:
-    """What waits is not submitted again, what has failed is; in the end there is a page."""
+    """Queued jobs are not submitted again, failed ones are; the page has all results."""
     slurm = cluster(lab)
     command = [sys.executable, "job.py", "{a}-{b}-{repeat}", "0.1", "{b}"]
     lab.write(
@@ -56,7 +56,7 @@ def test_submit_and_collect(lab: Lab, launcher: Launcher) -> None:
 
 
 def test_a_task_that_is_put_into_the_queue_again(lab: Lab) -> None:
-    """Slurm requeues jobs of nodes that fail: one that has ended well does not run twice."""
+    """Slurm requeues jobs of nodes that fail; a job that has succeeded does not run again."""
     slurm = cluster(lab)
     lab.write(engine="slurm", parameters={"a": ["x"], "b": [1]})
     assert lab.run().code == 0
@@ -69,7 +69,7 @@ def test_a_task_that_is_put_into_the_queue_again(lab: Lab) -> None:
 
 
 def test_what_was_submitted_stays_as_it_was(lab: Lab, launcher: Launcher) -> None:
-    """The file changes while jobs wait: they run what they were submitted as."""
+    """Jobs run as submitted, even if the file has changed since."""
     slurm = cluster(lab)
     lab.write(engine="slurm", parameters={"a": ["x"], "b": [1, 2]})
     assert lab.run().code == 0
@@ -80,7 +80,7 @@ def test_what_was_submitted_stays_as_it_was(lab: Lab, launcher: Launcher) -> Non
 
 
 def test_more_jobs_than_an_array_takes(lab: Lab) -> None:
-    """They go into several, each job into one."""
+    """They are split into several array jobs."""
     slurm = cluster(lab, max_array_size=3)
     lab.write(engine="slurm", parameters={"a": ["x"], "b": [1, 2, 3, 4]}, repeats=2,
               slurm={"at_once": 2})  # fmt: skip
@@ -91,7 +91,7 @@ def test_more_jobs_than_an_array_takes(lab: Lab) -> None:
 
 
 def test_a_dry_run_submits_nothing(lab: Lab) -> None:
-    """It prints all jobs and the scripts, and writes no file; Slurm need not be there."""
+    """It prints all jobs and scripts, writes no file, and does not need Slurm."""
     lab.write(engine="slurm", repeats=2)
     lab.environment["PATH"] = "/nowhere"
     ended = lab.run("--dry-run")
@@ -102,14 +102,14 @@ def test_a_dry_run_submits_nothing(lab: Lab) -> None:
 
 
 def test_what_slurm_says_is_told(lab: Lab) -> None:
-    """A refusal in its own words; and where there is no Slurm, what to do."""
+    """The message has the error of Slurm; without Slurm it says what to do."""
     cluster(lab)
     lab.write(engine="slurm", slurm={"partition": "wrong"})
     ended = lab.run()
     assert ended.code == 1
     assert "invalid partition specified: wrong; correct [slurm] and call again" in ended.err
     lab.write(engine="slurm")
-    assert "2 jobs submitted" in lab.run().err  # nothing is left of the refused one
+    assert "2 jobs submitted" in lab.run().err  # nothing is left of the refused submission
     shutil.rmtree(lab.folder / "slurm_bin")
     ended = lab.run()
     assert ended.code == 1
@@ -118,7 +118,7 @@ def test_what_slurm_says_is_told(lab: Lab) -> None:
 
 @pytest.mark.parametrize("task", ["2", "-1"])
 def test_a_task_that_is_not_there(lab: Lab, task: str) -> None:
-    """A number beyond the jobs is refused."""
+    """An index beyond the jobs is refused."""
     slurm = cluster(lab)
     lab.write(engine="slurm")
     lab.run()

@@ -1,4 +1,4 @@
-"""Which configuration is the cheapest, and is it real: from run folders whose truth is known."""
+"""The cheapest configuration and its significance, from run folders of known energy."""
 
 import json
 import re
@@ -15,13 +15,13 @@ from energy_callbacks.matrix.plan import MatrixPlan
 from tests.report.journals import Attempt, Stretch, write
 
 TRAIN_S = 60.0
-# By repeat: much less than the differences that are to be seen, much more than those that are not.
+# By repeat: much smaller than the differences to detect, much larger than the others.
 NOISE = (0.0, 0.02, -0.02, 0.01, -0.01, 0.0)
 ACCURACY = [(10.0 * i, {"val_accuracy": 1.0 - 0.5**i}, 100 * i, float(i)) for i in range(1, 6)]
 
 
 def matrix(folder: Path, power_w: Mapping[str, float], **changed: Any) -> dict[str, Any]:
-    """What the page's table says, where each configuration draws a power of its own."""
+    """Run a matrix in which each configuration has its own power; return ``matrix.json``."""
     usual: dict[str, Any] = {
         "name": "m", "command": "x {opt}", "parameters": {"opt": list(power_w)},
         "repeats": len(NOISE),
@@ -56,7 +56,7 @@ def matrix(folder: Path, power_w: Mapping[str, float], **changed: Any) -> dict[s
 
 
 def test_what_is_cheaper_beyond_chance_is_real(tmp_path: Path) -> None:
-    """300, 400 and 500 W for a minute: the order and the joules are known."""
+    """At 300, 400 and 500 W for a minute the order and the joules are known."""
     found = matrix(tmp_path, {"mid": 400.0, "low": 300.0, "high": 500.0})
     assert found["is_real"] is True
     assert [one["parameters"]["opt"] for one in found["configurations"]] == ["low", "mid", "high"]
@@ -68,7 +68,7 @@ def test_what_is_cheaper_beyond_chance_is_real(tmp_path: Path) -> None:
 
 
 def test_what_chance_may_have_done_is_not(tmp_path: Path) -> None:
-    """300.1 W and 300 W, with two per cent of scatter; 500 W is known to be more."""
+    """300.1 W and 300 W are not distinguished within 2 % of scatter; 500 W is more."""
     found = matrix(tmp_path, {"a": 300.1, "b": 300.0, "c": 500.0})
     assert found["is_real"] is False
     assert "b is the cheapest" in found["answer"]
@@ -78,7 +78,7 @@ def test_what_chance_may_have_done_is_not(tmp_path: Path) -> None:
 
 
 def test_the_cheapest_to_a_metric(tmp_path: Path) -> None:
-    """All reach it in 50 of 60 seconds: the energy until then, and the best value."""
+    """All reach the target in 50 of 60 seconds: costs are the energy until then."""
     found = matrix(tmp_path, {"a": 400.0, "b": 300.0}, metric="val_accuracy")
     assert found["ranked_by"] == "energy_to_target_j"
     assert found["target"] == pytest.approx(1.0 - 0.5**5)
@@ -92,7 +92,7 @@ def test_the_cheapest_to_a_metric(tmp_path: Path) -> None:
 def test_the_page_has_a_picture_of_all_runs_and_those_of_the_comparison(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the comparison's one is enough to see that they are there."""
+    """One chart of the comparison is enough to see that its charts are included."""
     monkeypatch.setattr(page, "CHARTS", plots.CHARTS[:1])
     monkeypatch.setattr(plots, "CHARTS", ())
     matrix(tmp_path, {"a": 300.0, "b": 400.0}, repeats=2)
@@ -103,13 +103,13 @@ def test_the_page_has_a_picture_of_all_runs_and_those_of_the_comparison(
 
 @pytest.mark.charts
 def test_runs_whose_energy_nobody_knows_have_no_picture(tmp_path: Path) -> None:
-    """Nothing known, nothing drawn."""
+    """If no energy is known, there is no chart."""
     matrix(tmp_path, {"a": -1.0})
     assert "<svg" not in (tmp_path / "matrix.html").read_text(encoding="utf-8")
 
 
 def test_a_baseline_that_is_named(tmp_path: Path) -> None:
-    """The comparison is with it, and the answer says what it takes more than the cheapest."""
+    """The comparison is with the baseline; the answer compares the baseline with the cheapest."""
     found = matrix(tmp_path, {"a": 300.0, "b": 400.0}, baseline={"opt": "b"})
     assert "The baseline b really takes more (+33.3 %" in found["answer"]
     kept = json.loads((tmp_path / "comparison.json").read_text(encoding="utf-8"))
@@ -117,26 +117,26 @@ def test_a_baseline_that_is_named(tmp_path: Path) -> None:
 
 
 def test_a_configuration_that_never_ended_well(tmp_path: Path) -> None:
-    """It is in the table, without figures, and the others are compared."""
+    """It is in the table without figures, and the others are compared."""
     found = matrix(tmp_path, {"a": 300.0, "b": -1.0, "c": 400.0})
     broken = found["configurations"][-1]
     assert broken["parameters"] == {"opt": "b"}
     assert (broken["energy_j"], broken["failed"], broken["finished"]) == (None, len(NOISE), 0)
-    # Of the cheapest of two nobody knows whether it is that of three.
+    # The cheapest of two known configurations may not be the cheapest of three.
     assert found["is_real"] is None
     assert "Of 1 of 3 configurations nothing is known: b." in found["answer"]
     assert "exit code 3" in (tmp_path / "matrix.html").read_text(encoding="utf-8")
 
 
 def test_one_configuration_is_not_compared(tmp_path: Path) -> None:
-    """Its energy is told all the same."""
+    """Its energy is still in the answer."""
     found = matrix(tmp_path, {"a": 300.0})
     assert (found["is_real"], found["ranked_by"]) == (None, None)
     assert found["answer"] == "There are no two configurations to compare. a: 5.00 Wh."
 
 
 def test_a_metric_that_nobody_has(tmp_path: Path) -> None:
-    """Is said with those that there are, and the energy of runs is compared."""
+    """The note lists the metrics of the reports, and energies of whole runs are compared."""
     found = matrix(tmp_path, {"a": 300.0, "b": 400.0}, metric="val_f1", repeats=3)
     assert found["ranked_by"] == "energy_j"
     assert any("No report has the metric 'val_f1'; they have val_accuracy" in note

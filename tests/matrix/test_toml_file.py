@@ -1,4 +1,4 @@
-"""A TOML file is understood whole, or refused with words that help."""
+"""Tests of reading a TOML file: it is read completely, or refused with a clear message."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ USUAL: dict[str, Any] = {"name": "n", "command": "x {a}", "parameters": {"a": [1
     ],
 )
 def test_what_is_not_understood_is_refused(changed: dict[str, Any], said: str) -> None:
-    """Also in the tables of engines that are not in use; a near miss is told."""
+    """Tables of engines that are not used are checked as well; similar keys are suggested."""
     with pytest.raises((ValueError, TypeError), match=r".") as raised:
         toml_file.parsed(USUAL | changed, Path())
     assert said in str(raised.value)
@@ -43,14 +43,14 @@ def test_what_is_not_understood_is_refused(changed: dict[str, Any], said: str) -
 
 @pytest.mark.parametrize("name", USUAL)
 def test_what_a_matrix_needs(name: str) -> None:
-    """Name, command and parameters."""
+    """Name, command and parameters are required."""
     content = {key: value for key, value in USUAL.items() if key != name}
     with pytest.raises(ValueError, match=f"{name} is missing"):
         toml_file.parsed(content, Path())
 
 
 def test_the_file_is_named(tmp_path: Path) -> None:
-    """Also where it is no TOML."""
+    """The message names the file, also if it is not TOML."""
     file = tmp_path / "bad.toml"
     file.write_text("name = \nrepeats = 3", encoding="utf-8")
     with pytest.raises(ValueError, match=r"bad\.toml: .*line 1"):
@@ -58,7 +58,7 @@ def test_the_file_is_named(tmp_path: Path) -> None:
 
 
 def test_everything_arrives(tmp_path: Path) -> None:
-    """The plan, its energy settings, the folder of the file, and the engine that was asked for."""
+    """The plan, its energy settings, the folder of the file, and the chosen engine are returned."""
     file = tmp_path / "good.toml"
     file.write_text(
         'name = "n"\ncommand = "x {a}"\ncountry = "FRA"\npue = 1.3\n[parameters]\na = [1, 2]\n'

@@ -1,4 +1,4 @@
-"""Real trainings: killed half way, resumed, and one page that has the answer."""
+"""Real trainings in a matrix that is killed and resumed."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ import pytest
 from energy_callbacks.report import load
 from tests.matrix.lab import ROOT, Lab, until
 
-# The second does not end before it is called again.
+# The second run does not end before the matrix is called again.
 LOOP = """
 import pathlib, sys, time
 from energy_callbacks import EnergyMeter
@@ -29,13 +29,13 @@ with EnergyMeter() as meter:
 
 
 def outcomes(lab: Lab) -> dict[Path, str]:
-    """What tries that have ended have written of it."""
+    """Return the content of all outcome files."""
     found = lab.results.glob("jobs/*/*/*/outcome.json")
     return {path: path.read_text(encoding="utf-8") for path in found}
 
 
 def kill_half_way(lab: Lab, done: int) -> dict[Path, str]:
-    """Kill the matrix and all of it while a job trains; the outcomes until then."""
+    """Kill the matrix and its jobs while a job trains; return the outcomes so far."""
     process = lab.start()
     until(lambda: len(outcomes(lab)) >= done)
     until(lambda: len(list(lab.results.glob("jobs/*/*/*/attempts"))) > done)
@@ -45,7 +45,7 @@ def kill_half_way(lab: Lab, done: int) -> dict[Path, str]:
 
 
 def check_resumed(lab: Lab, before: dict[Path, str], jobs: int, repeats: int) -> dict[str, Any]:
-    """What was done has stayed, each job counts once, and the page has the answer."""
+    """Check that finished jobs are kept, each job counts once, and the page has the answer."""
     after = outcomes(lab)
     assert len(after) == jobs
     assert {path: after[path] for path in before} == before
@@ -54,7 +54,7 @@ def check_resumed(lab: Lab, before: dict[Path, str], jobs: int, repeats: int) ->
     rows: list[dict[str, Any]] = found["configurations"]
     assert {(row["finished"], row["failed"], row["missing"]) for row in rows} == {(repeats, 0, 0)}
     for row in rows:
-        # No joule double: each is the energy of one run folder, and none of a killed try.
+        # No energy counts twice: each is that of one run folder, and none of the killed attempt.
         reports = [load(Path(folder) / "energy_report.json") for folder in row["folders"]]
         assert len({report.run.run_id for report in reports}) == repeats
         assert row["energies_j"] == [report.energy.total.energy_j for report in reports]
@@ -67,7 +67,7 @@ def check_resumed(lab: Lab, before: dict[Path, str], jobs: int, repeats: int) ->
 
 
 def test_killed_half_way_and_resumed(lab: Lab) -> None:
-    """2 settings of a short loop, once each: each counts once, and a page has the answer."""
+    """With 2 settings and one repeat each job counts once, and the page has the answer."""
     (lab.folder / "loop.py").write_text(LOOP, encoding="utf-8")
     command = ["python", "loop.py", "{a}", "{b}"]
     lab.write(command=command, metric="val_accuracy", parameters={"a": ["x"], "b": ["1", "2"]})
@@ -82,7 +82,7 @@ def test_killed_half_way_and_resumed(lab: Lab) -> None:
 
 @pytest.fixture
 def example(lab: Lab) -> Lab:
-    """``examples/matrix.toml`` with three repeats and without pauses."""
+    """Provide ``examples/matrix.toml`` with three repeats and without pauses."""
     missing = [name for name in ("torch", "sklearn") if not find_spec(name)]
     if missing:
         pytest.skip(f"not installed: {missing}")
@@ -101,7 +101,7 @@ def example(lab: Lab) -> Lab:
 
 @pytest.mark.slow(reason="13 trainings with PyTorch, each in a process that imports it")
 def test_the_example_killed_half_way_and_resumed(example: Lab) -> None:
-    """2 optimizers x 2 batch sizes x 3 repeats: each counts once, and a page has the answer."""
+    """With 2 optimizers, 2 batch sizes and 3 repeats each job counts once."""
     before = kill_half_way(example, 5)
     assert 5 <= len(before) < 12
     ended = example.finish(timeout_s=1200.0)
@@ -111,7 +111,7 @@ def test_the_example_killed_half_way_and_resumed(example: Lab) -> None:
 
 
 def test_a_dry_run_of_the_example_through_slurm(example: Lab) -> None:
-    """The same file: its twelve commands and the script, and nothing is written."""
+    """It prints the twelve commands and the script, and writes nothing."""
     ended = example.run("--engine", "slurm", "--dry-run")
     assert ended.code == 0, ended.err
     assert ended.out.count("python matrix_train.py --optimizer") == 12

@@ -1,6 +1,6 @@
-"""One small real training per framework, on data that comes with Python and scikit-learn.
+"""One small training per framework, on data that comes with Python and scikit-learn.
 
-No file here bears the name of a framework: one that is run by its path would hide it.
+No file here has the name of a framework: run by its path, it would hide that framework.
 """
 
 from itertools import count
@@ -8,5 +8,5 @@ from pathlib import Path
 
 
 def new_folder(root: Path) -> Path:
-    """The first ``version_<n>`` below ``root`` that is not there yet, as Lightning counts them."""
+    """Return the first ``version_<n>`` below ``root`` that does not exist, as Lightning does."""
     return next(path for n in count() if not (path := root / f"version_{n}").exists())

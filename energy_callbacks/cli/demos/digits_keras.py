@@ -1,4 +1,4 @@
-"""A small convolutional network on the 1,797 handwritten digits, on any backend of Keras."""
+"""Trains a small network on the 1,797 handwritten digits of scikit-learn, with Keras."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +12,7 @@ from energy_callbacks.keras import GpuEnergyCallback
 
 
 def digit_classifier() -> Any:
-    """Two convolutions and a linear layer for 8 x 8 images."""
+    """Return a compiled model: two convolutions and a linear layer for 8 x 8 images."""
     model = keras.Sequential(
         [
             keras.Input((8, 8, 1)),
@@ -29,12 +29,12 @@ def digit_classifier() -> Any:
 
 
 def train(root: Path, epochs: int, settings: dict[str, Any]) -> Path:
-    """Train with the one line that this package is about.
+    """Train a ``digit_classifier`` with ``GpuEnergyCallback``.
 
     Args:
-        root: each training gets a folder of its own in it.
-        epochs: how often to go through the digits.
-        settings: for ``GpuEnergyCallback``.
+        root: folder in which each training creates its own folder.
+        epochs: number of passes over the digits.
+        settings: keyword arguments of ``GpuEnergyCallback``.
 
     Returns:
         The run folder with the energy report.
@@ -43,7 +43,9 @@ def train(root: Path, epochs: int, settings: dict[str, Any]) -> Path:
     folder = new_folder(root / "keras")
     energy = folder / "energy"
     callbacks = [GpuEnergyCallback(run_name="digits", report_dir=energy, **settings)]
-    if find_spec("tensorflow"):  # Keras' TensorBoard needs it; without it ours writes the curves
+    if find_spec(
+        "tensorflow"
+    ):  # Keras' TensorBoard needs it; our callback writes curves without it
         callbacks.append(keras.callbacks.TensorBoard(folder))
     digits: Any = load_digits()
     digit_classifier().fit(

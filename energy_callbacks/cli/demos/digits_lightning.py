@@ -1,4 +1,4 @@
-"""A small convolutional network on the 1,797 handwritten digits of scikit-learn."""
+"""Trains a small network on the 1,797 handwritten digits of scikit-learn, with Lightning."""
 
 from pathlib import Path
 from typing import Any
@@ -34,23 +34,23 @@ class DigitClassifier(pl.LightningModule):
         return torch.nn.functional.cross_entropy(logits, labels), accuracy
 
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:  # noqa: ARG002
-        """Log the loss that our figures stand beside."""
+        """Log the loss of the batch."""
         loss, _ = self._loss_and_accuracy(batch)
         self.log("train_loss", loss)
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
-        """Log loss and accuracy of held-out digits."""
+        """Log the loss and accuracy of held-out digits."""
         loss, accuracy = self._loss_and_accuracy(batch)
         self.log_dict({"val_loss": loss, "val_accuracy": accuracy}, prog_bar=True)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Adam, as everybody would begin."""
+        """Return Adam with its default learning rate."""
         return torch.optim.Adam(self.parameters(), lr=1e-3)
 
 
 def loaders(batch_size: int = 64) -> tuple[Any, Any]:
-    """Training and validation batches."""
+    """Return the loaders of 80 % of the digits for training, and of the others for validation."""
     digits: Any = load_digits()
     images = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 16.0
     data = TensorDataset(images, torch.tensor(digits.target))
@@ -62,12 +62,12 @@ def loaders(batch_size: int = 64) -> tuple[Any, Any]:
 
 
 def train(folder: Path, epochs: int, settings: dict[str, Any]) -> Path:
-    """Train with the one line that this package is about.
+    """Train a ``DigitClassifier`` with ``GpuEnergyCallback``.
 
     Args:
-        folder: where Lightning puts its logs.
-        epochs: how often to go through the digits.
-        settings: for ``GpuEnergyCallback``.
+        folder: root folder of Lightning's logs.
+        epochs: number of passes over the digits.
+        settings: keyword arguments of ``GpuEnergyCallback``.
 
     Returns:
         The run folder with the energy report.
@@ -81,6 +81,4 @@ def train(folder: Path, epochs: int, settings: dict[str, Any]) -> Path:
         callbacks=[GpuEnergyCallback(run_name="digits", **settings)],
     )
     trainer.fit(DigitClassifier(), *loaders())
-    log_dir = trainer.log_dir
-    assert log_dir is not None
-    return Path(log_dir) / "energy"
+    return Path(trainer.log_dir or folder) / "energy"

@@ -1,10 +1,10 @@
-"""A small GPT-2 that learns the English of Python's own manual, byte by byte."""
+"""Trains a small GPT-2 on the text of Python's manual, byte by byte, with Hugging Face."""
 
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
-import accelerate  # noqa: F401 - Trainer needs it, and would say so in words of its own
+import accelerate  # noqa: F401 - Trainer needs it; fails here with our message
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
@@ -15,7 +15,7 @@ SEQUENCE = 128
 
 
 def language_model() -> Any:
-    """Two layers, 250,000 parameters, the 256 bytes as its vocabulary."""
+    """Return a GPT-2 of two layers and 250,000 parameters; its vocabulary is the 256 bytes."""
     config = GPT2Config(
         vocab_size=256,
         n_positions=SEQUENCE,
@@ -29,7 +29,7 @@ def language_model() -> Any:
 
 
 def sequences() -> tuple[list[dict[str, torch.Tensor]], list[dict[str, torch.Tensor]]]:
-    """The manual's pages for training, the last tenth of them for evaluation."""
+    """Return the sequences for training and for evaluation, which gets the last tenth."""
     text = bytearray("\n".join(topics.values()).encode())
     rows = torch.frombuffer(text, dtype=torch.uint8).long()
     rows = rows[: len(rows) // SEQUENCE * SEQUENCE].view(-1, SEQUENCE)
@@ -39,12 +39,12 @@ def sequences() -> tuple[list[dict[str, torch.Tensor]], list[dict[str, torch.Ten
 
 
 def train(root: Path, epochs: int, settings: dict[str, Any]) -> Path:
-    """Train with the one line that this package is about.
+    """Train a ``language_model`` with ``GpuEnergyCallback``.
 
     Args:
-        root: each training gets a folder of its own in it.
-        epochs: how often to go through the text.
-        settings: for ``GpuEnergyCallback``.
+        root: folder in which each training creates its own folder.
+        epochs: number of passes over the text.
+        settings: keyword arguments of ``GpuEnergyCallback``.
 
     Returns:
         The run folder with the energy report.

@@ -1,4 +1,4 @@
-"""Leaves out all charts in programs of ours that have this folder in PYTHONPATH."""
+"""Disables all charts in our programs if this folder is in PYTHONPATH."""
 
 import sys
 
