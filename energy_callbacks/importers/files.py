@@ -5,7 +5,7 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
@@ -62,33 +62,6 @@ def lines(path: Path, damage: Damage, *, complete_only: bool = False) -> Iterato
         elif is_end:
             damage.places += 1
         is_start = is_end
-
-
-def rows(
-    path: Path,
-    columns: Sequence[str],
-    damage: Damage,
-    *,
-    has_header: bool = True,
-    complete_only: bool = False,
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yields the rows of a CSV file with their line numbers, counted from 0.
-
-    Args:
-        path: file to read.
-        columns: name of each column; a row with another number of cells is damage.
-        damage: receives the number of skipped lines.
-        has_header: whether the first line has the names of the columns.
-        complete_only: see ``lines``.
-    """
-    for number, line in enumerate(lines(path, damage, complete_only=complete_only)):
-        if not line.strip() or (has_header and number == 0):
-            continue
-        row = cells(line)
-        if len(row) == len(columns):
-            yield number, dict(zip(columns, row, strict=True))
-        else:
-            damage.places += 1
 
 
 def cells(line: str) -> list[str]:

@@ -1,7 +1,6 @@
 """Builds the journal lines of an imported log; values that the log does not have are ``None``."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from energy_callbacks.accounting.journal import journal
@@ -20,28 +19,33 @@ UNKNOWN_HOST: Final = "unknown"
 _MOST_TAGS: Final = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class About:
-    """Facts of a log about its run as a whole.
+def header(
+    log: Log,
+    program: str,
+    unix_s: float | None = None,
+    *,
+    name: str | None = None,
+    version: str | None = None,
+    host: str | None = None,
+    command: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    place: Mapping[str, Any] | None = None,
+    pue: float = 1.0,
+) -> Record:
+    """Returns the first line.
 
-    Attributes:
+    Args:
+        log: the file.
         program: name of the program that wrote the log.
+        unix_s: wall time at which the run began; ``None`` if it is found later.
         name: name of the run; ``None`` is the name of the file without its suffix.
+        version: version of the program.
+        host: machine that was measured.
+        command: command line of the training.
+        tags: settings of the training; the first 20 are kept.
         place: location as in the ``config`` of a journal's header.
+        pue: power usage effectiveness.
     """
-
-    program: str
-    name: str | None = None
-    version: str | None = None
-    host: str | None = None
-    command: str | None = None
-    tags: Mapping[str, str] = field(default_factory=dict)
-    place: Mapping[str, Any] = field(default_factory=dict)
-    pue: float = 1.0
-
-
-def header(log: Log, about: About, unix_s: float) -> Record:
-    """Returns the first line of a run that began at the wall time ``unix_s``."""
     return {
         "type": "header",
         "format": journal.FORMAT,
@@ -49,19 +53,19 @@ def header(log: Log, about: About, unix_s: float) -> Record:
         "columns": list(journal.COLUMNS),
         "run_id": log.run_id,
         "attempt": 1,
-        "host": about.host or UNKNOWN_HOST,
+        "host": host or UNKNOWN_HOST,
         "rank": 0,
         "world_size": 1,
         "unix_s": unix_s,
-        "run_name": about.name or log.path.stem,
-        "tags": dict(list(about.tags.items())[:_MOST_TAGS]),
-        "framework": f"log of {about.program}",
-        "framework_version": about.version,
-        "config": {"place": dict(about.place), "pue": about.pue},
-        "imported": {"program": about.program, "file": log.path.name, "choice": log.choice},
+        "run_name": name or log.path.stem,
+        "tags": dict(list((tags or {}).items())[:_MOST_TAGS]),
+        "framework": f"log of {program}",
+        "framework_version": version,
+        "config": {"place": dict(place or {}), "pue": pue},
+        "imported": {"program": program, "file": log.path.name, "choice": log.choice},
         "environment": {
             "tool_version": __version__,
-            "command": about.command,
+            "command": command,
             "imported_from": log.path.name,
         },
     }

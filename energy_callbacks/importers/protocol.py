@@ -1,7 +1,7 @@
 """The protocol of a log format, and the log file that it gets."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -44,6 +44,32 @@ class Log:
     def columns(self) -> list[str]:
         """Returns the column names of a CSV file in lower case, without units in brackets."""
         return [cell.lower().split(" [")[0] for cell in files.cells(self.first_line)]
+
+    def rows(
+        self,
+        damage: files.Damage,
+        columns: Sequence[str] | None = None,
+        *,
+        complete_only: bool = False,
+    ) -> Iterator[tuple[int, dict[str, str]]]:
+        """Yields the rows of a CSV file with their line numbers, counted from 0.
+
+        Args:
+            damage: receives the number of rows with a wrong number of cells.
+            columns: names of the columns; ``None`` takes those of the first line, which is then
+                no row.
+            complete_only: see ``files.lines``.
+        """
+        names = self.columns() if columns is None else columns
+        lines = files.lines(self.path, damage, complete_only=complete_only)
+        for number, line in enumerate(lines):
+            if not line.strip() or (number == 0 and columns is None):
+                continue
+            cells = files.cells(line)
+            if len(cells) == len(names):
+                yield number, dict(zip(names, cells, strict=True))
+            else:
+                damage.places += 1
 
     def chosen(self, runs: Mapping[str, T], labels: Mapping[str, str]) -> T:
         """Returns the chosen run, or the only one.

@@ -1,8 +1,8 @@
 """Writes the samples of a log as a journal: rows, one phase and the energy of each device."""
 
 import heapq
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Final
 
@@ -16,18 +16,16 @@ from energy_callbacks.core import formatting
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.records import Energy, Quantity, Sensor
 from energy_callbacks.importers import journal_lines as lines
-from energy_callbacks.importers.journal_lines import About
 from energy_callbacks.importers.log_clock import LogClock
 from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.samples import DeviceSamples, Samples
-from energy_callbacks.importers.trapezoid import GAP_STEPS, Array, Curve, integrate, usual_step_s
+from energy_callbacks.importers.trapezoid import GAP_STEPS, Array, Curve, integrate
 
 RELATIVE_ERROR: Final = 0.1
 """Systematic error of power from another program: which of the driver's averages it read is
 unknown."""
 # About the length of a row in journals of trainings.
 _ROW_S: Final = 0.8
-Places = NDArray[np.intp]
 _QUANTITIES: Final[dict[str, Quantity]] = {
     "utilisation": "utilisation",
     "memory_used_bytes": "memory_used",
@@ -36,88 +34,71 @@ _QUANTITIES: Final[dict[str, Quantity]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """A device with its energy over the whole log; ``known`` are the samples with power."""
-
-    samples: DeviceSamples
-    known: Places
-    curve: Curve
-    energy: Energy
-
-
 def recorded(
-    log: Log,
-    about: About,
-    samples: Samples,
-    notes: Iterable[Record] = (),
-    unix_s: float | None = None,
+    log: Log, header: Record, samples: Samples, notes: Iterable[Record] = ()
 ) -> Iterator[Record]:
     """Yields the journal of a log of samples.
 
     Args:
         log: the file.
-        about: facts about the run.
+        header: first line; without ``unix_s`` it gets the first time in the log.
         samples: all samples of the file.
         notes: warnings and remarks of the format.
-        unix_s: wall time of the beginning; ``None`` is the first time in the log.
 
     Raises:
         JournalError: if the log has no two samples at different times.
     """
-    end_s, clock = samples.end_s, samples.clock
+    end_s, clock, program = samples.end_s, samples.clock, header["imported"]["program"]
     if end_s <= 0.0:
         raise JournalError(
-            f"{log.path} is a log of {about.program} without two samples at different times: "
+            f"{log.path} is a log of {program} without two samples at different times: "
             "there is no energy in it"
         )
-    measured = [_measured(one, end_s) for one in samples.devices.values()]
-    energy = {one.samples.device.key: one.energy for one in measured}
-    yield lines.header(log, about, clock.unix_s if unix_s is None else unix_s)
+    devices = [
+        (one, integrate(one.column("t_s"), one.column("power_w")))
+        for one in samples.devices.values()
+    ]
+    energy = {one.device.key: _energy(curve, end_s) for one, curve in devices}
+    unix_s = header["unix_s"]
+    yield header | {"unix_s": clock.unix_s if unix_s is None else unix_s}
     yield from notes
-    for one in measured:
-        yield _device_line(one, about.program)
+    for one, curve in devices:
+        yield _device_line(one, curve, program)
     yield from lines.damage_warnings(log, samples.damage)
     for problem in clock.problems():
         yield lines.warning("log_clock", problem)
-    for one in measured:
-        yield from _warnings(one, end_s)
-    yield from _remarks(about.program, measured, clock)
-    yield from heapq.merge(*map(_rows, measured), key=itemgetter("t_s"))
+    for one, curve in devices:
+        yield from _warnings(one, curve, end_s)
+    yield from _remarks(program, [curve for _, curve in devices], clock)
+    yield from heapq.merge(*(_rows(*one) for one in devices), key=itemgetter("t_s"))
     yield lines.span(lines.RECORDED, 0.0, end_s, energy)
     yield lines.totals(end_s, energy)
 
 
-def _measured(samples: DeviceSamples, end_s: float) -> _Measured:
-    t_s, power_w = samples.column("t_s"), samples.column("power_w")
-    [known] = np.nonzero(~np.isnan(power_w))
-    curve = integrate(t_s[known], power_w[known], usual_step_s(t_s))
+def _energy(curve: Curve, end_s: float) -> Energy:
     if curve.covered_s <= 0.0:
-        return _Measured(samples, known, curve, UNKNOWN)
-    energy_j = float(curve.energy_j[-1])
-    energy = Energy(
-        energy_j=energy_j,
+        return UNKNOWN
+    return Energy(
+        energy_j=curve.total_j,
         stderr_j=curve.stderr_j,
-        systematic_j=RELATIVE_ERROR * energy_j,
+        systematic_j=RELATIVE_ERROR * curve.total_j,
         method="power",
         coverage=min(curve.covered_s / end_s, 1.0),
     )
-    return _Measured(samples, known, curve, energy)
 
 
-def _device_line(one: _Measured, program: str) -> Record:
-    sensor = Sensor(name=f"samples in a log of {program}", period_s=one.curve.step_s)
+def _device_line(samples: DeviceSamples, curve: Curve, program: str) -> Record:
+    sensor = Sensor(name=f"samples in a log of {program}", period_s=curve.step_s)
     sensors: dict[Quantity, Sensor] = {}
-    if one.samples.has_power:
+    if samples.has_power:
         sensors["power"] = replace(sensor, relative_error=RELATIVE_ERROR)
     for column, quantity in _QUANTITIES.items():
-        if not np.isnan(one.samples.column(column)).all():
+        if not np.isnan(samples.column(column)).all():
             sensors[quantity] = sensor
-    return lines.device_line(one.samples.device, sensors)
+    return lines.device_line(samples.device, sensors)
 
 
-def _warnings(one: _Measured, end_s: float) -> Iterator[Record]:
-    samples, curve = one.samples, one.curve
+def _warnings(samples: DeviceSamples, curve: Curve, end_s: float) -> Iterator[Record]:
     key, step_s = samples.device.key, curve.step_s or 0.0
     if not samples.has_power:
         message = f"The log has no power of {key} ({samples.device.name}): its energy is not known."
@@ -145,8 +126,8 @@ def _warnings(one: _Measured, end_s: float) -> Iterator[Record]:
         )
 
 
-def _remarks(program: str, measured: list[_Measured], clock: LogClock) -> Iterator[Record]:
-    steps_s = [one.curve.step_s for one in measured if one.curve.step_s and one.curve.covered_s]
+def _remarks(program: str, curves: Sequence[Curve], clock: LogClock) -> Iterator[Record]:
+    steps_s = [curve.step_s for curve in curves if curve.step_s and curve.covered_s]
     if steps_s:
         yield lines.remark(
             program,
@@ -162,22 +143,16 @@ def _remarks(program: str, measured: list[_Measured], clock: LogClock) -> Iterat
         )
 
 
-def _rows(one: _Measured) -> Iterator[Record]:
+def _rows(samples: DeviceSamples, curve: Curve) -> Iterator[Record]:
     """Yields ``series`` lines: one per 0.8 s with samples, and both sides of each gap."""
-    samples, known, curve = one.samples, one.known, one.curve
-    t_s = samples.column("t_s")
-    [gaps] = np.nonzero(curve.is_after_gap)
-    is_row = np.append(np.diff(np.floor(t_s / _ROW_S)) > 0.0, True)
+    t_s, energy_j = samples.column("t_s"), curve.energy_j
+    is_row = np.append(np.diff(np.floor(t_s / _ROW_S)) > 0.0, True) | curve.is_edge
     is_row[0] = True
-    is_row[known[:1]] = is_row[known[-1:]] = True
-    is_row[known[gaps]] = is_row[known[np.maximum(gaps - 1, 0)]] = True
     [rows] = np.nonzero(is_row)
-    energy_j, seen_s = np.full((2, len(t_s)), np.nan)
-    energy_j[known], seen_s[known] = curve.energy_j, curve.seen_s
     table = {
         "energy_j": energy_j[rows],
         "seen_s": np.where(np.isnan(energy_j), np.nan, t_s)[rows],
-        "power_w": _power_w(energy_j[rows], seen_s[rows]),
+        "power_w": _power_w(energy_j[rows], curve.seen_s[rows]),
         **_gauges(samples, rows),
     }
     columns = [column.tolist() for column in table.values()]
@@ -196,7 +171,7 @@ def _power_w(energy_j: Array, seen_s: Array) -> Array:
     return power_w
 
 
-def _gauges(samples: DeviceSamples, rows: Places) -> dict[str, Array]:
+def _gauges(samples: DeviceSamples, rows: NDArray[np.intp]) -> dict[str, Array]:
     """Returns the gauges since the previous row: mean of the load, maximum of the others."""
     first = np.append(0, rows[:-1] + 1)
     gauges = {name: np.fmax.reduceat(samples.column(name), first) for name in _QUANTITIES}

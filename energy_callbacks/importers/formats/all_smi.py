@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.importers import files, journal_lines, recording
-from energy_callbacks.importers.journal_lines import About
 from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.samples import Layout, Samples
 from energy_callbacks.importers.values import index, moment, short_text, size_bytes
@@ -60,14 +59,15 @@ def records(log: Log) -> Iterator[Record]:
     hosts = list(dict.fromkeys(host for _, host, _ in keys))
     if len(hosts) > 1:
         _add_hosts_to_names(samples, keys)
-    about = About(
-        program=NAME,
+    header = journal_lines.header(
+        log,
+        NAME,
         version=version,
         name=log.path.name.split(".")[0],
         host=hosts[0] if len(hosts) == 1 else None,
     )
-    notes = [journal_lines.remark(NAME, "its times are whole seconds")]
-    yield from recording.recorded(log, about, samples, notes)
+    remark = journal_lines.remark(NAME, "its times are whole seconds")
+    yield from recording.recorded(log, header, samples, [remark])
 
 
 def _frame(line: str, damage: files.Damage) -> Mapping[str, Any]:

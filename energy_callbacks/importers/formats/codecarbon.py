@@ -17,7 +17,6 @@ from energy_callbacks.core.records import Device, Energy, Origin, Scope, Sensor
 from energy_callbacks.core.units import joules_from_kilowatt_hours
 from energy_callbacks.importers import files, values
 from energy_callbacks.importers import journal_lines as lines
-from energy_callbacks.importers.journal_lines import About
 from energy_callbacks.importers.protocol import Log
 
 NAME: Final = "CodeCarbon"
@@ -55,16 +54,16 @@ def records(log: Log) -> Iterator[Record]:
     place, problem = _place(row)
     devices = list(_devices(row, pue))
     energy = {device.key: one for device, _, one in devices}
-    about = About(
-        program=NAME,
+    yield lines.header(
+        log,
+        NAME,
+        values.unix_s(ended) - duration_s if ended else log.path.stat().st_mtime,
         version=values.short_text(row.get("codecarbon_version")),
         name=values.short_text(row.get("project_name")),
         tags={name: text for name in _TAGS if (text := values.short_text(row.get(name)))},
         place=place,
         pue=pue,
     )
-    began_unix_s = values.unix_s(ended) - duration_s if ended else log.path.stat().st_mtime
-    yield lines.header(log, about, began_unix_s)
     for device, sensor, _ in devices:
         yield lines.device_line(device, {"energy": sensor})
     yield from lines.damage_warnings(log, damage)
@@ -79,7 +78,7 @@ def records(log: Log) -> Iterator[Record]:
 def _states(log: Log, damage: files.Damage) -> dict[str, list[Row]]:
     """Returns the usable rows by run, in the order of the file."""
     states = defaultdict[str, list[Row]](list)
-    for line_number, row in files.rows(log.path, log.columns(), damage):
+    for line_number, row in log.rows(damage):
         duration_s = values.at_least_0(row["duration"])
         if duration_s is not None and duration_s < _MOST_S:
             states[values.short_text(row["run_id"]) or f"row {line_number}"].append(row)

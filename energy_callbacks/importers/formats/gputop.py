@@ -11,12 +11,10 @@ Units are MiB, per cent, degrees Celsius and W; all variants write 0 W for unkno
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.importers import files, journal_lines, recording
-from energy_callbacks.importers.journal_lines import About
 from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.samples import Layout, Samples
 from energy_callbacks.importers.values import celsius, index, moment, number, short_text
@@ -66,7 +64,7 @@ def records(log: Log) -> Iterator[Record]:
             samples.add(f"gpu{index(card.get('gpu_index')) or 0}", t_s, card)
     message = f"{path.name} was read instead of {log.path.name}: it holds all cards"
     notes = [journal_lines.remark(NAME, message)] if has_companion else []
-    yield from recording.recorded(log, _about(log.path, metadata), samples, notes)
+    yield from recording.recorded(log, _header(log, metadata), samples, notes)
 
 
 def _cards(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -82,15 +80,16 @@ def _cards(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield row
 
 
-def _about(path: Path, metadata: Mapping[str, Any]) -> About:
+def _header(log: Log, metadata: Mapping[str, Any]) -> Record:
     tags = {
         str(key)[:60]: str(value)[:200]
         for key, value in metadata.items()
         if key not in _NO_TAGS and (isinstance(value, str | bool) or number(value) is not None)
     }
-    match = _CONFIGURED.match(path.stem)
-    return About(
-        program=NAME,
+    match = _CONFIGURED.match(log.path.stem)
+    return journal_lines.header(
+        log,
+        NAME,
         name=match[1] if match and match[1] not in _VENDORS else None,
         command=short_text(metadata.get("training_command")),
         tags=tags,

@@ -6,7 +6,6 @@ from typing import Final
 
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.importers import files, journal_lines, recording, values
-from energy_callbacks.importers.journal_lines import About
 from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.samples import Layout, Samples
 
@@ -37,9 +36,9 @@ def records(log: Log) -> Iterator[Record]:
         t_s = samples.clock.t_s(values.Moment(at_s, is_local=False))
         samples.add(f"gpu{values.index(record.get('gpu_id')) or 0}", t_s, record)
     # Times are seconds since the beginning; its wall time is known only from the file system.
-    unix_s = log.path.stat().st_mtime - samples.end_s
-    about = About(program=NAME, name=model)
-    yield from recording.recorded(log, about, samples, _claims(log, count), unix_s)
+    began_unix_s = log.path.stat().st_mtime - samples.end_s
+    header = journal_lines.header(log, NAME, began_unix_s, name=model)
+    yield from recording.recorded(log, header, samples, _claims(log, count))
 
 
 def _claims(log: Log, count: int) -> Iterator[Record]:

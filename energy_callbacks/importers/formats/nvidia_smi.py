@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.importers import files, recording
-from energy_callbacks.importers.journal_lines import About
+from energy_callbacks.importers import journal_lines, recording
 from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.samples import Layout, Samples
 from energy_callbacks.importers.values import moment
@@ -58,7 +57,7 @@ def records(log: Log) -> Iterator[Record]:
     samples, columns = Samples(log, _LAYOUT), log.columns()
     card_column = next((name for name in _CARDS if name in columns), None)
     keys: dict[str, str] = {}
-    for _, row in files.rows(log.path, columns, samples.damage, complete_only=True):
+    for _, row in log.rows(samples.damage, complete_only=True):
         if "timestamp" in map(str.lower, row.values()):
             continue  # the names again: two files were concatenated
         t_s = samples.t_s(moment(row["timestamp"]))
@@ -67,7 +66,7 @@ def records(log: Log) -> Iterator[Record]:
             samples.add(keys.setdefault(card, f"gpu{len(keys)}"), t_s, row)
     if card_column is None:
         _refuse_several(log, samples)
-    yield from recording.recorded(log, About(program=NAME), samples)
+    yield from recording.recorded(log, journal_lines.header(log, NAME), samples)
 
 
 def _refuse_several(log: Log, samples: Samples) -> None:

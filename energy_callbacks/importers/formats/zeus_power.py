@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from energy_callbacks.accounting.journal.journal import Record
-from energy_callbacks.importers import files, journal_lines, recording
-from energy_callbacks.importers.journal_lines import About
+from energy_callbacks.importers import journal_lines, recording
 from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.samples import Layout, Samples
 from energy_callbacks.importers.values import Moment, moment, number
@@ -46,21 +45,16 @@ def _keys(log: Log) -> list[str] | None:
 def records(log: Log) -> Iterator[Record]:
     """See ``Importer``."""
     samples, keys = Samples(log, _LAYOUT), _keys(log) or []
-    rows = files.rows(
-        log.path,
-        ["time", *keys],
-        samples.damage,
-        has_header=log.columns()[0] in _TIMES,
-        complete_only=True,
-    )
-    for _, row in rows:
+    for number_of_line, row in log.rows(samples.damage, ["time", *keys], complete_only=True):
+        if number_of_line == 0 and row["time"].lower() in _TIMES:
+            continue
         t_s = samples.t_s(_moment(row["time"]))
         if t_s is not None:
             for key in keys:
                 samples.add(key, t_s, {"power": row[key]})
     message = "it drops readings that equal the one before, so that a steady stretch may be a gap"
-    notes = [journal_lines.remark(NAME, message)]
-    yield from recording.recorded(log, About(program=NAME), samples, notes)
+    header, remark = journal_lines.header(log, NAME), journal_lines.remark(NAME, message)
+    yield from recording.recorded(log, header, samples, [remark])
 
 
 def _moment(cell: str) -> Moment | None:

@@ -12,7 +12,6 @@ from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.core.records import Device, Energy, Sensor
 from energy_callbacks.importers import files
 from energy_callbacks.importers import journal_lines as lines
-from energy_callbacks.importers.journal_lines import About
 from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.recording import RELATIVE_ERROR
 from energy_callbacks.importers.values import above_0, short_text
@@ -46,8 +45,7 @@ def records(log: Log) -> Iterator[Record]:
     )
     sensor = Sensor(name="mean power in a table of Zeus", relative_error=RELATIVE_ERROR)
     tags = {name: row[name][:200] for name in _SETTINGS if row.get(name)}
-    about = About(program=NAME, name=_label(row), tags=tags)
-    yield lines.header(log, about, log.path.stat().st_mtime)
+    yield lines.header(log, NAME, log.path.stat().st_mtime, name=_label(row), tags=tags)
     yield lines.device_line(device, {"power": sensor})
     yield from lines.damage_warnings(log, damage)
     yield lines.remark(NAME, "energy is time_per_epoch times average_power, of one epoch")
@@ -58,7 +56,7 @@ def records(log: Log) -> Iterator[Record]:
 def _rows(log: Log, damage: files.Damage) -> dict[str, Row]:
     """Returns the usable rows by their numbers."""
     rows = {}
-    for number, row in files.rows(log.path, log.columns(), damage):
+    for number, row in log.rows(damage):
         duration_s, power_w = (above_0(row[name]) or 0.0 for name in _NEEDED)
         if 0.0 < duration_s < _MOST_EPOCH_S and 0.0 < power_w <= MOST_POWER_W:
             rows[str(number)] = row

@@ -18,13 +18,13 @@ from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.records import Device, Energy, Sensor
 from energy_callbacks.importers import files
 from energy_callbacks.importers import journal_lines as lines
-from energy_callbacks.importers.journal_lines import About
 from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.samples import MOST_SAMPLES
 from energy_callbacks.importers.values import above_0, at_least_0, short_text
 
 NAME: Final = "Zeus"
 _NAMES: Final = ["start_time", "window_name", "elapsed_time"]
+_ENERGY: Final = "_energy"
 _CARD: Final = re.compile(r"gpu(\d{1,3})_energy")
 _NUMBERED: Final = re.compile(r"[\s_\-/:.#]*\d+$")
 # Zeus reads the energy counter of a card at both ends of a window. The gain error is that of our
@@ -56,7 +56,7 @@ def recognises(log: Log) -> bool:
 
 def records(log: Log) -> Iterator[Record]:
     """See ``Importer``."""
-    keys = [name.removesuffix("_energy") for name in log.columns()[3:]]
+    keys = [name.removesuffix(_ENERGY) for name in log.columns()[3:]]
     damage = files.Damage()
     windows = _windows(log, keys, damage)
     if not windows:
@@ -64,7 +64,7 @@ def records(log: Log) -> Iterator[Record]:
     zero_s = windows[0].start_s
     outer, inner, aside = _nested(windows)
     end_s = outer[-1].end_s - zero_s
-    yield lines.header(log, About(program=NAME), zero_s)
+    yield lines.header(log, NAME, zero_s)
     for key in keys:
         device = Device(key=key, kind="gpu", scope="gpu", name="GPU", index=int(key[3:]))
         yield lines.device_line(device, {"energy": _SENSOR})
@@ -99,13 +99,13 @@ def _notes(log: Log, aside: int, spans: Sequence[Record]) -> Iterator[Record]:
 def _windows(log: Log, keys: Sequence[str], damage: files.Damage) -> list[_Window]:
     """Returns the windows by their start, the longest first if several begin together."""
     windows = []
-    for _, row in files.rows(log.path, [*_NAMES, *keys], damage):
+    for _, row in log.rows(damage):
         start_s, duration_s = above_0(row["start_time"]), above_0(row["elapsed_time"])
         if start_s is None or duration_s is None or duration_s > _MOST_S:
             damage.places += 1
             continue
         name = _NUMBERED.sub("", short_text(row["window_name"]) or "") or "window"
-        energy = {key: _energy(at_least_0(row[key]), duration_s) for key in keys}
+        energy = {key: _energy(at_least_0(row[key + _ENERGY]), duration_s) for key in keys}
         windows.append(_Window(name, start_s, start_s + duration_s, energy))
         if len(windows) > MOST_SAMPLES:
             raise JournalError(f"{log.path} holds more than {MOST_SAMPLES} windows; split it")

@@ -10,8 +10,8 @@ from collections.abc import Set as AbstractSet
 from typing import Final, Literal, NamedTuple
 
 from energy_callbacks.profiling.kernels.classes import DENSE, STREAMING
-from energy_callbacks.profiling.kernels.joules import KernelEnergySplit
 from energy_callbacks.profiling.kernels.peaks import Peak
+from energy_callbacks.profiling.kernels.tally import KernelEnergySplit
 from energy_callbacks.report.model.profile_kernels import KernelRoofline
 
 Bound = Literal["input", "launch", "memory", "compute", "unknown"]

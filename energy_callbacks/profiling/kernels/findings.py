@@ -15,10 +15,9 @@ from energy_callbacks.core.records import Device, Energy, Quantity
 from energy_callbacks.profiling.kernels.bound import roofline, verdict
 from energy_callbacks.profiling.kernels.capture import Capture
 from energy_callbacks.profiling.kernels.classes import IDLE
-from energy_callbacks.profiling.kernels.joules import KernelEnergySplit, split
 from energy_callbacks.profiling.kernels.peaks import Peak, peak_of
 from energy_callbacks.profiling.kernels.schedule import Schedule, Stretch
-from energy_callbacks.profiling.kernels.tally import PARTS, KernelTally
+from energy_callbacks.profiling.kernels.tally import PARTS, KernelEnergySplit, KernelTally, split
 from energy_callbacks.profiling.kernels.traces import stacks
 from energy_callbacks.report.model.profile_kernels import KernelProfile, KernelRow
 

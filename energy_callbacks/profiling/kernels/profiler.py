@@ -27,6 +27,7 @@ logger = logging.getLogger("energy_callbacks")
 _MOST_WAITS: Final = 1000
 
 
+@dataclass(eq=False, kw_only=True)
 class KernelProfiler:
     """Measures which kernels a training runs, what its device waits for, and their energy.
 
@@ -54,37 +55,45 @@ class KernelProfiler:
         ValueError: for settings with which nothing can be recorded.
     """
 
-    def __init__(
-        self,
-        *,
-        windows_after: Sequence[int] = (10, 50, 250, 1000),
-        warm_up_steps: int = 2,
-        active_steps: int = 3,
-        max_overhead: float = 0.05,
-        max_events: int = 500_000,
-        max_trace_bytes: int = 150 * 2**20,
-        all_ranks: bool = False,
-        flops_per_step: float | None = None,
-        framework: Framework | None = None,
-    ) -> None:
-        _check(windows_after, warm_up_steps, active_steps, max_overhead)
-        if framework is not None and framework not in FRAMEWORKS:
-            raise ValueError(f"framework must be one of {FRAMEWORKS}, got {framework!r}")
-        if flops_per_step is not None and not flops_per_step > 0.0:
+    windows_after: Sequence[int] = (10, 50, 250, 1000)
+    warm_up_steps: int = 2
+    active_steps: int = 3
+    max_overhead: float = 0.05
+    max_events: int = 500_000
+    max_trace_bytes: int = 150 * 2**20
+    all_ranks: bool = False
+    flops_per_step: float | None = None
+    framework: Framework | None = None
+    _run: "_Run | None" = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        rising = list(self.windows_after)
+        if not rising or rising != sorted(set(rising)) or rising[0] < 1:
             raise ValueError(
-                f"flops_per_step must be above zero, got {flops_per_step!r}; leave it out where "
-                "it is not known"
+                f"windows_after must be steps that rise from 1 on, got {self.windows_after!r}; "
+                "such as (10, 50, 250)"
             )
-        self.windows_after = tuple(windows_after)
-        self.warm_up_steps = warm_up_steps
-        self.active_steps = active_steps
-        self.max_overhead = max_overhead
-        self.max_events = max_events
-        self.max_trace_bytes = max_trace_bytes
-        self.all_ranks = all_ranks
-        self.flops_per_step = flops_per_step
-        self.framework: Framework | None = framework
-        self._run: _Run | None = None
+        if self.warm_up_steps < 1:
+            raise ValueError(
+                f"warm_up_steps must be 1 or more, got {self.warm_up_steps!r}: the first step of a "
+                "profiler is not like the others"
+            )
+        if self.active_steps < 2:
+            raise ValueError(
+                f"active_steps must be 2 or more, got {self.active_steps!r}: a whole step reaches "
+                "from the beginning of one to that of the next"
+            )
+        if not 0.0 < self.max_overhead <= 1.0:
+            raise ValueError(
+                f"max_overhead must be a share above 0, got {self.max_overhead!r}; use 0.05"
+            )
+        if self.framework is not None and self.framework not in FRAMEWORKS:
+            raise ValueError(f"framework must be one of {FRAMEWORKS}, got {self.framework!r}")
+        if self.flops_per_step is not None and not self.flops_per_step > 0.0:
+            raise ValueError(
+                f"flops_per_step must be above zero, got {self.flops_per_step!r}; leave it out "
+                "where it is not known"
+            )
 
     def start(self, meter: ActiveAttempt) -> None:
         """See ``Profiler``."""
@@ -111,7 +120,7 @@ class KernelProfiler:
             run.stop()
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy has no run."""
+        """Leaves the running attempt out of copies."""
         return self.__dict__ | {"_run": None}
 
 
@@ -238,26 +247,3 @@ class _Run:
         )
         logger.info("kernel profile worked out in %.1f s", time.monotonic() - began_s)
         self.meter.record_profile("kernels", profile)
-
-
-def _check(
-    windows_after: Sequence[int], warm_up_steps: int, active_steps: int, max_overhead: float
-) -> None:
-    rising = list(windows_after)
-    if not rising or rising != sorted(set(rising)) or rising[0] < 1:
-        raise ValueError(
-            f"windows_after must be steps that rise from 1 on, got {windows_after!r}; "
-            "such as (10, 50, 250)"
-        )
-    if warm_up_steps < 1:
-        raise ValueError(
-            f"warm_up_steps must be 1 or more, got {warm_up_steps!r}: the first step of a profiler "
-            "is not like the others"
-        )
-    if active_steps < 2:
-        raise ValueError(
-            f"active_steps must be 2 or more, got {active_steps!r}: a whole step reaches from the "
-            "beginning of one to that of the next"
-        )
-    if not 0.0 < max_overhead <= 1.0:
-        raise ValueError(f"max_overhead must be a share above 0, got {max_overhead!r}; use 0.05")

@@ -1,11 +1,17 @@
-"""Sums of a window's trace: time by kernel and by part of the step, and idle time by cause.
+"""Sums of traces: time by kernel and by part of the step, idle time by cause, and energy by kernel.
 
 Only whole steps are counted: the frame reaches from the first work of the first step on the device
 to the first work of the last step, so that n recorded steps give n - 1 periods. It contains neither
 the start of the profiler nor the synchronisation at its end. Without work on an accelerator, the
 operators of the host take the place of kernels, and the frame is the steps themselves.
+
+The measured energy of a step is attributed to kernels by their share of the device's time. The
+power of a single kernel cannot be measured: each kernel, and idle time too, is assumed to draw the
+mean power of the device. Idle time is a row of its own, so that the rows add up to the measured
+energy. In reality idle time draws less power, and dense kernels draw more.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +20,11 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.core.units import seconds_from_microseconds
-from energy_callbacks.profiling.kernels.classes import class_of, is_cudnn
+from energy_callbacks.profiling.kernels.classes import IDLE, class_of, is_cudnn
 from energy_callbacks.profiling.kernels.traces.kineto import Event, Trace, innermost, is_inside
 from energy_callbacks.profiling.kernels.traces.spans import (
     EMPTY,
     Spans,
-    clipped,
     gaps,
     holds,
     length,
@@ -28,6 +33,7 @@ from energy_callbacks.profiling.kernels.traces.spans import (
     spans,
     union,
 )
+from energy_callbacks.report.model.profile_kernels import KernelRow
 
 PARTS: Final = ("forward", "backward", "optimizer")
 CAUSES: Final = ("input", "launch", "host", "device")
@@ -35,8 +41,8 @@ CAUSES: Final = ("input", "launch", "host", "device")
 else; or work was queued and the device itself took the time."""
 # Python between two operators of one layer still counts as launching up to this time.
 _BETWEEN_OPERATORS_US: Final = 100.0
-# Parts of the names of copies between host and device.
-_HOST_COPIES: Final = ("HtoD", "DtoH", "Host", "H2D", "D2H")
+# Names of copies between host and device.
+_HOST_COPY: Final = re.compile("HtoD|DtoH|Host|H2D|D2H")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,9 +160,16 @@ def _count(
         sums.calls[one.name] += one.is_first and one.start_us >= start_us
         sums.class_of.setdefault(one.name, class_of(one.name))
     sums.frame_s += seconds_from_microseconds(end_us - start_us)
-    if trace.has_device:
-        _count_copies(sums, inside, start_us, end_us)
+    is_kernel = np.array([one.category == "kernel" for one in inside], dtype=bool)
+    is_copy = np.array([_is_host_copy(one) for one in inside], dtype=bool)
+    copies, kernels = all_spans[is_copy], union(all_spans[is_kernel])
+    sums.copy_s += seconds_from_microseconds(length(copies))
+    sums.hidden_copy_s += seconds_from_microseconds(float(overlaps(copies, kernels).sum()))
     return union(all_spans)
+
+
+def _is_host_copy(event: Event) -> bool:
+    return event.category.startswith("gpu_mem") and bool(_HOST_COPY.search(event.name))
 
 
 def _part(trace: Trace, event: Event) -> str:
@@ -184,14 +197,62 @@ def _idle(
     yield "host", length(late) - waited_us - launching_us
 
 
-def _count_copies(sums: KernelTally, work: Sequence[Event], start_us: float, end_us: float) -> None:
-    """Adds copies between host and device, and the time in which kernels ran meanwhile."""
-    copies = spans(
-        (one.start_us, one.end_us)
-        for one in work
-        if one.category != "kernel" and any(name in one.name for name in _HOST_COPIES)
-    )
-    kernels = union(spans((w.start_us, w.end_us) for w in work if w.category == "kernel"))
-    inside = clipped(copies, start_us, end_us)
-    sums.copy_s += seconds_from_microseconds(length(inside))
-    sums.hidden_copy_s += seconds_from_microseconds(float(overlaps(inside, kernels).sum()))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelEnergySplit:
+    """Time and energy of a step by kernel.
+
+    Attributes:
+        rows: all kernels, longest first, and ``idle``; the shares add up to one.
+        device_s: time of a step, times the number of devices.
+        idle_s: idle time by cause; ``None`` if not known.
+    """
+
+    rows: tuple[KernelRow, ...]
+    device_s: float
+    idle_s: dict[str, float] | None
+
+    @property
+    def busy_share(self) -> float:
+        """Share of the devices' time in which kernels run."""
+        return sum(row.share for row in self.rows if row.class_name != IDLE)
+
+
+def split(sums: KernelTally, step_s: float | None, j_per_step: float | None) -> KernelEnergySplit:
+    """Splits time and energy of a step by kernel.
+
+    Args:
+        sums: sums of the windows, of at least one step.
+        step_s: mean time of a step outside of windows; ``None`` takes that of the windows.
+        j_per_step: energy of a step; ``None`` if not known.
+    """
+    steps = sums.steps
+    busy_s, window_step_s = sums.busy_s / steps, sums.frame_s / steps
+    device_s = max(window_step_s if step_s is None else step_s * sums.devices, busy_s)
+    idle_s = device_s - busy_s
+
+    def row(name: str, class_name: str, calls: float, time_s: float) -> KernelRow:
+        share = time_s / device_s if device_s else 0.0
+        return KernelRow(
+            name=name,
+            class_name=class_name,
+            calls=calls,
+            time_s=time_s,
+            share=share,
+            energy_j=None if j_per_step is None else share * j_per_step,
+        )
+
+    kernels = [
+        row(name, sums.class_of[name], sums.calls[name] / steps, time_s / steps)
+        for name, time_s in sorted(sums.time_s.items(), key=lambda pair: -pair[1])
+    ]
+    idle = row(IDLE, IDLE, 0.0, idle_s)
+    causes_s = _causes(sums, idle_s)
+    return KernelEnergySplit(rows=(*kernels, idle), device_s=device_s, idle_s=causes_s)
+
+
+def _causes(sums: KernelTally, idle_s: float) -> dict[str, float] | None:
+    """Returns the idle time of a step by cause, in the proportions of the windows."""
+    windows_s = sum(sums.idle_s.values())
+    if not sums.frame_s or not windows_s:
+        return None
+    return {cause: sums.idle_s.get(cause, 0.0) / windows_s * idle_s for cause in CAUSES}

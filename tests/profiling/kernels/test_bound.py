@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from energy_callbacks.profiling.kernels.bound import BoundVerdict, roofline, verdict
-from energy_callbacks.profiling.kernels.joules import split
 from energy_callbacks.profiling.kernels.peaks import peak_of
-from energy_callbacks.profiling.kernels.tally import tally
+from energy_callbacks.profiling.kernels.tally import split, tally
 from energy_callbacks.profiling.kernels.traces.kineto import parse
 from tests.profiling.kernels.cuda_trace import ADD, GEMM, Work, trace
 

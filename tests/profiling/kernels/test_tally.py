@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from energy_callbacks.profiling.kernels.classes import class_of
-from energy_callbacks.profiling.kernels.joules import split
-from energy_callbacks.profiling.kernels.tally import KernelTally, tally
+from energy_callbacks.profiling.kernels.tally import KernelTally, split, tally
 from energy_callbacks.profiling.kernels.traces.kineto import parse
 from tests.profiling.kernels.cuda_trace import (
     ADD,

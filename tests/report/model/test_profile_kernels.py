@@ -10,8 +10,7 @@ from rich.console import Console
 
 from energy_callbacks.core.records import Energy
 from energy_callbacks.profiling.kernels.bound import verdict
-from energy_callbacks.profiling.kernels.joules import split
-from energy_callbacks.profiling.kernels.tally import tally
+from energy_callbacks.profiling.kernels.tally import split, tally
 from energy_callbacks.profiling.kernels.traces.kineto import parse
 from energy_callbacks.report import EnergyReport, build
 from energy_callbacks.report.analysis.kernel_advice import kernel_advice

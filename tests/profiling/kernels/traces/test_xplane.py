@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.profiling.kernels.joules import split
+from energy_callbacks.profiling.kernels.tally import split
 from energy_callbacks.profiling.kernels.traces.xplane import devices, of_table
 from tests.profiling.kernels.cuda_trace import ADD, GEMM
 
