@@ -20,7 +20,7 @@ from energy_callbacks.version import __version__
 
 
 def __getattr__(name: str) -> object:
-    """Say where the callbacks are.
+    """Explain where to import the callbacks from.
 
     Raises:
         AttributeError: always.

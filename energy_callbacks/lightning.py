@@ -1,6 +1,6 @@
 """Import path ``from energy_callbacks.lightning import GpuEnergyCallback``.
 
-The tuner is behind it too, and imported when first used.
+The tuner is available too; it is imported when first used.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,7 @@ _LATER: Final = ("BatchSizeTuner", "tune_batch_size", "with_batch_size")
 
 
 def __getattr__(name: str) -> object:
-    """Imports on first use what not every training needs.
+    """Import the tuner when it is first used.
 
     Raises:
         AttributeError: for any other name.

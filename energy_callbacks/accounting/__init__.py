@@ -1,1 +1,1 @@
-"""What readings mean for a run: phases, steps, figures, emissions, and the journal."""
+"""Turns readings into the results of a run: phases, steps, figures, emissions, journal."""

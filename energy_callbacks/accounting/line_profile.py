@@ -2,7 +2,6 @@
 
 import functools
 import io
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -120,16 +119,14 @@ def _target(function: str | Callable[..., Any]) -> _Target:
             )
     else:
         module_name, path = _address(function)
-    owner = _module(module_name)
-    *classes, name = path.split(".")
-    for class_name in classes:
-        owner = _kept(owner, class_name)
-    kept = _kept(owner, name)
+    owner = kept = _module(module_name)
+    for name in path.split("."):
+        owner, kept = _stored(kept, name)
     function = _python(kept, path)
     scope = unwrap(function).__globals__
     return _Target(
         address=f"{module_name}:{path}",
-        owner=_holder(owner, name),
+        owner=owner,
         scope=scope if scope.get(name) is kept and scope is not vars(owner) else None,
         name=name,
         kept=kept,
@@ -152,8 +149,6 @@ def _address(function: Any) -> tuple[str, str]:
 
 
 def _module(name: str) -> Any:
-    if name in sys.modules:
-        return sys.modules[name]
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -165,19 +160,14 @@ def _module(name: str) -> Any:
         ) from error
 
 
-def _kept(owner: Any, name: str) -> Any:
-    holder = _holder(owner, name)
-    if holder is None:
-        close = get_close_matches(name, dir(owner), n=3)
-        hint = f"did you mean {', '.join(close)}?" if close else "check the spelling"
-        raise ValueError(f"{owner.__name__!r} has no {name!r}; {hint}")
-    return vars(holder)[name]
-
-
-def _holder(owner: Any, name: str) -> Any:
-    """The module or class that stores the name; a base class for an inherited method."""
-    places = owner.__mro__ if isinstance(owner, type) else (owner,)
-    return next((place for place in places if name in vars(place)), None)
+def _stored(owner: Any, name: str) -> tuple[Any, Any]:
+    """The module or class that stores a name, perhaps a base class, and the stored object."""
+    for place in owner.__mro__ if isinstance(owner, type) else (owner,):
+        if name in vars(place):
+            return place, vars(place)[name]
+    close = get_close_matches(name, dir(owner), n=3)
+    hint = f"did you mean {', '.join(close)}?" if close else "check the spelling"
+    raise ValueError(f"{owner.__name__!r} has no {name!r}; {hint}")
 
 
 def _python(kept: Any, path: str) -> FunctionType:

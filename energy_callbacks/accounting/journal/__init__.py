@@ -1,1 +1,1 @@
-"""The journal of a run, and what its header and events record about the process."""
+"""The journal of a run, and the facts about the process in its header and events."""

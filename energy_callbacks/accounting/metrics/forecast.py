@@ -117,7 +117,9 @@ class Forecaster:
             self._say(self._after_epoch(planned, self._epoch_end_s))
         elif not self._is_early_made and tally.steps >= _EARLY_SHARE * planned:
             self._is_early_made = True
-            self._say(self._after_steps(planned))
+            # From steps alone: the work at the end of an epoch has not been measured yet.
+            share = f"{self._tallies[-1].steps / planned:.0%} of the steps"
+            self._say(self._forecast(share, planned, self._tallies, (0.0, 0.0)))
 
     def _say(self, forecast: RunForecast | None) -> None:
         if forecast is None:
@@ -131,11 +133,6 @@ class Forecaster:
         names = ("emissions_kg", "emissions_low_kg", "emissions_high_kg")
         return dict(zip(names, self._board.emissions_kg(energy), strict=True))
 
-    def _after_steps(self, planned: int) -> RunForecast | None:
-        """Forecast from steps alone; the work at the end of an epoch has not been measured yet."""
-        share = f"{self._tallies[-1].steps / planned:.0%} of the steps"
-        return self._forecast(share, planned, self._tallies, (0.0, 0.0), 0.0)
-
     def _after_epoch(self, planned: int, epoch_end_s: float) -> RunForecast | None:
         """Forecast from an epoch and the time until the first step of the next one began."""
         inside = [tally for tally in self._tallies if tally.t_s <= epoch_end_s]
@@ -146,18 +143,14 @@ class Forecaster:
         whole_j = self._board.total_j(inside[0].t_s, next_s)
         if energy_j is None or whole_j is None:
             return None
-        beside = (max(whole_j - energy_j, 0.0), max(next_s - inside[0].t_s - train_s, 0.0))
         epochs_left = (planned - newest.steps) / (last.steps - inside[0].steps)
+        other_j = epochs_left * max(whole_j - energy_j, 0.0)
+        other_s = epochs_left * max(next_s - inside[0].t_s - train_s, 0.0)
         after = "the first epoch" if self._epochs == 1 else f"{self._epochs} epochs"
-        return self._forecast(after, planned, inside, beside, epochs_left)
+        return self._forecast(after, planned, inside, (other_j, other_s))
 
     def _forecast(
-        self,
-        after: str,
-        planned: int,
-        tallies: Sequence[StepCounts],
-        beside: tuple[float, float],
-        epochs_left: float,
+        self, after: str, planned: int, tallies: Sequence[StepCounts], other: tuple[float, float]
     ) -> RunForecast | None:
         """Forecast from the steps of some tallies.
 
@@ -165,8 +158,7 @@ class Forecaster:
             after: see ``RunForecast``.
             planned: optimizer steps that this attempt will make.
             tallies: of the sample, oldest first.
-            beside: joules and seconds of an epoch outside of training steps.
-            epochs_left: number of epochs that will follow.
+            other: joules and seconds that will follow outside of training steps.
         """
         ends = [tallies[round(i * (len(tallies) - 1) / _PARTS)] for i in range(_PARTS + 1)][1:]
         parts = list(pairwise(ends))
@@ -182,8 +174,8 @@ class Forecaster:
         left = planned - newest.steps
         step_j, share_j = _mean(energies_j, steps)
         step_s, share_s = _mean([train_s for _, train_s in found], steps)
-        ahead_j = left * step_j + epochs_left * beside[0]
-        ahead_s = left * step_s + epochs_left * beside[1]
+        ahead_j = left * step_j + other[0]
+        ahead_s = left * step_s + other[1]
         return RunForecast(
             after=after,
             steps=newest.steps,

@@ -82,7 +82,7 @@ _GAUGES: Final[dict[str, _Gauge]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class ReadyScalars:
     """Scalars that are ready to be logged.
 
     Attributes:
@@ -133,7 +133,7 @@ class ScalarBoard:
         self.used_j = dict(self.earlier.energy_j)
         self.used: Used | None = None
         self._from = (StepCounts(t_s=self.start_s), self.start_s)
-        self._ready: Ready | None = None
+        self._ready: ReadyScalars | None = None
         self._computed_for: tuple[tuple[StepCounts, float], StepCounts, float] | None = None
         self._samples_scale = samples_scale
         self._energies: dict[tuple[str, float, float], Energy] = {}
@@ -196,9 +196,11 @@ class ScalarBoard:
             pooled = (share, tally.t_s - since.t_s) if found else None
             values |= self._throughput(before, tally) | found
         elif self._ready is not None:
-            values = _of_training(self._ready.values) | values
+            # Figures of the training stay valid while no step ends.
+            kept = ("efficiency/", "throughput/")
+            values = {t: v for t, v in self._ready.values.items() if t.startswith(kept)} | values
         if self._from is begin:  # else the training thread has begun a new span meanwhile
-            self._ready = Ready(tally, end_s, values, pooled)
+            self._ready = ReadyScalars(tally, end_s, values, pooled)
 
     def whole(self) -> Scalars:
         """Return the same figures from the start of the attempt to the newest readings."""
@@ -253,7 +255,8 @@ class ScalarBoard:
         power_w = values.get("power/gpu_w", 0.0) + values.get("power/host_w", 0.0)
         used_j = known_j.get("total", self.earlier.of("total"))
         self.used = Used(energy_j=used_j, power_w=power_w, seen_s=end_s)
-        self._put_emissions(values, of_run["total"])
+        for suffix, kg in zip(("", "_lo", "_hi"), self.emissions_kg(of_run["total"]), strict=True):
+            _put(values, f"emissions/total_g{suffix}", None if kg is None else grams(kg))
         return values
 
     def _power_w(self, scope: str, start_s: float, end_s: float) -> float | None:
@@ -275,11 +278,6 @@ class ScalarBoard:
             if origins.get(key) == "measured"
         )
         return (measured.energy_j or 0.0) / whole.energy_j
-
-    def _put_emissions(self, values: Scalars, energy: Energy) -> None:
-        mass_kg, low_kg, high_kg = self.emissions_kg(energy)
-        for suffix, kg in (("", mass_kg), ("_lo", low_kg), ("_hi", high_kg)):
-            _put(values, f"emissions/total_g{suffix}", None if kg is None else grams(kg))
 
     def _pooled(self, before: StepCounts, now: StepCounts) -> tuple[StepCounts, float]:
         """The step from which figures per step are computed, and their random share."""
@@ -392,11 +390,6 @@ def _with_earlier(energy: Energy, earlier_j: float) -> Energy:
     whole_j = earlier_j + energy.energy_j
     scale = whole_j / energy.energy_j if energy.energy_j else 1.0  # assumes the same sensors
     return replace(energy, energy_j=whole_j, systematic_j=energy.systematic_j * scale)
-
-
-def _of_training(values: Scalars) -> Scalars:
-    """Figures that stay valid while no step ends."""
-    return {t: v for t, v in values.items() if t.startswith(("efficiency/", "throughput/"))}
 
 
 def _put(values: Scalars, tag: str, value: float | None) -> None:
