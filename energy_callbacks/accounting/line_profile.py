@@ -1,4 +1,4 @@
-"""Profiles host memory line by line for selected functions, with memory_profiler."""
+"""Measures host memory line by line with memory_profiler, for functions that the user names."""
 
 import functools
 import io
@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from inspect import unwrap
 from pathlib import Path
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -18,28 +18,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """A function and where it is stored: ``vars(owner)[name] is kept``.
+    """A function, and where it is stored: ``vars(owner)[name] is stored``.
 
     Attributes:
-        address: its name, as ``"module:function"``.
-        scope: the globals of its code, if they are not those of its module. That is so for the
-            main script in a process that multiprocessing has spawned. ``None`` otherwise.
-        owner: module or class.
-        name: in the owner.
-        kept: the stored object, such as a ``staticmethod``.
+        address: ``module:path``.
+        owner: module or class that stores the function.
+        name: of the attribute.
+        stored: the function, or its ``staticmethod`` or ``classmethod``.
         function: the function itself.
+        scope: namespace that functions of the main script use in a process spawned by
+            multiprocessing, where it is not that of the module; ``None`` elsewhere.
     """
 
     address: str
-    scope: dict[str, Any] | None
     owner: Any
     name: str
-    kept: Any
+    stored: Any
     function: FunctionType
+    scope: dict[str, Any] | None
+
+    def replace(self, stored: Any) -> None:
+        """Store something else in its place."""
+        setattr(self.owner, self.name, stored)
+        if self.scope is not None:
+            self.scope[self.name] = stored
 
 
 class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
-    """Profile functions line by line inside the block; afterwards they are restored.
+    """Measure named functions line by line inside a ``with`` block; then restore them.
 
     ::
 
@@ -47,15 +53,15 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
             trainer.fit(model)
         print(profile.text)
 
-    Each line of such a function asks the operating system for the memory of the process, which
-    slows the function down a lot. This serves to find leaks, not to measure energy.
+    Each line of such a function asks the operating system for the process's memory, which makes
+    the function much slower. Use it to find a leak, not to measure energy.
 
     Args:
         functions: ``"module:function"`` or ``"module:Class.method"``, or the function itself.
 
     Raises:
         ValueError: if a name does not exist, or its source is not in a file.
-        TypeError: if it is not a Python function.
+        TypeError: if it is not the name of a Python function.
     """
 
     def __init__(self, *functions: str | Callable[..., Any]) -> None:
@@ -71,12 +77,17 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
         self._profiler = LineProfiler(backend="psutil")
         with ExitStack() as undo:
             for target in self._targets:
-                undo.callback(_put, target, target.kept)
-                _put(target, _followed(target, self._profiler))
+                undo.callback(target.replace, target.stored)
+                target.replace(_profiled(target, self._profiler))
             self._undo = undo.pop_all()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._undo.close()
 
     @property
@@ -86,7 +97,7 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
 
     @property
     def text(self) -> str:
-        """The tables of memory_profiler for all functions that have run; empty if none has."""
+        """memory_profiler's table of each function that was called; empty if none was."""
         if self._profiler is None:
             return ""
         from memory_profiler import show_results
@@ -96,45 +107,44 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
         return stream.getvalue()
 
 
-def _put(target: _Target, function: Any) -> None:
-    setattr(target.owner, target.name, function)
-    if target.scope is not None:
-        target.scope[target.name] = function
-
-
-def _followed(target: _Target, profiler: "LineProfiler") -> Any:
-    """The function with line tracing while it runs, in the same kind of wrapper as before."""
+def _profiled(target: _Target, profiler: "LineProfiler") -> Any:
+    """Return the function with line tracing, in the same kind of wrapper as it is stored in."""
     profiler.add_function(unwrap(target.function))
-    follow = functools.wraps(target.function)(profiler.wrap_function(target.function))
-    is_wrapped = isinstance(target.kept, staticmethod | classmethod)
-    return type(target.kept)(follow) if is_wrapped else follow
+    traced = functools.wraps(target.function)(profiler.wrap_function(target.function))
+    is_wrapped = isinstance(target.stored, staticmethod | classmethod)
+    return type(target.stored)(traced) if is_wrapped else traced
 
 
 def _target(function: str | Callable[..., Any]) -> _Target:
     if isinstance(function, str):
-        module_name, separator, path = function.partition(":")
-        if not (separator and module_name and path):
+        module_name, _, path = function.partition(":")
+        if not (module_name and path):
             raise ValueError(
                 f"functions are named 'module:function' or 'module:Class.method': got {function!r}"
             )
     else:
         module_name, path = _address(function)
-    owner = kept = _module(module_name)
-    for name in path.split("."):
-        owner, kept = _stored(kept, name)
-    function = _python(kept, path)
-    scope = unwrap(function).__globals__
+    module = owner = _module(module_name)
+    *classes, name = path.split(".")
+    for class_name in classes:
+        owner = vars(_holder(owner, class_name))[class_name]
+    owner = _holder(owner, name)
+    stored = vars(owner)[name]
+    python = _function(stored, path)
+    scope = unwrap(python).__globals__
+    is_shared = scope is not vars(module) and scope.get(name) is stored
     return _Target(
         address=f"{module_name}:{path}",
         owner=owner,
-        scope=scope if scope.get(name) is kept and scope is not vars(owner) else None,
         name=name,
-        kept=kept,
-        function=function,
+        stored=stored,
+        function=python,
+        scope=scope if is_shared else None,
     )
 
 
 def _address(function: Any) -> tuple[str, str]:
+    """Return the names of the module and of the path in it."""
     inner = function.__func__ if isinstance(function, MethodType) else function
     module_name = getattr(inner, "__module__", None)
     path = getattr(inner, "__qualname__", None)
@@ -152,7 +162,7 @@ def _module(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        # An import error inside the named module is shown unchanged.
+        # The error of another module that is missing inside the named one is the user's.
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise
         raise ValueError(
@@ -160,21 +170,28 @@ def _module(name: str) -> Any:
         ) from error
 
 
-def _stored(owner: Any, name: str) -> tuple[Any, Any]:
-    """The module or class that stores a name, perhaps a base class, and the stored object."""
-    for place in owner.__mro__ if isinstance(owner, type) else (owner,):
+def _holder(owner: Any, name: str) -> Any:
+    """Return the module or class that stores a name; a base class for an inherited method."""
+    places = owner.__mro__ if isinstance(owner, type) else (owner,)
+    for place in places:
         if name in vars(place):
-            return place, vars(place)[name]
+            return place
     close = get_close_matches(name, dir(owner), n=3)
     hint = f"did you mean {', '.join(close)}?" if close else "check the spelling"
     raise ValueError(f"{owner.__name__!r} has no {name!r}; {hint}")
 
 
-def _python(kept: Any, path: str) -> FunctionType:
-    function = kept.__func__ if isinstance(kept, staticmethod | classmethod) else kept
+def _function(stored: Any, path: str) -> FunctionType:
+    """Return the Python function in its wrapper.
+
+    Raises:
+        TypeError: if there is none.
+        ValueError: if its source is not in a file.
+    """
+    function = stored.__func__ if isinstance(stored, staticmethod | classmethod) else stored
     source = unwrap(function) if callable(function) else function
     if not (isinstance(function, FunctionType) and isinstance(source, FunctionType)):
-        raise TypeError(f"only Python functions can be profiled: {path} is {kept!r}")
+        raise TypeError(f"only Python functions can be profiled: {path} is {stored!r}")
     if not Path(source.__code__.co_filename).is_file():
         raise ValueError(
             f"the source of {path} is not in a file but in {source.__code__.co_filename!r}; "

@@ -1,9 +1,9 @@
-"""``python -m energy_callbacks.profiling.launch [options] SCRIPT``: a program with profilers on.
+"""Runs a program with profilers: ``python -m energy_callbacks.profiling.launch [options] SCRIPT``.
 
-The program runs in this very process, as ``python SCRIPT ...`` or ``python -m MODULE ...`` would
-run it; numpy and what else we import is there before it begins. Optimizer steps of PyTorch are seen
-by its own global hooks. A meter that the program itself starts takes the profilers over; until then
-they have one of ours.
+The program runs in this process as ``python SCRIPT ...`` or ``python -m MODULE ...`` would run it,
+except that modules which this package imports are imported before. Global hooks of PyTorch report
+optimizer steps. A meter that the program starts takes over the profilers; until then they belong to
+a meter of this module.
 """
 
 import argparse
@@ -21,29 +21,29 @@ from energy_callbacks.accounting.profilers import Profiler, ProfilerOffer, Profi
 from energy_callbacks.core.guard import pass_on_signals
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.profiling.common.imports import when_imported
-from energy_callbacks.profiling.common.registry import MEMBERS, create
+from energy_callbacks.profiling.common.registry import PROFILERS
 
 logger = logging.getLogger("energy_callbacks")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """An option for each profiler."""
-    for name, member in MEMBERS.items():
+    """Declare an option for each profiler."""
+    for name, entry in PROFILERS.items():
         parser.add_argument(
             f"--{name}",
             action=argparse.BooleanOptionalAction,
-            default=member.is_default,
-            help=f"{member.shows} (default: {'on' if member.is_default else 'off'})",
+            default=entry.is_default,
+            help=f"{entry.shows} (default: {'on' if entry.is_default else 'off'})",
         )
 
 
 def options(arguments: argparse.Namespace) -> list[str]:
-    """The same options as words again."""
-    return [f"--{name}" if getattr(arguments, name) else f"--no-{name}" for name in MEMBERS]
+    """Return the options of parsed arguments as words of a command line."""
+    return [f"--{name}" if getattr(arguments, name) else f"--no-{name}" for name in PROFILERS]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the program of the command line; ends as it ends."""
+    """Run the program of the command line; ends with the exception or status of the program."""
     parser = argparse.ArgumentParser(prog="python -m energy_callbacks.profiling.launch")
     add_options(parser)
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGUMENTS]")
@@ -51,51 +51,46 @@ def main(argv: Sequence[str] | None = None) -> None:
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
     if not words or words == ["-m"]:
         parser.error("no program: write it after --, as in: -- train.py --lr 1e-3")
-    chosen = [name for name in MEMBERS if getattr(arguments, name)]
-    meter = _profiled(list(create(chosen)))
-    ended: BaseException | None = None
+    chosen = [entry for name, entry in PROFILERS.items() if getattr(arguments, name)]
+    meter = _start_meter([entry.create() for entry in chosen])
     try:
         _run(words)
-    except BaseException as error:  # noqa: BLE001 - however it ends: raised again below
-        ended = error
-    is_well = ended is None or (isinstance(ended, SystemExit) and not ended.code)
-    meter.stop(None if is_well else ended)
-    if ended is not None:
-        raise ended
+    except BaseException as error:
+        is_success = isinstance(error, SystemExit) and not error.code
+        meter.stop(None if is_success else error)
+        raise
+    meter.stop(None)
 
 
-def _profiled(profilers: Sequence[Profiler]) -> EnergyMeter:
-    """A meter of ours from now on, until one of the program's comes."""
+def _start_meter(profilers: Sequence[Profiler]) -> EnergyMeter:
+    """Start a meter with profilers, which runs until a meter of the program takes them over."""
     meter = EnergyMeter(profilers=profilers)
     try:
         meter.start()
         Profilers.offer = ProfilerOffer(profilers, on_taken=meter.stop)
-        when_imported("torch.optim.optimizer", lambda module: _tell_steps(module, meter))
-    except Exception as error:  # noqa: BLE001 - the program must run all the same
+        when_imported("torch.optim.optimizer", lambda module: _count_steps(module, meter))
+    except Exception as error:  # noqa: BLE001 - the program must run anyway
         pass_on_signals()
         logger.warning("not profiled: %s", error)
     return meter
 
 
-def _tell_steps(optimizers: ModuleType, meter: EnergyMeter) -> None:
-    """Training begins when an optimizer first steps; nothing reports it before."""
-    begun = False
+def _count_steps(optimizers: ModuleType, meter: EnergyMeter) -> None:
+    """Report optimizer steps to a meter; the phase ``train`` begins with the first one."""
+    has_begun = False
 
     def before(*_: Any) -> None:
-        nonlocal begun
-        if not begun and meter.is_running:
+        nonlocal has_begun
+        if not has_begun and meter.is_running:
             meter.enter("train")
-            begun = True
-
-    def after(*_: Any) -> None:
-        meter.step()
+            has_begun = True
 
     optimizers.register_optimizer_step_pre_hook(before)
-    optimizers.register_optimizer_step_post_hook(after)
+    optimizers.register_optimizer_step_post_hook(lambda *_: meter.step())
 
 
 def _run(words: Sequence[str]) -> None:
-    """The program as ``__main__``, its folder and arguments where Python would put them."""
+    """Run the program as ``__main__``, with the arguments and import path that Python gives it."""
     if words[0] == "-m":
         if not _is_path_safe():
             sys.path.insert(0, str(Path.cwd()))
@@ -105,7 +100,7 @@ def _run(words: Sequence[str]) -> None:
     script, sys.argv = os.path.abspath(words[0]), list(words)  # noqa: PTH100 - as Python does
     if not _is_path_safe():
         sys.path.insert(0, str(Path(script).resolve().parent))
-    # Not by runpy.run_path, after which the module would be gone for threads and exit functions.
+    # runpy.run_path would remove the module before threads and exit functions end.
     module = ModuleType("__main__")
     loader = SourceFileLoader("__main__", script)
     vars(module).update(
@@ -121,7 +116,7 @@ def _run(words: Sequence[str]) -> None:
 
 
 def _is_path_safe() -> bool:
-    """Whether the user asked for no folder in front; we ourselves run with ``-P``."""
+    """Return whether the user wants no folder in ``sys.path``; this process runs with ``-P``."""
     return bool(os.environ.get("PYTHONSAFEPATH"))
 
 

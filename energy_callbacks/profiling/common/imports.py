@@ -14,35 +14,32 @@ logger = logging.getLogger("energy_callbacks")
 
 
 def when_imported(name: str, then: Callable[[ModuleType], None]) -> Callable[[], None]:
-    """Call a function with a module: at once if it has been imported, else right after.
+    """Call a function with a module: at once if the module is imported, else after its import.
 
     Args:
         name: of the module.
-        then: called once, on the thread that imports.
+        then: called once, on the thread that imports the module.
 
     Returns:
-        Forgets about it; to be called any time, also after.
+        A function that cancels the call; it does nothing after the call.
     """
-    if (module := sys.modules.get(name)) is not None and _is_ready(module):
+    module = sys.modules.get(name)
+    if module is not None and not getattr(module.__spec__, "_initializing", False):
         then(module)
         return lambda: None
     finder = _Finder(name, then)
     sys.meta_path.insert(0, finder)
-    return finder.forget
-
-
-def _is_ready(module: ModuleType) -> bool:
-    return not getattr(module.__spec__, "_initializing", False)
+    return finder.remove
 
 
 class _Finder(MetaPathFinder):
-    """Finds nothing itself: it lets the module's loader report when it is done."""
+    """Finds the module as Python does, and wraps its loader."""
 
     def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
         self._name, self._then = name, then
 
-    def forget(self) -> None:
-        """No longer wait."""
+    def remove(self) -> None:
+        """Stop waiting for the import."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
@@ -52,10 +49,10 @@ class _Finder(MetaPathFinder):
         path: Sequence[str] | None,
         target: ModuleType | None = None,  # noqa: ARG002 - of the protocol
     ) -> ModuleSpec | None:
-        """The module's spec with a loader that reports; ``None`` for other modules."""
+        """Return the module's spec with a wrapped loader; ``None`` for other modules."""
         if fullname != self._name or self not in sys.meta_path:
             return None
-        self.forget()
+        self.remove()
         spec = PathFinder.find_spec(fullname, path)
         if spec is not None and spec.loader is not None:
             loader: Any = spec.loader

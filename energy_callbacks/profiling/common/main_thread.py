@@ -1,13 +1,12 @@
 """Runs calls on the main thread between two bytecodes, requested on any thread.
 
-CPython keeps a queue of such calls (``Py_AddPendingCall``): they are made after a call, at a
-function's entry, at a loop's jump back, and by the main thread only (3.11 to 3.13,
-``make_pending_calls`` in ``ceval_gil.c``). There is no signal and no timer.
+CPython has a queue of such calls (``Py_AddPendingCall``). They run after a call, at a function's
+entry and at a loop's jump back, on the main thread only (3.11 to 3.13, ``make_pending_calls`` in
+``ceval_gil.c``). No signal and no timer is involved.
 
-What is queued is ``PyObject_IsTrue`` of an object of ours, whose ``__bool__`` makes the call. That
-is a C function with the type that the queue wants, so an exception that a handler of a signal
-raises in ``__bool__`` reaches the user's code; through a callback of ctypes it would be printed
-and lost.
+The queue gets ``PyObject_IsTrue`` and an object whose ``__bool__`` makes the call. This C function
+has the type that the queue needs, so an exception that a signal handler raises in ``__bool__``
+reaches the user's code. A callback of ctypes would print and discard it.
 """
 
 import ctypes
@@ -25,16 +24,17 @@ logger = logging.getLogger("energy_callbacks")
 
 
 class Pending:
-    """A call that can be asked for again and again; it is kept permanently.
+    """A call that can be requested repeatedly; the object is never freed.
 
     Args:
-        job: called with the frame that it interrupts between two bytecodes; ``None`` for nothing.
+        job: called with the interrupted frame.
 
     Attributes:
-        is_lost: the user's code was as deep as it may be, so the call was not made.
+        job: see above; ``None`` to do nothing.
+        is_lost: whether the call was not made because the stack had its maximum depth.
 
     Raises:
-        RuntimeError: if this interpreter cannot.
+        RuntimeError: if this interpreter has no such queue.
     """
 
     def __init__(self, job: Callable[[FrameType], None]) -> None:
@@ -49,13 +49,13 @@ class Pending:
                 "no Py_AddPendingCall; use CPython"
             ) from error
         add.argtypes, add.restype = (ctypes.c_void_p, ctypes.c_void_p), ctypes.c_int
-        api.Py_IncRef(ctypes.py_object(self))  # a request may be served after all else is gone
+        api.Py_IncRef(ctypes.py_object(self))  # a request may be served when all else is gone
         self._add = add
         self._function = ctypes.cast(truth, ctypes.c_void_p)
         self._argument = ctypes.c_void_p(id(self))
 
     def ask(self) -> bool:
-        """Queue the call; ``False`` if 32 calls of others are waiting."""
+        """Queue the call; returns ``False`` if the queue is full (32 calls)."""
         return bool(self._add(self._function, self._argument) == 0)
 
     def __bool__(self) -> bool:
@@ -68,14 +68,14 @@ class Pending:
 
 
 def on_thread(thread: int, job: Callable[[], None]) -> bool:
-    """Make a call on a thread: now if it is this one, soon if it is the main one.
+    """Call a function on a thread: at once on the current thread, soon on the main thread.
 
     Args:
-        thread: its identity, of ``threading.get_ident``.
-        job: the call; made soon, its errors are logged.
+        thread: identifier of the thread, from ``threading.get_ident``.
+        job: the function; if it is called later, its errors are logged.
 
     Returns:
-        Whether the call was made or will be; ``False`` on any other thread.
+        Whether the function was called or will be; ``False`` for any other thread.
     """
     if thread == threading.get_ident():
         job()

@@ -1,8 +1,8 @@
-"""The profilers by their command-line names; each is imported when requested."""
+"""The profilers by their names on the command line; each is imported when it is created."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -11,43 +11,38 @@ from energy_callbacks.accounting.profilers import Profiler
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfilerEntry:
-    """A profiler: ``energy_callbacks.profiling.<folder>.<kind>(**settings)``.
+    """A profiler that can be chosen by name.
 
     Attributes:
-        shows: what, in words for people.
+        path: ``folder:class`` inside ``energy_callbacks.profiling``.
+        shows: what it shows, for the help.
+        settings: arguments of the class.
         is_default: whether it is on by default.
     """
 
-    folder: str
-    kind: str
+    path: str
     shows: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     is_default: bool = False
 
+    def create(self) -> Profiler:
+        """Create the profiler."""
+        kind = resolve_name(f"energy_callbacks.profiling.{self.path}")
+        profiler: Profiler = kind(**self.settings)
+        return profiler
 
-MEMBERS: Final[Mapping[str, ProfilerEntry]] = MappingProxyType(
+
+PROFILERS: Final[Mapping[str, ProfilerEntry]] = MappingProxyType(
     {
         "kernels": ProfilerEntry(
-            folder="kernels", kind="KernelProfiler", shows="kernels of the GPU", is_default=True
+            path="kernels:KernelProfiler", shows="kernels of the GPU", is_default=True
         ),
         "lines": ProfilerEntry(
-            folder="lines", kind="LineProfiler", shows="lines of the program", is_default=True
+            path="lines:LineProfiler", shows="lines of the program", is_default=True
         ),
         "host": ProfilerEntry(
-            folder="host",
-            kind="HostProfiler",
-            shows="Python calls, by cProfile",
-            settings={"whole": True},
+            path="host:HostProfiler", shows="Python calls, by cProfile", settings={"whole": True}
         ),
-        "phases": ProfilerEntry(folder="phases", kind="StepPhases", shows="phases of the step"),
+        "phases": ProfilerEntry(path="phases:StepPhases", shows="phases of the step"),
     }
 )
-
-
-def create(names: Sequence[str]) -> Iterator[Profiler]:
-    """The profilers with these names."""
-    for name in names:
-        member = MEMBERS[name]
-        module = import_module(f"energy_callbacks.profiling.{member.folder}")
-        profiler: Profiler = getattr(module, member.kind)(**member.settings)
-        yield profiler

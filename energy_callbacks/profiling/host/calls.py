@@ -1,25 +1,103 @@
-"""Results of cProfile: functions, and the tree of callers.
+"""Profiles Python calls with cProfile for a while, and sums them up as functions and a call tree.
 
-cProfile knows of a function by whom it was called, but not from where those were called in turn.
-The tree below a function is therefore the same, in its proportions, wherever the function stands.
+cProfile records the callers of a function, but not where those were called. The tree below a
+function therefore has the same proportions at each place of the function.
 """
 
+import cProfile
+import marshal
+import os
+import pstats
 import re
+import sys
+import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
+
+from energy_callbacks.profiling.common.main_thread import on_thread
 
 Function = tuple[str, int, str]
-"""File, line and name, as in ``pstats``; the file of what is written in C is ``~``."""
+"""File, line and name, as in ``pstats``; the file of functions written in C is ``~``."""
 
-# All that a report shows: a table of some functions, a picture of at most this many rectangles.
+# Limits of what a report shows: functions of a table, and rectangles of an icicle chart.
 _FUNCTIONS: Final = 20
 _NODES, _DEPTH, _NARROWEST_SHARE = 300, 24, 0.004
 
 
+class ProfileWindow:
+    """One period of the calling thread under cProfile; since Python 3.12 of all threads.
+
+    Raises:
+        ValueError: if another profiler is active in this process.
+    """
+
+    _open: ClassVar["set[ProfileWindow]"] = set()
+
+    def __init__(self) -> None:
+        if (other := _active_profiler()) is not None:
+            raise ValueError(
+                f"another profiler is active ({other}), and Python bears but one; "
+                "end it before the training, or leave HostProfiler out"
+            )
+        self._thread = threading.get_ident()
+        self._profile = cProfile.Profile()
+        self._profile.enable()
+        self._open.add(self)
+
+    def end(self) -> None:
+        """End the period; called on another thread than the first, it ends soon."""
+        if self not in self._open:
+            return
+        self._open.discard(self)
+        if sys.version_info >= (3, 12):
+            self._profile.disable()
+        else:
+            on_thread(self._thread, self._disable)
+
+    def _disable(self) -> None:
+        # Before 3.12, disabling any profiler ends the active one, which may be the user's.
+        active: object = sys.getprofile()
+        if active is self._profile:
+            self._profile.disable()
+
+    @classmethod
+    def end_all(cls) -> None:
+        """End all periods of this process."""
+        for window in tuple(cls._open):
+            window.end()
+
+    def save(self, path: Path) -> "Calls":
+        """End the period, and write its calls for SnakeViz and pstats.
+
+        Raises:
+            OSError: if the file cannot be written.
+        """
+        self.end()
+        self._profile.snapshot_stats()  # unlike create_stats, it does not disable a profiler
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            marshal.dump(vars(self._profile)["stats"], file)
+        return Calls.read(path)
+
+
+# A forked child would continue to profile for its parent.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=ProfileWindow.end_all)
+
+
+def _active_profiler() -> str | None:
+    """Return the profiler that is active in this thread; since Python 3.12 in the process."""
+    if (function := sys.getprofile()) is not None:
+        return repr(function)
+    if sys.version_info >= (3, 12):
+        return sys.monitoring.get_tool(sys.monitoring.PROFILER_ID)
+    return None
+
+
 class Calls:
-    """The statistics of a profile that has ended.
+    """The statistics of a finished profile.
 
     Args:
         stats: ``pstats.Stats(...).stats``: for each function the calls (twice), own and cumulative
@@ -33,38 +111,38 @@ class Calls:
             for caller, edge in line[4].items():
                 self._callees[caller].append((function, edge[3]))
 
+    @classmethod
+    def read(cls, *paths: Path) -> "Calls":
+        """Read the sum of profiles from files."""
+        return cls(vars(pstats.Stats(*map(str, paths)))["stats"])
+
     @property
     def own_s(self) -> float:
-        """Own time of all functions together."""
+        """Total own time of all functions."""
         return float(sum(own_s for _, _, own_s, _, _ in self._stats.values()))
 
     def top(self) -> list[dict[str, Any]]:
-        """The functions with most own or most cumulative time, most own time first."""
+        """Return the functions with most own or cumulative time, by descending own time."""
         by_own, by_cumulative = (
-            sorted(self._stats, key=lambda one: self._stats[one][column], reverse=True)
+            sorted(self._stats, key=lambda function: self._stats[function][column], reverse=True)
             for column in (2, 3)
         )
-        chosen = dict.fromkeys([*by_own[:_FUNCTIONS], *by_cumulative[:_FUNCTIONS]])
-        found = [self._line(one) for one in chosen]
-        return sorted(found, key=lambda one: one["own_s"], reverse=True)
-
-    def _line(self, function: Function) -> dict[str, Any]:
-        _, calls, own_s, cumulative_s, _ = self._stats[function]
-        return {"name": label(function), "calls": calls, "own_s": own_s, "all_s": cumulative_s}
+        chosen = {*by_own[:_FUNCTIONS], *by_cumulative[:_FUNCTIONS]}
+        lines = [(label(one), *self._stats[one][1:4]) for one in by_own if one in chosen]
+        return [dict(zip(("name", "calls", "own_s", "all_s"), line, strict=True)) for line in lines]
 
     def tree(self) -> list[dict[str, Any]]:
-        """Rectangles of an icicle: name, depth, start and width in seconds; callers first."""
-        roots = [(one, self._uncalled_s(one)) for one in self._stats]
+        """Return rectangles of an icicle chart: name, depth, start and width in seconds."""
+        roots = [(function, self._uncalled_s(function)) for function in self._stats]
         least_s = _NARROWEST_SHARE * sum(width_s for _, width_s in roots)
-        return sorted(
-            self._nodes(roots, 0.0, (), least_s), key=lambda node: (node["depth"], node["start_s"])
-        )[:_NODES]
+        nodes = self._nodes(roots, 0.0, (), least_s)
+        return sorted(nodes, key=lambda node: (node["depth"], node["start_s"]))[:_NODES]
 
     def _uncalled_s(self, function: Function) -> float:
-        """Time of those calls whose caller was not seen."""
+        """Return the time of calls without a recorded caller."""
         *_, cumulative_s, callers = self._stats[function]
-        known_s = sum(line[3] for caller, line in callers.items() if caller != function)
-        return max(float(cumulative_s - known_s), 0.0)
+        called_s = sum(line[3] for caller, line in callers.items() if caller != function)
+        return max(float(cumulative_s - called_s), 0.0)
 
     def _nodes(
         self,
@@ -73,30 +151,27 @@ class Calls:
         above: tuple[Function, ...],
         least_s: float,
     ) -> Iterator[dict[str, Any]]:
+        depth = len(above)
         for function, width_s in sorted(siblings, key=lambda one: one[1], reverse=True):
-            if width_s <= least_s or function in above or len(above) >= _DEPTH:
+            if width_s <= least_s or function in above or depth >= _DEPTH:
                 continue
-            yield {
-                "name": label(function),
-                "depth": len(above),
-                "start_s": start_s,
-                "width_s": width_s,
-            }
+            name = label(function)
+            yield {"name": name, "depth": depth, "start_s": start_s, "width_s": width_s}
             path = (*above, function)
             yield from self._nodes(self._below(function, width_s), start_s, path, least_s)
             start_s += width_s
 
     def _below(self, function: Function, width_s: float) -> list[tuple[Function, float]]:
-        """The callees of a function, in proportion to the considered part of its time."""
-        found = [(one, s) for one, s in self._callees[function] if one != function]
-        whole_s = max(self._stats[function][3], sum(s for _, s in found))
-        return [(one, s * width_s / whole_s) for one, s in found] if whole_s > 0.0 else []
+        """Return the callees of a function, in proportion to a part of its time."""
+        callees = [(callee, s) for callee, s in self._callees[function] if callee != function]
+        total_s = max(self._stats[function][3], sum(s for _, s in callees))
+        return [(callee, s * width_s / total_s) for callee, s in callees] if total_s > 0.0 else []
 
 
 def label(function: Function) -> str:
-    """A function in a table: name, then the last two parts of its file and the line.
+    """Return the label of a function: name, the last two parts of its file, and the line.
 
-    What is written in C has neither, and a name in words of cProfile.
+    Functions written in C have neither file nor line, and cProfile describes them in words.
 
     >>> label(("/home/me/project/data.py", 12, "load"))
     'load (project/data.py:12)'

@@ -5,9 +5,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
+from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
 from energy_callbacks.profiling.frameworks import select_backend
 from energy_callbacks.profiling.frameworks.select_backend import FRAMEWORKS, Framework
 from energy_callbacks.profiling.kernels.capture import Capture
@@ -28,7 +29,7 @@ _MOST_WAITS: Final = 1000
 
 
 @dataclass(eq=False, kw_only=True)
-class KernelProfiler:
+class KernelProfiler(AttemptProfiler["_Run"]):
     """Measures which kernels a training runs, what its device waits for, and their energy.
 
     ::
@@ -64,7 +65,6 @@ class KernelProfiler:
     all_ranks: bool = False
     flops_per_step: float | None = None
     framework: Framework | None = None
-    _run: "_Run | None" = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         rising = list(self.windows_after)
@@ -95,33 +95,12 @@ class KernelProfiler:
                 "where it is not known"
             )
 
-    def start(self, meter: ActiveAttempt) -> None:
-        """See ``Profiler``."""
-        self._run = None
-        if meter.run_folder is not None and (self.all_ranks or meter.rank == 0):
-            length = self.warm_up_steps + self.active_steps
-            schedule = Schedule(self.windows_after, length, self.max_overhead)
-            self._run = _Run(self, meter, schedule, meter.run_folder / "profile")
-
-    def mark(self, name: str, t_s: float) -> None:
-        """See ``Profiler``."""
-        if self._run is not None:
-            self._run.mark(name, t_s)
-
-    def step(self, t_s: float) -> None:
-        """See ``Profiler``."""
-        if self._run is not None:
-            self._run.step(t_s)
-
-    def stop(self) -> None:
-        """See ``Profiler``."""
-        run, self._run = self._run, None
-        if run is not None:
-            run.stop()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leaves the running attempt out of copies."""
-        return self.__dict__ | {"_run": None}
+    def _begin(self, meter: ActiveAttempt) -> "_Run | None":
+        if meter.run_folder is None or not (self.all_ranks or meter.rank == 0):
+            return None
+        length = self.warm_up_steps + self.active_steps
+        schedule = Schedule(self.windows_after, length, self.max_overhead)
+        return _Run(self, meter, schedule, meter.run_folder / "profile")
 
 
 @dataclass(slots=True)

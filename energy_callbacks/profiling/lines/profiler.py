@@ -2,10 +2,10 @@
 
 import logging
 import time
-from typing import Any
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core.guard import pass_on_signals
+from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
 from energy_callbacks.profiling.frameworks.torch_kernels import KernelWindows
 from energy_callbacks.profiling.lines import record
 from energy_callbacks.profiling.lines.attribution import Attribution
@@ -18,7 +18,7 @@ logger = logging.getLogger("energy_callbacks")
 _PATIENCE_S = 6.0
 
 
-class LineProfiler:
+class LineProfiler(AttemptProfiler["_LineRun"]):
     """Joules by line and function of your own files; libraries count for the line that calls them.
 
     ::
@@ -58,37 +58,15 @@ class LineProfiler:
             )
         self.rate_hz = rate_hz
         self._windows = (windows, window_steps, max_overhead)
-        self._run: _LineRun | None = None
 
-    def start(self, meter: ActiveAttempt) -> None:
-        """See ``Profiler``."""
-        self._run = None
+    def _begin(self, meter: ActiveAttempt) -> "_LineRun | None":
         if meter.rank != 0:
-            return
+            return None
         try:
-            self._run = _LineRun(meter, self.rate_hz, KernelWindows(*self._windows))
+            return _LineRun(meter, self.rate_hz, KernelWindows(*self._windows))
         except RuntimeError as error:
             logger.warning("no energy by lines of source: %s", error)
-
-    def mark(self, name: str, t_s: float) -> None:
-        """See ``Profiler``."""
-        if self._run is not None and name.startswith("phase:"):
-            self._run.enter(name.removeprefix("phase:"), t_s)
-
-    def step(self, t_s: float) -> None:  # noqa: ARG002 - as the protocol has it
-        """See ``Profiler``."""
-        if self._run is not None:
-            self._run.step()
-
-    def stop(self) -> None:
-        """See ``Profiler``."""
-        run, self._run = self._run, None
-        if run is not None:
-            run.stop()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A copy has the settings, and does not run."""
-        return self.__dict__ | {"_run": None}
+            return None
 
 
 class _LineRun:
@@ -104,27 +82,29 @@ class _LineRun:
         self._sampler = StackSampler(self._tally.take, rate_hz, windows.max_overhead)
         self._sampler.start()
 
-    def enter(self, phase: str | None, t_s: float) -> None:
-        """Begin a phase of the training; ``None`` for its end."""
-        if self._phase == "train":
+    def mark(self, name: str, t_s: float) -> None:
+        """See ``Profiler``."""
+        if not name.startswith("phase:"):
+            return
+        if self._phase == "phase:train":
             self._train.append((self._phase_s, t_s))
-        self._phase, self._phase_s = phase, t_s
+        self._phase, self._phase_s = name, t_s
 
-    def step(self) -> None:
-        """Count a step whose work has been queued."""
+    def step(self, t_s: float) -> None:  # noqa: ARG002 - as the protocol has it
+        """See ``Profiler``."""
         try:
-            self._windows.step(is_training=self._phase in ("train", None))
+            self._windows.step(is_training=self._phase in ("phase:train", None))
         except Exception as error:  # noqa: BLE001 - energy of the host needs no windows
             pass_on_signals()
             logger.warning("no kernels of lines: %r", error)
             self._windows.close()
 
     def stop(self) -> None:
-        """Stop, and record the profile."""
+        """See ``Profiler``."""
         end_s, process_s = self._meter.now_s(), time.process_time() - self._process_s
         self._sampler.stop()
         self._windows.close()
-        self.enter(None, end_s)
+        self.mark("phase:", end_s)  # ends the current one
         if end_s <= self._start_s:
             return
         self._meter.wait_until_seen(end_s, _PATIENCE_S)

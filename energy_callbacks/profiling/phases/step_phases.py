@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core import forks
 from energy_callbacks.core.config import check_positive
 from energy_callbacks.core.guard import pass_on_signals
+from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
 from energy_callbacks.profiling.phases.errors import PhaseSplit
 from energy_callbacks.profiling.phases.exposure import Spans
 from energy_callbacks.profiling.phases.fit import Readings
@@ -40,7 +41,7 @@ _JITTED: Final = Refusal(
 )
 
 
-class StepPhases:
+class StepPhases(AttemptProfiler["_PhaseRun"]):
     """Time and energy of data wait, transfer, forward, backward and optimizer in a training step.
 
     ::
@@ -64,18 +65,9 @@ class StepPhases:
     def __init__(self, *, follow_s: float = 60.0, device_events: bool = True) -> None:
         self._follow_s = check_positive("follow_s", follow_s) or 0.0
         self._device_events = device_events
-        self._reset()
 
-    def _reset(self) -> None:
-        self._meter: ActiveAttempt | None = None
-        self._followed: _FollowedSteps | None = None
-        self._skipped = 0
-        self._is_training = False
-
-    def start(self, meter: ActiveAttempt) -> None:
-        """See ``Profiler``."""
-        self._reset()
-        self._meter = meter
+    def _begin(self, meter: ActiveAttempt) -> "_PhaseRun":
+        return _PhaseRun(meter, self._follow_s, device_events=self._device_events)
 
     def enter(self, phase: str) -> None:
         """Begin a phase of the step, in loops whose phases PyTorch does not report.
@@ -83,9 +75,30 @@ class StepPhases:
         Args:
             phase: any word, such as ``forward``.
         """
-        followed = self._followed
+        if self._run is not None:
+            self._run.enter(phase)
+
+
+class _PhaseRun:
+    """Step phases of one attempt; see ``StepPhases`` for the settings.
+
+    Attributes:
+        followed: the steps whose phases are marked; ``None`` before and after an error.
+    """
+
+    def __init__(self, meter: ActiveAttempt, follow_s: float, *, device_events: bool) -> None:
+        self._meter = meter
+        self._follow_s = follow_s
+        self._device_events = device_events
+        self._steps = 0
+        self._is_training = False
+        self.followed: _FollowedSteps | None = None
+
+    def enter(self, phase: str) -> None:
+        """Begin a phase of the step."""
+        followed = self.followed
         if followed is not None and followed.is_active and self._is_training:
-            followed.marks.begin(phase, followed.meter.now_s())
+            followed.marks.begin(phase, self._meter.now_s())
 
     def _on_phase(self, phase: str) -> None:
         """Handle a phase that PyTorch reports, in the middle of the training's own calls."""
@@ -100,7 +113,7 @@ class StepPhases:
         """See ``Profiler``."""
         if name.startswith("phase:"):
             self._is_training = name == "phase:train"
-        followed = self._followed
+        followed = self.followed
         if followed is None or not followed.is_active:
             return
         if not self._is_training:
@@ -114,36 +127,26 @@ class StepPhases:
 
     def step(self, t_s: float) -> None:
         """See ``Profiler``."""
-        if self._followed is not None:
-            self._followed.step(t_s, self._follow_s)
-        elif self._meter is not None:
-            self._skipped += 1
-            if self._skipped >= _SKIPPED_STEPS:
-                self._followed = _FollowedSteps(
-                    self._meter, t_s, self._on_phase, device_events=self._device_events
-                )
+        self._steps += 1
+        if self.followed is not None:
+            self.followed.step(t_s, self._follow_s)
+        elif self._steps == _SKIPPED_STEPS:
+            self.followed = _FollowedSteps(
+                self._meter, t_s, self._on_phase, device_events=self._device_events
+            )
 
     def stop(self) -> None:
         """See ``Profiler``; takes some seconds, more for steps of a few milliseconds."""
         try:
-            if self._meter is not None and self._followed is not None:
-                self._meter.record_profile("step_phases", asdict(self._followed.profile()))
+            if self.followed is not None:
+                self._meter.record_profile("step_phases", asdict(self.followed.profile()))
         finally:
             self._drop()
 
     def _drop(self) -> None:
-        followed = self._followed
-        self._reset()
+        followed, self.followed = self.followed, None
         if followed is not None:
             followed.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A copy follows nothing."""
-        return {"_follow_s": self._follow_s, "_device_events": self._device_events}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._reset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +170,6 @@ class _FollowedSteps:
         device_events: whether events of the device date phases.
 
     Attributes:
-        meter: see above.
         marks: the phases so far.
     """
 
@@ -179,7 +181,7 @@ class _FollowedSteps:
         *,
         device_events: bool,
     ) -> None:
-        self.meter = meter
+        self._meter = meter
         self._generation = forks.generation
         self._start_s = start_s
         self._end_s: float | None = None
@@ -191,9 +193,9 @@ class _FollowedSteps:
         on_gpu = self._device is not None and self._device.startswith("gpu")
         self.marks = PhaseMarks(StepEnds(meter.clock) if on_gpu and device_events else None)
         self._hooks = TorchHooks(on_phase)
-        self._hooks.install()
         self._periodic = meter.clock.every(_SETTLE_S, self._look, name="energy_callbacks phases")
         self.marks.begin("data wait", start_s)
+        self._hooks.install()
 
     @property
     def is_active(self) -> bool:
@@ -224,13 +226,13 @@ class _FollowedSteps:
         if self._observations is not None:
             return
         self.marks.settle()
-        if self._end_s is not None and self.meter.now_s() - self._end_s >= _CONFIRMED_S:
+        if self._end_s is not None and self._meter.now_s() - self._end_s >= _CONFIRMED_S:
             self._observations = self._observe()
 
     def _observe(self) -> _Observations:
         self.marks.close()
         spans, names = self.marks.spans()
-        device, meter = self._device, self.meter
+        device, meter = self._device, self._meter
         return _Observations(
             spans=spans,
             names=names,
@@ -242,11 +244,11 @@ class _FollowedSteps:
     def profile(self) -> profile_phases.StepPhases:
         """Stop marking, and return times and energies per step."""
         if self._end_s is None:
-            self._leave(self.meter.now_s())
+            self._leave(self._meter.now_s())
         self._periodic.ask_to_stop()
         self._periodic.wait(_PATIENCE_S)
         if self._observations is None:
-            self.meter.wait_until_seen(self._end_s or 0.0, _PATIENCE_S)
+            self._meter.wait_until_seen(self._end_s or 0.0, _PATIENCE_S)
             self._observations = self._observe()
         return _profile(self._observations, self._device, self._steps)
 
@@ -255,7 +257,7 @@ class _FollowedSteps:
         self._hooks.remove()
         self._periodic.ask_to_stop()
         if self._device is not None:
-            self.meter.timeline.leave_power(self._device)
+            self._meter.timeline.leave_power(self._device)
 
 
 def _profile(seen: _Observations, device: str | None, steps: int) -> profile_phases.StepPhases:

@@ -9,7 +9,7 @@ from energy_callbacks.accounting.profilers import Profiler
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.extras import requires
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.profiling.common.registry import create
+from energy_callbacks.profiling.common.registry import PROFILERS
 
 if TYPE_CHECKING:
     from energy_callbacks.profiling.zoo.table import ModelRow
@@ -89,7 +89,7 @@ def run_quick_profile(
     reports, rows = {}, []
     for name in MODELS if model_name == "all" else (model_name,):
         folder = _new(Path(out) / f"{name}-{dataset}")
-        members = list(create(("kernels",))) if profilers is None else profilers()
+        members = [PROFILERS["kernels"].create()] if profilers is None else profilers()
         settings = replace(config or EnergyConfig(), report_dir=folder, run_name=folder.name)
         with EnergyMeter(config=settings, profilers=members) as meter:
             parameters = torch_train.train(name, data, batches, meter, device)

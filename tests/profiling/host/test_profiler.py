@@ -18,7 +18,7 @@ from energy_callbacks import EnergyMeter
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.records import Device
 from energy_callbacks.profiling.host import HostProfiler
-from energy_callbacks.profiling.host.window import ProfileWindow
+from energy_callbacks.profiling.host.calls import ProfileWindow
 from energy_callbacks.report import build
 from energy_callbacks.report.charts.catalogue import pictures
 from energy_callbacks.report.model import profile_host
@@ -242,7 +242,7 @@ def test_profilers_are_copied_before_the_training():
     """Callbacks are pickled and copied; a profiler of theirs, too."""
     profiler = HostProfiler(functions=["pydoc:plain"])
     for one in (copy.deepcopy(profiler), pickle.loads(pickle.dumps(profiler))):
-        assert one._functions == ("pydoc:plain",)
+        assert one.functions == ("pydoc:plain",)
 
 
 @pytest.mark.parametrize("wrong", [{"skip": -1}, {"skip": 3.5}, {"steps": 0}, {"longest_s": 0.0}])
