@@ -1,6 +1,7 @@
-"""The curve of batch sizes that a search has measured, as a part of the report."""
+"""The records of a batch-size search in the report, and their table."""
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal
 
 from energy_callbacks.core import formatting
@@ -63,28 +64,25 @@ class BatchSizeCurve:
 
     @property
     def chosen(self) -> BatchSizePoint | None:
-        """The newest trial of the answer."""
+        """The newest trial of the chosen size."""
         ran = (point for point in reversed(self.points) if point.fits and point.size == self.size)
         return next(ran, None)
 
     @property
     def sentence(self) -> str:
-        """The answer, why, and what the search has cost."""
+        """The reason for the choice, and the cost of the search."""
         cost = "" if self.energy_j is None else f" and {formatting.energy(self.energy_j)}"
-        return (
-            f"{self.why}; {len(self.points)} trials in {formatting.duration(self.duration_s)}{cost}"
-        )
+        time = formatting.duration(self.duration_s)
+        return f"{self.why}; {len(self.points)} trials in {time}{cost}"
 
 
 def rows(curve: BatchSizeCurve) -> list[tuple[str, ...]]:
-    """A row for each trial, smallest size first, as ``HEAD`` names them."""
-    return [
-        _row(point, is_chosen=point is curve.chosen)
-        for point in sorted(curve.points, key=lambda point: point.size)
-    ]
+    """Returns the table of trials with the columns ``HEAD``, smallest size first."""
+    points = sorted(curve.points, key=attrgetter("size"))
+    return [_row(point, "chosen" if point is curve.chosen else "") for point in points]
 
 
-def _row(point: BatchSizePoint, *, is_chosen: bool) -> tuple[str, ...]:
+def _row(point: BatchSizePoint, remark: str) -> tuple[str, ...]:
     size = f"{point.size}" if point.accumulation == 1 else f"{point.size} x {point.accumulation}"
     if point.samples_per_s is None:
         return (size, *["-"] * 4, "out of memory")
@@ -94,13 +92,11 @@ def _row(point: BatchSizePoint, *, is_chosen: bool) -> tuple[str, ...]:
         formatting.power(point.power_w),
         _joules(point.j_per_sample),
         formatting.size(point.peak_bytes),
-        "chosen" if is_chosen else "",
+        remark,
     )
 
 
-def _joules(found: Ratio | None) -> str:
-    if found is None:
-        return formatting.UNKNOWN
-    if not found.is_resolved:
-        return figure_format.ratio(found)
-    return " ± ".join(formatting.with_error(found.value_j, found.high_j - found.value_j))
+def _joules(ratio: Ratio | None) -> str:
+    if ratio is None or not ratio.is_resolved:
+        return figure_format.ratio(ratio)
+    return " ± ".join(formatting.with_error(ratio.value_j, ratio.high_j - ratio.value_j))

@@ -1,12 +1,12 @@
-"""Lets records print themselves without importing their renderers.
+"""Functions with which records display themselves without importing their renderers.
 
-A record such as ``EnergyReport`` calls these functions; a renderer registers its own for the type::
+Records such as ``EnergyReport`` call these functions. A renderer registers an implementation for
+its type::
 
     @as_text.register
     def _(report: EnergyReport) -> str: ...
 
-So the records import no renderer. Importing ``energy_callbacks.report`` or
-``energy_callbacks.compare`` imports their renderers.
+Importing ``energy_callbacks.report`` or ``energy_callbacks.compare`` imports their renderers.
 """
 
 from functools import singledispatch
@@ -15,17 +15,17 @@ from pathlib import Path
 
 @singledispatch
 def as_text(result: object) -> str:
-    """A result as a terminal shows it."""
+    """Returns a result as shown in a terminal."""
     raise TypeError(f"nothing renders a {type(result).__name__} as text")
 
 
 @singledispatch
 def as_notebook_html(result: object) -> str:
-    """A result as a notebook shows it."""
+    """Returns a result as shown in a notebook."""
     raise TypeError(f"nothing renders a {type(result).__name__} as HTML")
 
 
 @singledispatch
 def write_files(result: object, folder: Path) -> list[Path]:
-    """Write the files of a result into a folder; returns their paths."""
+    """Writes the files of a result into a folder, and returns their paths."""
     raise TypeError(f"nothing writes files of a {type(result).__name__}, asked for in {folder}")

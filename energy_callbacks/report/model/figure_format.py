@@ -1,157 +1,149 @@
-"""Figures of a report as text, with their errors or upper bounds."""
+"""Formats the figures of a report, with their errors or upper bounds."""
 
 import math
 from typing import Literal
 
-from energy_callbacks.core.formatting import (
-    ENERGY_UNITS,
-    JOULE_UNITS,
-    MASS_UNITS,
-    UNKNOWN,
-    energy,
-    in_unit,
-    mass,
-    percent,
-    scaled,
-    significant,
-    with_error,
-)
-from energy_callbacks.report.model.models import (
-    Cost,
-    Emissions,
-    Figure,
-    Phase,
-    RankUse,
-    Ratio,
-    WaitEnergy,
-)
+from energy_callbacks.core import formatting
+from energy_callbacks.core.formatting import ENERGY_UNITS, JOULE_UNITS, MASS_UNITS, UNKNOWN
+from energy_callbacks.report.model import models
+
+Badge = Literal["measured", "estimated", "mixed", "not known"]
 
 
-def figure(found: Figure) -> str:
-    """An energy in watt-hours; of one that is not resolved, its upper bound.
+def figure(figure: models.Figure) -> str:
+    """Returns an energy in watt-hours, or its upper bound if it is not resolved.
 
-    >>> figure(Figure(energy_j=44_280.0, stderr_j=720.0))
+    >>> figure(models.Figure(energy_j=44_280.0, stderr_j=720.0))
     '12.3 Wh'
-    >>> figure(Figure(energy_j=360.0, stderr_j=200.0))
+    >>> figure(models.Figure(energy_j=360.0, stderr_j=200.0))
     '< 0.209 Wh'
     """
-    if found.energy_j is None or found.is_resolved:
-        return energy(found.energy_j)
-    return f"< {energy(found.energy_j + found.error_j)}"
+    if figure.energy_j is None or figure.is_resolved:
+        return formatting.energy(figure.energy_j)
+    return f"< {formatting.energy(figure.energy_j + figure.error_j)}"
 
 
-def error(found: Figure) -> str:
-    """The half-width of the 95 % interval as a share, if the figure is resolved.
+def error(figure: models.Figure) -> str:
+    """Returns the half-width of the 95 % interval as a share, if the figure is resolved.
 
-    >>> error(Figure(energy_j=44_280.0, systematic_j=720.0))
+    >>> error(models.Figure(energy_j=44_280.0, systematic_j=720.0))
     '1.6 %'
-    >>> error(Figure(energy_j=360.0, stderr_j=200.0)), error(Figure(energy_j=None))
+    >>> error(models.Figure(energy_j=360.0, stderr_j=200.0)), error(models.Figure(energy_j=None))
     ('-', '-')
     """
-    if found.energy_j is None or not found.is_resolved:
+    if figure.energy_j is None or not figure.is_resolved:
         return "-"
-    return percent(found.error_j / abs(found.energy_j) if found.energy_j else 0.0)
+    share = figure.error_j / abs(figure.energy_j) if figure.energy_j else 0.0
+    return formatting.percent(share)
 
 
-def energy_with_error(figure: Figure) -> str:
-    """An energy with the half-width of its 95 % interval.
+def energy_with_error(figure: models.Figure) -> str:
+    """Returns an energy with the half-width of its 95 % interval.
 
-    >>> energy_with_error(Figure(energy_j=44_280.0, systematic_j=720.0))
+    >>> energy_with_error(models.Figure(energy_j=44_280.0, systematic_j=720.0))
     '12.30 ± 0.20 Wh'
     """
     if figure.energy_j is None:
         return UNKNOWN
     if not figure.is_resolved:
-        return f"< {energy(figure.energy_j + figure.error_j)}, too short to tell"
-    factor, unit = in_unit(figure.energy_j, ENERGY_UNITS)
-    value, error = with_error(figure.energy_j / factor, figure.error_j / factor)
+        return f"< {formatting.energy(figure.energy_j + figure.error_j)}, too short to tell"
+    factor, unit = formatting.in_unit(figure.energy_j, ENERGY_UNITS)
+    value, error = formatting.with_error(figure.energy_j / factor, figure.error_j / factor)
     return f"{value} ± {error} {unit}"
 
 
-def ratio(found: Ratio | None) -> str:
-    """Energy for a unit of work.
+def ratio(ratio: models.Ratio | None) -> str:
+    """Returns the energy per unit of work.
 
-    >>> ratio(Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
+    >>> ratio(models.Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
     '0.41 J'
     """
-    if found is None:
+    if ratio is None:
         return UNKNOWN
-    if not found.is_resolved:
-        return f"< {scaled(found.high_j, JOULE_UNITS, digits=2)}"
-    return scaled(found.value_j, JOULE_UNITS, digits=_digits(found))
+    if not ratio.is_resolved:
+        return f"< {formatting.scaled(ratio.high_j, JOULE_UNITS, digits=2)}"
+    return formatting.scaled(ratio.value_j, JOULE_UNITS, digits=_digits(ratio))
 
 
-def ratio_interval(found: Ratio) -> str:
-    """The 95 % interval in the unit of the value.
+def ratio_interval(ratio: models.Ratio) -> str:
+    """Returns the 95 % interval in the unit of the value.
 
-    >>> ratio_interval(Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
+    >>> ratio_interval(models.Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
     '0.39 to 0.43 J'
     """
-    factor, unit = in_unit(found.value_j, JOULE_UNITS)
-    digits = max(_digits(found), 2)
-    low, high = (significant(bound / factor, digits) for bound in (found.low_j, found.high_j))
-    return f"{low} to {high} {unit}"
+    unit = formatting.in_unit(ratio.value_j, JOULE_UNITS)
+    return _interval(ratio.low_j, ratio.high_j, unit, digits=_digits(ratio))
 
 
-def wait_energy(found: WaitEnergy | None) -> str:
-    """Energy of waiting for data with its 95 % interval, or what it lies below.
+def wait_energy(wait: models.WaitEnergy | None) -> str:
+    """Returns the energy of waiting for data with its 95 % interval, or its upper bound.
 
-    >>> wait_energy(WaitEnergy(value_j=3600, low_j=3420, high_j=3780, stderr_j=0, systematic_j=180))
+    >>> wait_energy(
+    ...     models.WaitEnergy(
+    ...         value_j=3600, low_j=3420, high_j=3780, stderr_j=0, systematic_j=180
+    ...     )
+    ... )
     '1.00 Wh (0.950 to 1.05 Wh)'
-    >>> wait_energy(WaitEnergy(value_j=360, low_j=0, high_j=720, stderr_j=0, systematic_j=360))
+    >>> wait_energy(
+    ...     models.WaitEnergy(value_j=360, low_j=0, high_j=720, stderr_j=0, systematic_j=360)
+    ... )
     '< 0.200 Wh, waits too short to tell'
     """
-    if found is None:
+    if wait is None:
         return UNKNOWN
-    if not found.is_resolved:
-        return f"< {energy(found.high_j)}, waits too short to tell"
-    factor, unit = in_unit(found.value_j, ENERGY_UNITS)
-    low, high = (significant(bound_j / factor) for bound_j in (found.low_j, found.high_j))
-    return f"{energy(found.value_j)} ({low} to {high} {unit})"
+    if not wait.is_resolved:
+        return f"< {formatting.energy(wait.high_j)}, waits too short to tell"
+    unit = formatting.in_unit(wait.value_j, ENERGY_UNITS)
+    return f"{formatting.energy(wait.value_j)} ({_interval(wait.low_j, wait.high_j, unit)})"
 
 
-def _digits(found: Ratio) -> int:
-    """Digits of a ratio that its error leaves, two to four."""
-    error_j = found.high_j - found.value_j
-    if error_j <= 0.0 or found.value_j <= 0.0:
+def _interval(low: float, high: float, unit: tuple[float, str], digits: int = 3) -> str:
+    """Returns both ends in a unit, given as its size and name."""
+    size, name = unit
+    ends = (formatting.significant(end / size, digits) for end in (low, high))
+    return f"{' to '.join(ends)} {name}"
+
+
+def _digits(ratio: models.Ratio) -> int:
+    """Returns the number of digits that the error justifies, two to four."""
+    error_j = ratio.high_j - ratio.value_j
+    if error_j <= 0.0 or ratio.value_j <= 0.0:
         return 3
-    return min(max(1 + round(math.log10(found.value_j / error_j)), 2), 4)
+    return min(max(1 + round(math.log10(ratio.value_j / error_j)), 2), 4)
 
 
-def cards(rank: RankUse) -> str:
-    """The cards of a rank, and whether they are its alone."""
+def cards(rank: models.RankUse) -> str:
+    """Returns the cards of a rank, and whether it shares them with other ranks."""
     names = ", ".join(rank.gpus)
     return f"{names} (shared)" if rank.shares_gpus else names or "-"
 
 
-def emissions(found: Emissions | None) -> str:
-    """The best value, or the interval if the place is not known."""
-    if found is None:
+def emissions(emissions: models.Emissions | None) -> str:
+    """Returns the best value, or the interval if the place is not known."""
+    if emissions is None:
         return UNKNOWN
-    if found.kg is not None:
-        return f"{mass(found.kg)}CO2e"
-    return f"{emissions_interval(found)}CO2e"
+    if emissions.kg is not None:
+        return f"{formatting.mass(emissions.kg)}CO2e"
+    return f"{emissions_interval(emissions)}CO2e"
 
 
-def emissions_interval(found: Emissions) -> str:
-    """Both ends in the unit of the upper one."""
-    factor, unit = in_unit(found.high_kg, MASS_UNITS)
-    return f"{significant(found.low_kg / factor)} to {significant(found.high_kg / factor)} {unit}"
+def emissions_interval(emissions: models.Emissions) -> str:
+    """Returns the interval in the unit of its upper end."""
+    unit = formatting.in_unit(emissions.high_kg, MASS_UNITS)
+    return _interval(emissions.low_kg, emissions.high_kg, unit)
 
 
-def money(cost: Cost | None) -> str:
-    """An amount without a currency, which is not known."""
-    return UNKNOWN if cost is None else significant(cost.amount)
+def money(cost: models.Cost | None) -> str:
+    """Returns an amount without currency, which is not known."""
+    return UNKNOWN if cost is None else formatting.significant(cost.amount)
 
 
-def share(phase: Phase) -> str:
-    """What share of the total energy a phase took, if it is resolved."""
-    return percent(phase.share) if phase.share is not None and phase.total.is_resolved else "-"
+def share(phase: models.Phase) -> str:
+    """Returns the share of the total energy that a phase took, if it is resolved."""
+    is_resolved = phase.share is not None and phase.total.is_resolved
+    return formatting.percent(phase.share) if is_resolved else "-"
 
 
-Badge = Literal["measured", "estimated", "mixed", "not known"]
-
-
-def badge(figure: Figure) -> Badge:
-    """One word for who spoke."""
+def badge(figure: models.Figure) -> Badge:
+    """Returns the origin of a figure."""
     return figure.origin or "not known"

@@ -1,6 +1,7 @@
-"""The user's metrics in a report; their names tell training from validation and the direction.
+"""The user's metrics in a report, and what their names say about them.
 
-A name is read by its words: ``val_loss``, ``eval/F1``, ``ValidationAccuracy``.
+The words of a name such as ``val_loss``, ``eval/F1`` or ``ValidationAccuracy`` say whether the
+metric is of validation data, and whether lower or higher values are better.
 """
 
 import re
@@ -26,7 +27,7 @@ _HIGHER = frozenset(
         "top5", "map50",
     }
 )  # fmt: skip
-# What turns the meaning of the other words round, or leaves it open.
+# Words that reverse the direction of the other words, or make it unclear.
 _UNCLEAR = frozenset(("neg", "negative", "minus", "inverse", "gap", "diff", "false"))
 
 
@@ -51,24 +52,23 @@ class Metric:
 
     @property
     def is_validation(self) -> bool:
-        """Whether its name says that it was found on other data than those of training."""
+        """Whether the name says that the metric is of other data than the training data."""
         return bool(_VALIDATION.intersection(words_of(self.name)))
 
     @property
     def direction(self) -> Direction | None:
-        """Which way is better; ``None`` if the name does not say."""
+        """Whether lower or higher is better; ``None`` if the name does not say."""
         return direction(self.name)
 
     @property
     def stem(self) -> str:
-        """What it measures, without whether that was in training or validation."""
-        return " ".join(
-            w for w in words_of(self.name) if w not in _VALIDATION | _TRAINING | _FILLERS
-        )
+        """The name without words for training, validation and aggregation."""
+        left_out = _VALIDATION | _TRAINING | _FILLERS
+        return " ".join(word for word in words_of(self.name) if word not in left_out)
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a name in lower case.
+    """Returns the words of a name in lower case.
 
     >>> words_of("ValidationF1/Score"), words_of("eval_loss")
     (['validation', 'f1', 'score'], ['eval', 'loss'])
@@ -78,7 +78,7 @@ def words_of(name: str) -> list[str]:
 
 
 def direction(name: str) -> Direction | None:
-    """Which way of a metric is better, by its name.
+    """Returns whether lower or higher is better, by the name of a metric.
 
     >>> direction("val_loss"), direction("eval_accuracy"), direction("val_lr")
     ('lower', 'higher', None)

@@ -1,7 +1,8 @@
-"""Where the training thread's time went, as a part of the report."""
+"""The records of a profile of the host: Python calls, memory and workers; their tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from energy_callbacks.core import formatting
 
@@ -76,7 +77,7 @@ class HostCalls:
 
     @property
     def sentence(self) -> str:
-        """What was followed, and what its joules are."""
+        """What was measured, and the energy of the host."""
         place = f"after {self.first_step} steps" if self.first_step else "from the beginning"
         threads = "all threads" if self.all_threads else "the training thread"
         joules = (
@@ -87,12 +88,16 @@ class HostCalls:
         time = formatting.duration(self.duration_s)
         return f"{self.steps} steps in {time} {place}, {threads}; {joules}"
 
+    @property
+    def whole_s(self) -> float:
+        """The time that is distributed over functions; more than ``duration_s`` for threads."""
+        return max(self.duration_s, self.own_s)
+
     def attributed_j(self, own_s: float) -> float | None:
-        """The host's energy in proportion to a time; the rest is unattributed."""
-        whole_s = max(self.duration_s, self.own_s)
-        if self.energy_j is None or whole_s <= 0.0:
+        """Returns the host's energy in proportion to a time; ``None`` if not known."""
+        if self.energy_j is None or self.whole_s <= 0.0:
             return None
-        return self.energy_j * own_s / whole_s
+        return self.energy_j * own_s / self.whole_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,39 +142,28 @@ class HostProfile:
 
 
 def rows(calls: HostCalls) -> list[tuple[str, ...]]:
-    """The functions with most own time, then all others, then the unattributed rest."""
+    """Returns the table of functions by own time, with rows for all others and for the rest."""
     shown = calls.functions[:_ROWS]
-    others_s = calls.own_s - sum(one.own_s for one in shown)
-    nobody_s = max(calls.duration_s - calls.own_s, 0.0)
+    others_s = max(calls.own_s - sum(one.own_s for one in shown), 0.0)
+    rest_s = max(calls.duration_s - calls.own_s, 0.0)
     return [
-        *(_row(calls, one) for one in shown),
-        ("other functions", "", formatting.duration(max(others_s, 0.0)), *_part(calls, others_s)),
-        ("unattributed", "", formatting.duration(nobody_s), *_part(calls, nobody_s)),
+        *(_row(calls, one.name, formatting.grouped(one.calls), one.own_s) for one in shown),
+        _row(calls, "other functions", "", others_s),
+        _row(calls, "unattributed", "", rest_s),
     ]
 
 
-def _row(calls: HostCalls, one: HostFunction) -> tuple[str, ...]:
-    own = formatting.duration(one.own_s)
-    return (one.name, formatting.grouped(one.calls), own, *_part(calls, one.own_s))
-
-
-def _part(calls: HostCalls, own_s: float) -> tuple[str, str]:
-    """Share of the window, and of its joules."""
-    whole_s = max(calls.duration_s, calls.own_s)
-    energy_j = calls.attributed_j(max(own_s, 0.0))
-    share = formatting.percent(max(own_s, 0.0) / whole_s) if whole_s > 0.0 else "-"
-    return share, "unknown" if energy_j is None else formatting.joules(energy_j)
+def _row(calls: HostCalls, name: str, count: str, own_s: float) -> tuple[str, ...]:
+    energy_j = calls.attributed_j(own_s)
+    share = formatting.percent(own_s / calls.whole_s) if calls.whole_s > 0.0 else "-"
+    joules = "unknown" if energy_j is None else formatting.joules(energy_j)
+    return (name, count, formatting.duration(own_s), share, joules)
 
 
 def callee_rows(functions: Sequence[HostFunction]) -> list[tuple[str, ...]]:
-    """The functions with most time in them and in what they called."""
-    longest = sorted(functions, key=lambda one: one.all_s, reverse=True)[:_ROWS]
+    """Returns the table of functions by time with callees, with the columns ``CALLEES_HEAD``."""
+    longest = sorted(functions, key=attrgetter("all_s"), reverse=True)[:_ROWS]
     return [
-        (
-            one.name,
-            formatting.grouped(one.calls),
-            formatting.duration(one.all_s),
-            formatting.duration(one.own_s),
-        )
+        (one.name, formatting.grouped(one.calls), *map(formatting.duration, (one.all_s, one.own_s)))
         for one in longest
     ]

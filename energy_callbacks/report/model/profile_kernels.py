@@ -1,4 +1,4 @@
-"""Which kernels ran, what the device waited for and used, as a part of the report."""
+"""The records of a profile by kernels, and their sentences and tables."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -119,76 +119,75 @@ class KernelProfile:
 
     @property
     def device_s(self) -> float:
-        """Time of a step, times the devices."""
+        """Time of a step, summed over the devices."""
         return sum(row.time_s for row in self.classes)
 
     @property
     def energy_j(self) -> float | None:
-        """Of all steps, at what one takes outside of windows."""
+        """Energy of all steps at the energy of a step outside of windows; ``None`` if unknown."""
         return None if self.j_per_step is None else self.j_per_step * self.steps
 
     def share_of(self, class_name: str) -> float:
-        """A kind of work's share of the devices' time."""
+        """Returns the share of a kind of work in the devices' time."""
         return sum(row.share for row in self.classes if row.class_name == class_name)
 
     def idle_share(self, cause: str) -> float | None:
-        """Idle time of a cause, as a share of the devices' time."""
+        """Returns the share of idle time with a cause in the devices' time; ``None`` if unknown."""
         if self.idle_s is None or not self.device_s:
             return None
         return self.idle_s[cause] / self.device_s
 
 
-def sentences(found: KernelProfile) -> tuple[str, ...]:
-    """What was found, before the tables."""
-    return tuple(_sentences(found))
+def sentences(profile: KernelProfile) -> tuple[str, ...]:
+    """Returns the findings as sentences, for the text before the tables."""
+    return tuple(_sentences(profile))
 
 
-def _sentences(found: KernelProfile) -> Iterator[str]:
-    if found.classes:
-        yield found.sentence
-        yield f"Evidence: {'; '.join(found.evidence)}."
-        yield _how(found)
-        yield from _parts(found)
-        yield _whose(found)
-    if found.roofline is not None:
-        yield _roof(found.roofline)
-    yield from (note[:1].upper() + note[1:] + "." for note in found.notes)
-    if files := [*found.traces, *(file for file in (found.folded, found.speedscope) if file)]:
+def _sentences(profile: KernelProfile) -> Iterator[str]:
+    if profile.classes:
+        yield profile.sentence
+        yield f"Evidence: {'; '.join(profile.evidence)}."
+        yield _recording(profile)
+        yield from _parts(profile)
+        yield _energy(profile)
+    if profile.roofline is not None:
+        yield _roof(profile.roofline)
+    yield from (note[:1].upper() + note[1:] + "." for note in profile.notes)
+    if files := [*profile.traces, *filter(None, (profile.folded, profile.speedscope))]:
         yield f"Files: {', '.join(files)}"
 
 
-def _how(found: KernelProfile) -> str:
-    work = "kernels" if found.has_device else "operators"
-    told = (
-        f"{found.measured_steps} steps of {found.steps} were recorded by "
-        f"{_NAMES.get(found.framework or '', found.framework)}'s profiler in {found.windows} "
-        f"window{'s' if found.windows > 1 else ''}"
+def _recording(profile: KernelProfile) -> str:
+    work = "kernels" if profile.has_device else "operators"
+    framework = _NAMES.get(profile.framework or "", profile.framework)
+    sentence = (
+        f"{profile.measured_steps} steps of {profile.steps} were recorded by {framework}'s "
+        f"profiler in {profile.windows} window{'s' if profile.windows > 1 else ''}"
     )
-    if found.overhead is not None:
-        told += f", which made training {formatting.percent(found.overhead)} longer"
-    if found.kernels_per_step is not None:
-        told += f"; {found.kernels_per_step:.0f} {work} a step"
-    return told + "."
+    if profile.overhead is not None:
+        sentence += f", which made training {formatting.percent(profile.overhead)} longer"
+    if profile.kernels_per_step is not None:
+        sentence += f"; {profile.kernels_per_step:.0f} {work} a step"
+    return sentence + "."
 
 
-def _parts(found: KernelProfile) -> Iterator[str]:
-    told = []
-    if found.parts is not None:
-        told = [f"{part} {formatting.percent(share)}" for part, share in found.parts.items()]
-    if found.cudnn_share and found.has_device:
-        told.append(f"cuDNN {formatting.percent(found.cudnn_share)}")
-    if told:
-        yield f"Of the time at work: {', '.join(told)}."
-    if found.copy_overlap is not None:
-        hidden = formatting.percent(found.copy_overlap)
+def _parts(profile: KernelProfile) -> Iterator[str]:
+    shares = dict(profile.parts or {})
+    if profile.cudnn_share and profile.has_device:
+        shares["cuDNN"] = profile.cudnn_share
+    if shares:
+        listed = (f"{part} {formatting.percent(share)}" for part, share in shares.items())
+        yield f"Of the time at work: {', '.join(listed)}."
+    if profile.copy_overlap is not None:
+        hidden = formatting.percent(profile.copy_overlap)
         yield f"Copies between host and device overlap with kernels in {hidden} of their time."
 
 
-def _whose(found: KernelProfile) -> str:
-    if found.j_per_step is None or found.j_per_step_error is None:
+def _energy(profile: KernelProfile) -> str:
+    if profile.j_per_step is None or profile.j_per_step_error is None:
         return "Joules are unknown: no sensor could tell the energy of a step."
-    joules = " ± ".join(formatting.with_error(found.j_per_step, found.j_per_step_error))
-    device = "the GPUs" if found.scope == "gpu" else "the host"
+    joules = " ± ".join(formatting.with_error(profile.j_per_step, profile.j_per_step_error))
+    device = "the GPUs" if profile.scope == "gpu" else "the host"
     return (
         f"A step took {joules} J of {device}, measured between the windows. What each kind of work "
         "has of it is attributed by its share of the time: that all draw the same power is assumed."
@@ -202,16 +201,18 @@ def _roof(roof: KernelRoofline) -> str:
     )
 
 
-def class_rows(found: KernelProfile) -> list[tuple[str, ...]]:
-    """A row for each kind of work, as ``HEAD`` names them; with idle they add up to the step."""
-    return [(row.name, *_times(row), *_joules(row.energy_j, found.steps)) for row in found.classes]
-
-
-def kernel_rows(found: KernelProfile) -> list[tuple[str, ...]]:
-    """The kernels with most time, as ``KERNEL_HEAD`` names them."""
+def class_rows(profile: KernelProfile) -> list[tuple[str, ...]]:
+    """Returns the table of kinds of work with the columns ``HEAD``; rows sum to the step."""
     return [
-        (_short(row.name), *_times(row), _joules(row.energy_j, found.steps)[0])
-        for row in found.kernels[:_ROWS]
+        (row.name, *_times(row), *_joules(row.energy_j, profile.steps)) for row in profile.classes
+    ]
+
+
+def kernel_rows(profile: KernelProfile) -> list[tuple[str, ...]]:
+    """Returns the table of the longest kernels, with the columns ``KERNEL_HEAD``."""
+    return [
+        (_short(row.name), *_times(row), _joules(row.energy_j, profile.steps)[0])
+        for row in profile.kernels[:_ROWS]
     ]
 
 
@@ -226,7 +227,7 @@ def _joules(energy_j: float | None, steps: int) -> tuple[str, str]:
 
 
 def _short(name: str) -> str:
-    """What distinguishes a kernel follows the prefix that is common to those of PyTorch.
+    """Removes the common prefix of PyTorch's kernels from a name, and limits its length.
 
     >>> _short("void at::native::reduce_kernel<512, 1>()")
     'reduce_kernel<512, 1>()'

@@ -1,14 +1,15 @@
-"""Joules by line and function of the user's source, as a part of the report."""
+"""The records of a profile by lines of source, and their tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
 from energy_callbacks.core import formatting
 
 HEAD = ("line of source", "time", "CPU", "waiting", "GPU", "attributed", "share")
-FUNCTION_HEAD = ("function", "time", "CPU", "waiting", "GPU", "attributed", "share")
+FUNCTION_HEAD = ("function", *HEAD[1:])
 MOST_ROWS: Final = 20
 
 
@@ -44,13 +45,13 @@ class SourceLine:
 
     @property
     def energy_j(self) -> float | None:
-        """All that was attributed."""
+        """Attributed energy of all scopes; ``None`` if not known."""
         known = [value for value in (self.host_j, self.gpu_j) if value is not None]
         return sum(known) if known else None
 
     @property
     def place(self) -> str:
-        """File and line, in short."""
+        """Name of the file and number of the line."""
         return f"{PurePath(self.file).name}:{self.line}"
 
 
@@ -97,25 +98,25 @@ class LineProfile:
 
     @property
     def energy_j(self) -> float | None:
-        """Of all scopes."""
+        """Energy of all scopes; ``None`` if not known."""
         return sum(one.energy_j for one in self.scopes) if self.scopes else None
 
     @property
     def attributed_j(self) -> float | None:
-        """Of it, what lines got."""
+        """Energy that is attributed to lines; ``None`` if not known."""
         known = [one.attributed_j for one in self.scopes if one.attributed_j is not None]
         return sum(known) if known else None
 
     @property
     def unattributed_j(self) -> float | None:
-        """The rest."""
+        """Energy that is not attributed; ``None`` if not known."""
         if self.energy_j is None:
             return None
         return max(self.energy_j - (self.attributed_j or 0.0), 0.0)
 
     @property
     def sentence(self) -> str:
-        """What was done, and what belongs to no line."""
+        """What was measured, and how much of the energy is attributed."""
         head = f"{self.looks} looks at the stack in {formatting.duration(self.duration_s)}"
         if not self.energy_j:
             return f"{head}; no sensor told of energy: joules are not known"
@@ -125,50 +126,45 @@ class LineProfile:
         return "; ".join(parts)
 
 
-def tables(
-    found: LineProfile | None,
-) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-    """Title, head and rows of each table; none if lines were not followed."""
-    if found is None:
-        return []
+def tables(profile: LineProfile) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """Returns title, head and rows of each table."""
     return [
-        ("Energy by lines of source", HEAD, rows(found)),
-        ("Energy by functions", FUNCTION_HEAD, function_rows(found)),
+        ("Energy by lines of source", HEAD, rows(profile)),
+        ("Energy by functions", FUNCTION_HEAD, function_rows(profile)),
     ]
 
 
-def rows(found: LineProfile) -> list[tuple[str, ...]]:
-    """A row for each of the first lines, as ``HEAD`` names them, and one for the rest."""
-    return _rows(found, found.lines, lambda one: f"{one.place} {one.source.strip()}".strip())
+def rows(profile: LineProfile) -> list[tuple[str, ...]]:
+    """Returns the table of the first lines with the columns ``HEAD``, and a row for the rest."""
+    names = (f"{line.place} {line.source.strip()}".strip() for line in profile.lines)
+    return _rows(profile, zip(names, profile.lines, strict=True))
 
 
-def function_rows(found: LineProfile) -> list[tuple[str, ...]]:
-    """The same of functions, as ``FUNCTION_HEAD`` names them."""
-    return _rows(found, found.functions, lambda one: f"{one.function} {one.place}")
+def function_rows(profile: LineProfile) -> list[tuple[str, ...]]:
+    """Returns the same table of functions, with the columns ``FUNCTION_HEAD``."""
+    names = (f"{function.function} {function.place}" for function in profile.functions)
+    return _rows(profile, zip(names, profile.functions, strict=True))
 
 
-def _rows(found: LineProfile, ones: Sequence[SourceLine], name: Any) -> list[tuple[str, ...]]:
-    shown = [_row(found, one, name(one)) for one in ones[:MOST_ROWS]]
-    if shown and found.unattributed_j is not None:
-        rest = (
-            formatting.joules(found.unattributed_j),
-            _part(found.unattributed_j, found.energy_j),
-        )
-        shown.append(("unattributed", *["-"] * 4, *rest))
-    return shown
+def _rows(profile: LineProfile, named: Iterable[tuple[str, SourceLine]]) -> list[tuple[str, ...]]:
+    rows = [_row(profile, name, line) for name, line in islice(named, MOST_ROWS)]
+    rest_j = profile.unattributed_j
+    if rows and rest_j is not None:
+        rest = (formatting.joules(rest_j), _percent(rest_j, profile.energy_j))
+        rows.append(("unattributed", *["-"] * 4, *rest))
+    return rows
 
 
-def _row(found: LineProfile, one: SourceLine, name: str) -> tuple[str, ...]:
+def _row(profile: LineProfile, name: str, line: SourceLine) -> tuple[str, ...]:
+    times_s = (line.wall_s, line.cpu_s, line.wait_s)
     return (
         name,
-        _part(one.wall_s, found.duration_s),
-        _part(one.cpu_s, found.duration_s),
-        _part(one.wait_s, found.duration_s),
-        "-" if one.gpu_share is None else formatting.percent(one.gpu_share),
-        formatting.UNKNOWN if one.energy_j is None else formatting.joules(one.energy_j),
-        _part(one.energy_j, found.energy_j),
+        *(_percent(time_s, profile.duration_s) for time_s in times_s),
+        "-" if line.gpu_share is None else formatting.percent(line.gpu_share),
+        formatting.scaled(line.energy_j, formatting.JOULE_UNITS),
+        _percent(line.energy_j, profile.energy_j),
     )
 
 
-def _part(value: float | None, whole: float | None) -> str:
+def _percent(value: float | None, whole: float | None) -> str:
     return "-" if value is None or not whole else f"{100.0 * value / whole:.1f} %"

@@ -1,4 +1,4 @@
-"""Where in the step the energy went, as a part of the report."""
+"""The records of a profile by phases of the step, and their table."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -57,11 +57,10 @@ class StepPhases:
 
     @property
     def sentence(self) -> str:
-        """What was done, or why it was not."""
+        """What was measured, or why the energy was not split."""
         timed = "by events of the device" if self.timed_by == "device" else "by the host's clock"
-        head = (
-            f"{self.steps} steps of {formatting.short_time(self.step_s)} on {self.device}, {timed}"
-        )
+        step = formatting.short_time(self.step_s)
+        head = f"{self.steps} steps of {step} on {self.device}, {timed}"
         if self.refusal is not None:
             return f"{head}: not split, {self.refusal}; {self.help}"
         if self.split_j is None or not self.measured_j:
@@ -70,19 +69,15 @@ class StepPhases:
         return f"{head}; attributed, the phases sum to {percent:.1f} % of what was measured"
 
 
-def rows(found: StepPhases) -> list[tuple[str, ...]]:
-    """A row for each phase, as ``HEAD`` names them."""
-    return [_row(found, phase) for phase in found.phases]
+def rows(profile: StepPhases) -> list[tuple[str, ...]]:
+    """Returns the table of phases with the columns ``HEAD``."""
+    return [_row(profile, phase) for phase in profile.phases]
 
 
-def _row(found: StepPhases, phase: StepPhase) -> tuple[str, ...]:
+def _row(profile: StepPhases, phase: StepPhase) -> tuple[str, ...]:
     time = formatting.short_time(phase.time_s)
-    if phase.energy_j is None or phase.error_j is None or found.split_j is None:
+    if phase.energy_j is None or phase.error_j is None or profile.split_j is None:
         return (phase.name, time, *[formatting.UNKNOWN] * 3)
-    power = (
-        formatting.power(phase.energy_j / phase.time_s)
-        if phase.time_s > 0.0
-        else formatting.UNKNOWN
-    )
+    power = formatting.power(phase.energy_j / phase.time_s if phase.time_s > 0.0 else None)
     joules = " ± ".join(formatting.with_error(phase.energy_j, phase.error_j))
-    return (phase.name, time, power, joules, f"{100.0 * phase.energy_j / found.split_j:.0f} %")
+    return (phase.name, time, power, joules, f"{100.0 * phase.energy_j / profile.split_j:.0f} %")

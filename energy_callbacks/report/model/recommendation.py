@@ -1,4 +1,4 @@
-"""A recommendation: one thing to change, with its evidence."""
+"""The record of a recommendation: one thing to change, with its evidence."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -18,7 +18,7 @@ Code = Literal[
     "copies",
 ]
 
-# Less than this share of the time, or of the energy, is not worth a change.
+# Smaller shares of the time or of the energy do not justify a change.
 MATTERS: Final = 0.05
 
 
@@ -39,5 +39,5 @@ class Advice:
 
     @property
     def saving(self) -> str:
-        """In words."""
+        """The saving in words; empty if unknown."""
         return "" if self.saves_j is None else f"saves up to {formatting.energy(self.saves_j)}"
