@@ -14,13 +14,12 @@ from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report.analysis import footprint, warnings
 from energy_callbacks.report.analysis.advice import advice
-from energy_callbacks.report.analysis.imbalance import imbalances
 from energy_callbacks.report.collect import command, curves, figures
 from energy_callbacks.report.collect.devices import device_table, memory
 from energy_callbacks.report.collect.merge import MergedAttempt, merge, newest_run
 from energy_callbacks.report.collect.process import ProcessJournal, load
 from energy_callbacks.report.collect.progress import metrics, progress
-from energy_callbacks.report.collect.ranks import rank_table
+from energy_callbacks.report.collect.ranks import imbalances, rank_table
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.models import (
     Attempt,

@@ -3,19 +3,19 @@
 Advice is given only for measured faults that matter: a run without a fault gets none.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Collection, Iterator
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from energy_callbacks.core import formatting
-from energy_callbacks.report.analysis.kernel_advice import kernel_advice
+from energy_callbacks.core.formatting import duration, grouped, one_line, percent
 from energy_callbacks.report.analysis.late_stop import late_stop
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.models import Imbalance
-from energy_callbacks.report.model.recommendation import MATTERS, Advice
-from energy_callbacks.report.model.schema import EnergyReport
+from energy_callbacks.report.model.profile_kernels import KernelProfile
+from energy_callbacks.report.model.recommendation import MATTERS, Advice, Code
+from energy_callbacks.report.model.schema import EnergyReport, Profile
 
 # Each script is idle for a few seconds at its start and end.
 _LONG_S: Final = 10.0
@@ -26,6 +26,8 @@ _RANK_FIXES: Final = {
     "samples_per_step": "give all ranks as many samples, with a distributed sampler",
     "gpu_power": "look for heat, other work, or a slower card on that rank's host",
 }
+# Classes of kernels that read and write what a fused kernel keeps in registers.
+_FUSIBLE: Final = ("elementwise and reduction", "normalisation")
 
 
 def advice(report: EnergyReport) -> tuple[Advice, ...]:
@@ -49,8 +51,8 @@ def _data_wait(report: EnergyReport) -> Iterator[Advice]:
     if waited and waited.is_resolved and share >= MATTERS:
         yield Advice(
             code="data_wait",
-            message=f"Training waited for data in {formatting.percent(share)} of its time, "
-            f"{formatting.duration(work.data_wait_s)}.",
+            message=f"Training waited for data in {percent(share)} of its time, "
+            f"{duration(work.data_wait_s)}.",
             fix="more workers of the loader, batches fetched ahead, copies that overlap "
             "(pin_memory and non_blocking), or data nearer to the machine",
             saves_j=waited.value_j,
@@ -63,7 +65,7 @@ def _idle(report: EnergyReport) -> Iterator[Advice]:
         if phase.name == "idle" and phase.total.is_resolved and is_much:
             yield Advice(
                 code="idle",
-                message=f"The devices were on for {formatting.duration(phase.duration_s)} in which "
+                message=f"The devices were on for {duration(phase.duration_s)} in which "
                 f"nothing of the training ran, {figure_format.share(phase)} of the energy.",
                 fix="let the script end when the work has, and load and save while it trains",
                 saves_j=phase.total.energy_j,
@@ -87,7 +89,7 @@ def _batch_size(report: EnergyReport) -> Iterator[Advice]:
     yield Advice(
         code="batch_size",
         message=f"Steps had {mine:.4g} samples on average; at {chosen.size}, which was measured "
-        f"and fits, a sample takes {formatting.percent(share)} less energy.",
+        f"and fits, a sample takes {percent(share)} less energy.",
         fix=f"train with a batch size of {chosen.size} and look at the learning rate",
         saves_j=share * figure.energy_j,
     )
@@ -117,20 +119,20 @@ def _late_stop(report: EnergyReport) -> Iterator[Advice]:
     if late is None or not total_j or not report.energy.total.is_resolved:
         return
     metric, best = late.metric, late.best
-    share, name = late.after_j / total_j, formatting.one_line(metric.name)
+    share, name = late.after_j / total_j, one_line(metric.name)
     if share < MATTERS or late.after_s < _LONG_S:
         return
     epoch, step = metric.epoch[best], metric.step[best]
-    found_at = formatting.duration(metric.t_s[best])
+    found_at = duration(metric.t_s[best])
     if epoch is not None:
         found_at = f"epoch {epoch:.4g}"
     elif step is not None:
-        found_at = f"step {formatting.grouped(step)}"
+        found_at = f"step {grouped(step)}"
     yield Advice(
         code="late_stop",
         message=f"{name} was best at {found_at}, {metric.value[best]:.4g}, and "
-        f"{metric.value[-1]:.4g} at the end; {formatting.percent(share)} of the energy, "
-        f"{formatting.duration(late.after_s)}, came after it.",
+        f"{metric.value[-1]:.4g} at the end; {percent(share)} of the energy, "
+        f"{duration(late.after_s)}, came after it.",
         fix=f"stop early on {name}, after a few validations without a better one, and keep the "
         "best checkpoint",
         saves_j=late.after_j,
@@ -144,8 +146,8 @@ def _throttling(report: EnergyReport) -> Iterator[Advice]:
             yield Advice(
                 code="throttling",
                 message=f"{device.key} ({device.name}, {device.host}) was slowed down by heat or "
-                f"by its power limit for {formatting.duration(device.throttled_s)}, "
-                f"{formatting.percent(share)} of the time.",
+                f"by its power limit for {duration(device.throttled_s)}, "
+                f"{percent(share)} of the time.",
                 fix="better cooling; or a lower power limit, at which the same work often takes "
                 "fewer joules",
                 saves_j=None,
@@ -155,3 +157,82 @@ def _throttling(report: EnergyReport) -> Iterator[Advice]:
 def _straggler(rank: Imbalance) -> Advice:
     fix = _RANK_FIXES[rank.quantity]
     return Advice(code="straggler", message=rank.message, fix=fix, saves_j=None)
+
+
+class _Candidate(NamedTuple):
+    """Advice that is given if its share of the time matters; ``None`` if it is not known."""
+
+    code: Code
+    share: float | None
+    message: str
+    fix: str
+
+
+def kernel_advice(profile: Profile | None, *, given: Collection[Code] = ()) -> Iterator[Advice]:
+    """Yields what a run should change by its kernel profile.
+
+    Savings are attributed in the same way as the joules of kernels.
+
+    Args:
+        profile: profile of the run.
+        given: codes of earlier advice; waiting for data is not reported twice.
+    """
+    kernels = None if profile is None else profile.kernels
+    if kernels is None or not kernels.classes:
+        return
+    candidates = [] if "data_wait" in given else [_input(kernels)]
+    if kernels.has_device:
+        candidates += [_launch(kernels), _memory(kernels), _copies(kernels)]
+    for one in candidates:
+        if one.share is not None and one.share >= MATTERS:
+            saves_j = None if kernels.energy_j is None else one.share * kernels.energy_j
+            yield Advice(code=one.code, message=one.message, fix=one.fix, saves_j=saves_j)
+
+
+def _input(kernels: KernelProfile) -> _Candidate:
+    share = kernels.idle_share("input")
+    return _Candidate(
+        "input_bound",
+        share,
+        f"The device was idle for {percent(share)} of a step while the next batch was fetched.",
+        "more num_workers of the loader, prefetch_factor, persistent_workers, and pin_memory "
+        "with non_blocking copies; or less to decode for each sample",
+    )
+
+
+def _launch(kernels: KernelProfile) -> _Candidate:
+    share = kernels.idle_share("launch")
+    return _Candidate(
+        "launch_bound",
+        share,
+        f"The device was idle for {percent(share)} of a step while the host was still launching "
+        f"its {kernels.kernels_per_step or 0.0:.0f} kernels.",
+        "a larger batch, torch.compile(mode='reduce-overhead') or CUDA graphs, and foreach or "
+        "fused optimizers",
+    )
+
+
+def _memory(kernels: KernelProfile) -> _Candidate:
+    share = sum(map(kernels.share_of, _FUSIBLE)) if kernels.bound == "memory" else None
+    return _Candidate(
+        "memory_bound",
+        share,
+        f"{kernels.sentence} Elementwise and normalising kernels, which could be fused with "
+        f"others, had {percent(share)} of the time.",
+        "torch.compile, which fuses them; bf16 or fp16, which halves the bytes; channels_last "
+        "for convolutions; fused attention and optimizers",
+    )
+
+
+def _copies(kernels: KernelProfile) -> _Candidate:
+    share = None
+    if kernels.copy_s and kernels.copy_overlap is not None and kernels.device_s:
+        share = kernels.copy_s * (1.0 - kernels.copy_overlap) / kernels.device_s
+    return _Candidate(
+        "copies",
+        share,
+        f"Copies between host and device took {percent(share)} of a step with no kernel beside "
+        "them.",
+        "pin_memory=True in the loader and .to(device, non_blocking=True); copy the next batch "
+        "on a stream of its own while this one is computed",
+    )

@@ -3,17 +3,15 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from energy_callbacks.accounting.metrics import carbon
+from energy_callbacks.accounting.metrics.carbon import Intensity, Place
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.units import kilowatt_hours
 from energy_callbacks.report.analysis import warnings
 from energy_callbacks.report.model.models import Cost, Emissions, Figure, Forecast
 from energy_callbacks.report.model.schema import EnergyReport
-
-# Reading CodeCarbon's tables takes a while, so ``carbon`` is imported where it is used.
-if TYPE_CHECKING:
-    from energy_callbacks.accounting.metrics.carbon import Intensity, Place
 
 _ORIGIN = "given when the report was drawn again"
 _VIEW_NOTE = "This is a view of a run at another place, PUE or price"
@@ -32,13 +30,11 @@ def emissions(total: Figure, config: Mapping[str, Any]) -> Emissions | None:
     """
     if total.energy_j is None:
         return None
-    from energy_callbacks.accounting.metrics import carbon
-
     place = config.get("place") or {}
     names = ("country", "country_name", "region")
     try:
         intensity = carbon.intensity(
-            carbon.Place(
+            Place(
                 **{name: place.get(name) for name in names},
                 origin=place.get("origin") or "not set",
             )
@@ -49,10 +45,8 @@ def emissions(total: Figure, config: Mapping[str, Any]) -> Emissions | None:
     return _emissions(total, intensity, pue_of(config))
 
 
-def _emissions(total: Figure, intensity: "Intensity", pue: float) -> Emissions:
+def _emissions(total: Figure, intensity: Intensity, pue: float) -> Emissions:
     """Returns the emissions of a known energy with a known carbon intensity."""
-    from energy_callbacks.accounting.metrics import carbon
-
     kg, low_kg, high_kg = carbon.emissions(total, intensity, pue)
     assert low_kg is not None, "a known energy has an interval"
     assert high_kg is not None, "a known energy has an interval"
@@ -141,36 +135,31 @@ def _pue(report: EnergyReport) -> float:
 
 def _grid(
     report: EnergyReport, country: str | None, region: str | None
-) -> "tuple[Place | None, Intensity | None]":
+) -> tuple[Place | None, Intensity | None]:
     """Returns the given place and its carbon intensity, else the intensity of the report."""
-    from energy_callbacks.accounting.metrics import carbon
-
     if country is not None:
         place = replace(carbon.place(country, region), origin=_ORIGIN)
         return place, carbon.intensity(place)
     if report.emissions is None:
         return None, None
-    names = [field.name for field in fields(carbon.Intensity)]
-    return None, carbon.Intensity(**{name: getattr(report.emissions, name) for name in names})
+    names = [field.name for field in fields(Intensity)]
+    return None, Intensity(**{name: getattr(report.emissions, name) for name in names})
 
 
 def _forecast(
-    forecast: Forecast | None, intensity: "Intensity | None", pue: float
+    forecast: Forecast | None, intensity: Intensity | None, pue: float
 ) -> Forecast | None:
     if forecast is None or intensity is None:
         return forecast
     energy = Figure(energy_j=forecast.energy_j, systematic_j=forecast.energy_error_j)
-    emissions = _emissions(energy, intensity, pue)
+    new = _emissions(energy, intensity, pue)
     return replace(
-        forecast,
-        emissions_kg=emissions.kg,
-        emissions_low_kg=emissions.low_kg,
-        emissions_high_kg=emissions.high_kg,
+        forecast, emissions_kg=new.kg, emissions_low_kg=new.low_kg, emissions_high_kg=new.high_kg
     )
 
 
 def _environment(
-    report: EnergyReport, place: "Place | None", pue: float, price_per_kwh: float | None
+    report: EnergyReport, place: Place | None, pue: float, price_per_kwh: float | None
 ) -> dict[str, str]:
     """Returns the environment of the run with the settings of the view."""
     found = {**report.environment, "config.pue": str(pue)}

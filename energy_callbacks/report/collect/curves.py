@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Final
 
@@ -41,26 +41,32 @@ def _sum(values: Array, first: Places) -> Array:
     return np.where(is_known, np.add.reduceat(np.nan_to_num(values), first), np.nan)
 
 
-# The optional curves of ``Series``, and how rows are combined into a bin. Gauges of drivers are
-# whole percents and degrees.
+def _last(values: Array, first: Places) -> Array:
+    """Returns the value before each next place."""
+    last: Array = values[np.append(first[1:], len(values)) - 1]
+    return last
+
+
+# The values of bins, each (n,), and how those of neighbours are combined into one: end, seconds
+# with power, energy and gauges.
 _REDUCE: Final[Mapping[str, Callable[[Array, Places], Array]]] = {
+    "end_s": _last,
+    "seen_s": np.add.reduceat,
+    "energy_j": np.add.reduceat,
     "memory_bytes": np.fmax.reduceat,
     "utilisation": _mean,
     "temperature_c": np.fmax.reduceat,
     "throttled_s": _sum,
     "peak_allocated_bytes": np.fmax.reduceat,
 }
-_DECIMALS: Final = {"utilisation": 2, "temperature_c": 0, "throttled_s": _T_DECIMALS}
-
-
-@dataclass(frozen=True, slots=True)
-class _Bins:
-    """Time, energy and gauges between moments, each (n,); gauges by the names of ``_REDUCE``."""
-
-    end_s: Array
-    seen_s: Array
-    energy_j: Array
-    gauges: Mapping[str, Array]
+_Bins = Mapping[str, Array]
+# Optional curves and their decimals. Gauges of drivers are whole percents and degrees.
+_OPTIONAL: Final = {
+    "utilisation": 2,
+    "temperature_c": 0,
+    "throttled_s": _T_DECIMALS,
+    "peak_allocated_bytes": 0,
+}
 
 
 def series(attempts: Sequence[MergedAttempt]) -> tuple[Series, ...]:
@@ -76,30 +82,28 @@ def series(attempts: Sequence[MergedAttempt]) -> tuple[Series, ...]:
 
 
 def _curve(parts: Sequence[tuple[MergedAttempt, OwnedDevice]], limit: int) -> Series:
+    parts_bins = [
+        _bins(device.owner.columns[device.key], attempt.start_of(device.owner))
+        for attempt, device in parts
+    ]
     bins = _decimated(
-        _chained(
-            [
-                _bins(device.owner.columns[device.key], attempt.start_of(device.owner))
-                for attempt, device in parts
-            ]
-        ),
-        limit,
+        {name: np.concatenate([one[name] for one in parts_bins]) for name in _REDUCE}, limit
     )
     _, newest = parts[-1]
-    seen_s = bins.seen_s.round(_T_DECIMALS)
-    power_w = (bins.energy_j / np.where(seen_s > 0.0, seen_s, np.nan)).round(_POWER_DECIMALS)
-    gauges = {
-        name: _with_none(values.round(_DECIMALS[name]) if name in _DECIMALS else values)
-        for name, values in bins.gauges.items()
-        if name == "memory_bytes" or not np.isnan(values).all()
-    }
+    seen_s = bins["seen_s"].round(_T_DECIMALS)
+    power_w = bins["energy_j"] / np.where(seen_s > 0.0, seen_s, np.nan)
     return Series(
         key=newest.key,
         host=newest.identity.host,
-        t_s=tuple(bins.end_s.round(_T_DECIMALS).tolist()),
+        t_s=tuple(bins["end_s"].round(_T_DECIMALS).tolist()),
         seen_s=tuple(seen_s.tolist()),
-        power_w=_with_none(power_w),
-        **gauges,
+        power_w=_with_none(power_w.round(_POWER_DECIMALS)),
+        memory_bytes=_with_none(bins["memory_bytes"]),
+        **{
+            name: _with_none(bins[name].round(decimals))
+            for name, decimals in _OPTIONAL.items()
+            if not np.isnan(bins[name]).all()
+        },
     )
 
 
@@ -122,8 +126,7 @@ def _bins(columns: DeviceColumns, start_s: float) -> _Bins:
     is_early = np.cumsum(is_news & (energy_j > 0.0)) == 0
     [rows] = np.nonzero(is_news | (is_early & np.isnan(power_w) & ~np.isnan(memory)))
     if not len(rows):
-        nothing = np.empty(0)
-        return _Bins(nothing, nothing, nothing, dict.fromkeys(_REDUCE, nothing))
+        return dict.fromkeys(_REDUCE, np.empty(0))
     is_news, at_s, energy_j = is_news[rows], at_s[rows], energy_j[rows]
     known_s = _before(np.where(is_news, at_s, 0.0))
     known_j = _before(np.where(is_news, energy_j, 0.0))
@@ -135,23 +138,20 @@ def _bins(columns: DeviceColumns, start_s: float) -> _Bins:
     [gaps] = np.nonzero(is_news & (is_unseen | (row_before_s - known_s > GAP_S)))
     first, end = np.append(0, rows[:-1] + 1), rows[-1] + 1
     known_s[gaps] = gap_end_s[gaps]
-    values = {
-        **{name: columns[name] for name in _REDUCE},
+    gauges = {
+        **{name: columns[name] for name in _OPTIONAL},
         "memory_bytes": memory,
         "throttled_s": growth(columns["throttled_s"]),
     }
-    bins = _Bins(
-        end_s=start_s + np.where(is_news, at_s, t_s[rows]),
-        seen_s=np.where(is_news, at_s - known_s, 0.0),
-        energy_j=np.where(is_news, np.maximum(energy_j - known_j, 0.0), 0.0),
-        gauges={name: reduce(values[name][:end], first) for name, reduce in _REDUCE.items()},
-    )
-    return _Bins(
-        end_s=np.insert(bins.end_s, gaps, start_s + gap_end_s[gaps]),
-        seen_s=np.insert(bins.seen_s, gaps, 0.0),
-        energy_j=np.insert(bins.energy_j, gaps, 0.0),
-        gauges={name: np.insert(gauge, gaps, np.nan) for name, gauge in bins.gauges.items()},
-    )
+    bins = {
+        "end_s": start_s + np.where(is_news, at_s, t_s[rows]),
+        "seen_s": np.where(is_news, at_s - known_s, 0.0),
+        "energy_j": np.where(is_news, np.maximum(energy_j - known_j, 0.0), 0.0),
+        **{name: _REDUCE[name](values[:end], first) for name, values in gauges.items()},
+    }
+    in_gap: dict[str, Array | float] = {"seen_s": 0.0, "energy_j": 0.0}
+    in_gap["end_s"] = start_s + gap_end_s[gaps]
+    return {name: np.insert(bins[name], gaps, in_gap.get(name, np.nan)) for name in _REDUCE}
 
 
 def growth(counter: Array) -> Array:
@@ -171,33 +171,18 @@ def _before(values: Array) -> Array:
     return np.append(0.0, np.maximum.accumulate(values)[:-1])
 
 
-def _chained(parts: Sequence[_Bins]) -> _Bins:
-    return _Bins(
-        end_s=np.concatenate([one.end_s for one in parts]),
-        seen_s=np.concatenate([one.seen_s for one in parts]),
-        energy_j=np.concatenate([one.energy_j for one in parts]),
-        gauges={name: np.concatenate([one.gauges[name] for one in parts]) for name in _REDUCE},
-    )
-
-
 def seen_s(columns: DeviceColumns) -> float:
     """Returns the seconds in which the rows of a device have power."""
-    return float(_bins(columns, 0.0).seen_s.sum())
+    return float(_bins(columns, 0.0)["seen_s"].sum())
 
 
 def _decimated(bins: _Bins, limit: int) -> _Bins:
     """Returns at most ``limit`` bins, each of the same number of neighbours."""
-    count = len(bins.end_s)
+    count = len(bins["end_s"])
     if count <= limit:
         return bins
-    size = math.ceil(count / limit)
-    first = np.arange(0, count, size)
-    return _Bins(
-        end_s=bins.end_s[np.minimum(first + size, count) - 1],
-        seen_s=np.add.reduceat(bins.seen_s, first),
-        energy_j=np.add.reduceat(bins.energy_j, first),
-        gauges={name: reduce(bins.gauges[name], first) for name, reduce in _REDUCE.items()},
-    )
+    first = np.arange(0, count, math.ceil(count / limit))
+    return {name: reduce(bins[name], first) for name, reduce in _REDUCE.items()}
 
 
 def timeline(attempts: Iterable[MergedAttempt]) -> tuple[Span, ...]:

@@ -1,26 +1,28 @@
-"""One record for each sample of each card, in the field names that GPU loggers have.
+"""One record for each sample of each card, with the field names of GPU loggers.
 
-They are those of gputop and of the scripts that read its files: MiB, per cent, degrees Celsius,
-watts. ``null`` is not known. ``training_metadata`` says what the training was doing at that moment.
+The names are those of gputop and of scripts that read its files. Units are MiB, percent, degrees
+Celsius and watts; ``null`` is not known. ``training_metadata`` is the state of the training.
 """
 
 import json
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from energy_callbacks.core import atomic_files, formatting
 from energy_callbacks.core.units import mebibytes, megahertz
 from energy_callbacks.report.collect import phases
 from energy_callbacks.report.collect.merge import MergedAttempt, OwnedDevice
 from energy_callbacks.report.collect.process import ProcessJournal
+from energy_callbacks.report.collect.rows import Array
 
 Sample = Mapping[str, Any]
-# Columns of the summary: name, field, unit.
+# Rows of the summary: name, field, unit.
 _SUMMED_UP: Final = (
     ("power", "power", "W"),
     ("utilisation", "utilization", "%"),
@@ -30,25 +32,25 @@ _SUMMED_UP: Final = (
 
 
 def samples(attempts: Sequence[MergedAttempt]) -> list[Sample]:
-    """All samples of all cards, in the order of time."""
+    """Returns the samples of all cards, in time order."""
     found = (
         sample
         for attempt in attempts
         for device in attempt.owned
-        if device.record["device"]["kind"] == "gpu" and device.key in device.owner.columns
+        if device.properties["kind"] == "gpu" and device.key in device.owner.columns
         for sample in _samples(attempt, device)
     )
     return sorted(found, key=itemgetter("elapsed_seconds", "gpu_index"))
 
 
 def write(found: Sequence[Sample], path: Path) -> None:
-    """A JSON array, one sample a line."""
+    """Writes a JSON array, one sample per line."""
     lines = ",\n".join(json.dumps(sample, allow_nan=False) for sample in found)
     atomic_files.write(path, f"[\n{lines}\n]\n")
 
 
 def summary(found: Sequence[Sample]) -> str:
-    """Mean and highest value of each card as a table in plain text."""
+    """Returns a table in plain text: the mean and highest values of each card."""
     lines = [f"{'card':8}{'':14}{'mean':>12}{'highest':>12}"]
     for index in sorted({sample["gpu_index"] for sample in found}):
         mine = [sample for sample in found if sample["gpu_index"] == index]
@@ -63,15 +65,16 @@ def summary(found: Sequence[Sample]) -> str:
 
 
 def _samples(attempt: MergedAttempt, device: OwnedDevice) -> Iterator[Sample]:
-    line, process = device.record["device"], device.owner
-    columns, state = process.columns[device.key], _TrainingState(attempt.lead)
+    line, process = device.properties, device.owner
+    columns = process.columns[device.key]
     zero_s, first_s = process.unix_s, attempt.start_of(process)
     lead_s = attempt.start_of(attempt.lead) - first_s
+    states = _training_states(attempt.lead, columns["t_s"] - lead_s)
     names = ("t_s", "utilisation", "memory_used_bytes", "power_w", "temperature_c", "clock_hz")
-    for row in zip(*(columns[name].tolist() for name in names), strict=True):
-        t_s, *values = row
+    rows = zip(*(columns[name].tolist() for name in names), strict=True)
+    total = line.get("memory_bytes")
+    for (t_s, *values), state in zip(rows, states, strict=True):
         load, memory, power_w, celsius, clock_hz = (None if math.isnan(v) else v for v in values)
-        total = line.get("memory_bytes")
         share = None if memory is None or not total else memory / total
         yield {
             "timestamp": datetime.fromtimestamp(zero_s + t_s, tz=UTC).isoformat(),
@@ -87,45 +90,43 @@ def _samples(attempt: MergedAttempt, device: OwnedDevice) -> Iterator[Sample]:
             "temperature": celsius,
             "fan_speed": None,
             "clocks": {} if clock_hz is None else {"gpu": round(megahertz(clock_hz))},
-            "training_metadata": state.at(t_s - lead_s),
+            "training_metadata": state,
         }
 
 
-class _TrainingState:
-    """Phase, epoch and step of a process at any moment of its own time."""
+def _training_states(process: ProcessJournal, t_s: Array) -> Iterator[Mapping[str, Any]]:
+    """Yields phase, finished epochs and finished steps of a process at each time.
 
-    def __init__(self, process: ProcessJournal) -> None:
-        header = process.header
-        self._always = {
+    Args:
+        process: lead process of the attempt.
+        t_s: (n,), times on the time axis of the process, in order.
+    """
+    header = process.header
+    command = (header.get("environment") or {}).get("command")
+    epochs = np.searchsorted([line["t_s"] for line in process.epochs], t_s, side="right")
+    lines = np.searchsorted([line["end_s"] for line in process.steps], t_s, side="right")
+    steps = np.cumsum([0, *(line["steps"] for line in process.steps)])[lines]
+    for name, epoch, step in zip(
+        _phases_at(phases.stretches(process), t_s), epochs, steps, strict=True
+    ):
+        yield {
             "model": header.get("run_name"),
-            "training_command": (header.get("environment") or {}).get("command"),
-        }
-        self._edges_s, self._phases = _flatten_spans(phases.stretches(process))
-        self._epoch_ends_s = [line["t_s"] for line in process.epochs]
-        self._step_ends_s = [line["end_s"] for line in process.steps]
-        self._steps = [0]
-        for line in process.steps:
-            self._steps.append(self._steps[-1] + line["steps"])
-
-    def at(self, t_s: float) -> Mapping[str, Any]:
-        """The phase, and the numbers of finished epochs and steps if the journal has them."""
-        place = bisect_right(self._edges_s, t_s) - 1
-        steps = self._steps[bisect_right(self._step_ends_s, t_s)]
-        return {
-            **self._always,
-            "phase": self._phases[place] if place >= 0 else None,
-            "epoch": bisect_right(self._epoch_ends_s, t_s) if self._epoch_ends_s else None,
-            "batch": steps if self._step_ends_s else None,
+            "training_command": command,
+            "phase": name,
+            "epoch": int(epoch) if process.epochs else None,
+            "batch": int(step) if process.steps else None,
         }
 
 
-def _flatten_spans(
-    stretches: Sequence[tuple[str, float, float]],
-) -> tuple[list[float], list[str | None]]:
-    """Moments at which the phase may change, and the phase from each; later spans override."""
-    edges_s = sorted({edge_s for _, start_s, end_s in stretches for edge_s in (start_s, end_s)})
-    names: list[str | None] = [None] * len(edges_s)
+def _phases_at(stretches: Sequence[tuple[str, float, float]], t_s: Array) -> Sequence[str | None]:
+    """Returns the phase at each time; later stretches take precedence.
+
+    Args:
+        stretches: name, start and end of each phase.
+        t_s: (n,), times in order.
+    """
+    names: list[str | None] = [None] * len(t_s)
     for name, start_s, end_s in stretches:
-        first, end = bisect_left(edges_s, start_s), bisect_left(edges_s, end_s)
+        first, end = np.searchsorted(t_s, (start_s, end_s)).tolist()
         names[first:end] = [name] * (end - first)
-    return edges_s, names
+    return names

@@ -1,16 +1,57 @@
-"""Work, waiting for data and GPU power of each rank of an attempt."""
+"""Work, waits and power of the ranks of an attempt, and ranks that differ from the others.
 
-from collections.abc import Iterable, Iterator
+Data-parallel ranks take each step together, so one slow rank slows down all of them. Journals do
+not contain the time that ranks wait for each other. They contain, for each rank, how long it waits
+for data, how many samples its steps have, and the power of its cards. A rank that differs from the
+others beyond chance is reported if the difference matters.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from statistics import median
+from typing import Literal, NamedTuple
+
+import numpy as np
 
 from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
+from energy_callbacks.core.formatting import duration, grouped, percent, power
+from energy_callbacks.core.stats import t_quantile
 from energy_callbacks.report.collect import phases
 from energy_callbacks.report.collect.figures import as_figure, sum_if_known
 from energy_callbacks.report.collect.merge import MergedAttempt, energy_of
 from energy_callbacks.report.collect.process import ProcessJournal
-from energy_callbacks.report.model.models import Figure, RankUse
+from energy_callbacks.report.collect.rows import Array
+from energy_callbacks.report.model.models import Figure, Imbalance, RankUse
 
+# The variation of waits is estimated from stretches of the training, as many as there are up to 20.
+_FEWEST_STRETCHES, _MOST_STRETCHES = 8, 20
+# Smaller differences, as a share of training time or of the samples of a step, do not matter.
+_MATTERS = 0.01
+_CONFIDENCE = 0.95
 # Keys of cards in the journal of a rank, by UUID, or by key for cards without UUID.
 _Cards = dict[str, str]
+Quantity = Literal["data_wait", "samples_per_step", "gpu_power"]
+
+
+class _Gap(NamedTuple):
+    """A rank compared with the median of the others.
+
+    Attributes:
+        place: index of the rank.
+        value: value of the rank.
+        median: median of the other ranks.
+        error: half-width of the 95 % interval of the difference.
+    """
+
+    place: int
+    value: float
+    median: float
+    error: float
+
+    @property
+    def size(self) -> float:
+        return abs(self.value - self.median)
 
 
 def rank_table(attempts: Iterable[MergedAttempt]) -> tuple[RankUse, ...]:
@@ -74,3 +115,142 @@ def _while_training(process: ProcessJournal, gpus: Iterable[str]) -> Figure:
         phases.energies(process, key, energy_of(process, key)).get("train", UNKNOWN) for key in gpus
     ]
     return as_figure(total(known), {process.devices[key]["device"]["origin"] for key in gpus})
+
+
+def imbalances(
+    attempts: Iterable[MergedAttempt], table: Iterable[RankUse]
+) -> tuple[Imbalance, ...]:
+    """Returns the rank that stands out most in each quantity, for each attempt.
+
+    Args:
+        attempts: attempts of the run.
+        table: their ranks; attempts without rows are skipped.
+    """
+    by_attempt: dict[int, list[RankUse]] = defaultdict(list)
+    for row in table:
+        by_attempt[row.attempt].append(row)
+    return tuple(
+        imbalance
+        for attempt in attempts
+        if attempt.number in by_attempt
+        for imbalance in _of_attempt(attempt, by_attempt[attempt.number])
+    )
+
+
+def _of_attempt(attempt: MergedAttempt, rows: Sequence[RankUse]) -> Iterator[Imbalance]:
+    wait, samples, watts = data_wait(attempt.processes), _samples(rows), _power(rows)
+    if wait is not None:
+        # Training time of the rank, over the steps that all ranks have done.
+        row = rows[wait.place]
+        common_s = row.train_s * min(one.steps for one in rows) / row.steps
+        if common_s > 0.0 and wait.size >= _MATTERS * common_s:
+            says = (
+                f"waited {duration(wait.value)} for data, {percent(wait.value / common_s)} of its "
+                f"training; the median of the others is {duration(wait.median)}. Where all take "
+                "each step together the others wait for it"
+            )
+            yield _imbalance("data_wait", wait, rows, says)
+    if samples is not None:
+        says = (
+            f"worked on {grouped(samples.value)} samples a step; the median of the others is "
+            f"{grouped(samples.median)}. Where all take each step together those with fewer wait "
+            "for those with more"
+        )
+        yield _imbalance("samples_per_step", samples, rows, says)
+    if watts is not None:
+        says = (
+            f"drew {power(watts.value)} with its GPUs while it trained; the median of the others "
+            f"is {power(watts.median)}. A card that waits for others draws less, and so does one "
+            "whose clocks are held down"
+        )
+        yield _imbalance("gpu_power", watts, rows, says)
+
+
+def _imbalance(quantity: Quantity, gap: _Gap, rows: Sequence[RankUse], says: str) -> Imbalance:
+    row = rows[gap.place]
+    return Imbalance(
+        attempt=row.attempt,
+        host=row.host,
+        rank=row.rank,
+        quantity=quantity,
+        value=gap.value,
+        median=gap.median,
+        error=gap.error,
+        message=f"Rank {row.rank} (attempt {row.attempt}, host {row.host}) {says}.",
+    )
+
+
+def data_wait(processes: Sequence[ProcessJournal]) -> _Gap | None:
+    """Returns the rank that waited longest for data, if this is not due to chance.
+
+    All ranks are compared over the same steps, in stretches of equal numbers of steps. The
+    differences from the median of the others are tested with Student's t, at 95 % for all ranks
+    together.
+    """
+    waits_s = _waits_s(processes)
+    if waits_s is None:
+        return None
+    ranks, stretches = waits_s.shape
+    gaps_s = waits_s - np.array([np.median(np.delete(waits_s, i, 0), axis=0) for i in range(ranks)])
+    place = int(gaps_s.sum(axis=1).argmax())
+    error_s = float(
+        t_quantile(1.0 - (1.0 - _CONFIDENCE) / (2.0 * ranks), stretches - 1)
+        * gaps_s[place].std(ddof=1)
+        * np.sqrt(stretches)
+    )
+    value_s, gap_s = float(waits_s[place].sum()), float(gaps_s[place].sum())
+    return _Gap(place, value_s, value_s - gap_s, error_s) if gap_s > error_s else None
+
+
+def _waits_s(processes: Sequence[ProcessJournal]) -> Array | None:
+    """Returns the waits of each rank in equal stretches of the common steps, (ranks, stretches).
+
+    ``None`` if waits are not known or there are too few stretches.
+    """
+    lines = [[line for line in process.steps if line["steps"]] for process in processes]
+    count = min(*map(len, lines), _MOST_STRETCHES)
+    is_unknown = any(line["data_wait_s"] is None for own in lines for line in own)
+    if count < _FEWEST_STRETCHES or is_unknown:
+        return None
+    steps, waited_s = (
+        [np.cumsum([0.0] + [line[name] for line in own]) for own in lines]
+        for name in ("steps", "data_wait_s")
+    )
+    edges = np.linspace(0.0, min(one[-1] for one in steps), count + 1)
+    return np.array(
+        [np.diff(np.interp(edges, *curve)) for curve in zip(steps, waited_s, strict=True)]
+    )
+
+
+def _samples(rows: Sequence[RankUse]) -> _Gap | None:
+    """Returns the rank whose steps differ most in samples; counts have no error."""
+    per_step = [row.samples / row.steps for row in rows if row.samples is not None and row.steps]
+    if len(per_step) < len(rows):
+        return None
+    widest = max(_gaps(per_step, [0.0] * len(rows)), key=attrgetter("size"))
+    return widest if widest.size >= _MATTERS * widest.median else None
+
+
+def _power(rows: Sequence[RankUse]) -> _Gap | None:
+    """Returns the rank whose power differs most, beyond the errors of its cards.
+
+    ``None`` if powers are not known, cards are shared, or ranks have different numbers of cards.
+    """
+    is_unknown = any(row.gpu_power_w is None or row.shares_gpus for row in rows)
+    if is_unknown or len({len(row.gpus) for row in rows}) > 1:
+        return None
+    powers_w = [row.gpu_power_w or 0.0 for row in rows]
+    errors_w = [
+        power_w * row.gpu.error_j / (row.gpu.energy_j or 1.0)
+        for power_w, row in zip(powers_w, rows, strict=True)
+    ]
+    resolved = [gap for gap in _gaps(powers_w, errors_w) if gap.size > gap.error]
+    return max(resolved, key=attrgetter("size"), default=None)
+
+
+def _gaps(values: Sequence[float], errors: Sequence[float]) -> Iterator[_Gap]:
+    """Yields each value with the median of the others; errors add to the largest of the others."""
+    for place, value in enumerate(values):
+        others = [*values[:place], *values[place + 1 :]]
+        error = errors[place] + max([*errors[:place], *errors[place + 1 :]])
+        yield _Gap(place, value, median(others), error)

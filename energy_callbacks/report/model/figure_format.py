@@ -1,13 +1,10 @@
 """Formats the figures of a report, with their errors or upper bounds."""
 
 import math
-from typing import Literal
 
 from energy_callbacks.core import formatting
 from energy_callbacks.core.formatting import ENERGY_UNITS, JOULE_UNITS, MASS_UNITS, UNKNOWN
 from energy_callbacks.report.model import models
-
-Badge = Literal["measured", "estimated", "mixed", "not known"]
 
 
 def figure(figure: models.Figure) -> str:
@@ -142,8 +139,3 @@ def share(phase: models.Phase) -> str:
     """Returns the share of the total energy that a phase took, if it is resolved."""
     is_resolved = phase.share is not None and phase.total.is_resolved
     return formatting.percent(phase.share) if is_resolved else "-"
-
-
-def badge(figure: models.Figure) -> Badge:
-    """Returns the origin of a figure."""
-    return figure.origin or "not known"

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from energy_callbacks.accounting.journal import journal
-from energy_callbacks.report.analysis.imbalance import data_wait
 from energy_callbacks.report.build import build
 from energy_callbacks.report.collect.process import ProcessJournal
+from energy_callbacks.report.collect.ranks import data_wait
 from energy_callbacks.report.model.schema import EnergyReport, from_json, to_json
 from energy_callbacks.report.render.html import render as render_html
 from energy_callbacks.report.render.text import render

@@ -13,7 +13,7 @@ from energy_callbacks.profiling.kernels.bound import verdict
 from energy_callbacks.profiling.kernels.tally import split, tally
 from energy_callbacks.profiling.kernels.traces.kineto import parse
 from energy_callbacks.report import EnergyReport, build
-from energy_callbacks.report.analysis.kernel_advice import kernel_advice
+from energy_callbacks.report.analysis.advice import kernel_advice
 from energy_callbacks.report.charts.catalogue import pictures
 from energy_callbacks.report.model.profile_kernels import KernelProfile, class_rows, kernel_rows
 from energy_callbacks.report.model.schema import from_json, from_record, to_json
