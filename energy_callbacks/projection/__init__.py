@@ -1,1 +1,1 @@
-"""What a job costs at scale: energy, emissions and money of many jobs a day."""
+"""Projects energy, emissions and money of a job to many jobs a day."""

@@ -3,38 +3,35 @@
 from collections.abc import Iterator
 
 from energy_callbacks.accounting.metrics.energy_sums import interval_j
-from energy_callbacks.compare.model import Comparison, Effect, Group
+from energy_callbacks.compare.model import Comparison, Effect
 from energy_callbacks.projection.projection import Amount, JobUse, exact
 from energy_callbacks.projection.text import Change
 from energy_callbacks.report.model.schema import EnergyReport
 
 
 def job_of(report: EnergyReport) -> JobUse:
-    """A run as a job: its energy with what its sensors leave open.
+    """Returns a run as a job: its energy with the uncertainty of its sensors.
 
-    What was not seen of it is taken to be like the rest, and is in the interval.
+    Time without readings is assumed to have the same power; the interval includes its uncertainty.
 
     Raises:
         ValueError: if less than half of its energy is known.
     """
-    found = interval_j(report.energy.total)
-    if found is None:
+    interval = interval_j(report.energy.total)
+    if interval is None:
         raise ValueError(
             f"the energy of {report.run.name or report.run.run_id} is not known, or less than half "
             "of it was seen; give another run"
         )
-    value_j, low_j, high_j = found
+    value_j, low_j, high_j = interval
     wall_s = report.run.duration_s
-    cards = sum(one.kind == "gpu" and one.counted_in is None for one in report.devices)
-    return JobUse(
-        energy_j=Amount(value=value_j, low=low_j, high=high_j),
-        wall_s=exact(wall_s),
-        gpu_s=exact(wall_s * cards),
-    )
+    gpus = sum(one.kind == "gpu" and one.counted_in is None for one in report.devices)
+    energy_j = Amount(value=value_j, low=low_j, high=high_j)
+    return JobUse(energy_j=energy_j, wall_s=exact(wall_s), gpu_s=exact(wall_s * gpus))
 
 
 def warnings_of(report: EnergyReport) -> Iterator[str]:
-    """Warnings if a run is a poor example of a job."""
+    """Yields warnings if a run is a poor example of a job."""
     name = report.run.name or report.run.run_id
     if report.run.status != "finished":
         yield f"{name} is {report.run.status}: a job that ends as it should takes another energy."
@@ -48,38 +45,34 @@ def warnings_of(report: EnergyReport) -> Iterator[str]:
 
 
 def changes_of(comparison: Comparison, label: str) -> list[Change]:
-    """A change for each group beside the first, by the energy and the time of a whole run.
+    """Returns the change of energy and time of a whole run for each group but the first.
 
     Raises:
         ValueError: if the energy of whole runs was not compared.
     """
     first = comparison.groups[0]
-    found = []
+    before_j, before_s = (first.means.get(name) for name in ("energy_j", "duration_s"))
+    changes = []
     for group in comparison.groups[1:]:
         energy = comparison.effect(group.name, "energy_j")
-        before_j = first.means.get("energy_j")
         if energy is None or before_j is None:
             raise ValueError(
                 f"{label} does not know the energy of whole runs of {group.name} and {first.name}, "
                 "so there is no saving of a job; compare runs whose energy is known"
             )
         time = comparison.effect(group.name, "duration_s")
-        found.append(
+        wall_s = None if before_s is None else exact(before_s)
+        changes.append(
             Change(
                 name=group.name,
-                before=_before(first, before_j),
+                before=JobUse(energy_j=exact(before_j), wall_s=wall_s),
                 energy_ratio=_ratio(energy),
                 time_ratio=None if time is None else _ratio(time),
                 energy_verdict=energy.verdict,
                 time_verdict=time.verdict if time else "",
             )
         )
-    return found
-
-
-def _before(first: Group, energy_j: float) -> JobUse:
-    wall_s = first.means.get("duration_s")
-    return JobUse(energy_j=exact(energy_j), wall_s=None if wall_s is None else exact(wall_s))
+    return changes
 
 
 def _ratio(effect: Effect) -> Amount:

@@ -1,16 +1,19 @@
-"""The cost of a job at scale, and the saving of a change.
+"""Projects the cost of a job, or the saving of a change, to scale.
 
-Pure arithmetic over the energy of one job with its error::
+The inputs are the energy of one job and its error::
 
     day  = jobs a day x energy of a job x PUE x (1 + scheduler overhead)
     year = 365 days
 
-The whole error of a job's energy is multiplied too. The systematic part of sensors and models is
-the same in every job, so it does not average out however many there are; the random part is that
-of the runs which were measured, of which there are not more either.
+The error is multiplied by the number of jobs too. The systematic error of sensors and models is the
+same in every job, so it does not average out. The random error does not either, because it belongs
+to the measured runs, whose number does not grow with the number of jobs.
 """
 
-from dataclasses import dataclass
+import itertools
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from energy_callbacks.core.units import JOULES_PER_WATT_HOUR, hours
@@ -23,43 +26,42 @@ DAYS_A_YEAR: Final = 365
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
-    """A number and the ends of its 95 % interval; ``None`` is not known."""
+    """A number and the ends of its 95 % interval; ``None`` means not known."""
 
     value: float | None
     low: float | None
     high: float | None
 
     def times(self, factor: "Amount | float") -> "Amount":
-        """The product; its interval is the widest that both leave.
+        """Returns the product with the widest interval that both factors allow.
 
         >>> Amount(value=2.0, low=-1.0, high=3.0).times(Amount(value=None, low=0.1, high=0.5))
         Amount(value=None, low=-0.5, high=1.5)
         """
         other = factor if isinstance(factor, Amount) else exact(factor)
-        value = None
-        if self.value is not None and other.value is not None:
-            value = self.value * other.value
-        if None in (self.low, self.high, other.low, other.high):
-            return Amount(value=value, low=None, high=None)
-        ends = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]  # type: ignore[operator]
-        return Amount(value=value, low=min(ends), high=max(ends))
+        return self._combined(operator.mul, other)
 
     def minus(self, other: "Amount") -> "Amount":
-        """The difference; its interval is the widest that both leave.
+        """Returns the difference with the widest interval that both amounts allow.
 
         >>> Amount(value=3.0, low=2.0, high=4.0).minus(Amount(value=1.0, low=0.5, high=1.5))
         Amount(value=2.0, low=0.5, high=3.5)
         """
+        return self._combined(operator.sub, other)
+
+    def _combined(self, operation: Callable[[float, float], float], other: "Amount") -> "Amount":
         value = None
         if self.value is not None and other.value is not None:
-            value = self.value - other.value
-        if None in (self.low, self.high, other.low, other.high):
+            value = operation(self.value, other.value)
+        pairs = itertools.product((self.low, self.high), (other.low, other.high))
+        ends = [operation(a, b) for a, b in pairs if a is not None and b is not None]
+        if len(ends) < 4:
             return Amount(value=value, low=None, high=None)
-        return Amount(value=value, low=self.low - other.high, high=self.high - other.low)  # type: ignore[operator]
+        return Amount(value=value, low=min(ends), high=max(ends))
 
 
 def exact(value: float) -> Amount:
-    """A number without an error."""
+    """Returns a number without an error."""
     return Amount(value=value, low=value, high=value)
 
 
@@ -68,9 +70,9 @@ class JobUse:
     """Energy and time of one job.
 
     Attributes:
-        energy_j: at the machine, GPUs and host.
-        wall_s: from its start to its end; ``None`` if not known.
-        gpu_s: the same for each GPU that it uses.
+        energy_j: energy of GPUs and host, without the building.
+        wall_s: time from start to end; ``None`` if not known.
+        gpu_s: sum of the times of all its GPUs; ``None`` if not known.
     """
 
     energy_j: Amount
@@ -78,7 +80,7 @@ class JobUse:
     gpu_s: Amount | None = None
 
     def minus(self, other: "JobUse") -> "JobUse":
-        """The difference to a cheaper job."""
+        """Returns the difference to a cheaper job."""
         return JobUse(
             energy_j=self.energy_j.minus(other.energy_j),
             wall_s=self.wall_s and other.wall_s and self.wall_s.minus(other.wall_s),
@@ -86,17 +88,17 @@ class JobUse:
         )
 
     def saving(self, energy_ratio: Amount, time_ratio: Amount | None = None) -> "JobUse":
-        """What a change saves that multiplies the energy and the time of this job.
+        """Returns the saving of a change that multiplies energy and time by these ratios.
 
         >>> job = JobUse(energy_j=exact(100.0))
         >>> job.saving(Amount(value=0.75, low=0.5, high=1.5)).energy_j
         Amount(value=25.0, low=-50.0, high=50.0)
         """
-        left = None if time_ratio is None else exact(1.0).minus(time_ratio)
+        saved_time = None if time_ratio is None else exact(1.0).minus(time_ratio)
         return JobUse(
             energy_j=self.energy_j.times(exact(1.0).minus(energy_ratio)),
-            wall_s=left and self.wall_s and self.wall_s.times(left),
-            gpu_s=left and self.gpu_s and self.gpu_s.times(left),
+            wall_s=saved_time and self.wall_s and self.wall_s.times(saved_time),
+            gpu_s=saved_time and self.gpu_s and self.gpu_s.times(saved_time),
         )
 
 
@@ -105,14 +107,13 @@ class Fleet:
     """How often a job runs, and where.
 
     Attributes:
-        jobs_per_day: how many.
-        intensity: of the grid.
-        pue: power usage effectiveness, energy of the building for each joule of the machines.
+        intensity: carbon intensity of the grid.
+        pue: power usage effectiveness: energy of the building per joule of the machines.
         scheduler_overhead: energy of nodes that start, wait and end, as a share of the jobs'.
         price_per_kwh: in any currency; ``None`` if not known.
 
     Raises:
-        ValueError: for numbers that cannot be.
+        ValueError: for numbers out of range.
     """
 
     jobs_per_day: float
@@ -136,22 +137,22 @@ class Fleet:
 
     @property
     def kg_per_kwh(self) -> Amount:
-        """Greenhouse gas of a kilowatt-hour."""
-        found = self.intensity
-        return Amount(value=found.kg_per_kwh, low=found.low_kg_per_kwh, high=found.high_kg_per_kwh)
+        """Emissions of a kilowatt-hour."""
+        grid = self.intensity
+        return Amount(value=grid.kg_per_kwh, low=grid.low_kg_per_kwh, high=grid.high_kg_per_kwh)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
-    """So many jobs, or what they save.
+    """The use or the saving of a number of jobs.
 
     Attributes:
-        jobs: how many.
-        energy_kwh: of machines, building and scheduler.
-        emissions_kg: CO2 equivalents; without a value if the place is not known.
-        money: in the currency of the price; ``None`` without one.
-        wall_h: of all jobs one after the other; ``None`` if not known.
-        gpu_h: GPU-hours.
+        jobs: number of jobs.
+        energy_kwh: energy including building and scheduler.
+        emissions_kg: CO2 equivalents; without a value if the location is not known.
+        money: in the currency of the price; ``None`` without a price.
+        wall_h: sum of the times of all jobs; ``None`` if not known.
+        gpu_h: GPU-hours; ``None`` if not known.
     """
 
     jobs: float
@@ -163,7 +164,7 @@ class Projection:
 
 
 def project(job: JobUse, fleet: Fleet, *, days: float = 1.0) -> Projection:
-    """What this many days of a job use; of a difference of jobs, what they save.
+    """Returns the use of this many days; for a difference of jobs, the saving.
 
     One million jobs of 15 Wh a day, 5 % of which are saved, at 0.5 kg/kWh::
 
@@ -172,15 +173,6 @@ def project(job: JobUse, fleet: Fleet, *, days: float = 1.0) -> Projection:
     """
     jobs = fleet.jobs_per_day * days
     share = fleet.pue * (1.0 + fleet.scheduler_overhead)
-    return _of_jobs(job, fleet, jobs=jobs, share=share)
-
-
-def one_job(job: JobUse, fleet: Fleet) -> Projection:
-    """The cost of one job, with its part of building and scheduler."""
-    return _of_jobs(job, fleet, jobs=1.0, share=fleet.pue * (1.0 + fleet.scheduler_overhead))
-
-
-def _of_jobs(job: JobUse, fleet: Fleet, *, jobs: float, share: float) -> Projection:
     energy_kwh = job.energy_j.times(jobs * share / (1e3 * JOULES_PER_WATT_HOUR))
     return Projection(
         jobs=jobs,
@@ -190,3 +182,8 @@ def _of_jobs(job: JobUse, fleet: Fleet, *, jobs: float, share: float) -> Project
         wall_h=job.wall_s and job.wall_s.times(hours(jobs)),
         gpu_h=job.gpu_s and job.gpu_s.times(hours(jobs)),
     )
+
+
+def one_job(job: JobUse, fleet: Fleet) -> Projection:
+    """Returns the use of one job, with its part of building and scheduler."""
+    return project(job, replace(fleet, jobs_per_day=1.0))

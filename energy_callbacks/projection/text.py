@@ -1,6 +1,6 @@
-"""A projection as tables for a terminal and markdown, with notes."""
+"""A projection as tables for a terminal and for markdown, with notes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,15 +19,27 @@ from energy_callbacks.projection.projection import (
 _DIGITS, _LONGEST_NAME = 4, 20
 _Row = tuple[str, ...]
 
+PERIODS: Final = (("a job", 0.0), ("a day", 1.0), ("a year", float(DAYS_A_YEAR)))
+CONCLUSION: Final = ("improvement", "performance impact", "energy savings", "saving at scale")
+# Title, field of the projection, unit, and the thousandth of the unit for one job.
+_QUANTITIES: Final = (
+    ("energy", "energy_kwh", "kWh", "Wh"),
+    ("emissions", "emissions_kg", "kgCO2e", "gCO2e"),
+    ("GPU-hours", "gpu_h", "h", ""),
+    ("hours of jobs", "wall_h", "h", ""),
+    ("cost of electricity", "money", "", ""),
+)
+_FACTORS: Final = "Energy of a day = jobs x energy of a job x PUE x (1 + scheduler overhead)"
+_INTERVALS: Final = (
+    "Intervals are of 95 %. The error of a job is multiplied as it is: what sensors and "
+    "models are wrong by is the same in every job and does not average out, however many "
+    "there are. How much jobs differ from one another is not known from one."
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectionColumn:
-    """A job, or what is saved between two.
-
-    Attributes:
-        title: for people.
-        job: what one takes.
-    """
+    """A job, or the saving between two jobs, with its title."""
 
     title: str
     job: JobUse
@@ -35,14 +47,14 @@ class ProjectionColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A line of the conclusion: what a change does to a job that is known.
+    """A row of the conclusion: the effect of a change on a known job.
 
     Attributes:
-        name: of the change.
-        before: what a job took.
-        energy_ratio: after over before; ends are ``None`` if no interval is known.
-        time_ratio: ratio of the times; ``None`` if not known.
+        before: the job without the change.
+        energy_ratio: energy after over before; without ends if no interval is known.
+        time_ratio: time after over before; ``None`` if not known.
         energy_verdict: ``lower``, ``higher`` or ``not resolved``.
+        time_verdict: the same of the time; empty if not known.
     """
 
     name: str
@@ -53,128 +65,98 @@ class Change:
     time_verdict: str
 
 
-def value(found: Amount | None, unit: str) -> str:
-    """The number; if it is not known, its interval.
+def value(amount: Amount | None, unit: str) -> str:
+    """Returns the number with its unit; if it is not known, the interval.
 
     >>> value(Amount(value=750.0, low=600.0, high=900.0), "kWh")
     '750 kWh'
     >>> value(Amount(value=None, low=20.0, high=1234567.0), "kg")
     '20 to 1 235 000 kg'
     """
-    if found is None:
+    if amount is None:
         return formatting.UNKNOWN
-    told = _ends(found) if found.value is None else _number(found.value)
-    return f"{told} {unit}".rstrip()
+    number = _ends(amount) if amount.value is None else _number(amount.value)
+    return f"{number} {unit}".rstrip()
 
 
-def interval(found: Amount | None) -> str:
-    """Both ends, in the unit of the value; nothing for a number that is exact.
+def interval(amount: Amount | None) -> str:
+    """Returns both ends, in the unit of the value; empty for an exact number.
 
     >>> interval(Amount(value=750.0, low=600.0, high=900.0))
     '600 to 900'
     >>> interval(Amount(value=750.0, low=None, high=None))
     'interval not known'
     """
-    if found is None or found.value is None or found.low == found.high is not None:
+    if amount is None or amount.value is None or amount.low == amount.high is not None:
         return ""
-    return _ends(found)
+    return _ends(amount)
 
 
-def _ends(found: Amount) -> str:
-    if found.low is None or found.high is None:
+def _ends(amount: Amount) -> str:
+    if amount.low is None or amount.high is None:
         return "interval not known"
-    return f"{_number(found.low)} to {_number(found.high)}"
+    return f"{_number(amount.low)} to {_number(amount.high)}"
 
 
 def _number(value: float) -> str:
-    """Four digits that say something, in groups of thousands."""
+    """Returns a number with four significant digits and groups of thousands."""
     rounded = float(f"{value:.{_DIGITS}g}")
     return formatting.grouped(rounded) if abs(rounded) >= 1000.0 else f"{rounded:g}"
 
 
-PERIODS: Final = (("a job", 0.0), ("a day", 1.0), ("a year", float(DAYS_A_YEAR)))
-
-
 def over(job: JobUse, fleet: Fleet, days: float) -> Projection:
-    """Of one job if ``days`` is 0."""
+    """Returns the projection over a number of days; of one job if ``days`` is 0."""
     return project(job, fleet, days=days) if days else one_job(job, fleet)
 
 
 def tables(columns: Sequence[ProjectionColumn], fleet: Fleet) -> Iterator[tuple[_Row, list[_Row]]]:
-    """Head and rows for each period: a row for each quantity of each column."""
+    """Yields head and rows for each period: a row for each quantity of each column."""
+    has_price = fleet.price_per_kwh is not None
     for period, days in PERIODS:
-        found = [(column.title, over(column.job, fleet, days)) for column in columns]
+        projections = [over(column.job, fleet, days) for column in columns]
         rows: list[_Row] = []
-        for quantity in _QUANTITIES[: None if fleet.price_per_kwh is not None else -1]:
-            for i, (title, one) in enumerate(found):
-                amount, unit = quantity.of(one), quantity.unit
-                if not days and quantity.small:
-                    amount, unit = amount and amount.times(1e3), quantity.small
-                name = "" if i else quantity.title
-                rows.append((name, _clipped(title), value(amount, unit), interval(amount)))
+        for title, field, unit, small_unit in _QUANTITIES if has_price else _QUANTITIES[:-1]:
+            for i, column in enumerate(columns):
+                amount, shown_unit = getattr(projections[i], field), unit
+                if not days and small_unit:
+                    amount, shown_unit = amount and amount.times(1e3), small_unit
+                cells = (value(amount, shown_unit), interval(amount))
+                rows.append(("" if i else title, _clipped(column.title), *cells))
         yield (period, "", "", "95 % interval"), rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Quantity:
-    """A row; ``small`` is a thousandth of its unit, for one job."""
-
-    title: str
-    of: Callable[[Projection], Amount | None]
-    unit: str
-    small: str = ""
-
-
-_QUANTITIES: Final = (
-    _Quantity(title="energy", of=lambda one: one.energy_kwh, unit="kWh", small="Wh"),
-    _Quantity(title="emissions", of=lambda one: one.emissions_kg, unit="kgCO2e", small="gCO2e"),
-    _Quantity(title="GPU-hours", of=lambda one: one.gpu_h, unit="h"),
-    _Quantity(title="hours of jobs", of=lambda one: one.wall_h, unit="h"),
-    _Quantity(title="cost of electricity", of=lambda one: one.money, unit=""),
-)
-
-CONCLUSION: Final = ("improvement", "performance impact", "energy savings", "saving at scale")
-
-
 def conclusion(changes: Sequence[Change], fleet: Fleet) -> list[_Row]:
-    """A row for each change; a cell has a line for each thing that it says."""
+    """Returns a row for each change; a cell can have several lines."""
     return [_concluded(change, fleet) for change in changes]
 
 
 def _concluded(change: Change, fleet: Fleet) -> _Row:
     saving = change.before.saving(change.energy_ratio, change.time_ratio)
-    day, year = project(saving, fleet), project(saving, fleet, days=DAYS_A_YEAR)
-    scale = [
-        (value(amount, f"{unit} a {period}"), interval(amount))
-        for amount, unit, period in (
-            (day.energy_kwh, "kWh", "day"),
-            (day.emissions_kg, "kgCO2e", "day"),
-            (year.energy_kwh, "kWh", "year"),
-            (year.emissions_kg, "kgCO2e", "year"),
-        )
-    ]
+    scale = []
+    for period, days in (("day", 1.0), ("year", DAYS_A_YEAR)):
+        saved = project(saving, fleet, days=days)
+        for amount, unit in ((saved.energy_kwh, "kWh"), (saved.emissions_kg, "kgCO2e")):
+            ends = interval(amount)
+            line = value(amount, f"{unit} a {period}")
+            scale.append(f"{line}\n  ({ends})" if ends else line)
     impact = ["time not known"]
     if change.time_ratio is not None:
         impact = _percents(change.time_ratio.minus(exact(1.0)), "time", change.time_verdict)
-    return (
-        _clipped(change.name),
-        "\n".join(impact),
-        "\n".join(_percents(exact(1.0).minus(change.energy_ratio), "", change.energy_verdict)),
-        "\n".join(f"{told}\n  ({ends})" if ends else told for told, ends in scale),
-    )
+    savings = _percents(exact(1.0).minus(change.energy_ratio), "", change.energy_verdict)
+    return (_clipped(change.name), *map("\n".join, (impact, savings, scale)))
 
 
 def _percents(share: Amount, what: str, verdict: str) -> list[str]:
-    """Change, interval and whether it is one, a line each.
+    """Returns a line each for the change, its interval, and its verdict if it is not resolved.
 
     >>> _percents(Amount(value=0.012, low=-0.01, high=0.03), "time", "not resolved")
     ['+1.2 % time', '(-1.0 to +3.0)', 'not resolved']
     """
     assert share.value is not None, "a comparison without a ratio has no effect"
-    said = [f"{100.0 * share.value:+.1f} % {what}".rstrip()]
+    lines = [f"{100.0 * share.value:+.1f} % {what}".rstrip()]
     if share.low is not None and share.high is not None:
-        said.append(f"({100.0 * share.low:+.1f} to {100.0 * share.high:+.1f})")
-    return said + ["not resolved"] * (verdict == "not resolved")
+        lines.append(f"({100.0 * share.low:+.1f} to {100.0 * share.high:+.1f})")
+    return lines + ["not resolved"] * (verdict == "not resolved")
 
 
 def _clipped(name: str) -> str:
@@ -183,26 +165,18 @@ def _clipped(name: str) -> str:
 
 
 def terms(fleet: Fleet) -> str:
-    """The factors, in a line."""
+    """Returns the factors of the projection in one line."""
     price = "" if fleet.price_per_kwh is None else f", {fleet.price_per_kwh:g} per kWh"
     return (
         f"{formatting.grouped(fleet.jobs_per_day)} jobs a day, PUE {fleet.pue:g}, scheduler "
-        "overhead "
-        f"{formatting.percent(fleet.scheduler_overhead)}{price}"
+        f"overhead {formatting.percent(fleet.scheduler_overhead)}{price}"
     )
 
 
 def notes(fleet: Fleet) -> list[str]:
-    """How the figures came about."""
+    """Returns sentences on how the figures were computed."""
     return [
-        (
-            "Energy of a day = jobs x energy of a job x PUE x (1 + scheduler overhead); a year has "
-            f"{DAYS_A_YEAR} days. Hours are those of the jobs alone."
-        ),
-        (
-            "Intervals are of 95 %. The error of a job is multiplied as it is: what sensors and "
-            "models are wrong by is the same in every job and does not average out, however many "
-            "there are. How much jobs differ from one another is not known from one."
-        ),
+        f"{_FACTORS}; a year has {DAYS_A_YEAR} days. Hours are those of the jobs alone.",
+        _INTERVALS,
         f"Grid: {fleet.intensity.source}.",
     ]

@@ -1,7 +1,7 @@
 """SQL over any number of reports: ``query("select sum(total_wh) from reports", "runs")``.
 
-Nothing is kept between two queries, so nothing can be out of date: each reads the first lines of
-every report, and all of it only if the tables ``phases``, ``devices`` or ``metrics`` are asked.
+There is no cache that could be out of date: every query reads the first lines of every report, and
+the rest only if it uses the tables ``phases``, ``devices`` or ``metrics``.
 """
 
 import json
@@ -20,12 +20,12 @@ from energy_callbacks.query.locations import Skipped, place_of
 __all__ = ["TABLES", "QueryAnswer", "QueryError", "Skipped", "SqlTable", "query"]
 
 _ALLOWED: Final = ("SELECT", "EXPLAIN")
-# Kinds of nodes in DuckDB's tree of a statement that use columns without their names.
+# Types of nodes in DuckDB's syntax tree that use columns without naming them.
 _UNNAMED: Final = frozenset(("STAR", "NATURAL", "PIVOT", "SHOW_REF", "POSITIONAL"))
 
 
 class QueryError(EnergyCallbacksError, ValueError):
-    """SQL that cannot be answered."""
+    """The SQL is invalid, or is not a single SELECT."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +33,10 @@ class QueryAnswer:
     """The answer of a query.
 
     Attributes:
-        columns: their names.
-        rows: their values, of the types of Python that DuckDB gives.
-        reports: how many were read.
-        skipped: runs of which no report could be; they are in the table ``skipped``.
+        columns: names of the columns.
+        rows: values of each row, in Python's types.
+        reports: number of reports that were read.
+        skipped: runs without a readable report; they are also in the table ``skipped``.
     """
 
     columns: tuple[str, ...]
@@ -46,34 +46,33 @@ class QueryAnswer:
 
 
 def query(sql: str, place: str | Path) -> QueryAnswer:
-    """Ask all reports below a place.
+    """Run a query over all reports below a folder.
 
     Args:
-        sql: one SELECT, in DuckDB's SQL, over ``TABLES``. It can read nothing else, and write
-            nothing.
+        sql: one SELECT over ``TABLES``, in DuckDB's SQL. It can read nothing else and cannot write.
         place: a folder, an ``energy_report.json``, or an address of fsspec such as
             ``s3://bucket/runs``.
 
     Raises:
-        QueryError: if the SQL cannot be answered.
-        JournalError: if there is no run at all.
-        MissingExtraError: without DuckDB, or without fsspec for an address.
+        QueryError: if the SQL is invalid or not a single SELECT.
+        JournalError: if there is no run.
+        MissingExtraError: if DuckDB, or fsspec for an address, is not installed.
     """
     with requires("duckdb", extra="query"):
         import duckdb
-    where = place_of(str(place))
+    location = place_of(str(place))
     connection = tables.connect()
     try:
-        asked = _tables_of(connection, sql)
+        names = _tables_of(connection, sql)
         skipped: list[Skipped] = []
         reports = _asked(connection, sql, REPORTS)
-        skipped += tables.fill(connection, reports, where, where.find(skipped))
+        skipped += tables.fill(connection, reports, location, location.find(skipped))
         paths = [path for (path,) in connection.execute("SELECT path FROM reports").fetchall()]
         if not paths and not skipped:
             raise JournalError(f"there is no energy_report.json below {place}; give another folder")
         for table in TABLES:
-            if table.part and table.name in asked:
-                skipped += tables.fill(connection, table, where, paths)
+            if table.part and table.name in names:
+                skipped += tables.fill(connection, table, location, paths)
         tables.note(connection, skipped)
         answer = connection.execute(sql)
         columns = tuple(str(column[0]) for column in answer.description or ())
@@ -87,22 +86,22 @@ def query(sql: str, place: str | Path) -> QueryAnswer:
 
 
 def _asked(connection: Any, sql: str, table: SqlTable) -> SqlTable:
-    """A table with the columns that are asked for: taking a report apart is most of the work.
+    """Returns the table with only the columns that the SQL names, since parsing dominates the time.
 
-    Those whose names stand in the SQL, be it in a string; what is not asked for is not checked. All
-    of them if columns may be meant that are not named: by a star, as a whole row, in order, or
-    by what is no plain SELECT.
+    Columns that are left out are not checked. A name inside a string also counts. All columns are
+    kept if the SQL can use columns without naming them: by a star, as a whole row, by position, or
+    in a statement that is not a plain SELECT.
     """
     [tree] = connection.execute("SELECT json_serialize_sql($1)", [sql]).fetchone()
-    if _means_unnamed(json.loads(tree)):
+    if _uses_unnamed(json.loads(tree)):
         return table
     return table.only(frozenset(re.findall(r"\w+", sql.lower())))
 
 
-def _means_unnamed(tree: Any) -> bool:
-    """Whether a statement, as DuckDB takes it apart, uses columns without their names."""
+def _uses_unnamed(tree: Any) -> bool:
+    """Whether a syntax tree of DuckDB can use columns without naming them."""
     nodes = list(_nodes(tree))
-    relations = [node for node in nodes if "class" not in node]  # the others are expressions
+    relations = [node for node in nodes if "class" not in node]  # expressions have a class
     rows = {n[key].lower() for n in relations for key in ("table_name", "alias") if n.get(key)}
     return any(
         node.get("error") is True
@@ -114,22 +113,25 @@ def _means_unnamed(tree: Any) -> bool:
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yields all objects of a JSON tree."""
+    inner = tree if isinstance(tree, list) else ()
     if isinstance(tree, dict):
         yield tree
-    for one in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        inner = tree.values()
+    for one in inner:
         yield from _nodes(one)
 
 
 def _tables_of(connection: Any, sql: str) -> set[str]:
-    """Which tables may be asked: those that are named, be it in a string.
+    """Returns the names of the tables in the SQL; a name inside a string also counts.
 
     Raises:
-        QueryError: if it is not one statement that only reads.
+        QueryError: if the SQL is not one statement that only reads.
     """
     statements = connection.extract_statements(sql)
     kinds = [statement.type.name.split(".")[-1] for statement in statements]
     if len(kinds) != 1 or kinds[0] not in _ALLOWED:
         raise QueryError(f"a query is one SELECT, got {kinds or 'nothing'}; write one that reads")
     if kinds == ["SELECT"]:
-        connection.execute(f"EXPLAIN {sql}").fetchall()  # what is wrong is said before reading
+        connection.execute(f"EXPLAIN {sql}").fetchall()  # reports errors before anything is read
     return {table.name for table in TABLES if re.search(rf"\b{table.name}\b", sql, re.IGNORECASE)}

@@ -1,32 +1,32 @@
-"""The tables of a query: names, meanings and sources of their columns.
+"""The tables of a query: names, descriptions and sources of their columns.
 
-Each table is made of JSON objects: ``reports`` of the first lines of each report, up to its
-phases, the others of the elements of one of its lists. A column is SQL over *fields*, paths into
-such an object, whose kinds are checked before: DuckDB would take ``"12"`` for a number.
+Each table is made of JSON objects: ``reports`` of the first lines of each report, up to its phases,
+the others of the elements of one of its lists. A column is SQL over *fields*, which are paths into
+such an object. The kind of a field is checked first, because DuckDB would take ``"12"`` for a
+number.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 Kind = Literal["number", "whole", "text", "object", "list"]
 
-JSON_TYPES: Final[Mapping[Kind, tuple[str, ...]]] = {
-    "number": ("DOUBLE", "UBIGINT", "BIGINT"),
-    "whole": ("UBIGINT", "BIGINT"),
-    "text": ("VARCHAR",),
-    "object": ("OBJECT",),
-    "list": ("ARRAY",),
-}
-"""The answers of DuckDB's ``json_type`` for each kind, beside null and nothing."""
 
-SQL_TYPES: Final[Mapping[Kind, str]] = {
-    "number": "DOUBLE",
-    "whole": "BIGINT",
-    "text": "VARCHAR",
-    "object": "JSON",
-    "list": "DOUBLE[]",
+class FieldTypes(NamedTuple):
+    """The types of a kind of field: in SQL, and as DuckDB's ``json_type`` names them."""
+
+    sql: str
+    json: tuple[str, ...]
+
+
+KINDS: Final[Mapping[Kind, FieldTypes]] = {
+    "number": FieldTypes("DOUBLE", ("DOUBLE", "UBIGINT", "BIGINT")),
+    "whole": FieldTypes("BIGINT", ("UBIGINT", "BIGINT")),
+    "text": FieldTypes("VARCHAR", ("VARCHAR",)),
+    "object": FieldTypes("JSON", ("OBJECT",)),
+    "list": FieldTypes("DOUBLE[]", ("ARRAY",)),
 }
 _VERSION: Final = "schema_version"
 _FIELD: Final = re.compile(r"\{(number|whole|text|object|list) ([^}]+)\}")
@@ -37,10 +37,10 @@ class SqlColumn:
     """One column of a table.
 
     Attributes:
-        name: with its unit at the end.
-        sql: over fields, each written as ``{kind path}``.
-        meaning: for ``--columns``.
-        type: of SQL.
+        name: name, with its unit at the end.
+        sql: expression over fields, each written as ``{kind path}``.
+        meaning: description for ``--columns``.
+        type: type in SQL.
     """
 
     name: str
@@ -50,16 +50,8 @@ class SqlColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonField:
-    """A place in a JSON object, and what must stand there if anything does."""
-
-    path: str
-    kind: Kind
-
-
-@dataclass(frozen=True, slots=True)
 class SqlTable:
-    """One table, beside whose columns ``path`` names the report.
+    """One table; besides its columns it has ``path``, the path of the report.
 
     Attributes:
         part: list of the report whose elements are the rows; ``None`` for the report itself.
@@ -74,28 +66,29 @@ class SqlTable:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns, that of the report first."""
+        """Names of all columns, ``path`` first."""
         return ("path", *(column.name for column in self.columns))
 
     def only(self, names: frozenset[str]) -> "SqlTable":
-        """The same table with the columns of these names, and those that each report must have."""
+        """Returns the table with the columns of these names and with the required ones."""
+        required = (*self.required, _VERSION)
         kept = tuple(
             column
             for column in self.columns
             if column.name in names
-            or any(match[2] in (*self.required, _VERSION) for match in _FIELD.finditer(column.sql))
+            or any(path in required for _, path in _FIELD.findall(column.sql))
         )
         return replace(self, columns=kept)
 
     @property
-    def fields(self) -> tuple[JsonField, ...]:
-        """All fields of the columns, each once."""
-        found = (match for column in self.columns for match in _FIELD.finditer(column.sql))
-        return tuple(dict.fromkeys(JsonField(match[2], match[1]) for match in found))  # type: ignore[arg-type]
+    def fields(self) -> dict[str, Kind]:
+        """Path and kind of all fields of the columns."""
+        found = (pair for column in self.columns for pair in _FIELD.findall(column.sql))
+        return {path: kind for kind, path in found}
 
     def selection(self) -> str:
-        """The columns as SQL over ``f1``, ``f2``, ..., the values of ``fields`` in their order."""
-        names = {field.path: f"f{i}" for i, field in enumerate(self.fields, start=1)}
+        """Returns the columns as SQL over ``f1``, ``f2``, ..., the values of ``fields``."""
+        names = {path: f"f{i}" for i, path in enumerate(self.fields, start=1)}
         return ", ".join(
             f"{_FIELD.sub(lambda match: names[match[2]], column.sql)} AS {column.name}"
             for column in self.columns
@@ -114,8 +107,12 @@ def _whole(name: str, path: str, meaning: str) -> SqlColumn:
     return SqlColumn(name, f"{{whole {path}}}", meaning, "BIGINT")
 
 
+def _grams(name: str, path: str, meaning: str) -> SqlColumn:
+    return SqlColumn(name, f"1000 * {{number {path}}}", meaning)
+
+
 def _watt_hours(prefix: str, path: str, what: str) -> tuple[SqlColumn, ...]:
-    """A figure: its energy, half of its 95 % interval, and who spoke for it."""
+    """Returns the columns of a figure: its energy, half of its 95 % interval, and its origin."""
     error_j = f"1.96 * {{number {path}.stderr_j}} + {{number {path}.systematic_j}}"
     return (
         SqlColumn(f"{prefix}_wh", f"{{number {path}.energy_j}} / 3600", f"energy of {what}"),
@@ -124,17 +121,28 @@ def _watt_hours(prefix: str, path: str, what: str) -> tuple[SqlColumn, ...]:
     )
 
 
-def _ratio(scope: str, unit: str) -> tuple[SqlColumn, ...]:
-    name, path = f"{scope}_j_per_{unit}", f"efficiency.{scope}.j_per_{unit}"
+def _scopes(path: str = "") -> tuple[SqlColumn, ...]:
+    """Returns the columns of the figures of GPUs, host and both, at a path in the report."""
     return (
-        _number(name, f"{path}.value_j", f"joules of the {scope} for each {unit} in training"),
-        _number(f"{name}_low", f"{path}.low_j", "lower end of its 95 % interval"),
-        _number(f"{name}_high", f"{path}.high_j", "upper end"),
+        *_watt_hours("gpu", f"{path}gpu", "the GPUs"),
+        *_watt_hours("host", f"{path}host", "CPU and RAM"),
+        *_watt_hours("total", f"{path}total", "both"),
     )
 
 
-def _grams(name: str, path: str, meaning: str) -> SqlColumn:
-    return SqlColumn(name, f"1000 * {{number {path}}}", meaning)
+def _ratios() -> tuple[SqlColumn, ...]:
+    """Returns the columns of the energies per unit of work, with their intervals."""
+    columns = []
+    for scope in ("gpu", "total"):
+        for unit in ("step", "sample", "token"):
+            name, path = f"{scope}_j_per_{unit}", f"efficiency.{scope}.j_per_{unit}"
+            what = f"joules of the {scope} for each {unit} in training"
+            columns += [
+                _number(name, f"{path}.value_j", what),
+                _number(f"{name}_low", f"{path}.low_j", "lower end of its 95 % interval"),
+                _number(f"{name}_high", f"{path}.high_j", "upper end"),
+            ]
+    return tuple(columns)
 
 
 _JOB: Final = ("system", "id", "array_id", "task", "name", "user", "account", "queue", "cluster")
@@ -164,9 +172,7 @@ REPORTS: Final = SqlTable(
             _text(f"job_{name}", f"run.job.{name}", f"{name.replace('_', ' ')} of its job")
             for name in _JOB
         ),
-        *_watt_hours("gpu", "energy.gpu", "the GPUs"),
-        *_watt_hours("host", "energy.host", "CPU and RAM"),
-        *_watt_hours("total", "energy.total", "both"),
+        *_scopes("energy."),
         _number("coverage", "energy.total.coverage", "share of the time that was seen, 0 to 1"),
         _number("measured_fraction", "measured_fraction", "share of the energy that sensors saw"),
         _grams("emissions_g", "emissions.kg", "CO2 equivalents; null where the place is unknown"),
@@ -177,12 +183,7 @@ REPORTS: Final = SqlTable(
         _number("pue", "emissions.pue", "power usage effectiveness, in emissions and cost"),
         _number("cost", "cost.amount", "of the electricity, in the currency of its price"),
         _number("price_per_kwh", "cost.price_per_kwh", "that price"),
-        *(
-            column
-            for scope in ("gpu", "total")
-            for unit in ("step", "sample", "token")
-            for column in _ratio(scope, unit)
-        ),
+        *_ratios(),
         _whole("steps", "throughput.steps", "optimizer steps, each counted once"),
         _whole("samples", "throughput.samples", "of all ranks"),
         _whole("tokens", "throughput.tokens", "of all ranks"),
@@ -206,9 +207,7 @@ PHASES: Final = SqlTable(
     (
         _text("phase", "name", "train, validation, ..."),
         _number("duration_s", "duration_s", "time in it"),
-        *_watt_hours("gpu", "gpu", "the GPUs"),
-        *_watt_hours("host", "host", "CPU and RAM"),
-        *_watt_hours("total", "total", "both"),
+        *_scopes(),
         _number("share", "share", "of the run's energy, 0 to 1"),
     ),
     part="phases",

@@ -1,7 +1,7 @@
-"""Finds reports below a folder, or below an address that fsspec knows (``s3://...``).
+"""Finds and reads reports below a folder, or below an address of fsspec (``s3://...``).
 
-Only what a table needs is read of a report: its first lines, up to its phases, are 3 kB of a
-hundred or more. That its end is there too is looked at, so that a file that was cut off is noticed.
+Only the needed part of a report is read: its first lines, up to its phases, are 3 kB of a hundred
+or more. The end is read too, so that truncated files are noticed.
 """
 
 import os
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal
 
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.extras import requires
@@ -23,46 +23,30 @@ _JOURNALS: Final = "attempts"
 _DRAW: Final = "run: energy-callbacks report {}"
 HEAD_BYTES: Final = 8192
 _END_BYTES: Final = 16
-# So many reads are under way at once if one takes longer than from memory: a disk answers many
-# together. What is in memory is read faster by one thread. Both are found by reading a few.
+# A disk answers many reads at once, so a slow location is read by several threads. One thread reads
+# faster from memory. The time of the first reads decides.
 _READERS: Final = 16
 _PROBE, _QUICK_S = 100, 100e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A run that is in no table but this one."""
+    """A run that is only in the table ``skipped``."""
 
     path: str
     why: Why
     message: str
 
 
+# What was read of a report, or why it was not.
 Content = bytes | OSError
-_T = TypeVar("_T")
 
 
-class ReportLocation(Protocol):
-    """A tree of folders with reports."""
-
-    def find(self, skipped: list[Skipped]) -> Iterator[str]:
-        """All reports below it, as they are found; runs without one go to ``skipped``."""
-        ...
-
-    def heads(self, paths: Sequence[str]) -> Iterator[tuple[Content, bool]]:
-        """The first ``HEAD_BYTES`` of each report, and whether it has its end."""
-        ...
-
-    def wholes(self, paths: Sequence[str]) -> Iterator[Content]:
-        """Each report."""
-        ...
-
-
-def place_of(path: str) -> ReportLocation:
-    """The place of a path or address.
+def place_of(path: str) -> "ReportLocation":
+    """Returns the location of a path or an address.
 
     Raises:
-        JournalError: if there is nothing.
+        JournalError: if the path does not exist.
         MissingExtraError: for an address if fsspec is not installed.
     """
     if "://" in path:
@@ -73,22 +57,23 @@ def place_of(path: str) -> ReportLocation:
 
 
 class _Local:
+    """Reports below a folder, or one report."""
+
     def __init__(self, path: str) -> None:
         self._path = path
 
     def find(self, skipped: list[Skipped]) -> Iterator[str]:
+        """Yields the paths of all reports; appends runs without a report to ``skipped``."""
         if Path(self._path).is_file():
             yield self._path
             return
-        folders = [self._path]
-        while folders:
-            folder = folders.pop()
-            try:
-                inner, names = _listed(folder)
-            except OSError as error:
-                skipped.append(Skipped(folder, "not read", str(error)))
-                continue
-            folders += inner
+
+        def skip(error: OSError) -> None:
+            skipped.append(Skipped(error.filename, "not read", str(error)))
+
+        for folder, inner, files in os.walk(self._path, onerror=skip):
+            names = {*inner, *files}
+            inner[:] = [name for name in reversed(inner) if name != _JOURNALS]
             if REPORT in names:
                 yield f"{folder}/{REPORT}"
             elif _PAGE in names:
@@ -96,35 +81,23 @@ class _Local:
             elif _JOURNALS in names and any(Path(folder, _JOURNALS).glob("*/*.jsonl")):
                 skipped.append(_only_journals(folder))
 
-    def heads(self, paths: Sequence[str]) -> Iterator[tuple[Content, bool]]:
-        return _together(_head, paths)
+    def heads(self, paths: Sequence[str]) -> Iterator[Content]:
+        """Yields the first ``HEAD_BYTES`` of each report, an error for a truncated one."""
+        return _read_all(_head, paths)
 
     def wholes(self, paths: Sequence[str]) -> Iterator[Content]:
-        return _together(_whole, paths)
+        """Yields each report."""
+        return _read_all(_whole, paths)
 
 
-def _listed(folder: str) -> tuple[list[str], set[str]]:
-    """The folders in a folder, without its journals', and the names of all that it holds."""
-    inner, names = [], set()
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            names.add(entry.name)
-            if entry.is_dir(follow_symlinks=False) and entry.name != _JOURNALS:
-                inner.append(entry.path)
-    return inner, names
-
-
-def _head(path: str) -> tuple[Content, bool]:
+def _head(path: str) -> Content:
     try:
-        file = os.open(path, os.O_RDONLY)
-        try:
-            head = os.read(file, HEAD_BYTES)
-            start = max(os.fstat(file).st_size - _END_BYTES, 0)
-            return head, _is_end(os.pread(file, _END_BYTES, start))
-        finally:
-            os.close(file)
+        with Path(path).open("rb", buffering=0) as file:
+            head = file.read(HEAD_BYTES)
+            start = max(os.fstat(file.fileno()).st_size - _END_BYTES, 0)
+            return _checked(head, os.pread(file.fileno(), _END_BYTES, start))
     except OSError as error:
-        return error, False
+        return error
 
 
 def _whole(path: str) -> Content:
@@ -134,7 +107,8 @@ def _whole(path: str) -> Content:
         return error
 
 
-def _together(read: Callable[[str], _T], paths: Sequence[str]) -> Iterator[_T]:
+def _read_all(read: Callable[[str], Content], paths: Sequence[str]) -> Iterator[Content]:
+    """Yields the contents in the order of the paths; reads in parallel if reading is slow."""
     start_s = time.perf_counter()
     yield from map(read, paths[:_PROBE])
     rest = paths[_PROBE:]
@@ -143,11 +117,13 @@ def _together(read: Callable[[str], _T], paths: Sequence[str]) -> Iterator[_T]:
         return
     with ThreadPoolExecutor(_READERS) as readers:
         groups = [rest[i : i + _PROBE] for i in range(0, len(rest), _PROBE)]
-        for found in readers.map(lambda group: [read(path) for path in group], groups):
-            yield from found
+        for contents in readers.map(lambda group: [read(path) for path in group], groups):
+            yield from contents
 
 
 class _Remote:
+    """Reports below an address of fsspec."""
+
     def __init__(self, address: str) -> None:
         with requires("fsspec", extra="query"):
             from fsspec.core import url_to_fs
@@ -160,9 +136,10 @@ class _Remote:
         self._sizes: dict[str, int] = {}
 
     def find(self, skipped: list[Skipped]) -> Iterator[str]:
+        """Yields the paths of all reports; appends runs without a report to ``skipped``."""
         try:
             listed: dict[str, Any] = self._files.find(self._root, detail=True)
-        except Exception as error:  # each file system has errors of its own
+        except Exception as error:  # every file system raises its own errors
             raise JournalError(f"{self._root} cannot be listed: {error}") from error
         if not listed:
             raise JournalError(f"{self._root} holds nothing; give a folder with reports below it")
@@ -178,14 +155,15 @@ class _Remote:
         skipped += [_only_journals(one) for one in sorted(journals - with_report - pages)]
         yield from self._sizes
 
-    def heads(self, paths: Sequence[str]) -> Iterator[tuple[Content, bool]]:
+    def heads(self, paths: Sequence[str]) -> Iterator[Content]:
+        """Yields the first ``HEAD_BYTES`` of each report, an error for a truncated one."""
         sizes = [self._sizes[path] for path in paths]
         heads = self._ranges(paths, [0] * len(paths), [min(size, HEAD_BYTES) for size in sizes])
         ends = self._ranges(paths, [max(size - _END_BYTES, 0) for size in sizes], sizes)
-        for head, end in zip(heads, ends, strict=True):
-            yield head, isinstance(end, bytes) and _is_end(end)
+        return map(_checked, heads, ends)
 
     def wholes(self, paths: Sequence[str]) -> Iterator[Content]:
+        """Yields each report."""
         sizes = [self._sizes[path] for path in paths]
         return iter(self._ranges(paths, [0] * len(paths), sizes))
 
@@ -196,8 +174,14 @@ class _Remote:
         return [one if isinstance(one, bytes) else OSError(str(one)) for one in found]
 
 
-def _is_end(end: bytes) -> bool:
-    return end.rstrip().endswith(b"}")
+ReportLocation = _Local | _Remote
+
+
+def _checked(head: Content, end: Content) -> Content:
+    """Returns the head of a report, an error if the report does not end as a JSON object."""
+    if isinstance(end, OSError) or not end.rstrip().endswith(b"}"):
+        return OSError("the report is truncated")
+    return head
 
 
 def _only_page(page: str, folder: str) -> Skipped:

@@ -1,8 +1,8 @@
 """Loads reports into DuckDB tables, on a connection that can only read.
 
-What a report says is data and never SQL: its text is handed over as values. Each field's kind is
-checked; a report that fails is read again by ``schema.from_json``, which knows older writers and
-says what is wrong.
+The content of a report is passed as values and never becomes SQL. The kind of each field is
+checked. A report that fails is read again by ``schema.from_json``, which knows the formats of older
+versions and names the error.
 """
 
 import json
@@ -16,27 +16,27 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.query.columns import JSON_TYPES, SQL_TYPES, TABLES, JsonField, SqlTable
+from energy_callbacks.query.columns import KINDS, TABLES, Kind, SqlTable
 from energy_callbacks.query.locations import Content, ReportLocation, Skipped
 from energy_callbacks.report.model import schema
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-# With enable_external_access off nothing is written, read, or looked up among the variables of this
-# program. Nothing is installed, and a sort that does not fit into memory goes to no file.
+# Without enable_external_access a query can neither read nor write files, nor see variables of this
+# program. These settings also prevent installations and temporary files of large sorts.
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "temp_directory": "",
 }
-# Reports at a time. Those of one time are read while those before are taken apart.
+# Number of reports in a chunk. While DuckDB parses one chunk, the next one is read.
 _HEADS, _WHOLES = 5_000, 100
 _HEAD_END: Final = b',\n"phases": '
 
 
 def connect() -> "DuckDBPyConnection":
-    """A database in memory with all tables, still empty; without files, and locked."""
+    """Returns a locked database in memory with all tables, still empty, and no access to files."""
     import duckdb
 
     connection = duckdb.connect(":memory:", config=_CONFIG)
@@ -51,113 +51,80 @@ def connect() -> "DuckDBPyConnection":
 def fill(
     connection: "DuckDBPyConnection", table: SqlTable, place: ReportLocation, paths: Iterable[str]
 ) -> list[Skipped]:
-    """Read reports and put their rows into a table, as their paths come.
+    """Read reports and insert their rows into a table.
 
     Returns:
-        Those that cannot be read.
+        The reports that cannot be read.
     """
     size = _HEADS if table.part is None else _WHOLES
 
-    def take(texts: dict[str, str | None]) -> list[Skipped]:
+    def insert(texts: dict[str, str | None]) -> list[Skipped]:
         with connection.cursor() as cursor:
-            return list(_fill(cursor, table, place, texts))
+            doubtful = [path for path, text in texts.items() if text is None]
+            doubtful += _insert(cursor, table, {p: t for p, t in texts.items() if t is not None})
+            return list(_insert_again(cursor, table, place, doubtful))
 
-    # One thread reads, the other has DuckDB take apart what was read: more of either would only
-    # wait for Python's interpreter.
+    # This thread reads and the worker inserts; more threads would only wait for the GIL.
     with ThreadPoolExecutor(1) as worker:
         ahead: deque[Future[list[Skipped]]] = deque()
         skipped: list[Skipped] = []
-        for chunk in _chunks(paths, size):
-            ahead.append(worker.submit(take, dict(_texts(table, place, chunk))))
-            if len(ahead) > 2:  # so that no list of texts waits in memory
+        rest = iter(paths)
+        while chunk := list(islice(rest, size)):
+            contents = place.heads(chunk) if table.part is None else place.wholes(chunk)
+            texts = [_needed(content, table.part) for content in contents]
+            ahead.append(worker.submit(insert, dict(zip(chunk, texts, strict=True))))
+            if len(ahead) > 2:  # limits the memory of waiting texts
                 skipped += ahead.popleft().result()
         return skipped + [one for future in ahead for one in future.result()]
 
 
-def _chunks(paths: Iterable[str], size: int) -> Iterator[list[str]]:
-    rest = iter(paths)
-    while chunk := list(islice(rest, size)):
-        yield chunk
-
-
-def _fill(
-    cursor: "DuckDBPyConnection",
-    table: SqlTable,
-    place: ReportLocation,
-    texts: dict[str, str | None],
-) -> Iterator[Skipped]:
-    doubtful = [path for path, text in texts.items() if text is None]
-    doubtful += _insert(cursor, table, {p: t for p, t in texts.items() if t is not None})
-    yield from _again(cursor, table, place, doubtful)
-
-
 def note(connection: "DuckDBPyConnection", skipped: Sequence[Skipped]) -> None:
-    """Fill the table of what is in no other."""
+    """Fill the table ``skipped``."""
     columns = {name: [getattr(one, name) for one in skipped] for name in ("path", "why", "message")}
     _append(connection, "INSERT INTO skipped SELECT path, why, message FROM given", columns)
 
 
-def _texts(
-    table: SqlTable, place: ReportLocation, paths: Sequence[str]
-) -> Iterator[tuple[str, str | None]]:
-    """The JSON that a table needs of each report; ``None`` if it is not where we write it."""
-    if table.part is None:
-        for path, (head, has_end) in zip(paths, place.heads(paths), strict=True):
-            yield path, _head(head) if has_end else None
-    else:
-        for path, whole in zip(paths, place.wholes(paths), strict=True):
-            yield path, _part(whole, table.part)
+def _needed(content: Content, part: str | None) -> str | None:
+    """Returns the JSON that a table needs; ``None`` if a report is not formatted as we write it.
 
-
-def _head(content: Content) -> str | None:
-    """A report up to its phases, closed; each of its parts is a line."""
+    For ``reports`` that is an object of the parts before the phases, otherwise the line of a part.
+    """
     if isinstance(content, OSError):
         return None
-    end = content.find(_HEAD_END)
-    return None if end < 0 else content[:end].decode(errors="replace") + "}"
-
-
-def _part(content: Content, name: str) -> str | None:
-    """The line of one part."""
-    if isinstance(content, OSError) or not content.rstrip().endswith(b"}"):
+    if part is None:
+        end = content.find(_HEAD_END)
+        return None if end < 0 else content[:end].decode(errors="replace") + "}"
+    _, key, rest = content.partition(f'\n"{part}": '.encode())
+    if not key or not rest.rstrip().endswith(b"}"):
         return None
-    key = f'\n"{name}": '.encode()
-    start = content.find(key)
-    if start < 0:
-        return None
-    line = content[start + len(key) :].partition(b"\n")[0]
-    return line.rstrip(b",").decode(errors="replace")
+    return rest.partition(b"\n")[0].rstrip(b",").decode(errors="replace")
 
 
-def _again(
+def _insert_again(
     connection: "DuckDBPyConnection", table: SqlTable, place: ReportLocation, paths: Sequence[str]
 ) -> Iterator[Skipped]:
-    """Read whole what is not as we write it; yields what cannot be read."""
+    """Insert reports that are not formatted as we write them; yields the unreadable ones."""
     for path, content in zip(paths, place.wholes(paths), strict=True):
         try:
-            text = schema.to_json(schema.from_json(_decoded(content))).encode()
+            if isinstance(content, OSError):
+                raise content
+            report = schema.from_json(content.decode(errors="replace"))
+            text = _needed(schema.to_json(report).encode(), table.part)
         except (JournalError, OSError, ValueError, RecursionError) as error:
             yield Skipped(path, "not read", str(error))
             continue
-        found = _head(text) if table.part is None else _part(text, table.part)
-        if found is not None and _insert(connection, table, {path: found}):
+        if text is not None and _insert(connection, table, {path: text}):
             yield Skipped(path, "not read", f"a number in it cannot be ({table.name})")
 
 
-def _decoded(content: Content) -> str:
-    if isinstance(content, OSError):
-        raise content
-    return content.decode(errors="replace")
-
-
 def _insert(connection: "DuckDBPyConnection", table: SqlTable, texts: dict[str, str]) -> list[str]:
-    """Put in what is as it should be; returns the paths of the rest."""
+    """Insert the valid reports; returns the paths of the others."""
     connection.execute("DROP TABLE IF EXISTS checked")
     given = {"path": list(texts), "text": list(texts.values())}
-    _append(connection, f"CREATE TEMP TABLE checked AS {_taken_apart(table)}", given)
-    # A few shapes are those of all reports.
+    _append(connection, f"CREATE TEMP TABLE checked AS {_parsed(table)}", given)
+    # Many reports share a few shapes, so each shape is checked once.
     shapes = connection.execute("SELECT DISTINCT shape FROM checked WHERE is_row").fetchall()
-    good = [shape for (shape,) in shapes if shape is not None and _is_good(shape, table)]
+    good = [shape for (shape,) in shapes if shape is not None and _is_valid(shape, table)]
     connection.execute(
         "CREATE OR REPLACE TEMP TABLE bad AS SELECT DISTINCT path FROM checked "
         "WHERE NOT is_valid OR is_row AND NOT (list_contains($1, shape) AND can_be)",
@@ -171,14 +138,12 @@ def _insert(connection: "DuckDBPyConnection", table: SqlTable, texts: dict[str, 
     return [path for (path,) in connection.execute("FROM bad").fetchall()]
 
 
-def _taken_apart(table: SqlTable) -> str:
-    """SQL that makes rows of ``given``: each field's value, and the JSON types of all as a shape.
+def _parsed(table: SqlTable) -> str:
+    """Returns SQL that makes rows of ``given``: the value of each field, and all types as a shape.
 
-    A list without elements, or that is none, is one row that does not count, so that every report
-    is judged.
+    A value that is not a list, or an empty one, becomes one row with ``is_row`` false, so that
+    every report is checked.
     """
-    fields = list(enumerate(table.fields, start=1))
-    paths = ", ".join(f"'$.{field.path}'" for _, field in fields)
     items = (
         "SELECT path, text AS item, json_valid(text) AS is_valid, json_valid(text) AS is_row "
         "FROM given"
@@ -188,61 +153,66 @@ def _taken_apart(table: SqlTable) -> str:
         "FROM (SELECT path, CASE WHEN json_valid(text) AND json_type(text) = 'ARRAY' "
         "THEN json_extract_string(text, '$[*]') ELSE NULL END AS items FROM given)"
     )
-    structure = json.dumps(_structure(table))
-    values = ", ".join(f"{_value(field)} AS f{i}" for i, field in fields)
-    numbers = [f"coalesce(f{i}, 0)" for i, field in fields if field.kind == "number"]
-    checks = [
-        f"isfinite({' + '.join(['0.0', *numbers])})",
-        *(
-            f"(f{i} IS NULL) = (coalesce(t[{i}], 'NULL') = 'NULL')"
-            for i, field in fields
-            if field.kind in ("whole", "list")
-        ),
-        *(
-            f"coalesce(f{i}, 0) <= {schema.SCHEMA_VERSION}"
-            for i, field in fields
-            if field.path == "schema_version"
-        ),
-    ]
+    paths = ", ".join(f"'$.{path}'" for path in table.fields)
+    fields = enumerate(table.fields.items(), start=1)
+    values = ", ".join(f"{_value(path, kind)} AS f{i}" for i, (path, kind) in fields)
     return (
-        f"SELECT * EXCLUDE (t), CAST(t AS VARCHAR) AS shape, {' AND '.join(checks)} AS can_be "  # noqa: S608
+        f"SELECT * EXCLUDE (t), CAST(t AS VARCHAR) AS shape, {_checks(table)} AS can_be "  # noqa: S608
         f"FROM (SELECT path, is_valid, is_row, t, {values} FROM "
         "(SELECT path, item, is_valid, is_row, "
-        f"CASE WHEN is_row THEN json_transform(item, '{structure}') END AS s, "
+        f"CASE WHEN is_row THEN json_transform(item, '{json.dumps(_structure(table))}') END AS s, "
         f"CASE WHEN is_row THEN json_type(item, [{paths}]) END AS t FROM ({items})))"
     )
 
 
+def _checks(table: SqlTable) -> str:
+    """Returns the SQL condition for valid values: finite, complete, and of a known version."""
+    fields = list(enumerate(table.fields.items(), start=1))
+    numbers = [f"coalesce(f{i}, 0)" for i, (_, kind) in fields if kind == "number"]
+    checks = [f"isfinite({' + '.join(['0.0', *numbers])})"]
+    checks += [
+        f"(f{i} IS NULL) = (coalesce(t[{i}], 'NULL') = 'NULL')"
+        for i, (_, kind) in fields
+        if kind in ("whole", "list")
+    ]
+    checks += [
+        f"coalesce(f{i}, 0) <= {schema.SCHEMA_VERSION}"
+        for i, (path, _) in fields
+        if path == "schema_version"
+    ]
+    return " AND ".join(checks)
+
+
 def _structure(table: SqlTable) -> dict[str, Any]:
-    """The fields as ``json_transform`` wants them: what is not of its kind becomes null."""
-    found: dict[str, Any] = {}
-    for field in table.fields:
-        *parents, name = field.path.split(".")
-        inner = found
+    """Returns the fields as ``json_transform`` expects them; values of other types become null."""
+    structure: dict[str, Any] = {}
+    for path, kind in table.fields.items():
+        *parents, name = path.split(".")
+        inner = structure
         for parent in parents:
             inner = inner.setdefault(parent, {})
-        inner[name] = "JSON" if field.kind == "list" else SQL_TYPES[field.kind]
-    return found
+        inner[name] = "JSON" if kind == "list" else KINDS[kind].sql
+    return structure
 
 
-def _value(field: JsonField) -> str:
-    """A field of the struct ``s``; a list all at once, so that one wrong element is noticed."""
-    if field.kind == "list":
-        return f"TRY_CAST(json_extract_string(item, '$.{field.path}') AS {SQL_TYPES['list']})"
-    return "s" + "".join(f"['{name}']" for name in field.path.split("."))
+def _value(path: str, kind: Kind) -> str:
+    """Returns SQL for a field of the struct ``s``; a list is cast as a whole to check elements."""
+    if kind == "list":
+        return f"TRY_CAST(json_extract_string(item, '$.{path}') AS {KINDS[kind].sql})"
+    return "s" + "".join(f"['{name}']" for name in path.split("."))
 
 
-def _is_good(shape: str, table: SqlTable) -> bool:
-    """Whether each field has its kind, and is there if it must be: ``[VARCHAR, NULL, ...]``."""
-    pairs = zip(table.fields, re.findall(r"\w+", shape), strict=True)
+def _is_valid(shape: str, table: SqlTable) -> bool:
+    """Whether all fields have their kind and no required one is null: ``[VARCHAR, NULL, ...]``."""
+    types = zip(table.fields.items(), re.findall(r"\w+", shape), strict=True)
     return all(
-        found in JSON_TYPES[field.kind] or (found == "NULL" and field.path not in table.required)
-        for field, found in pairs
+        found in KINDS[kind].json or (found == "NULL" and path not in table.required)
+        for (path, kind), found in types
     )
 
 
 def _append(connection: "DuckDBPyConnection", sql: str, given: dict[str, list[Any]]) -> None:
-    """Run SQL over ``given``, columns of texts."""
+    """Run SQL over ``given``, a table of text columns."""
     if not next(iter(given.values())):
         given = {name: [""] for name in given}
         sql += " WHERE false"
