@@ -16,6 +16,8 @@ HELP = "compare runs, or groups of repeats, with the first of them"
 # Exit codes of --fail-if-regress; 1 is a failure of the command, 2 a wrong argument.
 UNJUDGED: Final = 3
 REGRESSED: Final = 4
+# Options with the names of parameters of compare().
+_OPTIONS: Final = ("metric", "goal", "target", "paired", "margin")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,22 +69,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare the groups, print the comparison, write its files, and judge it."""
-    comparison = compare(
-        _groups(arguments.groups),
-        metric=arguments.metric,
-        goal=arguments.goal,
-        target=arguments.target,
-        paired=arguments.paired,
-        margin=arguments.margin,
-    )
+    options = {name: getattr(arguments, name) for name in _OPTIONS}
+    comparison = compare(_groups(arguments.groups), **options)
     in_text = text.markdown if arguments.markdown else text.render
     sys.stdout.write((model.to_json if arguments.json else in_text)(comparison))
     for path in comparison.save(arguments.out) if arguments.out else ():
         print(path, file=sys.stderr)
     if arguments.fail_if_regress is None:
         return 0
-    options = (arguments.on, arguments.fail_if_regress)
-    return max(_judge(comparison, group.name, *options) for group in comparison.groups[1:])
+    rule = (arguments.on, arguments.fail_if_regress)
+    return max(_judge(comparison, group.name, *rule) for group in comparison.groups[1:])
 
 
 def _judge(comparison: Comparison, group: str, quantity: str | None, limit: float) -> int:
