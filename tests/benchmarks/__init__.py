@@ -1,4 +1,4 @@
-"""Speed, overhead and accuracy beside peers.
+"""Benchmarks of speed, overhead and accuracy, compared with other tools.
 
 ``python -m tests.benchmarks.NAME [--quick] [--json FILE]``
 """

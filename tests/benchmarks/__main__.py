@@ -1,15 +1,15 @@
-"""All benchmarks in turn, each in a process of its own, and one table at the end.
+"""Runs all benchmarks one after another, each in its own process, and prints one table.
 
 ``python -m tests.benchmarks [--quick] [--json FILE] [--peers PYTHON] [NAME ...]``: exits with 1
-where a benchmark fails, so where a bar is missed that ``known_misses.toml`` does not list. Quick
-takes some minutes and needs no GPU.
+if a benchmark fails, that is, if it misses a bar that ``known_misses.toml`` does not list. With
+``--quick`` it takes some minutes and needs no GPU.
 
-Tools that ours are compared with have an environment of their own, PYTHON being its interpreter::
+The tools that ours are compared with need their own environment; PYTHON is its interpreter::
 
     python -m venv .venv/peers
     .venv/peers/bin/python -m pip install -r tests/benchmarks/peers.txt -c constraints.txt
 
-Without it CodeCarbon, which comes with us, is the only one, and the other bars are judged.
+Without it CodeCarbon, which is one of our dependencies, is the only one; other bars are judged.
 """
 
 import argparse
@@ -48,13 +48,13 @@ ROOT: Final = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How one benchmark has ended.
+    """How one benchmark ended.
 
     Attributes:
-        name: of the benchmark.
-        seconds: that it took.
+        name: name of the benchmark.
+        seconds: its duration.
         code: its exit status.
-        figures: what it wrote; nothing where it has failed before.
+        figures: its results; empty if it failed before it wrote any.
     """
 
     name: str
@@ -64,12 +64,12 @@ class Outcome:
 
     @property
     def is_failure(self) -> bool:
-        """Whether a bar is missed or the benchmark has broken."""
+        """Whether a bar is missed or the benchmark has failed."""
         return self.code not in (0, SKIPPED)
 
     @property
     def status(self) -> str:
-        """For the table."""
+        """The status in the table."""
         if self.code == SKIPPED:
             return f"skipped: {self.figures.get('skipped', 'it does not say why')}"
         if "bars" not in self.figures:
@@ -77,17 +77,17 @@ class Outcome:
         return "FAILED" if self.is_failure else "passed"
 
     def count(self, *verdicts: str) -> int:
-        """How many bars have one of these verdicts."""
+        """Return the number of bars that have one of these verdicts."""
         return sum(bar["verdict"] in verdicts for bar in self.figures.get("bars", []))
 
 
 def command(name: str) -> list[str]:
-    """How a benchmark is started."""
+    """Return the command that starts a benchmark."""
     return [sys.executable, "-m", f"tests.benchmarks.{name}"]
 
 
 def run(name: str, options: Sequence[str]) -> Outcome:
-    """One benchmark in a process of its own, whose output is shown."""
+    """Run one benchmark in its own process; its output is shown."""
     print(f"\n== {name} {' '.join(options)}".rstrip(), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "figures.json"
@@ -103,13 +103,13 @@ def run(name: str, options: Sequence[str]) -> Outcome:
 
 
 def options(name: str, *, is_quick: bool, peers: str | None) -> list[str]:
-    """What one benchmark is told."""
+    """Return the options of one benchmark."""
     told = ["--quick", *QUICK_OPTIONS.get(name, [])] if is_quick else []
     return [*told, "--peers", peers] if peers and name in WITH_PEERS else told
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """A line for each benchmark."""
+    """Return the table, a line for each benchmark."""
     heads = f"{'seconds':>9}{'met':>6}{'missed':>8}{'known':>7}{'not judged':>12}"
     lines = [f"{'benchmark':<14}{heads}  status"]
     for one in outcomes:
@@ -122,7 +122,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run them, print the table; 1 where one fails."""
+    """Run the benchmarks and print the table; returns 1 if one fails."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks",
         description=__doc__,

@@ -1,12 +1,12 @@
-"""How far the energy of a window is from the truth, card by card.
+"""Measures the error of the energy of windows on cards of known energy.
 
-Simulated cards of known energy (``cards``) are measured for a minute on virtual time; the table is
-the mean of |found - true| / true over random windows, median of five seeds. Loads are squares
-between 100 and 400 W and a staircase of 60 ms, exactly as named. The card like an H200 has bars;
-the others show what their sensors allow.
+Simulated cards (``cards``) are measured for a minute in virtual time. The table has the mean of
+|found - true| / true over random windows, as the median of five seeds. Loads are square waves
+between 100 and 400 W and a staircase of 60 ms, with exactly the periods of their names. The card
+like an H200 has bars; the others show what their sensors allow.
 
-With ``--data FOLDER`` it shows windows of recorded cards, too (``recordings``: folders
-``external_meter`` and ``h200_power``). Other tools on such a card are in ``peers``.
+With ``--data FOLDER`` windows of recorded cards are shown as well (``recordings``: folders
+``external_meter`` and ``h200_power``). ``peers`` measures other tools on such a card.
 
 ``python -m tests.benchmarks.accuracy [--quick] [--json FILE] [--data FOLDER]``
 """
@@ -29,7 +29,7 @@ LOADS: Final = ("31 ms", "97 ms", "230 ms", "1030 ms", "staircase")
 JUDGED: Final = "samples and counter (H200)"
 _FAST: Final = {0.05: 0.13, 0.2: 0.032, 1.0: 0.008, 5.0: 0.002}
 _SLOW: Final = {0.05: 0.08, 0.2: 0.016, 1.0: 0.005, 5.0: 0.0012}
-# load -> length of windows -> the most that the mean error may be, as a share
+# load to length of windows to the largest mean error, as a share
 BARS: Final[Mapping[str, Mapping[float, float]]] = {
     "31 ms": _FAST,
     "97 ms": _FAST,
@@ -52,17 +52,17 @@ class Cell:
 
     @property
     def bar(self) -> float | None:
-        """The most that it may be; ``None`` where nothing is judged."""
+        """The largest error; ``None`` if it is not judged."""
         return BARS[self.load][self.width_s] if self.card == JUDGED else None
 
     @property
     def is_met(self) -> bool:
-        """Whether no bar is missed."""
+        """Whether the bar is met, or there is none."""
         return self.bar is None or self.error <= self.bar
 
 
 def simulated(seeds: int) -> list[Cell]:
-    """All cards under all loads."""
+    """Measure all cards under all loads."""
     cases = [(card, load) for card in CARDS for load in LOADS]
     runs = [
         Run(card=card, load=load, seed=seed, count=_WINDOWS)
@@ -73,7 +73,7 @@ def simulated(seeds: int) -> list[Cell]:
 
 
 def cells(results: Results) -> list[Cell]:
-    """The median over seeds of the mean error."""
+    """Return the median over seeds of the mean errors."""
     errors: dict[tuple[str, str, float], list[float]] = {}
     for run, found in results.items():
         for width_s, windows in found.items():
@@ -86,7 +86,7 @@ def cells(results: Results) -> list[Cell]:
 
 
 def table(found: Sequence[Cell]) -> str:
-    """Cards and loads down, lengths of windows across, in per cent; the bar behind what has one."""
+    """Return the table, in per cent: a row for each card and load, a column for each length."""
     heads = "".join(f"{f'{1e3 * width_s:g} ms':>18}" for width_s in WIDTHS_S)
     lines = [f"{'mean |error|, %':<32}{heads}"]
     for card in dict.fromkeys(c.card for c in found):
@@ -103,7 +103,7 @@ def _text(c: Cell) -> str:
 
 
 def recorded(folder: Path | None) -> list[Finding]:
-    """Prints and returns what recordings show; without a folder it says that nothing is shown."""
+    """Print and return the errors on recordings; without a folder, print that none are shown."""
     if folder is None:
         print("recordings: not shown, no folder was given (--data FOLDER)")
         return []
@@ -115,7 +115,7 @@ def recorded(folder: Path | None) -> list[Finding]:
 
 
 def judged(found: Sequence[Cell], of_recordings: Sequence[Finding]) -> list[Bar]:
-    """The bars of simulated and of recorded cards."""
+    """Return the bars of simulated and recorded cards."""
     simulated_bars = [
         Bar(
             name=f"{c.load}, {1e3 * c.width_s:g} ms windows: mean error",

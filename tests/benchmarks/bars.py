@@ -1,10 +1,10 @@
 """The bars of a benchmark: which are met, which are missed, and which misses are known.
 
 ``known_misses.toml`` lists the bars that are missed today, each with its value and the reason. A
-benchmark fails where a bar is missed that is not listed, where it is missed by more than its listed
-value, and where a listed bar is met: then its entry is to be removed. A time that only slow
-machines miss is listed as ``on_slow_machines``, and may be met. A listed bar that was not measured,
-because its data or a peer is not there, changes nothing.
+benchmark fails if a bar is missed that is not listed, if it is missed by more than its listed
+value, and if a listed bar is met, so that its entry gets removed. A time that only slow machines
+miss is listed as ``on_slow_machines`` and may be met. A listed bar that is not measured, because
+its data or a peer is missing, has no effect.
 """
 
 import argparse
@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any, Final
 
 KNOWN_MISSES: Final = Path(__file__).with_name("known_misses.toml")
-SKIPPED: Final = 77  # exit status, as in Automake's tests
+SKIPPED: Final = 77  # exit status of skipped tests in Automake
 FAILURES: Final = ("MISSED", "WORSE THAN LISTED", "MET, BUT LISTED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """What was found, and within which limits it must be. No number is within none.
+    """A value and the limits within which it must be; NaN is within none.
 
     Attributes:
         name: unique in its benchmark; the key in ``known_misses.toml``.
-        value: what was found.
-        at_least: lower limit; ``None`` without one.
-        at_most: upper limit; ``None`` without one.
-        is_judged: whether this run can tell; if not, the bar is shown and fails nothing.
+        value: the measured value.
+        at_least: lower limit; ``None`` for none.
+        at_most: upper limit; ``None`` for none.
+        is_judged: whether this run can judge it; if not, the bar is shown and cannot fail.
     """
 
     name: str
@@ -48,12 +48,12 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
-    """An entry of the list.
+    """An entry of ``known_misses.toml``.
 
     Attributes:
-        value: of the bar, rounded away from its limit.
-        reason: why it is missed.
-        on_slow_machines: whether it is a time, and quick machines meet it; nothing fails there.
+        value: value of the bar, rounded away from its limit.
+        reason: why the bar is missed.
+        on_slow_machines: whether it is a time that fast machines meet; meeting it is no failure.
     """
 
     value: float
@@ -62,13 +62,13 @@ class Miss:
 
 
 def known_misses(run: str) -> dict[str, Miss]:
-    """The listed misses of a run, such as ``calibration --quick``, by name of the bar."""
+    """Return the known misses of a run, such as ``calibration --quick``, by name of the bar."""
     listed = tomllib.loads(KNOWN_MISSES.read_text(encoding="utf-8")).get(run, {})
     return {name: Miss(**entry) for name, entry in listed.items()}
 
 
 def verdict(bar: Bar, miss: Miss | None) -> str:
-    """In a word or a few; those in ``FAILURES`` fail."""
+    """Return the verdict as a few words; those in ``FAILURES`` fail."""
     if not bar.is_judged:
         return "not judged"
     if bar.is_met:
@@ -81,7 +81,7 @@ def verdict(bar: Bar, miss: Miss | None) -> str:
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """The options that every benchmark has."""
+    """Return a parser with the options that every benchmark has."""
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -107,7 +107,7 @@ def finish(name: str, arguments: argparse.Namespace, bars: Sequence[Bar], /, **f
 
 
 def skip(arguments: argparse.Namespace, reason: str) -> int:
-    """Say why nothing can be measured here, and return the exit status for it."""
+    """Print why nothing can be measured here, and return the exit status for that."""
     print(f"skipped: {reason}")
     _write(arguments.json, {"skipped": reason})
     return SKIPPED

@@ -1,18 +1,18 @@
-"""Do the stated intervals hold the truth as often as they say, and are they no wider than needed?
+"""Measures how often the stated intervals hold the truth, and whether they are too wide.
 
-Simulated cards of known energy are measured for a minute on virtual time. A cell is one sensor
-and one length of windows, with the windows of eight loads in it: squares of 31 to 230 ms and
-staircases of 60 and 150 ms between 100 and 400 W, each run within 10 % of that, so that no load
-is a multiple of a window or of a sensor's period by design. The bars, for each cell:
+Simulated cards of known energy are measured for a minute in virtual time. A cell is one sensor
+and one length of windows, with the windows of eight loads: square waves of 31 to 230 ms and
+staircases of 60 and 150 ms between 100 and 400 W. Each run varies these periods by up to 10 %, so
+that no load is a multiple of a window or of a sensor's period by design. The bars of each cell:
 
 * the stated 95 % interval, of sensors whose gain is anywhere within the stated bound of 5 %,
   holds the truth in at least 90 % of the windows;
 * its median half-width is at most 4 times the median error.
 
-Its random part alone (1.96 standard errors), of sensors without an error of gain, must hold 87 %,
-no wider than that. Below stand loads without bars: those that most simulated sensors measure
-exactly (no width can be compared with an error of zero), and those that beat with a sensor, whose
-interval is known to be too narrow.
+The random part alone (1.96 standard errors), of sensors without an error of gain, must hold 87 %
+with the same limit of width. Loads without bars are listed below: those that most simulated
+sensors measure exactly, so that no width can be compared with the error of zero, and those that
+beat with a sensor, whose interval is known to be too narrow.
 
 ``python -m tests.benchmarks.calibration [--quick] [--json FILE]``: 3 minutes, quick half one.
 """
@@ -31,7 +31,7 @@ from tests.benchmarks.common.cards import WIDTHS_S, Array, Windows
 from tests.benchmarks.common.runs import Results, Run, measured_all
 
 COVERAGE_BAR: Final = 0.90
-# The random part is no interval that anybody is shown by itself.
+# The random part is never shown alone as an interval.
 RANDOM_COVERAGE_BAR: Final = 0.87
 RATIO_BAR: Final = 4.0
 FEWEST_WINDOWS: Final = 500
@@ -44,7 +44,7 @@ SENSORS: Final = (
     "1 s average only",
     "50 % duty and counter (V100)",
 )
-# Its intervals hold 84 to 90 % at 20 seeds: shown beside the others.
+# Its intervals hold 84 to 90 % at 20 seeds: shown without a bar.
 NOT_JUDGED: Final = ("50 % duty and counter (V100)",)
 LOADS: Final = (
     "31 ms",
@@ -72,15 +72,15 @@ _GAIN_BOUND: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What the intervals of one sensor and one length of windows were worth.
+    """The quality of the intervals of one sensor for one length of windows.
 
     Attributes:
         sensor: one of ``SENSORS``.
         width_s: length of the windows.
-        windows: how many.
+        windows: number of windows.
         coverage: share of the windows whose interval holds the truth.
-        lowest_coverage: the same for the load with the lowest.
-        half_width: median, as a share of the true energy.
+        lowest_coverage: coverage of the load with the lowest one.
+        half_width: median half-width, as a share of the true energy.
         error: median of |found - true| / true.
         coverage_bar: the least coverage.
     """
@@ -101,7 +101,7 @@ class Cell:
 
     @property
     def is_met(self) -> bool:
-        """Whether both bars are met by enough windows."""
+        """Whether both bars are met, with enough windows."""
         return (
             self.windows >= FEWEST_WINDOWS
             and self.coverage >= self.coverage_bar
@@ -112,7 +112,7 @@ class Cell:
 def cell(
     sensor: str, width_s: float, by_load: Sequence[Sequence[Windows]], *, is_whole: bool
 ) -> Cell:
-    """One cell from the windows of its runs, grouped by load."""
+    """Return one cell from the windows of its runs, grouped by load."""
     shares = [_shares(windows, is_whole=is_whole) for windows in by_load]
     errors, widths = np.concatenate(shares, axis=1)
     return Cell(
@@ -128,7 +128,7 @@ def cell(
 
 
 def _shares(windows: Iterable[Windows], *, is_whole: bool) -> Array:
-    """Errors and half-widths, (2, n), as shares of the truth."""
+    """Return errors and half-widths, (2, n), as shares of the truth."""
     pairs = [
         np.array([np.abs(w.error_j), w.total_j if is_whole else w.random_j]) / w.true_j
         for w in windows
@@ -137,7 +137,7 @@ def _shares(windows: Iterable[Windows], *, is_whole: bool) -> Array:
 
 
 def pool_runs(seeds: int, *, is_whole: bool) -> list[Run]:
-    """The runs of all cells; for whole intervals each with a gain of its own."""
+    """Return the runs of all cells; for whole intervals each run has its own gain."""
     dice = np.random.default_rng(5)
     bound = _GAIN_BOUND if is_whole else 0.0
     return [
@@ -156,7 +156,7 @@ def pool_runs(seeds: int, *, is_whole: bool) -> list[Run]:
 
 
 def cells(results: Results, *, is_whole: bool) -> list[Cell]:
-    """All cells of these runs."""
+    """Return the cells of all runs."""
     return [
         cell(sensor, width_s, _by_load(results, sensor, width_s), is_whole=is_whole)
         for sensor in dict.fromkeys(run.card for run in results)
@@ -174,7 +174,7 @@ def _by_load(results: Results, sensor: str, width_s: float) -> list[list[Windows
 
 
 def beside(seeds: int) -> Results:
-    """Runs that show what is known, and judge nothing."""
+    """Return the runs of the loads without bars."""
     near = [
         Run(card=sensor, load=load, seed=seed, count=_WINDOWS, spread=_SPREAD)
         for sensor in SENSORS
@@ -190,7 +190,7 @@ def beside(seeds: int) -> Results:
 
 
 def table(found: Sequence[Cell]) -> str:
-    """Each sensor a line: coverage, that of its worst load, and the half-width in errors."""
+    """Return a row for each sensor: coverage, lowest coverage, and half-width in errors."""
     lines = [_heads("sensor"), _line("", ["held (worst)  width"] * len(WIDTHS_S))]
     sensors = dict.fromkeys(c.sensor for c in found)
     lines += [_line(name, [_text(c) for c in found if c.sensor == name]) for name in sensors]
@@ -203,7 +203,7 @@ def _text(c: Cell) -> str:
 
 
 def by_case(results: Results) -> dict[str, list[Cell]]:
-    """The cells of each load and sensor, whose name says which load is exactly as named."""
+    """Return the cells of each load and sensor; a name says which load has exactly its period."""
     cases: dict[str, dict[Run, Mapping[float, Windows]]] = {}
     for run, found in results.items():
         name = f"{'' if run.spread else 'exactly '}{run.load}, {run.card}"
@@ -212,7 +212,7 @@ def by_case(results: Results) -> dict[str, list[Cell]]:
 
 
 def table_beside(cases: Mapping[str, Sequence[Cell]]) -> str:
-    """Coverage and median error of each load and sensor."""
+    """Return a table with coverage and median error of each load and sensor."""
     lines = [_heads("load, sensor"), _line("", ["held, median error"] * len(WIDTHS_S))]
     for name, found in cases.items():
         lines.append(_line(name, [f"{c.coverage:.0%}, {c.error:.3%}" for c in found]))
@@ -228,7 +228,7 @@ def _line(first: str, texts: Iterable[str]) -> str:
 
 
 def judged(name: str, found: Iterable[Cell]) -> Iterator[Bar]:
-    """Two bars of each judged cell; too few windows meet none."""
+    """Return two bars of each judged cell; with too few windows they are missed."""
     for c in found:
         if c.sensor not in NOT_JUDGED:
             where = f"{name}, {c.sensor}, {1e3 * c.width_s:g} ms"

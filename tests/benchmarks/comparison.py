@@ -1,17 +1,17 @@
-"""How often the intervals and verdicts of a comparison are right, where the truth is known.
+"""Measures how often the intervals and verdicts of a comparison are right, if the truth is known.
 
-Each comparison is of whole reports through ``compare``, five a side: energy, time and samples of a
-training whose runs differ by 2 % by chance, with a true difference of 0, 2 or 10 %. ``runs`` are
-made one group after the other, ``pairs`` in turn while the room gets warmer and takes all runs with
-it by up to 5 %.
+Each comparison runs ``compare`` on whole reports, five a side: energy, time and samples of a
+training whose runs vary by 2 % at random, with a true difference of 0, 2 or 10 %. In ``runs`` one
+group is made after the other; in ``pairs`` they alternate while the room warms up and changes all
+runs by up to 5 %.
 
-Bars: the 95 % interval holds the true ratio of energy per sample in 92 to 98 % of comparisons; a
-verdict where there is no difference in at most 8 %; 10 % resolved in at least 95 %. Beside ours
-stand what people do else: a plain bootstrap over the same runs, and Welch's test on all samples of
-the power of all runs at 1 Hz, as if neighbours were independent.
+Bars: the 95 % interval holds the true ratio of energy per sample in 92 to 98 % of comparisons; at
+most 8 % have a verdict if there is no difference; at least 95 % resolve 10 %. Two common methods
+are shown as well: a plain bootstrap over the same runs, and Welch's test on all samples of the
+power of all runs at 1 Hz, as if neighbouring samples were independent.
 
 ``python -m tests.benchmarks.comparison [--quick] [--json FILE]``: a thousand comparisons of each
-kind take some minutes, quick a hundred and fifty.
+kind, which take some minutes; 150 with ``--quick``.
 """
 
 import sys
@@ -37,22 +37,22 @@ DIFFERENCES: Final = (0.0, 0.02, 0.10)
 HOLDS: Final = (0.92, 0.98)
 FALSE: Final = 0.08
 FOUND: Final = 0.95
-# Samples of power in a run, and how far neighbours resemble each other: a first-order process
-# with a memory of about ten seconds, 5 % around the run's own mean.
+# Number of power samples of a run, and the correlation of neighbours: a first-order process with
+# a memory of about ten seconds, 5 % around the mean of the run.
 _SAMPLES, _MEMORY, _SCATTER = 300, 0.9, 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One way to compare, many comparisons.
+    """The results of one method over many comparisons.
 
     Attributes:
-        way: who compares, and how the runs were made.
+        way: the method, and how the runs were made.
         difference: true change, as a share.
         holds: share of comparisons whose interval holds it.
         resolved: share of comparisons with a verdict.
-        detectable: median of the smallest change that is said to be found; ``None``: not said.
-        is_judged: whether bars are for it.
+        detectable: median of the stated smallest detectable change; ``None`` if none is stated.
+        is_judged: whether it has bars.
     """
 
     way: str
@@ -64,7 +64,7 @@ class Row:
     is_judged: bool
 
     def bars(self) -> Iterator[Bar]:
-        """What it must keep."""
+        """Return the bars of this row."""
         if not self.is_judged:
             return
         name = f"{self.way}, {self.difference:.0%} of difference"
@@ -76,7 +76,7 @@ class Row:
 
 
 def base() -> EnergyReport:
-    """A training of a minute: all runs are copies of it with other figures."""
+    """Return a training of a minute; all runs are copies of it with other figures."""
     with tempfile.TemporaryDirectory() as folder:
         journals.write(Path(folder), journals.Attempt(cut_off_at_s=None))
         report = build(folder)
@@ -88,7 +88,7 @@ def base() -> EnergyReport:
 
 
 def run(report: EnergyReport, factor: float, started_unix_s: float) -> EnergyReport:
-    """The same training at another power; its time scatters a tenth as much."""
+    """Return the same training with another power; its duration varies a tenth as much."""
 
     def energy(figure):
         return replace(
@@ -125,7 +125,7 @@ def run(report: EnergyReport, factor: float, started_unix_s: float) -> EnergyRep
 
 
 def factors(dice: np.random.Generator, difference: float, *, in_turn: bool) -> np.ndarray:
-    """(2, RUNS) of the two groups, in the order in which they were made."""
+    """Return the factors of the two groups, (2, RUNS), in the order in which they were made."""
     found = np.exp(dice.normal(0.0, NOISE, size=(2, RUNS)))
     found[1] *= 1.0 - difference
     if in_turn:
@@ -134,7 +134,7 @@ def factors(dice: np.random.Generator, difference: float, *, in_turn: bool) -> n
 
 
 def ours(report: EnergyReport, scales: np.ndarray, *, in_turn: bool):
-    """The effect on energy per sample, and its verdict among all questions."""
+    """Return the effect on energy per sample, and its verdict with all questions counted."""
     groups = {}
     for side, name in enumerate(("old", "new")):
         starts = [
@@ -147,7 +147,7 @@ def ours(report: EnergyReport, scales: np.ndarray, *, in_turn: bool):
 
 
 def plain_bootstrap(scales: np.ndarray, dice: np.random.Generator) -> tuple[float, float]:
-    """Percentiles of the ratio of means of resampled runs, without any correction."""
+    """Return percentiles of the ratio of means of resampled runs, without any correction."""
     chosen = dice.integers(RUNS, size=(2, 2000, RUNS))
     means = [scales[side][chosen[side]].mean(axis=1) for side in (0, 1)]
     low, high = np.quantile(means[1] / means[0], (0.025, 0.975))
@@ -155,7 +155,7 @@ def plain_bootstrap(scales: np.ndarray, dice: np.random.Generator) -> tuple[floa
 
 
 def all_samples(scales: np.ndarray, dice: np.random.Generator) -> tuple[float, float]:
-    """95 % of the ratio of mean powers, each of all samples of all runs taken as independent."""
+    """Return the 95 % interval of the ratio of mean powers, all samples taken as independent."""
     means, relative = [], []
     for side in (0, 1):
         noise = dice.normal(0.0, _SCATTER * (1.0 - _MEMORY**2) ** 0.5, size=(RUNS, _SAMPLES))
@@ -170,7 +170,7 @@ def all_samples(scales: np.ndarray, dice: np.random.Generator) -> tuple[float, f
 
 
 def measured(comparisons: int, difference: float) -> list[Row]:
-    """All ways at one true difference."""
+    """Run all methods at one true difference."""
     report, truth = base(), 1.0 - difference
     dice = np.random.default_rng(round(1e4 * difference) + 7)
     rows = []
@@ -212,7 +212,7 @@ def measured(comparisons: int, difference: float) -> list[Row]:
 
 
 def show(rows: Sequence[Row]) -> None:
-    """The table."""
+    """Print the table."""
     print(f"{'':<26}{'truth':>8}{'holds it':>10}{'resolved':>10}{'detectable':>12}")
     for row in rows:
         told = "" if row.detectable is None else f"{100 * row.detectable:.1f} %"

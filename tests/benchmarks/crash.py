@@ -1,15 +1,15 @@
-"""kill -9 at random moments of a real Lightning training, then resume: what is lost, what counts.
+"""Kills a real Lightning training with kill -9 at random, resumes it, and checks the totals.
 
-``python -m tests.benchmarks.crash [--quick] [--json FILE]``: each trial trains on the CPU beside a
-fake card of 300 W (a library with NVML's interface, in real time), with a checkpoint each 100
-steps; the process is killed at a random moment and the training resumed from the newest
-checkpoint, in a new log folder, as Lightning makes one. A bar is missed where in any trial
+``python -m tests.benchmarks.crash [--quick] [--json FILE]``: each trial trains on the CPU with a
+fake card of 300 W (a library with NVML's interface, in real time) and a checkpoint every 100
+steps. The process is killed at a random moment, and the training is resumed from the newest
+checkpoint in a new log folder, as Lightning creates one. A bar is missed if in any trial
 
-* more than a second of the card's energy before the kill is missing in the report;
-* the curve of energy does not go on from there to the total of the report, of both attempts;
-* a step is counted twice, or one that was repeated is not called so, or one is missing that was
-  not among the last second's;
-* a line of a journal other than the last cannot be read.
+* the report lacks more than a second of the card's energy before the kill;
+* the energy curve does not continue from there to the report's total of both attempts;
+* a step is counted twice, a repeated step is not reported as repeated, or a step is missing that
+  was not one of the last second;
+* a line of a journal other than the last one cannot be read.
 """
 
 import csv
@@ -44,25 +44,25 @@ TRIALS, QUICK_TRIALS = 20, 3
 POWER_W = 300.0
 STEPS, STEP_S = 500, 0.01
 SAVED_EACH = 100
-# In steps, of which a busy machine does fewer in a second. After the first checkpoint: without one
-# there is nothing to resume.
+# In steps, of which a busy machine does fewer per second. The kill comes after the first
+# checkpoint, as there would be nothing to resume from.
 EARLIEST, LATEST = 160, 480
 MOST_LOST_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What a kill has cost, and whether all is right after the resume.
+    """What a kill cost, and whether all is correct after the resume.
 
     Attributes:
-        killed_s: after the start of the first attempt.
-        lost_s: energy that is missing in the report of the killed run, in seconds of the card.
-        lost_steps: steps of it that are missing.
-        replayed_steps: steps that the second attempt has repeated.
-        is_continued: whether the curve goes on to the report's total, which is the sum of both.
-        is_counted_once: whether the run has its steps but for those lost, and the rest is called
-            repeated.
-        is_readable: whether all journals can be read, but for a last line that was cut off.
+        killed_s: time of the kill after the start of the first attempt.
+        lost_s: energy that the report of the killed run lacks, in seconds of the card.
+        lost_steps: number of steps that it lacks.
+        replayed_steps: number of steps that the second attempt repeated.
+        is_continued: whether the curve continues to the report's total, the sum of both attempts.
+        is_counted_once: whether the run has all its steps except those lost, and the others are
+            reported as repeated.
+        is_readable: whether all journals can be read, except for a last line that was cut off.
     """
 
     killed_s: float
@@ -75,7 +75,7 @@ class Trial:
 
 
 class Module(pl.LightningModule):
-    """A small model whose steps take 10 ms and are noted in a file as they end."""
+    """A small model whose steps take 10 ms; each is noted in a file when it ends."""
 
     def __init__(self, done: Path) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Module(pl.LightningModule):
 
 
 def main() -> int:
-    """All trials, a table, and the exit status."""
+    """Run all trials, print a table, and return the exit status."""
     parser = bars.parser(__doc__)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -114,7 +114,7 @@ def main() -> int:
 
 
 def judged(trials: Sequence[Trial]) -> list[Bar]:
-    """What all trials must keep."""
+    """Return the bars of all trials."""
     lost_s = max(trial.lost_s for trial in trials)
     counts = {
         "curves that do not go on": sum(not trial.is_continued for trial in trials),
@@ -128,7 +128,7 @@ def judged(trials: Sequence[Trial]) -> list[Bar]:
 
 
 def row(trial: Trial) -> str:
-    """A line of the table."""
+    """Return a row of the table."""
     is_right = (trial.is_continued, trial.is_counted_once, trial.is_readable)
     words = "  ".join(f"{'yes' if one else 'NO':>9}" for one in is_right)
     return (
@@ -138,7 +138,7 @@ def row(trial: Trial) -> str:
 
 
 def tried(folder: Path, after_steps: float) -> Trial:
-    """Train, kill in the step after so many, look; resume, look again."""
+    """Train, kill after so many steps, read the report; resume, and read it again."""
     done = folder / "done"
     child = forked(folder, done, resumes=False)
     while not done.exists() or len(done.read_text()) < int(after_steps):
@@ -170,7 +170,7 @@ def tried(folder: Path, after_steps: float) -> Trial:
 
 
 def counts_once(report: EnergyReport, saved: int) -> bool:
-    """Each planned step once but for those lost by the kill; what was done twice was repeated."""
+    """Whether each planned step counts once, except lost ones, and repeated ones are reported."""
     done, (first, second) = report.throughput, report.attempts
     lost = max(saved - first.steps, 0)
     return (
@@ -181,7 +181,7 @@ def counts_once(report: EnergyReport, saved: int) -> bool:
 
 
 def goes_on(folder: Path, killed: EnergyReport, report: EnergyReport) -> bool:
-    """The curve of the second attempt: from the first one's energy to the total of both."""
+    """Whether the curve of the second attempt goes from the energy of the first to the total."""
     with (folder / "logs" / "version_1" / "metrics.csv").open() as file:
         found = [line["energy/gpu_wh"] for line in csv.DictReader(file)]
     curve_j = [3600.0 * float(wh) for wh in found if wh]
@@ -199,7 +199,7 @@ def goes_on(folder: Path, killed: EnergyReport, report: EnergyReport) -> bool:
 
 
 def reads(path: Path) -> bool:
-    """Whether every line is JSON but for a last one without an end."""
+    """Whether every line is JSON, except for a last one without a line end."""
     *lines, last = path.read_text(encoding="utf-8").split("\n")
     try:
         for line in lines:
@@ -210,7 +210,7 @@ def reads(path: Path) -> bool:
 
 
 def forked(folder: Path, done: Path, *, resumes: bool) -> int:
-    """A child that trains, with all imports done; its number."""
+    """Fork a child that trains, with all imports done; returns its process id."""
     child = os.fork()
     if child:
         return child
@@ -222,7 +222,7 @@ def forked(folder: Path, done: Path, *, resumes: bool) -> int:
 
 
 def train(folder: Path, done: Path, *, resumes: bool) -> None:
-    """The training, from the newest checkpoint where it resumes."""
+    """Train, from the newest checkpoint if the training is resumed."""
     FakeNvml(Scenario(cards=(h200(Constant(POWER_W)),)), folder, virtual=False)
     saves = ModelCheckpoint(
         folder / "checkpoints", every_n_train_steps=SAVED_EACH, save_top_k=1, save_last="link"

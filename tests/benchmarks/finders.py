@@ -1,10 +1,10 @@
-"""Batch-size finders side by side on the same real trainings.
+"""Compares batch-size finders on the same real trainings.
 
-Ours for each objective, Lightning's ``BatchSizeFinder`` in both modes, accelerate's
-``find_executable_batch_size``. What each answers is then trained at, with the same ruler: samples
-a second, joules a sample and peak memory. Bars: ours has never answered a size that it did not
-run; and, on a GPU, the knee's throughput is within 5 % of the best of all finders (3 % by what a
-knee is, and 2 % for noise; a CPU that is shared scatters by more).
+Ours for each objective, Lightning's ``BatchSizeFinder`` in both modes, and accelerate's
+``find_executable_batch_size``. The training then runs with each answer and is measured in the same
+way: samples per second, joules per sample and peak memory. Bars: ours never answers a size that
+it did not run; on a GPU, the throughput of the knee is within 5 % of the best of all finders (3 %
+by the definition of a knee, and 2 % for noise; a shared CPU varies by more).
 """
 
 import gc
@@ -32,7 +32,7 @@ MAX_SIZE = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One finder on one training; figures at its answer are ``None`` where that does not run."""
+    """One finder on one training; figures are ``None`` if its answer does not run."""
 
     task: str
     finder: str
@@ -54,7 +54,7 @@ Finding = tuple[int | None, list[int], str]
 def ours(
     objective: str, patience: Patience, trials: int = 14
 ) -> Callable[[Training, EnergyMeter], Finding]:
-    """The core's search, as in a loop of the user's own."""
+    """Run our search, as in a user's own loop."""
 
     def find(training: Training, meter: EnergyMeter) -> Finding:
         optimizer = training.configure_optimizers()
@@ -74,7 +74,7 @@ def ours(
 
 
 def lightnings(mode: str) -> Callable[[Training, EnergyMeter], Finding]:
-    """``Tuner.scale_batch_size`` as its page shows it."""
+    """Run ``Tuner.scale_batch_size`` as its documentation shows it."""
 
     def find(training: Training, meter: EnergyMeter) -> Finding:
         import lightning.pytorch as pl
@@ -106,7 +106,7 @@ def lightnings(mode: str) -> Callable[[Training, EnergyMeter], Finding]:
 
 
 def accelerates(training: Training, meter: EnergyMeter) -> Finding:
-    """``find_executable_batch_size`` around a few steps, from ``MAX_SIZE`` down."""
+    """Run ``find_executable_batch_size`` around a few steps, starting at ``MAX_SIZE``."""
     from accelerate.utils import find_executable_batch_size
 
     tried: list[int] = []
@@ -124,7 +124,7 @@ def accelerates(training: Training, meter: EnergyMeter) -> Finding:
 
 
 def measured(training: Training, size: int, meter: EnergyMeter, patience: Patience) -> Trial:
-    """The answer, by one ruler for all."""
+    """Measure the training with an answer, the same way for all finders."""
     optimizer = training.configure_optimizers()
     return Bench(lambda size: training.plain_step(optimizer, size), meter, patience=patience).run(
         size
@@ -132,7 +132,7 @@ def measured(training: Training, size: int, meter: EnergyMeter, patience: Patien
 
 
 def fresh(task: Task) -> Training:
-    """On the device, with memory as at the start."""
+    """Return a training on the device, with memory as at the start."""
     gc.collect()
     training = task.make()
     if torch.cuda.is_available():
@@ -148,7 +148,7 @@ def row(
     meter: EnergyMeter,
     patience: Patience,
 ) -> Row:
-    """One finder, from a fresh training; the ruler has another."""
+    """Run one finder on a new training; its answer is measured on another one."""
     start_s = time.monotonic()
     size, tried, note = find(fresh(task), meter)
     seconds = time.monotonic() - start_s
@@ -175,7 +175,7 @@ def row(
 
 
 def show(rows: Sequence[Row]) -> None:
-    """A line for each finder."""
+    """Print a row for each finder."""
     for task in dict.fromkeys(one.task for one in rows):
         print(f"\n{task}")
         head = f"{'finder':<30}{'size':>7}{'samples/s':>11}{'J/sample':>20}{'peak GiB':>10}"
@@ -196,7 +196,7 @@ def show(rows: Sequence[Row]) -> None:
 
 
 def judged(rows: Sequence[Row]) -> Iterator[Bar]:
-    """What ours must keep."""
+    """Return the bars of our finder."""
     for one in rows:
         if not one.finder.startswith("energy_callbacks"):
             continue

@@ -1,7 +1,7 @@
-"""What hooks take from the thread that trains: microseconds a step, each call timed.
+"""Measures the time that hooks take from the training thread, in microseconds per step.
 
-Of ``meter.step`` in a given loop, of the callbacks inside a real Trainer that computes on the CPU,
-and of the peers where they are called at the beginning and end of each step.
+Measured are ``meter.step`` in a given loop, the callbacks inside a real Trainer that computes on
+the CPU, and other tools if they are called at the beginning and end of each step.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class HookCost:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> "HookCost":
-        """From the seconds of each step."""
+        """Return the costs from the seconds of each step."""
         us = 1e6 * np.asarray(seconds[_FIRST_STEPS:])
         return cls(
             median_us=float(np.median(us)),
@@ -51,7 +51,7 @@ class HookCost:
 
 
 def of_hook(loop: Loop, hook: Callable[[], None], steps: int) -> HookCost:
-    """Of something that is called after each step."""
+    """Measure a function that is called after each step."""
     seconds = []
     for _ in range(steps + _FIRST_STEPS):
         loop.step()
@@ -63,10 +63,10 @@ def of_hook(loop: Loop, hook: Callable[[], None], steps: int) -> HookCost:
 
 
 def of_windows(loop: Loop, tool: Tool, steps: int) -> HookCost:
-    """Of a tool whose windows are the steps.
+    """Measure a tool whose windows are the steps.
 
-    Where it waits for the GPU at the end of a window, that is a part of its cost only as far as
-    the loop would not have waited: see the change of the step time beside it.
+    If it waits for the GPU at the end of a window, only the part of the wait that the loop would
+    not have had anyway is a cost: compare the change of the step time.
     """
     seconds = []
     for _ in range(steps + _FIRST_STEPS):
@@ -82,9 +82,9 @@ def of_windows(loop: Loop, tool: Tool, steps: int) -> HookCost:
 
 
 def of_callbacks(unknown: dict[str, str]) -> dict[str, HookCost]:
-    """Of all our hooks together, by the framework's package.
+    """Measure all our hooks together, by the package of the framework.
 
-    Why one has no figures goes into ``unknown``.
+    The reason why one has no figures is written to ``unknown``.
     """
     found = {}
     for package, make in {"lightning": _lightning, "transformers": _huggingface}.items():
@@ -94,7 +94,7 @@ def of_callbacks(unknown: dict[str, str]) -> dict[str, HookCost]:
         try:
             with _silence():
                 found[package] = make()
-        except Exception as error:  # noqa: BLE001 - a framework's trouble costs its own row
+        except Exception as error:  # noqa: BLE001 - an error of a framework affects its own row
             unknown[package] = f"failed: {error!r}"
     return found
 
@@ -111,7 +111,7 @@ def _silence() -> Iterator[None]:
 
 
 class _Timed:
-    """Sums the time of the hooks of each step of a callback."""
+    """Sums the time of all hooks of a callback for each step."""
 
     def __init__(self, callback: Any) -> None:
         self.seconds: list[float] = []

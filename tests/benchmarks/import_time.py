@@ -1,7 +1,7 @@
-"""How long `from energy_callbacks import EnergyMeter` takes beyond `import numpy`.
+"""Measures the time of `from energy_callbacks import EnergyMeter` beyond `import numpy`.
 
-Fresh interpreters (ours, CodeCarbon, and other peers from an environment of their own), in
-turn, medians of what they take beyond numpy. The bar: 60 ms for ours.
+New interpreters (ours, CodeCarbon, and other tools in their own environment) run in turn; the
+figures are medians of the time beyond numpy. The bar is 60 ms for ours.
 
 ``python -m tests.benchmarks.import_time [--quick] [--json FILE] [--peers PYTHON]``
 """
@@ -26,8 +26,8 @@ PEERS: Final = {
     "zeus": "from zeus.monitor import ZeusMonitor",
     "nvitop": "from nvitop import ResourceMetricCollector",
 }
-# As pip leaves a package behind: compiled. A checkout is compiled by its first import alone, and
-# never where this variable forbids it.
+# Packages are compiled, as pip installs them. A checkout is compiled by its first import only,
+# and never if this variable forbids it.
 COMPILING: Final = {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 CODE: Final = """
 import numpy, time
@@ -38,7 +38,7 @@ print(time.perf_counter() - start_s)
 
 
 def once_ms(python: str, statement: str) -> float:
-    """One fresh interpreter: numpy is imported first and not counted."""
+    """Time one new interpreter; numpy is imported first and not counted."""
     answer = subprocess.run(
         [python, "-c", CODE.format(statement=statement)],
         capture_output=True,
@@ -50,7 +50,7 @@ def once_ms(python: str, statement: str) -> float:
 
 
 def medians_ms(cases: Mapping[str, tuple[str, str]], rounds: int) -> dict[str, float]:
-    """Of each interpreter and statement by its name, in turn: a busy machine hits all alike."""
+    """Return the median of each statement, run in turn, so that load of the machine affects all."""
     for case in cases.values():
         once_ms(*case)  # compiles, and fills the file cache
     turns = [{name: once_ms(*case) for name, case in cases.items()} for _ in range(rounds)]

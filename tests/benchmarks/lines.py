@@ -1,21 +1,21 @@
-"""What reading the stack costs a training, and how well lines are told; beside Scalene.
+"""Measures what reading the stack costs a training, and the accuracy of lines; also for Scalene.
 
 Three questions, without a GPU, in at most four minutes:
 
-* How long does a loop of Python stand still for a look: to hand over the interpreter, to be asked,
-  and to read its stack? The median, times the number of looks. Bar: below 1 % of the time.
-* How much longer are steps meanwhile? Rounds in turn (``pairs``) of a loop of Python and small
-  matrix products. Bar: the 95 % interval does not lie above 1 %; on a machine with neighbours it is
-  some percent wide, so the first bar is the sharper one.
-* One program (``lines_script``) with Python, native code and a sleep, alone, with us and under
-  Scalene, in turn: how much longer its work takes, and how far each line's share is from what the
-  program's own clock says. Bar: ours within 0.1 of the truth, in a quick run within 0.15, judged
-  where three standard errors fit into it. Looks are a sample; beside other programs they become
-  rare, and then more runs with us follow. With two processors the thread that asks queues behind
-  the training's own; with more it does not, and shares are closer.
+* How long does a stack sample stop a Python loop: hand-over of the interpreter, request, and
+  reading of the stack? The median, times the number of samples. Bar: below 1 % of the time.
+* How much longer do steps take meanwhile? Rounds alternate (``pairs``) on a loop of Python and
+  small matrix products. Bar: the 95 % interval does not lie above 1 %; on a shared machine it is
+  some per cent wide, so the first bar is the sharper one.
+* One program (``lines_script``) with Python, native code and a sleep runs alone, with our profiler
+  and under Scalene, in turn: how much longer its work takes, and how far the share of each line is
+  from the program's own clock. Bar: ours within 0.1 of the truth, in a quick run within 0.15,
+  judged if three standard errors are smaller. Beside other programs samples become rare, and then
+  more runs of ours follow. With two processors the sampling thread waits behind the training's own
+  thread; with more it does not, and shares are closer.
 
-``python -m tests.benchmarks.lines [--quick] [--json FILE]``; quick without Scalene, which is left
-out, too, where it is not installed (``pip install scalene``).
+``python -m tests.benchmarks.lines [--quick] [--json FILE]``; quick without Scalene, which is also
+omitted if it is not installed (``pip install scalene``).
 """
 
 import importlib.util
@@ -48,14 +48,14 @@ from tests.benchmarks.common.quiet_core import quiet_core  # noqa: E402
 
 CHANGE_BAR: Final = 0.01
 SHARE_BAR: Final = 0.1
-QUICK_SHARE_BAR: Final = 0.15  # of some hundred looks
-MORE_RUNS: Final = 3  # with us at most, where looks are too few; a quick one stays near a minute
+QUICK_SHARE_BAR: Final = 0.15  # of some hundred samples
+MORE_RUNS: Final = 3  # of ours at most, if samples are too few; quick stays near a minute
 SCRIPT: Final = Path(__file__).with_name("lines_script.py")
 _LINES: Final = {"python": "PYTHON", "native": "NATIVE", "sleep": "SLEEP"}
 
 
 class Asking:
-    """Asks in rounds "with" alone."""
+    """Samples the stack in rounds "with" only."""
 
     turns = 0
     is_busy = False
@@ -69,7 +69,7 @@ class Asking:
         return False
 
     def switch(self, is_on: bool) -> None:
-        """A thread of its own for each round."""
+        """Start a new sampling thread for each round "with"."""
         if self._asker is not None:
             self._asker.stop()
         self._asker = (
@@ -80,7 +80,7 @@ class Asking:
 
 
 def python_loop() -> Loop:
-    """About 1.5 ms a step, half of it Python."""
+    """Return a loop of about 1.5 ms a step, half of it Python."""
     matrix = np.random.default_rng(0).normal(size=(160, 160))
 
     def step() -> None:
@@ -100,7 +100,7 @@ def python_loop() -> Loop:
 
 
 def overhead(pairs: int) -> Change:
-    """Rounds with and without, in turn."""
+    """Run rounds with and without sampling in turn."""
     loop, asking = python_loop(), Asking()
     with quiet_core(loop) as settle:
         found = interleaved(loop, pairs, loop.step, asking, settle=settle)
@@ -109,7 +109,7 @@ def overhead(pairs: int) -> Change:
 
 
 def standstill(duration_s: float) -> tuple[float, int]:
-    """Median seconds that a loop stands still for a look thirty calls deep, and how many looks."""
+    """Return the median seconds for which a sample of thirty calls stops a loop, and their number."""
     asker = StackSampler(LineTally(time.monotonic()).take, LineProfiler().rate_hz, 0.01)
     gaps_s: list[float] = []
 
@@ -133,7 +133,7 @@ def standstill(duration_s: float) -> tuple[float, int]:
 
 
 def run_script(tool: str, turns: int) -> dict[str, Any]:
-    """One run of the program: what its lines took, and what the tool says they did."""
+    """Run the program once; returns what its lines took, and what the tool reports."""
     with tempfile.TemporaryDirectory() as name:
         out, profile = Path(name) / "out.json", Path(name) / "profile.json"
         command = [sys.executable, str(SCRIPT), "ours" if tool == "ours" else "alone"]
@@ -151,7 +151,7 @@ def run_script(tool: str, turns: int) -> dict[str, Any]:
 
 
 def scalene_lines(profile: dict[str, Any]) -> dict[str, float]:
-    """Seconds by line, of its percentages."""
+    """Return the seconds of each line from the percentages of Scalene."""
     (file,) = [value for path, value in profile["files"].items() if path.endswith(SCRIPT.name)]
     names = ("n_cpu_percent_python", "n_cpu_percent_c", "n_sys_percent")
     return {
@@ -163,7 +163,7 @@ def scalene_lines(profile: dict[str, Any]) -> dict[str, float]:
 
 
 def shares(found: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """Of each hot line: its share by the program's own clock, and as the tool says."""
+    """Return the share of each hot line: by the program's own clock, and by the tool."""
     told = {
         kind: sum(s for line, s in found["by_line"].items() if line.endswith(f"# {comment}"))
         for kind, comment in _LINES.items()
@@ -174,15 +174,15 @@ def shares(found: dict[str, Any]) -> dict[str, tuple[float, float]]:
 
 
 def off(tools: dict[str, Any]) -> float:
-    """By how much a share of ours is wrong at most."""
+    """Return the largest error of our shares."""
     return max(abs(truth - told) for truth, told in tools["ours"]["shares"].values())
 
 
 def share_error(looks_s: Sequence[float]) -> float:
-    """Standard error of a share of one half, at most, from the seconds that looks stand for.
+    """Return the largest standard error of a share, that of one half, from the samples' seconds.
 
-    Looks that stand for unlike times are worth fewer of the same (Kish's effective sample size,
-    "Survey Sampling", 1965).
+    Samples of unequal duration count as fewer equal ones (Kish's effective sample size, "Survey
+    Sampling", 1965).
     """
     if not looks_s:
         return math.inf
@@ -191,12 +191,12 @@ def share_error(looks_s: Sequence[float]) -> float:
 
 
 def is_precise(looks_s: Sequence[float], bar: float) -> bool:
-    """Whether three standard errors of a share fit into the bar."""
+    """Whether three standard errors of a share are below the bar."""
     return 3.0 * share_error(looks_s) <= bar
 
 
 def side_by_side(turns: int, rounds: int, tools: Sequence[str], bar: float) -> dict[str, Any]:
-    """All tools in turn, then ours alone until its looks are enough for the bar."""
+    """Run all tools in turn, then ours alone until its samples are enough for the bar."""
     runs: dict[str, list[dict[str, Any]]] = {tool: [] for tool in tools}
     for number in range(rounds):
         for tool in tools if number % 2 == 0 else tools[::-1]:

@@ -1,7 +1,7 @@
-"""A program with a fixed amount of work in known lines, alone, followed by us, or by Scalene.
+"""A program with fixed work on known lines, run alone, with our profiler, or by Scalene.
 
-``python tests/benchmarks/lines_script.py {alone,ours} FILE [turns]``: writes what each line took by
-its own clock, and what our profiler says of it, as JSON; also for how long each look stood.
+``python tests/benchmarks/lines_script.py {alone,ours} FILE [turns]``: writes JSON with the time of
+each line by its own clock, what our profiler reports, and the duration of each stack sample.
 """
 
 import json
@@ -16,7 +16,7 @@ MESSAGE = bytes(range(256)) * 2000
 
 
 def python(loops):
-    """Python."""
+    """Compute in Python."""
     total = 0
     for number in range(loops):
         total += number  # PYTHON
@@ -24,10 +24,10 @@ def python(loops):
 
 
 def program(turns):
-    """Seconds in Python, in native code and in a sleep, by this program's own clock.
+    """Return the seconds in Python, in native code and in a sleep, by this program's own clock.
 
-    Python before a call that lets go of the interpreter is told at the line before that call, so
-    the lines that read the clock count for what they end.
+    Python before a call that releases the interpreter is attributed to the line before that call,
+    so the lines that read the clock count for the work that they end.
     """
     took_s = {"python": 0.0, "native": 0.0, "sleep": 0.0}
     for _ in range(turns):
@@ -45,12 +45,12 @@ def program(turns):
 
 
 def ours(turns):
-    """The same, followed: what it took, and what our profiler found.
+    """Run the program with our profiler.
 
     Returns:
         Seconds by the program's own clock, and by name: the profiler's seconds of each line
         (``by_line``), the share of the time that it took (``cost_share``), and the seconds that
-        each look stands for (``looks_s``).
+        each sample stands for (``looks_s``).
     """
     from energy_callbacks import EnergyConfig, EnergyMeter
     from energy_callbacks.profiling.lines import LineProfiler
@@ -66,7 +66,7 @@ def ours(turns):
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(LineTally, "take", weighed):
         config = EnergyConfig(report_dir=folder)
         with EnergyMeter(config=config, profilers=[LineProfiler()]) as meter, meter.phase("train"):
-            time.sleep(2.0)  # sensors have opened
+            time.sleep(2.0)  # sensors are open
             looks_s.clear()
             took_s = program(turns)
         found = build(folder).profile.lines
@@ -75,7 +75,7 @@ def ours(turns):
 
 
 def main():
-    """Write what was found."""
+    """Write the results."""
     mode, path, turns = sys.argv[1], sys.argv[2], int(sys.argv[3])
     found = {"took_s": program(turns)} if mode == "alone" else {}
     if mode == "ours":

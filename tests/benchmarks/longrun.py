@@ -1,13 +1,13 @@
-"""A day of training on eight GPUs, on virtual time: memory, the journal, the report, the joules.
+"""Measures a day of training on eight GPUs, in virtual time: memory, journal, report and joules.
 
-Eight scripted cards speak as an H200 does (50 power samples a second in drains of half a second,
-a bracketed tick of the energy counter and five gauges each second), a loop of four steps a second
-trains, validates and saves. Their power is known in closed form, so every joule can be checked.
+Eight scripted cards behave as an H200 (50 power samples a second in reads of half a second, a
+bracketed tick of the energy counter and five gauges every second). A loop of four steps a second
+trains, validates and saves. The power is known in closed form, so every joule can be checked.
 
 The bars: memory grows by less than 64 MiB over a meter that has just started, of which 24 MiB
-are there after the first ten minutes and 40 MiB come with the hours; the report of a day is
-built and saved in under 5 s of processor time, half of them for imports and charts; totals are
-true to 0.1 %; windows of the last ten minutes have full resolution, those from long ago seconds.
+are reached after the first ten minutes and 40 MiB come with the hours; the report of a day is
+built and saved in under 5 s of processor time, half of it for imports and charts; totals are
+correct to 0.1 %; windows of the last ten minutes have full resolution, older ones seconds.
 """
 
 import json
@@ -38,10 +38,10 @@ STEP_S, EPOCH_S, VALIDATION_S, CHECKPOINT_S = 0.25, 600.0, 25.0, 5.0
 FIXED_MIB, DAILY_MIB = 24.0, 40.0
 REPORT_FIXED_S, REPORT_DAILY_S = 2.5, 2.5
 PAGE_KB, TOTAL_PERCENT = 400.0, 0.1
-# Knots a second apart would be off by a third in 60 ms, those a minute apart by 10 % in 5 s.
+# Knots a second apart would be wrong by a third in 60 ms, those a minute apart by 10 % in 5 s.
 RECENT_PERCENT, OLD_5_S_PERCENT, OLD_60_S_PERCENT = 5.0, 1.0, 0.1
 
-# An H200's (docs/how-it-measures.md).
+# Values of an H200 (docs/how-it-measures.md).
 PERIOD_S, LAG_S, RESPONSE_S, DRAIN_S = 0.02, 0.005, 0.015, 0.5
 TICK_S, TICK_ERROR_S = 0.1, 0.002
 SAMPLES = Sensor(
@@ -58,13 +58,13 @@ GAUGES: tuple[tuple[Quantity, Callable[[float], float]], ...] = (
 
 @dataclass(frozen=True)
 class Load:
-    """Power as a sum of sine waves: the rhythm of the steps, and a slow swing."""
+    """Power as a sum of sine waves: the period of the steps, and a slow change."""
 
     mean_w: float
     waves: tuple[tuple[float, float, float], ...]  # amplitude W, period s, phase
 
     def energy_j(self, start_s: float, end_s: float) -> float:
-        """The exact integral."""
+        """Return the exact integral."""
         swings = (
             amplitude_w * period_s / math.tau * (self._cos(start_s, period_s, phase))
             - amplitude_w * period_s / math.tau * (self._cos(end_s, period_s, phase))
@@ -77,7 +77,7 @@ class Load:
         return math.cos(math.tau * math.fmod(t_s, period_s) / period_s + phase)
 
     def samples_w(self, t_s: Array) -> Array:
-        """What a sensor with an H200's lag and first-order response shows."""
+        """Return what a sensor with an H200's lag and first-order response shows."""
         shown = np.full(len(t_s), self.mean_w)
         for amplitude_w, period_s, phase in self.waves:
             turn = math.tau / period_s
@@ -90,7 +90,7 @@ class Load:
 
 
 class Card:
-    """A source that speaks as an H200's does."""
+    """A source with the sensors of an H200."""
 
     interval_s = DRAIN_S
 
@@ -113,14 +113,14 @@ class Card:
         self._next_sample = self._next_second = 0
 
     def open(self) -> Sequence[Channel]:
-        """The driver's buffer reaches back before the start."""
+        """Start; the buffer of the driver reaches back before the start."""
         now_s = self._clock.monotonic_s()
         self._next_sample = math.ceil((now_s - DRAIN_S) / PERIOD_S)
         self._next_second = math.ceil(now_s)
         return (self._power, self._energy, *(channel for channel, _ in self._gauges))
 
     def read(self) -> Sequence[Reading]:
-        """What is new, with the processor time that making it up took."""
+        """Return new readings; notes the processor time of generating them."""
         before_s = time.thread_time()
         readings = list(self._new(self._clock.monotonic_s()))
         self.cpu_s += time.thread_time() - before_s
@@ -142,12 +142,12 @@ class Card:
             yield Reading(self._power, at_s, power_w)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table."""
+    """One row of the table."""
 
     what: str
     value: float
@@ -156,12 +156,12 @@ class Row:
 
 
 def rss_mib() -> float:
-    """Memory of this process that is really in use."""
+    """Return the resident memory of this process."""
     return float(psutil.Process().memory_info().rss) / 2**20
 
 
 def train(meter: EnergyMeter, clock: FakeClock, end_s: float) -> float:
-    """Epochs until ``end_s``; returns the highest memory on the way, MiB."""
+    """Run epochs until ``end_s``; returns the highest memory on the way, MiB."""
     highest_mib = rss_mib()
     epoch = 0
     while clock.monotonic_s() < end_s - 1e-6:
@@ -180,7 +180,7 @@ def train(meter: EnergyMeter, clock: FakeClock, end_s: float) -> float:
 
 
 def steps(meter: EnergyMeter, clock: FakeClock, count: int = 40) -> None:
-    """Some optimizer steps with their waits for data, and one look at the figures."""
+    """Run some optimizer steps with waits for data, and read the figures once."""
     for _ in range(count):
         meter.mark("data_ready")
         clock.advance(STEP_S)
@@ -189,12 +189,12 @@ def steps(meter: EnergyMeter, clock: FakeClock, count: int = 40) -> None:
 
 
 def starts(first_s: float, last_s: float) -> Array:
-    """Where two hundred windows begin."""
+    """Return the starts of two hundred windows."""
     return np.random.default_rng(0).uniform(first_s, last_s, 200)
 
 
 def worst(meter: EnergyMeter, cards: Sequence[Card], starts_s: Array, width_s: float) -> float:
-    """The largest relative error of some windows."""
+    """Return the largest relative error of some windows."""
     errors = []
     for number, start_s in enumerate(starts_s.tolist()):
         card = cards[number % len(cards)]
@@ -206,7 +206,7 @@ def worst(meter: EnergyMeter, cards: Sequence[Card], starts_s: Array, width_s: f
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """What was measured on the way, before the report."""
+    """The measurements before the report."""
 
     growth_mib: float
     recent: float
@@ -219,7 +219,7 @@ class Trained:
 
 
 def trained(duration_s: float, folder: Path) -> Trained:
-    """The training on virtual time, and windows of it while it is measured."""
+    """Run the training in virtual time, with windows while it is measured."""
     clock = FakeClock()
     cards = [Card(clock, number) for number in range(CARDS)]
     meter = EnergyMeter(config=EnergyConfig(report_dir=folder), sources=cards, clock=clock)
@@ -246,7 +246,7 @@ def trained(duration_s: float, folder: Path) -> Trained:
 
 
 def run(duration_s: float, folder: Path) -> list[Row]:
-    """The training, its journal and its report, against their bars."""
+    """Run the training, its journal and its report, and return their bars."""
     done = trained(duration_s, folder)
     [journal] = folder.glob("attempts/*/*.jsonl")
     with journal.open("rb") as lines:
@@ -296,9 +296,9 @@ print(json.dumps({
 
 
 def reported(folder: Path) -> dict[str, float]:
-    """The report of a run folder, built and saved by a process of its own: the best of three.
+    """Build and save the report of a run folder in its own process; returns the best of three.
 
-    Processor time on a machine that others use, too, is only ever too long.
+    Other load of the machine can only increase the processor time.
     """
     answers = [
         subprocess.run(

@@ -49,14 +49,14 @@ STEP_BAR_US: Final = 10.0
 EVENT_BAR_US: Final = 20.0
 CORE_BAR: Final = 0.005
 ROUND_S: Final = 0.0625  # and 40 steps at least, half a second at most
-_SETTLED_S: Final = 3.0  # all sources are open, the counter's phase is known
+_SETTLED_S: Final = 3.0  # all sources are open, the phase of the counter is known
 _JOURNAL: Final = "journal"
 _CHILD: Final = "TESTS_BENCHMARKS_ON_FAKE_CARD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much to do; quick or not."""
+    """The amount of work, quick or not."""
 
     pairs: tuple[int, int]  # GPU-bound, launch-bound
     peer_pairs: int
@@ -70,7 +70,7 @@ QUICK: Final = Size(pairs=(3, 3), peer_pairs=2, hook_s=0.5, core_s=5.0)
 
 @contextlib.contextmanager
 def running_meter(clock: PausableClock, *, step_events: bool = False) -> Iterator[EnergyMeter]:
-    """A meter that has settled, in the phase ``train``."""
+    """Run a meter that has settled, in the phase ``train``."""
     with tempfile.TemporaryDirectory() as folder:
         config = EnergyConfig(report_dir=folder, step_events=step_events)
         meter = EnergyMeter(config=config, clock=clock)
@@ -83,7 +83,7 @@ def running_meter(clock: PausableClock, *, step_events: bool = False) -> Iterato
 
 
 def core_shares(duration_s: float, work: Callable[[], None]) -> dict[str, float]:
-    """Share of a core that each thread of ours takes while ``work`` goes on, by its name."""
+    """Return the share of a core that each of our threads takes during ``work``, by its name."""
     threads = [t for t in threading.enumerate() if t.name.startswith("energy_callbacks")]
     clocks = {t.name: time.pthread_getcpuclockid(t.ident) for t in threads if t.ident}
     before_s = {name: time.clock_gettime(clock) for name, clock in clocks.items()}
@@ -99,14 +99,14 @@ def core_shares(duration_s: float, work: Callable[[], None]) -> dict[str, float]
 
 
 def sampler_share(core: Mapping[str, float], gpus: int) -> float:
-    """Share of a core of the threads that read sensors, for each GPU; infinite without one."""
+    """Return the share of a core of the sensor threads, for each GPU; infinite without one."""
     share = sum(share for name, share in core.items() if name != _JOURNAL)
     return share / gpus if gpus else math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ours:
-    """Everything that was found of ours."""
+    """All measurements of our meter."""
 
     changes: dict[str, Change]
     hooks: dict[str, HookCost]
@@ -117,7 +117,7 @@ class Ours:
 
 
 def measure_ours(loops: tuple[Loop, Loop], size: Size) -> Ours:
-    """Steps with and without, ``meter.step`` by itself, processor time."""
+    """Measure steps with and without a meter, ``meter.step`` alone, and processor time."""
     clock = PausableClock()
     with running_meter(clock) as meter:
 
@@ -167,10 +167,10 @@ def _both(step: Callable[[], None], hook: Callable[[], None]) -> Callable[[], No
 
 
 def judged(ours: Ours, *, is_fake: bool, is_quick: bool) -> list[Bar]:
-    """What was promised.
+    """Return the bars.
 
-    A sleep in a step's place leaves caches cold, which makes any call ten times slower; a loop
-    that launches work for a GPU does not: behind a sleep the hook is not judged.
+    A sleep in place of a step leaves caches cold, which makes any call ten times slower; a loop
+    that launches work for a GPU does not. After a sleep the hook is therefore not judged.
     """
     found = [
         Bar(
@@ -207,7 +207,7 @@ def judged(ours: Ours, *, is_fake: bool, is_quick: bool) -> list[Bar]:
 def tables(
     ours: Ours, peers: Sequence[Peer], callbacks: dict[str, HookCost], unknown: dict[str, str]
 ) -> str:
-    """Everything that was found, to be read."""
+    """Return all measurements as text."""
     lines = [f"{'change of the mean step time':<44}{'step':>10}{'change':>12}{'95 % interval':>24}"]
     told = [(f"{name}: energy_callbacks", c) for name, c in ours.changes.items()]
     told += [(f"{p.loop}: {p.tool} per step", p.change) for p in peers]
@@ -233,7 +233,7 @@ def tables(
 
 
 def in_fake_child(arguments: list[str]) -> int:
-    """Run this again in a process that sees a card played in real time."""
+    """Run this again in a process that sees a card simulated in real time."""
     from tests.fake_nvml import Scenario, Square, env, h200
 
     with tempfile.TemporaryDirectory() as name:

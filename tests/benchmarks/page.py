@@ -1,10 +1,10 @@
-"""What the page of a report weighs, how long it takes to draw, and to open in Chromium.
+"""Measures the size of a report's page, the time to draw it, and the time to open it in Chromium.
 
-Three runs, whose journals are written as a training would have: ten minutes of one card, an hour
-of one, and a day of eight, each with losses and accuracies of training and validation. Drawing is
-the median of several times, in processor time, after a first one that imports matplotlib; opening
-is from the request to the end of layout, with the messages of the browser's console and its
-requests beyond the file counted.
+Three runs, whose journals are written as by a training: ten minutes of one card, an hour of one,
+and a day of eight, each with losses and accuracies of training and validation. Drawing is the
+median processor time of several repeats, after a first one that imports matplotlib. Opening is
+the time from the request to the end of layout; messages of the browser's console and requests
+other than for the file are counted.
 
 The bars: 400 kB, 2 s for all charts, and in the browser 2 s, no message and no request.
 """
@@ -34,7 +34,7 @@ EPOCHS = 48
 
 @dataclass(frozen=True)
 class Page:
-    """One run's page; ``None`` where there is no Chromium with Playwright."""
+    """The page of one run; ``None`` if there is no Chromium with Playwright."""
 
     run: str
     page_kb: float
@@ -45,7 +45,7 @@ class Page:
     requests: int | None
 
     def bars(self) -> Iterator[Bar]:
-        """What it must keep; without Chromium what it shows is not judged."""
+        """Return the bars; without Chromium those of the browser are not judged."""
         yield Bar(name=f"{self.run}: kB of the page", value=self.page_kb, at_most=PAGE_KB)
         yield Bar(name=f"{self.run}: s to draw", value=self.draw_s, at_most=DRAW_S)
         for what, value, limit in (
@@ -62,7 +62,7 @@ class Page:
 
 
 def attempt(duration_s: float, cards: int) -> Attempt:
-    """A training of 48 epochs, each with a validation at its end."""
+    """Return a training of 48 epochs, each with a validation at its end."""
     gpus = tuple(replace(GPU, key=f"gpu{n}", index=n, uuid=f"GPU-{n}") for n in range(cards))
     epoch_s = duration_s / EPOCHS
     phases = (("train", 0.9 * epoch_s, 520.0), ("validation", 0.1 * epoch_s, 310.0))
@@ -87,7 +87,7 @@ def attempt(duration_s: float, cards: int) -> Attempt:
 
 
 def metrics(duration_s: float) -> list[tuple[float, dict[str, float], int, float]]:
-    """A row of the loss twenty times an epoch, a validation at its end; overtrained at last."""
+    """Return the loss twenty times an epoch and a validation at its end; it overfits at the end."""
     rows = []
     for i in range(1, 20 * EPOCHS + 1):
         epoch = i / 20.0
@@ -102,7 +102,7 @@ def metrics(duration_s: float) -> list[tuple[float, dict[str, float], int, float
 
 
 def drawn_s(report: EnergyReport) -> float:
-    """Processor seconds of drawing all of a page."""
+    """Return the processor seconds of drawing a page."""
     start_s = time.process_time()
     html.render(report)
     return time.process_time() - start_s
@@ -126,7 +126,7 @@ def measured(name: str, report: EnergyReport, times: int, folder: Path) -> Page:
 
 
 def opened(file: Path) -> tuple[float | None, int | None, int | None]:
-    """Seconds until a browser has laid the page out, and what it said and asked for meanwhile."""
+    """Return the seconds until a browser has laid out the page, its messages and its requests."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -153,7 +153,7 @@ def opened(file: Path) -> tuple[float | None, int | None, int | None]:
 
 
 def show(pages: Sequence[Page]) -> None:
-    """The table."""
+    """Print the table."""
     print(f"{'run':<22}{'page kB':>9}{'JSON kB':>9}{'draw s':>8}{'open s':>8}  said, asked for")
     for page in pages:
         open_s = "-" if page.open_s is None else f"{page.open_s:.2f}"

@@ -1,13 +1,13 @@
-"""Energy of short windows beside Zeus, CodeCarbon and nvitop, against a truth that is known.
+"""Compares the energy of short windows with Zeus, CodeCarbon and nvitop, if the truth is known.
 
-Unmodified tools measure a card that is played in real time: an H200's sensors and call costs, a
-square wave between 100 and 400 W. Each tool and wave has a process of its own, one after another,
-and the same plan of windows. Printed is the mean of |reported - true| / true. The bars: on each
-wave every peer is several times worse than ours.
+Unmodified tools measure a card that is simulated in real time: sensors and call durations of an
+H200, a square wave between 100 and 400 W. Each tool runs on each wave in its own process, one
+after another, with the same plan of windows. The table has the mean of |reported - true| / true.
+The bars: on each wave every other tool is several times worse than ours.
 
 ``python -m tests.benchmarks.peers [--quick] [--json FILE] [--peers PYTHON]``: 3 minutes, quick one.
-PYTHON is the interpreter of an environment with ``peers.txt``; without it CodeCarbon alone, which
-comes with us, stands beside ours.
+PYTHON is the interpreter of an environment with ``peers.txt``; without it only CodeCarbon, which
+is one of our dependencies, is compared.
 """
 
 import json
@@ -28,18 +28,18 @@ from tests.benchmarks.tools import MAKERS, OURS, interpreter, nvidia_smi_stub
 from tests.fake_nvml import Scenario, Square, env, h200
 
 DURATIONS_S: Final = (0.05, 0.2)
-# wave's period -> window's duration -> how many times worse a peer must be
+# period of the wave to duration of the window to how many times worse a peer must be
 BARS: Final = {1.03: {0.05: 10.0, 0.2: 5.0}, 0.23: {0.05: 6.0, 0.2: 3.0}}
 PERIODS_S: Final = tuple(BARS)
 WINDOWS, QUICK_WINDOWS = 40, 6
-_PAUSES_S: Final = (0.005, 0.035)  # no window keeps in step with a wave or a sensor
+_PAUSES_S: Final = (0.005, 0.035)  # no window stays in phase with a wave or a sensor
 _LIMIT_S: Final = 120.0
 _ROOT: Final = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """One window: what was asked for, what was true, what was reported."""
+    """One window: as planned, as it was, and as reported."""
 
     duration_s: float
     true_j: float
@@ -47,7 +47,7 @@ class Window:
 
     @property
     def error(self) -> float:
-        """Share of the truth by which the report is off."""
+        """Error of the report, as a share of the truth."""
         return abs(self.reported_j - self.true_j) / self.true_j
 
 
@@ -60,13 +60,13 @@ class Row:
     windows: tuple[Window, ...]
 
     def mean_error(self, duration_s: float) -> float:
-        """Mean error of the windows of one duration."""
+        """Return the mean error of the windows of one duration."""
         return statistics.fmean(w.error for w in self.windows if w.duration_s == duration_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether one peer is as many times worse than ours as the bar says."""
+    """How many times worse one peer is than ours, and the bar."""
 
     tool: str
     period_s: float
@@ -76,7 +76,7 @@ class Verdict:
 
     @property
     def bar(self) -> Bar:
-        """What is promised; a ratio that is not known meets nothing."""
+        """Return the bar; an unknown ratio does not meet it."""
         wave, window = f"{1e3 * self.period_s:.0f} ms wave", f"{1e3 * self.duration_s:.0f} ms"
         return Bar(
             name=f"{self.tool}, {wave}, {window} windows: times worse than ours",
@@ -86,7 +86,7 @@ class Verdict:
 
 
 def plan(windows: int, seed: int = 1) -> list[tuple[float, float]]:
-    """``(pause_s, duration_s)`` of so many windows of each duration, in random order."""
+    """Return ``(pause_s, duration_s)`` of windows of each duration, in random order."""
     dice = random.Random(seed)
     durations_s = [duration_s for duration_s in DURATIONS_S for _ in range(windows)]
     dice.shuffle(durations_s)
@@ -94,10 +94,10 @@ def plan(windows: int, seed: int = 1) -> list[tuple[float, float]]:
 
 
 def measure(tool: str, python: str, period_s: float, windows: int) -> Row:
-    """One tool on one wave, in a process of its own, in real time.
+    """Run one tool on one wave, in its own process, in real time.
 
     Raises:
-        RuntimeError: where the tool fails; the message has its last words.
+        RuntimeError: if the tool fails; the message has its last lines.
     """
     steps = plan(windows)
     with tempfile.TemporaryDirectory() as name:
@@ -132,18 +132,18 @@ def measure(tool: str, python: str, period_s: float, windows: int) -> Row:
 
 
 def measure_all(windows: int, peers: str | None) -> list[Row]:
-    """Every tool that is there on every wave, one after another."""
+    """Run every available tool on every wave, one after another."""
     return [row for period_s in PERIODS_S for row in measure_wave(period_s, windows, peers)]
 
 
 def measure_wave(period_s: float, windows: int, peers: str | None) -> list[Row]:
-    """Every tool that is there on one wave."""
+    """Run every available tool on one wave."""
     pythons = {tool: interpreter(tool, peers) for tool in MAKERS}
     return [measure(tool, python, period_s, windows) for tool, python in pythons.items() if python]
 
 
 def verdicts(rows: Sequence[Row]) -> list[Verdict]:
-    """Each peer beside ours, for every wave and duration."""
+    """Compare each peer with ours, for every wave and duration."""
     ours = {row.period_s: row for row in rows if row.tool == OURS}
     return [
         Verdict(
@@ -160,7 +160,7 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Mean errors in per cent, and behind each how many times worse than ours."""
+    """Return a table with mean errors in per cent, and how many times worse than ours each is."""
     heads = [f"{1e3 * p:.0f} ms wave, {1e3 * d:.0f} ms" for p in PERIODS_S for d in DURATIONS_S]
     lines = [f"{'mean |error| of windows':<28}" + "".join(f"{head:>24}" for head in heads)]
     times = {(v.tool, v.period_s, v.duration_s): v for v in verdicts(rows)}

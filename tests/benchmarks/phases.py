@@ -1,16 +1,16 @@
-"""Energy of the phases of a step, split from a sensor slower than they are, where truth is known.
+"""Splits the energy of a step into phases with a sensor slower than the phases, if truth is known.
 
-A minute of training steps of four phases (waiting, forward, backward, optimizer) whose power and
-share of the step are drawn for each trial around 120, 350, 520 and 250 W and 17, 25, 50 and 8 %;
-each phase of each step differs from its mean by 3 % by chance. The sensor answers with a response
-of the first order of 15 ms, 2 to 8 ms late (drawn; thought to be 5 ms), each 20 ms by a clock up to
-50 ppm from the host's, in whole watts up to 8 W beside the truth by chance.
+A minute of training steps of four phases (waiting, forward, backward, optimizer). Power and share
+of the step are drawn for each trial around 120, 350, 520 and 250 W and 17, 25, 50 and 8 %; each
+phase of each step differs from its mean by 3 % at random. The sensor has a first-order response of
+15 ms and a delay of 2 to 8 ms (drawn; assumed to be 5 ms). It reads every 20 ms by a clock up to
+50 ppm from the host's, in whole watts with a random error of up to 8 W.
 
 Bars: it answers at 120 and 400 ms, and at 23 ms with jitter, in at least 95 % of trials; there the
 mean error over phases is at most 5 %, and the stated 95 % interval holds the truth in at least 90 %
 of trials with a median half-width of at most four times the median error; at 60 ms, three periods
-of the sensor, without jitter it refuses in at least 95 %. Beside it stand what people do else: each
-sample goes to the phase in which it was taken, and energy goes by time.
+of the sensor, without jitter it refuses in at least 95 %. Two simple methods are shown as well:
+each sample counts for the phase in which it was taken, and energy is split by time.
 
 ``python -m tests.benchmarks.phases [--quick] [--json FILE]``: 60 trials a cell, quick ten.
 """
@@ -55,7 +55,7 @@ TRIALS, QUICK_TRIALS = 60, 10
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A training and what its sensor said.
+    """A training, and the readings of its sensor.
 
     Attributes:
         truth_j: energy of each phase.
@@ -69,14 +69,14 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """Trials of one kind; figures of those that were answered, ``None`` without any.
+    """Trials of one kind; figures are those of answered trials, ``None`` if there are none.
 
     Attributes:
         error: mean over trials and phases, as a share of the phase's energy.
         held: share of stated intervals, of all trials and phases, that hold the truth.
         width: median half-width over the median error, mean over phases.
-        by_label: mean error where each sample goes to the phase it was taken in.
-        by_time: mean error where energy goes by time.
+        by_label: mean error if each sample counts for the phase in which it was taken.
+        by_time: mean error if energy is split by time.
     """
 
     period_s: float
@@ -91,7 +91,7 @@ class Cell:
 
 
 def trial(period_s: float, jitter: float, rng: np.random.Generator) -> Trial:
-    """Draw one."""
+    """Draw one trial."""
     shares = np.array(SHARES) * rng.uniform(0.8, 1.2, 4)
     shares /= shares.sum()
     power_w = np.array(POWER_W) * rng.uniform(0.8, 1.2, 4)
@@ -115,7 +115,7 @@ def trial(period_s: float, jitter: float, rng: np.random.Generator) -> Trial:
 
 
 def _filtered(edges_s: np.ndarray, powers_w: np.ndarray, t_s: np.ndarray) -> np.ndarray:
-    """Power behind the sensor's response, step by step: not how the estimator computes it."""
+    """Return the power after the sensor's response, by steps; the estimator computes it otherwise."""
     seen = np.empty(len(t_s))
     state_w, at = powers_w[0], 0
     for number, moment_s in enumerate(t_s):
@@ -129,7 +129,7 @@ def _filtered(edges_s: np.ndarray, powers_w: np.ndarray, t_s: np.ndarray) -> np.
 
 
 def by_label(one: Trial) -> np.ndarray:
-    """Energy of each phase where a sample is taken for the power of the phase it fell into."""
+    """Return the energy of each phase if a sample counts for the phase in which it was taken."""
     at = np.searchsorted(one.spans.edges_s, one.readings.t_s, "right") - 1
     at = np.clip(at, 0, len(one.spans.labels) - 1)
     label = one.spans.labels[at]
@@ -137,13 +137,13 @@ def by_label(one: Trial) -> np.ndarray:
 
 
 def by_time(one: Trial) -> np.ndarray:
-    """Energy of each phase where all draw the same."""
+    """Return the energy of each phase if all have the same power."""
     times_s = one.spans.times_s()
     return one.readings.power_w.mean() * times_s
 
 
 def cell(period_s: float, jitter: float, trials: int, seed: int) -> Cell:
-    """Many trials of one kind."""
+    """Run many trials of one kind."""
     rng = np.random.default_rng(seed)
     errors, widths, labels, times = [], [], [], []
     for _ in range(trials):
@@ -173,7 +173,7 @@ def cell(period_s: float, jitter: float, trials: int, seed: int) -> Cell:
 
 
 def judged(one: Cell) -> Iterator[Bar]:
-    """What a cell must keep; a figure that nothing was answered for is met by nothing."""
+    """Return the bars of a cell; a figure without any answer meets none."""
     name = f"{1e3 * one.period_s:.0f} ms, jitter {one.jitter:.0%}"
     kind = (one.period_s, one.jitter)
     if kind in MUST_REFUSE:
@@ -190,7 +190,7 @@ def judged(one: Cell) -> Iterator[Bar]:
 
 
 def print_table(cells: Sequence[Cell]) -> None:
-    """One line for each cell."""
+    """Print a row for each cell."""
     print("step     jitter  answered   error  truth held  width/error   by label  by time")
     for one in cells:
         figures = "      -           -            -"

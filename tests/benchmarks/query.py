@@ -1,20 +1,20 @@
-"""How long a question to 100,000 reports takes: ``python -m tests.benchmarks.query``.
+"""Measures a query over 100,000 reports: ``python -m tests.benchmarks.query``.
 
-The reports are generated, each a file of its own in a folder of its own, as a run leaves them: the
-report of ten minutes on one card, about 110 kB, with its own name and joules, beside a text and a
-folder of journals. Some are cut off, some folders have only a page: both must be named. The
-answers are compared with what was written.
+The reports are generated, each in its own folder, as a run leaves them: the report of ten minutes
+on one card, about 110 kB, with its own name and joules, beside a text and a folder of journals.
+Some are cut off, some folders have only a page: the query must name both. The answers are compared
+with what was written.
 
-Timed is the whole command, ``python -m energy_callbacks query ... --json``, from its start to its
-end, so with the imports and with looking for the reports; nothing is kept between two of them.
+The time is that of the whole command, ``python -m energy_callbacks query ... --json``, including
+imports and the search for reports; nothing is kept between two commands.
 
 * warm: files were read before and are in the system's cache, median of three;
-* cold: the cache was told to forget the content of all reports, not the names of the folders.
-  Where the system or a virtual disk below it keeps a copy, that is no first reading after a boot.
+* cold: the cache has dropped the content of all reports, but not the names of the folders. If the
+  system or a virtual disk below it keeps a copy, this is faster than a first read after a boot.
 
-The bar: 5 s warm for the table ``reports``, right answers, and every run that was left out named.
-Tables of what lies further down (``phases``, ``devices``, ``metrics``) read files whole; their
-time is told for one folder of 1,000, without a bar.
+The bar: 5 s warm for the table ``reports``, right answers, and every omitted run named. Tables of
+other parts (``phases``, ``devices``, ``metrics``) read whole files; their time is measured on one
+folder of 1,000, without a bar.
 """
 
 import json
@@ -36,7 +36,7 @@ from tests.report.journals import write
 
 REPORTS, QUICK_REPORTS, BAR_S = 100_000, 2_000, 5.0
 IN_A_FOLDER = 1_000
-# One of so many is cut off; one of so many folders has a page and no report.
+# One report of this many is cut off; one folder of this many has a page and no report.
 CUT, PAGE = 5_000, 20_000
 SQL = (
     "select count(*) as n, sum(total_wh) as wh, count(distinct name) as names, "
@@ -61,7 +61,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Timed:
-    """One question."""
+    """The time of one query."""
 
     question: str
     wall_s: float
@@ -110,7 +110,7 @@ def generate(folder: Path, count: int) -> Written:
 
 
 def forget(folder: Path) -> None:
-    """Tell the system's cache to drop the content of all reports."""
+    """Drop the content of all reports from the system's cache."""
     os.sync()
     for path in folder.rglob("energy_report.json"):
         file = os.open(path, os.O_RDONLY)
@@ -119,7 +119,7 @@ def forget(folder: Path) -> None:
 
 
 def asked(sql: str, folder: Path) -> tuple[list[dict], float, float]:
-    """Rows, seconds, and processor seconds of the whole command."""
+    """Return rows, seconds, and processor seconds of the whole command."""
     before = os.times()
     start_s = time.perf_counter()
     done = subprocess.run(
@@ -134,7 +134,7 @@ def asked(sql: str, folder: Path) -> tuple[list[dict], float, float]:
 
 
 def timed(question: str, sql: str, folder: Path, right: list[dict], times: int) -> Timed:
-    """The median of several, and whether all were right."""
+    """Return the median of several commands, and whether all answers were right."""
     found = [asked(sql, folder) for _ in range(times)]
     return Timed(
         question=question,
@@ -145,7 +145,7 @@ def timed(question: str, sql: str, folder: Path, right: list[dict], times: int) 
 
 
 def _is_like(rows: list[dict], right: list[dict]) -> bool:
-    """Whether all that must be there is, numbers to a part in a billion."""
+    """Whether the answer has all expected values, numbers to a part in a billion."""
     return len(rows) == len(right) and all(
         abs(row[key] - known) <= 1e-9 * abs(known)
         if isinstance(known, float)
@@ -156,10 +156,10 @@ def _is_like(rows: list[dict], right: list[dict]) -> bool:
 
 
 def measure(folder: Path, written: Written, times: int) -> list[Timed]:
-    """All questions, the cold one last, so that the others find what was just written."""
+    """Measure all queries, the cold one last, so that others find the new files in the cache."""
     whole = [{"n": written.reports, "wh": written.energy_wh, "names": written.reports}]
     skipped = [{"why": "not read", "n": written.cut}, {"why": "only page", "n": written.pages}]
-    os.sync()  # else the disk is still busy with what was written
+    os.sync()  # else the disk is still busy with the generated files
     asked(SQL, folder)
     rows = [
         timed("sums over all, warm", SQL, folder, whole, times),
@@ -177,7 +177,7 @@ def measure(folder: Path, written: Written, times: int) -> list[Timed]:
 
 
 def main() -> int:
-    """Generate, ask, print, and return the exit status."""
+    """Generate reports, run queries, print the table, and return the exit status."""
     parser = bars.parser(__doc__)
     parser.add_argument("--folder", type=Path, help="where to generate (11 GB); default: a new one")
     parser.add_argument("--reports", type=int, help="how many; default: 100,000")

@@ -1,7 +1,7 @@
-"""What other tools with a window a step do to a loop, each in a process of its own.
+"""Measures what other tools cost a loop with one window per step, each in its own process.
 
 ``python -m tests.benchmarks.step_windows NAME PAIRS OUT [--fake]`` measures one tool with the
-interpreter that has it: OUT gets a JSON list, an entry for each loop.
+interpreter that has it; OUT gets a JSON list with an entry for each loop.
 """
 
 import argparse
@@ -24,7 +24,7 @@ _PEER_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """What a peer with a window a step does to one loop."""
+    """The cost of a peer with one window per step in one loop."""
 
     tool: str
     loop: str
@@ -33,7 +33,7 @@ class Peer:
 
 
 def measured(name: str, loop: Loop, pairs: int, *, is_fake: bool) -> Peer:
-    """A window a step, in turn with plain steps; short rounds, for some take 10 ms a step."""
+    """Run steps with and without a window in turn, in short rounds, as some take 10 ms a step."""
     tool: Tool = MAKERS[name](sync=not is_fake)
 
     def step() -> None:
@@ -50,9 +50,9 @@ def measured(name: str, loop: Loop, pairs: int, *, is_fake: bool) -> Peer:
 def measured_beside(
     peers: str | None, pairs: int, unknown: dict[str, str], *, is_fake: bool
 ) -> list[Peer]:
-    """All tools that are there; why one has no figures goes into ``unknown``.
+    """Measure all available tools; the reason why one has no figures is written to ``unknown``.
 
-    A tool that fails takes no figure of ours with it: time on a GPU is scarce.
+    A tool that fails does not affect our figures, as time on a GPU is scarce.
     """
     found: list[Peer] = []
     for name in TOOLS:
@@ -88,7 +88,7 @@ def _in_a_process(python: str, name: str, pairs: int, *, is_fake: bool) -> list[
 
 
 def main() -> None:
-    """One tool with both loops."""
+    """Measure one tool in both loops."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=TOOLS)
     parser.add_argument("pairs", type=int)

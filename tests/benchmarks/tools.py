@@ -1,8 +1,8 @@
-"""Ours and the peers behind one face, each used as its documentation says.
+"""One interface to ours and other tools, each used as its documentation says.
 
-``python -m tests.benchmarks.tools NAME PLAN OUT`` measures windows with one tool in a process of
-its own: PLAN is a JSON list of ``[pause_s, duration_s]``, OUT gets ``[start_unix_s, end_unix_s,
-energy_j]`` of each window. A file, because importing ``amdsmi``, which comes with Zeus, prints.
+``python -m tests.benchmarks.tools NAME PLAN OUT`` measures windows with one tool in its own
+process. PLAN is a JSON list of ``[pause_s, duration_s]``; OUT gets ``[start_unix_s, end_unix_s,
+energy_j]`` of each window. OUT is a file, as importing ``amdsmi``, which comes with Zeus, prints.
 """
 
 import json
@@ -15,29 +15,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-# Ours has measured before the first window and measures after the last, as in a training.
+# Ours measures before the first window and after the last, as in a training.
 _MARGIN_S: Final = 2.0
 _J_PER_KWH: Final = 3.6e6
 
 
 class Tool(Protocol):
-    """Measures the energy of GPU 0 in windows that follow one another."""
+    """Measures the energy of GPU 0 in consecutive windows."""
 
     def begin(self) -> None:
-        """A window begins."""
+        """Begin a window."""
         ...
 
     def end(self) -> None:
-        """It ends."""
+        """End the window."""
         ...
 
     def close(self) -> list[float]:
-        """Energy of all windows, J; nothing may follow."""
+        """Return the energy of all windows, J; the last call."""
         ...
 
 
 class Ours:
-    """``EnergyMeter``: windows are questions that are asked afterwards."""
+    """``EnergyMeter``: energies of windows are read afterwards."""
 
     def __init__(self, *, sync: bool) -> None:
         del sync  # never needed
@@ -72,8 +72,8 @@ class Zeus:
     """``ZeusMonitor.begin_window`` and ``end_window``, for the GPU alone.
 
     Args:
-        sync: wait for the GPU at both ends, as Zeus does unless told otherwise.
-        approx_instant_energy: of ZeusMonitor.
+        sync: wait for the GPU at both ends, as Zeus does by default.
+        approx_instant_energy: option of ZeusMonitor.
     """
 
     def __init__(self, *, sync: bool, approx_instant_energy: bool = False) -> None:
@@ -98,13 +98,13 @@ class Zeus:
 
 
 class CodeCarbon:
-    """``start_task`` and ``stop_task``, the best that CodeCarbon does for short windows."""
+    """``start_task`` and ``stop_task``, CodeCarbon's most accurate calls for short windows."""
 
     def __init__(self, *, sync: bool) -> None:
         del sync  # CodeCarbon never waits for the GPU
         from codecarbon import OfflineEmissionsTracker
 
-        logging.getLogger("codecarbon").disabled = True  # it speaks before log_level is known
+        logging.getLogger("codecarbon").disabled = True  # it prints before log_level is set
         self._energies_j: list[float] = []
         self._tasks = 0
         self._tracker: Any = OfflineEmissionsTracker(
@@ -113,7 +113,7 @@ class CodeCarbon:
             save_to_file=False,
             allow_multiple_runs=True,
         )
-        self.begin()  # the first task looks for hardware, which takes a second
+        self.begin()  # the first task searches hardware, which takes a second
         self.end()
         self._energies_j.clear()
 
@@ -131,10 +131,10 @@ class CodeCarbon:
 
 
 class Nvitop:
-    """``ResourceMetricCollector`` each 0.1 s: mean power times duration, as nvitop has no energy.
+    """``ResourceMetricCollector`` every 0.1 s: mean power times duration, as nvitop has no energy.
 
-    A new collector for each window, made outside of it: a second window of the same collector
-    gets no samples any more (nvitop 1.7.2).
+    Each window has a new collector, created outside of it: a second window of the same collector
+    gets no samples (nvitop 1.7.2).
     """
 
     def __init__(self, *, sync: bool) -> None:
@@ -184,15 +184,15 @@ MAKERS: Final[dict[str, Callable[..., Tool]]] = {
 
 
 def interpreter(name: str, peers: str | None) -> str | None:
-    """The Python that has a tool; ``None`` where it is the peers' and was not given.
+    """Return the Python that has a tool; ``None`` if it is that of the peers and was not given.
 
-    CodeCarbon comes with us; the others have an environment of their own (``peers.txt``).
+    CodeCarbon is one of our dependencies; the others have their own environment (``peers.txt``).
     """
     return sys.executable if name in (OURS, CODECARBON) else peers
 
 
 def nvidia_smi_stub(folder: Path) -> Path:
-    """A folder for ``PATH``: CodeCarbon looks for GPUs only where ``nvidia-smi --help`` runs."""
+    """Return a folder for ``PATH``: CodeCarbon uses GPUs only if ``nvidia-smi --help`` runs."""
     stub = folder / "nvidia-smi"
     stub.write_text("#!/bin/sh\nexit 0\n")
     stub.chmod(0o755)
@@ -200,10 +200,10 @@ def nvidia_smi_stub(folder: Path) -> Path:
 
 
 def closed(tool: Tool) -> list[float]:
-    """Energy of all windows, J.
+    """Return the energy of all windows, J.
 
     Raises:
-        RuntimeError: where all are 0 J: the tool has not seen the card, which is no comparison.
+        RuntimeError: if all are 0 J: the tool has not seen the card, so nothing can be compared.
     """
     energies_j = tool.close()
     if not any(energies_j):
@@ -212,9 +212,9 @@ def closed(tool: Tool) -> list[float]:
 
 
 def measure(name: str, plan: list[tuple[float, float]]) -> list[tuple[float, float, float]]:
-    """Windows with one tool: ``(pause_s, duration_s)`` in, start, end (Unix) and energy out.
+    """Run ``(pause_s, duration_s)`` with one tool; returns start, end (Unix) and energy of each.
 
-    A window is the user's block: from after ``begin`` has returned until ``end`` is called.
+    A window is the user's block: from the return of ``begin`` to the call of ``end``.
     """
     tool = MAKERS[name](sync=False)
     spans = []

@@ -1,19 +1,19 @@
-"""How good the sizes are that the tuner's search answers, on devices whose best sizes are known.
+"""Measures the sizes that the tuner's search answers, on devices whose best sizes are known.
 
 Devices are those of ``device_model.py``. ``affine`` ones belong to the family that the search fits;
-the others have tiles, a decline at the end and any overlap of launch and work. Of these a few hold
-less than five whole tiles of an odd size (132): there one size in 132 is good, the search does not
-know which, and rows of their own say what it costs.
+the others have tiles, a decline at the end and any overlap of launch and work. A few of these hold
+less than five whole tiles of an odd size (132): there one size in 132 is good, the search cannot
+know which, and separate rows show what that costs.
 
 Bars, with 3 % of noise on every trial: throughput and energy at the answer within 2 % of the best
 of all sizes in 14 trials, ``largest`` exact in 20, and the size of the knee to 3 % (or one step) in
-14 where the curve is affine.
+14 if the curve is affine.
 
-The last is hard: a knee is where the curve is flat. ``ideal`` says in how many affine cases the
+The last bar is hard, as the curve is flat at a knee. ``ideal`` says in how many affine cases the
 best possible unbiased estimator would find it, on average, if it knew all but two of the curve's
-parameters, and if it had to find out as well how sharp the corner is and whether throughput falls
-at the end (Cramér and Rao). Rows without a bar say what a knee that was missed costs in throughput
-(3 % are the knee's own), and how it is with other curves and less noise.
+parameters, and if it also had to find how sharp the corner is and whether throughput falls at the
+end (Cramér and Rao). Rows without a bar show what a missed knee costs in throughput (3 % are the
+knee's own), and the results with other curves and less noise.
 """
 
 import math
@@ -41,15 +41,15 @@ class Row:
     """One objective over many devices.
 
     Attributes:
-        name: of the row.
-        cases: how many devices.
+        name: name of the row.
+        cases: number of devices.
         worst: largest distance from the best.
-        median: of these.
-        within: cases within ``bar``.
-        trials: most of any case.
-        bar: that ``worst`` must not exceed; ``None`` where it is shown only.
-        most_trials: that ``trials`` must not exceed.
-        note: what else is to be said.
+        median: median distance.
+        within: number of cases within ``bar``.
+        trials: largest number of trials of any case.
+        bar: limit of ``worst``; ``None`` if it is not judged.
+        most_trials: limit of ``trials``.
+        note: remark in the table.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Row:
     note: str = ""
 
     def bars(self) -> Iterator[Bar]:
-        """What it must keep."""
+        """Return the bars of this row."""
         if self.bar is not None:
             yield Bar(name=f"{self.name}: worst", value=self.worst, at_most=self.bar)
         if self.most_trials is not None:
@@ -73,7 +73,7 @@ class Row:
 def searched(
     case: tuple[int, Device], noise: float, settings: Mapping[str, Any]
 ) -> tuple[int, int]:
-    """The size that a search answers, and after how many trials."""
+    """Return the size that a search answers, and the number of trials."""
     seed, device = case
     dice = np.random.default_rng([7, seed])
     search = Search(SearchSettings(memory_bytes=device.memory_bytes, **settings))
@@ -83,19 +83,19 @@ def searched(
 
 
 def excess(device: Device, size: int, weight: float) -> float:
-    """Cost of a size above the least of all sizes, as a share."""
+    """Return the cost of a size above the least of all sizes, as a share."""
     least = device.cost(device.sizes(), weight).min()
     return float(device.cost(np.array([float(size)]), weight)[0] / least - 1.0)
 
 
 def off_knee(device: Device, size: int) -> float:
-    """Distance from the true knee, as a share of it; one step is none."""
+    """Return the distance from the true knee, as a share of it; one step counts as none."""
     knee = device.knee()
     return abs(size / knee - 1.0) if abs(size - knee) > 1 else 0.0
 
 
 def ideal_error(device: Device, noise: float, unknown: int) -> float:
-    """Least standard error of the logarithm of an affine device's knee in ``TRIALS``.
+    """Return the least standard error of the logarithm of an affine device's knee in ``TRIALS``.
 
     By Cramér and Rao, for the best shares of trials among sizes (c-optimal, by the multiplicative
     algorithm: Silvey, Titterington, Torsney, Communications in Statistics A 7, 1978). Of
@@ -127,7 +127,7 @@ def ideal_error(device: Device, noise: float, unknown: int) -> float:
 
 
 def _falling(over: Array, logs: Array) -> tuple[Array, Array]:
-    """Up to the first place where it is not above 0, with the abscissa rising for ``interp``."""
+    """Return the values up to the first one that is not above 0, reversed for ``interp``."""
     first = int((over <= 0.0).argmax()) + 1
     return over[:first][::-1], logs[:first][::-1]
 
@@ -143,7 +143,7 @@ def row(
     in_size: bool = False,
     **settings: object,
 ) -> Row:
-    """Search on every device, one process for each core."""
+    """Run the search on every device, one process for each core."""
     with ProcessPoolExecutor() as pool:
         answers = list(pool.map(partial(searched, noise=noise, settings=settings), devices))
     sizes = [(device, size) for (_, device), (size, _) in zip(devices, answers, strict=True)]
@@ -170,7 +170,7 @@ def row(
 
 
 def rows(seeds: range, *, only_judged: bool = False) -> list[Row]:
-    """All of them, or those that have a bar; real trainings are in ``finders``."""
+    """Return all rows, or those that have a bar; ``finders`` has real trainings."""
     every = [(seed, seeded(seed)) for seed in seeds]
     odd = [(seed, device) for seed, device in every if device.has_few_odd_tiles]
     even = [(seed, device) for seed, device in every if not device.has_few_odd_tiles]
@@ -210,7 +210,7 @@ def rows(seeds: range, *, only_judged: bool = False) -> list[Row]:
 
 
 def show(table: Sequence[Row]) -> None:
-    """A line for each."""
+    """Print a row for each objective."""
     print(f"{'objective':<37}{'cases':>6}{'worst':>9}{'median':>9}{'trials':>7}  bar")
     for one in table:
         bar = "no bar" if one.bar is None else f"{one.bar:g} met in {one.within}"
