@@ -109,7 +109,7 @@ def overhead(pairs: int) -> Change:
 
 
 def standstill(duration_s: float) -> tuple[float, int]:
-    """Return the median seconds for which a sample of thirty calls stops a loop, and their number."""
+    """Return the median seconds that a sample of thirty calls stops a loop, and their number."""
     asker = StackSampler(LineTally(time.monotonic()).take, LineProfiler().rate_hz, 0.01)
     gaps_s: list[float] = []
 

@@ -115,7 +115,7 @@ def trial(period_s: float, jitter: float, rng: np.random.Generator) -> Trial:
 
 
 def _filtered(edges_s: np.ndarray, powers_w: np.ndarray, t_s: np.ndarray) -> np.ndarray:
-    """Return the power after the sensor's response, by steps; the estimator computes it otherwise."""
+    """Return the power after the sensor's response, by steps, unlike the estimator computes it."""
     seen = np.empty(len(t_s))
     state_w, at = powers_w[0], 0
     for number, moment_s in enumerate(t_s):

@@ -1,9 +1,9 @@
-"""GPM's activity on a real GPU under loads whose character is known.
+"""Measures GPM's activity on a real GPU under loads of known character.
 
-``python -m tests.gpu.activity --out DIR`` (about 30 s of one GPU of Hopper or newer): a phase each
-of idling, bf16 matrix products, copies in device memory, and one small kernel after the other.
-Prints the report's activity for each phase and leaves ``activity.json``; exits with 1 where a
-load does not show: products on the tensor cores, copies on the memory, nothing when idle.
+``python -m tests.gpu.activity --out DIR`` (about 30 s of one GPU of Hopper or newer): one phase
+each of idling, bf16 matrix products, copies in device memory, and one small kernel after another.
+Prints the report's activity for each phase and writes ``activity.json``. Exits with 1 if a load
+is not visible: products on the tensor cores, copies in the memory, nothing when idle.
 """
 
 import argparse
@@ -22,7 +22,7 @@ PHASE_S = 7.0
 
 
 def main() -> int:
-    """A phase for each load."""
+    """Run a phase for each load."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="run folder")
     out: Path = parser.parse_args().out

@@ -1,11 +1,11 @@
-"""Trainings made to have a fault, and the same without it: is it told, and what does mending save?
+"""Runs trainings with a known fault and without it: is it reported, and what does the fix save?
 
-``python -m tests.gpu.advice --out DIR [--seconds 12]``: ResNet-50 in bf16 whose copies wait (from
-pageable memory) and whose copies hide (pinned, on a stream of their own); whose loader decodes on
-the thread that trains, and in eight workers; a small network in launches of batch 8, and of 512.
-Prints for each what holds it back, what the report would change, samples a second and joules a
-sample. Then a square wave of kernels under the profiler: how far the power track of the trace lies
-from the kernels in it. Exits with 1 where a fault is not told, or is told of its mended twin.
+``python -m tests.gpu.advice --out DIR [--seconds 12]``: ResNet-50 in bf16 whose copies block (from
+pageable memory) or overlap (pinned, on their own stream); whose loader decodes on the training
+thread or in eight workers; a small network in launches of batch 8 or 512. Prints for each the
+bottleneck, the advice of the report, samples a second and joules a sample. Then a square wave of
+kernels runs under the profiler, to find the delay of the power track of the trace against the
+kernels in it. Exits with 1 if a fault is not reported, or is reported for the fixed training.
 """
 
 import argparse
@@ -27,18 +27,18 @@ from energy_callbacks.profiling.kernels import KernelProfiler
 
 BATCH: Final = 256
 Step = Callable[[EnergyMeter], int]
-# For each: the advice that its fault should bring, and its twin without it.
+# For each: the advice that its fault should cause, and the training without the fault.
 FAULTS: Final = {
     "pageable copies": ("copies", "copies that hide"),
     "one process decodes": ("input", "eight workers decode"),
     "batch of 8": ("launch_bound", "batch of 512"),
 }
-# Waiting for data is told by the marks of the loop or by the kernels' idle time.
+# Waiting for data is found by the marks of the loop or by the idle time of the kernels.
 SAME: Final = {"data_wait": "input", "input_bound": "input"}
 
 
 class Images(Dataset[Any]):
-    """Images of 224 x 224 that take some milliseconds to make."""
+    """Images of 224 x 224 that take some milliseconds to create."""
 
     def __len__(self) -> int:
         return 1_000_000
@@ -67,7 +67,7 @@ class Training:
 
 
 def host_batches(*, pinned: bool) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """The same four, over and over."""
+    """Return the same four batches again and again."""
     made = [(torch.randn(BATCH, 3, 224, 224), torch.randint(1000, (BATCH,))) for _ in range(4)]
     if pinned:
         made = [(x.pin_memory(), y.pin_memory()) for x, y in made]
@@ -76,7 +76,7 @@ def host_batches(*, pinned: bool) -> Iterator[tuple[torch.Tensor, torch.Tensor]]
 
 
 def copying() -> Step:
-    """Each batch is copied from pageable memory when it is needed."""
+    """Copy each batch from pageable memory when it is needed."""
     training, batches = Training(torchvision.models.resnet50()), host_batches(pinned=False)
 
     def step(meter: EnergyMeter) -> int:
@@ -88,7 +88,7 @@ def copying() -> Step:
 
 
 def prefetching() -> Step:
-    """The next batch is copied on a stream of its own while this one is computed."""
+    """Copy the next batch on its own stream while this one is computed."""
     training, batches = Training(torchvision.models.resnet50()), host_batches(pinned=True)
     stream = torch.cuda.Stream()
 
@@ -112,7 +112,7 @@ def prefetching() -> Step:
 
 
 def decoding(workers: int) -> Step:
-    """A loader whose images take time."""
+    """Return a loader whose images take time."""
     training = Training(torchvision.models.resnet50())
     loader = DataLoader(Images(), BATCH, num_workers=workers, pin_memory=workers > 0)
     batches = iter(loader)
@@ -126,7 +126,7 @@ def decoding(workers: int) -> Step:
 
 
 def small(batch: int) -> Step:
-    """Forty small convolutions on data that lies on the device."""
+    """Return forty small convolutions on data that is on the device."""
     layers: list[torch.nn.Module] = [torch.nn.Conv2d(3, 64, 3, padding=1)]
     for _ in range(40):
         layers += [torch.nn.Conv2d(64, 64, 3, padding=1), torch.nn.ReLU()]
@@ -150,7 +150,7 @@ TRAININGS: Final[dict[str, Callable[[], Step]]] = {
 
 
 def trained(name: str, out: Path, seconds: float) -> dict[str, Any]:
-    """One of them: what its report says."""
+    """Run one of them; returns the figures of its report."""
     step = TRAININGS[name]()
     config = EnergyConfig(report_dir=out / name.replace(" ", "-"))
     profilers = [KernelProfiler(windows_after=(4, 20, 60))]
@@ -181,7 +181,7 @@ def trained(name: str, out: Path, seconds: float) -> dict[str, Any]:
 
 
 def track_lag_s(out: Path) -> dict[str, float]:
-    """Kernels for 0.3 s and nothing for 0.3 s: by how much the power track lags behind them."""
+    """Return the delay of the power track behind kernels that run 0.3 s and pause 0.3 s."""
     left = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
     product = torch.empty_like(left)
     profiler = KernelProfiler(windows_after=(4,), warm_up_steps=1, active_steps=8, max_overhead=0.9)
@@ -214,7 +214,7 @@ def track_lag_s(out: Path) -> dict[str, float]:
 
 
 def main() -> int:
-    """All of them; 1 where a fault is not told, or told of its twin."""
+    """Run all trainings; returns 1 if a fault is not reported, or is reported without the fault."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=12.0)

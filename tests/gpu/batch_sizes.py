@@ -1,9 +1,9 @@
-"""Batch sizes on a real GPU: the curve until memory ends, finders side by side, before and after.
+"""Measures batch sizes on a real GPU: the curve up to the memory limit, and the finders.
 
 ``python -m tests.gpu.batch_sizes resnet|transformer --out DIR``: trials from batch 16 on, doubling
-until memory ends; then the finders of ``tests.benchmarks.finders``; then the training at batch 16
-and at our knee over as many samples; and a search where memory ends inside the optimizer's first
-step, with the memory that is allocated before and after. Writes JSON and a picture.
+until memory is full; then the finders of ``tests.benchmarks.finders``; then the training at batch
+16 and at our knee over the same number of samples; and a search in which memory is full in the
+optimizer's first step, with the allocated memory before and after. Writes JSON and a plot.
 """
 
 import argparse
@@ -41,7 +41,7 @@ TRAINED_S = 15.0
 
 
 def curve(task: Task, meter: EnergyMeter) -> list[Trial]:
-    """From batch 16 on, doubling, until memory ends."""
+    """Run trials from batch 16 on, doubling until memory is full."""
     training = finders.fresh(task)
     optimizer = training.configure_optimizers()
 
@@ -56,7 +56,7 @@ def curve(task: Task, meter: EnergyMeter) -> list[Trial]:
 
 
 def trained(task: Task, size: int, samples: int, meter: EnergyMeter) -> dict[str, Any]:
-    """So many samples at a batch size, after some steps of warm-up."""
+    """Train on this many samples at a batch size, after some steps of warm-up."""
     training = finders.fresh(task)
     optimizer = training.configure_optimizers()
     for _ in range(10):
@@ -83,7 +83,7 @@ def trained(task: Task, size: int, samples: int, meter: EnergyMeter) -> dict[str
 
 
 def fill(hog: list[torch.Tensor]) -> None:
-    """All memory that is left, also between the allocator's blocks."""
+    """Fill all free memory, also between the allocator's blocks."""
     for exponent in range(33, 12, -1):
         with contextlib.suppress(torch.OutOfMemoryError):
             while True:
@@ -91,7 +91,7 @@ def fill(hog: list[torch.Tensor]) -> None:
 
 
 def full_in_the_optimizer(task: Task, meter: EnergyMeter) -> dict[str, Any]:
-    """Memory for weights, gradients and activations, and none for the optimizer's state."""
+    """Leave memory for weights, gradients and activations, and none for the optimizer's state."""
     training = finders.fresh(task)
     optimizer = torch.optim.AdamW(training.parameters())
     weights = [parameter.detach().clone() for parameter in training.parameters()]
@@ -135,7 +135,7 @@ def full_in_the_optimizer(task: Task, meter: EnergyMeter) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Everything for one training."""
+    """Run everything for one training."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("--out", type=Path, required=True)

@@ -1,4 +1,4 @@
-"""Rounds with and without the callback, in turn: what the medians say."""
+"""Compares rounds with and without the callback, which run in turn, by their medians."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def compared(ms_a_step: Mapping[bool, Sequence[float]]) -> dict[str, Any]:
-    """Medians, the change between them, and all rounds.
+    """Return medians, the change between them, and all rounds.
 
     Args:
         ms_a_step: milliseconds a step of each round, without (``False``) and with the callback.

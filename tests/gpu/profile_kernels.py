@@ -1,9 +1,9 @@
-"""Kernel profiles of real trainings on a real GPU, what they say and what they cost.
+"""Profiles the kernels of real trainings on a real GPU, and measures what profiling costs.
 
 ``python -m tests.gpu.profile_kernels --out DIR [--seconds 40] [--tiny]``: ResNet-50 in bf16 on
-images from the host's memory, and a small GPT, each trained with ``KernelProfiler``; then each in
-turn with and without it, for the steps a second. Traces and records go to DIR; prints one JSON
-object. ``--tiny`` runs all of it in seconds on a CPU, to see that it works.
+images from the host's memory, and a small GPT, each trained with ``KernelProfiler``; then each with
+and without it in turn, for the steps a second. Traces and records go to DIR; prints one JSON
+object. ``--tiny`` runs everything in seconds on a CPU, as a check of this script.
 """
 
 import argparse
@@ -28,7 +28,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def resnet(*, is_tiny: bool) -> Step:
-    """A step of ResNet-50 on images in pinned memory, through a loader of PyTorch."""
+    """Return a step of ResNet-50 on images in pinned memory, through a loader of PyTorch."""
     size, batch = (16, 4) if is_tiny else (224, 256)
     model = network(is_tiny=is_tiny).to(DEVICE, memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -57,7 +57,7 @@ def resnet(*, is_tiny: bool) -> Step:
 
 
 def network(*, is_tiny: bool) -> torch.nn.Module:
-    """ResNet-50, or one convolution."""
+    """Return ResNet-50, or one convolution."""
     if is_tiny:
         layers = (torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten())
         return torch.nn.Sequential(*layers, torch.nn.Linear(8 * 14 * 14, 1000))
@@ -67,7 +67,7 @@ def network(*, is_tiny: bool) -> torch.nn.Module:
 
 
 def gpt(*, is_tiny: bool) -> Step:
-    """A step of a GPT on random tokens that lie on the device."""
+    """Return a step of a GPT on random tokens on the device."""
     layers, width, length, batch = (1, 32, 16, 2) if is_tiny else (8, 768, 512, 32)
     block = torch.nn.TransformerEncoderLayer(
         width, max(width // 64, 1), 4 * width, 0.0, "gelu", batch_first=True, norm_first=True
@@ -100,7 +100,7 @@ def gpt(*, is_tiny: bool) -> Step:
 
 
 def profiled(step: Step, out: Path, seconds: float) -> dict[str, Any]:
-    """A training with the profiler: its record, its cost, what ended it and its files."""
+    """Train with the profiler; returns its record, its cost, how it ended and its files."""
     config = EnergyConfig(report_dir=out)
     started_s = time.monotonic()
     with EnergyMeter(config=config, profilers=[KernelProfiler()]) as meter:
@@ -124,7 +124,7 @@ def profiled(step: Step, out: Path, seconds: float) -> dict[str, Any]:
 
 
 def _described(path: Path) -> dict[str, Any]:
-    """What is in a trace."""
+    """Return a summary of a trace."""
     with gzip.open(path, "rt") as file:
         lines = json.load(file)["traceEvents"]
     kinds = [f"{line['ph']} {line.get('cat', '')}" for line in lines]
@@ -134,7 +134,7 @@ def _described(path: Path) -> dict[str, Any]:
 
 
 def cost(step: Step, out: Path, seconds: float, rounds: int) -> dict[str, Any]:
-    """Steps a second with the meter alone and with the profiler too, in turn."""
+    """Return steps a second with the meter alone and with the profiler, measured in turn."""
     rates: dict[bool, list[float]] = {False: [], True: []}
     for turn in range(2 * rounds):
         has_profiler = turn % 2 == 1
@@ -155,14 +155,14 @@ def cost(step: Step, out: Path, seconds: float, rounds: int) -> dict[str, Any]:
 
 
 def _now_s() -> float:
-    """With nothing left to do on the device."""
+    """Return the time after all work of the device."""
     if DEVICE == "cuda":
         torch.cuda.synchronize()
     return time.monotonic()
 
 
 def main() -> None:
-    """Both trainings; then what the profiler costs them."""
+    """Run both trainings, then measure the cost of the profiler."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=40.0)

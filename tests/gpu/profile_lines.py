@@ -1,10 +1,10 @@
-"""Joules by lines of source on a real card: the right lines lead, and what looking costs.
+"""Attributes joules to lines of source on a real card: are the right lines first, and at what cost?
 
 ``python -m tests.gpu.profile_lines [--json FILE]``, about a minute. A training with hot lines of
-three kinds: Python on the host, kernels that keep the card busy, and a sleep; beside them a line
-that waits for the card (``item``). Bars: the three lead in their own column, 70 % of the energy is
-attributed, the line that waits gets no energy of the card. Then rounds of a launch-bound loop with
-and without the thread that asks, in turn.
+three kinds: Python on the host, kernels that keep the card busy, and a sleep; also a line that
+waits for the card (``item``). Bars: the three are first in their own column, 70 % of the energy is
+attributed, and the waiting line gets no energy of the card. Then rounds of a launch-bound loop run
+with and without the sampling thread in turn.
 """
 
 import argparse
@@ -31,7 +31,7 @@ LARGE: Final = 8192
 
 
 def host_work(loops: int) -> int:
-    """Python, and nothing else."""
+    """Compute in Python only."""
     total = 0
     for number in range(loops):
         total += number  # HOST
@@ -39,7 +39,7 @@ def host_work(loops: int) -> int:
 
 
 def train(meter: EnergyMeter, steps: int) -> None:
-    """Each step about 60 ms of Python, 90 ms of kernels and 40 ms of sleep."""
+    """Train; each step has about 60 ms of Python, 90 ms of kernels and 40 ms of sleep."""
     weight = torch.randn(LARGE, LARGE, device="cuda", dtype=torch.bfloat16, requires_grad=True)
     batch = torch.randn(LARGE, LARGE, device="cuda", dtype=torch.bfloat16)
     for _ in range(steps):
@@ -56,14 +56,14 @@ def train(meter: EnergyMeter, steps: int) -> None:
 
 
 def lines_with(*comments: str) -> dict[str, int]:
-    """Numbers of the lines of this file that end with a comment."""
+    """Return the numbers of the lines of this file that end with a comment."""
     source = Path(__file__).read_text(encoding="utf-8").splitlines()
     ends = list(enumerate(source, start=1))
     return {c: next(n for n, line in ends if line.endswith(f"# {c}")) for c in comments}
 
 
 def profiled(folder: Path) -> dict[str, Any]:
-    """What the report says of the training."""
+    """Return the figures of the report of the training."""
     config = EnergyConfig(report_dir=folder)
     with EnergyMeter(config=config, profilers=[LineProfiler()]) as meter:
         time.sleep(2.0)
@@ -110,7 +110,7 @@ def profiled(folder: Path) -> dict[str, Any]:
 
 
 def overhead() -> dict[str, float]:
-    """Rounds of a launch-bound training with and without the thread that asks, ABBA."""
+    """Run rounds of a launch-bound training with and without the sampling thread, in ABBA order."""
     layers = [torch.nn.Linear(64, 64) for _ in range(20)]
     model = torch.nn.Sequential(*layers).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -153,7 +153,7 @@ def overhead() -> dict[str, float]:
 
 
 def broken(found: dict[str, Any]) -> list[str]:
-    """Bars that are missed."""
+    """Return the bars that are missed."""
     lines = found["lines"]
     bars = {
         "no window": lines["windows"] == 0,
@@ -171,7 +171,7 @@ def broken(found: dict[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    """Print what was found; 1 where a bar is missed."""
+    """Print the figures; returns 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()

@@ -1,10 +1,10 @@
-"""Samples beside the counter of a real GPU under a square wave that beats with the samples.
+"""Compares samples with the counter of a real GPU under a square wave that beats with the samples.
 
 ``python -m tests.gpu.square_load --out DIR [--seconds 36] [--on-ms 50] [--off-ms 50]``: bf16 matrix
 products on and off, read by a meter that keeps every reading. The integral of the power samples
-alone is compared with what the energy counter rose by, over all and over all spans of 20 to 24 s.
-Exits with 1 where the whole is off by more than 0.8 %. ``--readings FILE`` compares an earlier
-recording and needs no GPU.
+alone is compared with the rise of the energy counter, over everything and over all spans of 20 to
+24 s. Exits with 1 if the error of the whole is above 0.8 %. ``--readings FILE`` compares an
+earlier recording and needs no GPU.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
 
 BAR: float = 0.008
 _SPANS_S = (20.0, 24.0)
-# Ticks known better than this move a span of 20 s by 0.04 % at most.
+# Ticks known more exactly change a span of 20 s by 0.04 % at most.
 _SHARP_S = 0.007
 
 
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def measure(out: Path, duration_s: float, on_s: float, off_s: float) -> None:
-    """So many products as take ``on_s``, a pause, and so on."""
+    """Run products for ``on_s``, pause, and repeat."""
     import torch
 
     left = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
@@ -75,7 +75,7 @@ def measure(out: Path, duration_s: float, on_s: float, off_s: float) -> None:
 
 
 def compared(readings: list[Reading]) -> tuple[float, list[float]]:
-    """How far the samples alone are off the counter: over all, and over spans of 20 to 24 s."""
+    """Return the errors of the samples against the counter: of all, and of spans of 20 to 24 s."""
     power = [r for r in readings if r.channel.quantity == "power"]
     ticks = [r for r in readings if r.channel.quantity == "energy" and r.t_error_s < _SHARP_S]
     curve = EnergyCurve([power[0].channel], keep_s=np.inf)

@@ -1,20 +1,20 @@
-"""Ends of steps by CUDA events on a real GPU, beside what can be known without them.
+"""Measures the ends of steps with CUDA events on a real GPU, and compares them with host marks.
 
-``python -m tests.gpu.step_events --out DIR`` (about 40 s of one GPU) prints and leaves
+``python -m tests.gpu.step_events --out DIR`` (about 40 s of one GPU) prints and writes
 ``step_events.json``:
 
-- ``truth``: the GPU writes the number of each step into pinned memory behind the step's event, the
-  host watches that memory; how far the dated end lies from the moment it saw the number.
-- ``synchronised``: the same where the host waits for each step.
+- ``truth``: the GPU writes the number of each step into pinned memory behind the step's event, and
+  the host watches that memory; the distance of the dated end from the moment it saw the number.
+- ``synchronised``: the same if the host waits for each step.
 - ``ahead``: how early host marks are in a loop whose host runs ahead.
 - ``anchors``: how narrow they are, idle, under load, and beside a busy Python thread.
 - ``drift``: of the card's clock against the host's, ppm.
 - ``cost``: microseconds of ``meter.step`` with and without events, rounds in turn, and the change
   of a launch-bound loop.
 - ``synchronisations``: a loop with events under ``set_sync_debug_mode("error")``.
-- ``captures``: CUDA graphs that were captured while events were under way, and their results.
+- ``captures``: CUDA graphs that were captured while events were pending, and their results.
 
-Exits with 1 where a bound is broken.
+Exits with 1 if a bound is broken.
 """
 
 import argparse
@@ -37,14 +37,14 @@ from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 from tests.gpu.in_turn import compared
 
 STEP_S = 0.02
-# Writing four bytes to the host and seeing them there; between an event and the number behind it.
+# The time to write four bytes to the host and see them there; between an event and its number.
 SEEN_S = 100e-6
-# The thread that watches is now and then held up by the one that settles.
+# The settling thread sometimes delays the thread that watches.
 FEW_EARLY = 0.05
 
 
 def main() -> int:
-    """All of it, in turn."""
+    """Run all parts in turn."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for step_events.json")
     out: Path = parser.parse_args().out
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 def broken(found: dict[str, Any]) -> list[str]:
-    """Bounds that do not hold."""
+    """Return the bounds that do not hold."""
     limits = {
         "an end lies after it was seen": found["truth"]["after"] + found["synchronised"]["after"],
         "ends are early": max(found[n]["early"] for n in ("truth", "synchronised")) > FEW_EARLY,
@@ -88,7 +88,7 @@ def broken(found: dict[str, Any]) -> list[str]:
 
 
 def cycles_of(duration_s: float) -> int:
-    """Cycles that ``torch.cuda._sleep`` takes for a duration, at the clock under this load."""
+    """Return the cycles of ``torch.cuda._sleep`` for a duration at the clock of this load."""
     cycles = 10_000_000
     for _ in range(3):
         torch.cuda.synchronize()
@@ -100,7 +100,7 @@ def cycles_of(duration_s: float) -> int:
 
 
 def quantiles_us(values_s: Sequence[float]) -> dict[str, float]:
-    """Median, 99 % and extremes."""
+    """Return median, 99 % quantile and extremes."""
     us = np.array(values_s) * 1e6
     return {
         "least": float(us.min()),
@@ -111,7 +111,7 @@ def quantiles_us(values_s: Sequence[float]) -> dict[str, float]:
 
 
 def truth(cycles: int, steps: int = 300, batch: int = 10) -> dict[str, Any]:
-    """Ten steps are queued at a time, and the host watches pinned memory for their numbers."""
+    """Queue ten steps at a time, while the host watches pinned memory for their numbers."""
     flag = torch.zeros(1, dtype=torch.int32).pin_memory()
     watched = flag.numpy()
     numbers = torch.arange(1, steps + 1, dtype=torch.int32, device="cuda")
@@ -133,7 +133,7 @@ def truth(cycles: int, steps: int = 300, batch: int = 10) -> dict[str, Any]:
 
 
 def synchronised(cycles: int, steps: int = 100) -> dict[str, Any]:
-    """The host waits for each step: its end lies just before."""
+    """Wait for each step on the host: its end is just before."""
     ends, seen_s = StepEnds(SystemClock()), np.zeros(steps)
     marked: list[StepEnd] = []
     with settling(ends):
@@ -146,7 +146,7 @@ def synchronised(cycles: int, steps: int = 100) -> dict[str, Any]:
 
 
 def compared_with(marked: Sequence[StepEnd], seen_s: Any, ends: StepEnds) -> dict[str, Any]:
-    """How long before it was seen each step ended, and how often that breaks its bounds."""
+    """Return how long before it was seen each step ended, and how often its bounds are broken."""
     ends.close()
     timed = [(e, s) for e, s in zip(marked, seen_s, strict=True) if e.error_s is not None]
     early_s = [float(seen) - (end.end_s or 0.0) for end, seen in timed]
@@ -164,7 +164,7 @@ def compared_with(marked: Sequence[StepEnd], seen_s: Any, ends: StepEnds) -> dic
 
 
 class settling:  # noqa: N801 - reads as a word
-    """A thread that settles each half second, as the journal's does."""
+    """A thread that settles every half second, as that of the journal does."""
 
     def __init__(self, ends: StepEnds) -> None:
         self._over = threading.Event()
@@ -185,7 +185,7 @@ class settling:  # noqa: N801 - reads as a word
 
 
 def ahead(cycles: int, out: Path, steps: int = 150, depth: int = 5) -> dict[str, Any]:
-    """A loop whose host may be five steps ahead: what a meter says with and without events."""
+    """Run a loop whose host may be five steps ahead, with a meter with and without events."""
     found: dict[str, Any] = {}
     for with_events in (False, True):
         config = EnergyConfig(report_dir=out / f"ahead_{with_events}", step_events=with_events)
@@ -213,7 +213,7 @@ def ahead(cycles: int, out: Path, steps: int = 150, depth: int = 5) -> dict[str,
 
 
 def anchors(events: CudaEvents, count: int = 200) -> dict[str, Any]:
-    """Half-widths of anchors on an idle card, under queued work, and beside busy Python."""
+    """Return half-widths of anchors on an idle card, under queued work, and beside busy Python."""
     matrix = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
 
     def queue_work() -> None:
@@ -239,7 +239,7 @@ def anchors(events: CudaEvents, count: int = 200) -> dict[str, Any]:
 def half_widths(
     events: CudaEvents, count: int, before: Callable[[], None] | None = None
 ) -> dict[str, Any]:
-    """Of anchors that were seen in time; the others are counted."""
+    """Return the half-widths of anchors that were seen in time, and the number of the others."""
     ends = StepEnds(SystemClock(), lambda: events)
     event = events.create()
     found: list[float] = []
@@ -260,7 +260,7 @@ def half_widths(
 
 
 def drift(events: CudaEvents, duration_s: float = 5.0) -> dict[str, Any]:
-    """Device time over host time between two tight anchors, less one."""
+    """Return device time over host time between two narrow anchors, minus one."""
     ends = StepEnds(SystemClock(), lambda: events)
 
     def best() -> Any:
@@ -284,7 +284,7 @@ def drift(events: CudaEvents, duration_s: float = 5.0) -> dict[str, Any]:
 
 
 def cost(out: Path, steps: int = 1000, rounds: int = 5) -> dict[str, Any]:
-    """A launch-bound loop with and without events, rounds in turn."""
+    """Run a launch-bound loop with and without events, rounds in turn."""
     model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(20)]).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     batch = torch.randn(32, 64, device="cuda")
@@ -318,7 +318,7 @@ def cost(out: Path, steps: int = 1000, rounds: int = 5) -> dict[str, Any]:
 
 
 def synchronisations(cycles: int, out: Path) -> dict[str, Any]:
-    """PyTorch raises where anything waits for the device."""
+    """Run a loop in which PyTorch raises if anything waits for the device."""
     torch.cuda.synchronize()
     config = EnergyConfig(report_dir=out / "synchronisations", step_events=True)
     error = None
@@ -335,14 +335,14 @@ def synchronisations(cycles: int, out: Path) -> dict[str, Any]:
             queued_s = time.monotonic() - start_s
             torch.cuda.set_sync_debug_mode("default")
         torch.cuda.synchronize()
-    # The debug mode sees PyTorch's calls alone; that 2 s of work were queued at once sees all.
+    # The debug mode covers PyTorch's calls; that 2 s of work were queued at once covers all.
     return {"failed": error is not None or queued_s > 0.5, "error": error, "queued_s": queued_s}
 
 
 def captures(cycles: int, count: int = 40) -> dict[str, Any]:
-    """Graphs are captured in the global mode while another thread looks at events under way.
+    """Capture graphs in the global mode while another thread polls pending events.
 
-    Those are on a stream beside the captured one.
+    Those events are on another stream than the captured one.
     """
     ends, beside = StepEnds(SystemClock()), torch.cuda.Stream()
     static = torch.zeros(1024, device="cuda")

@@ -1,10 +1,10 @@
-"""Phases of the step on a real GPU: three models in three ways to train, beside the card's counter.
+"""Splits steps into phases on a real GPU: three models in three ways to train, and a counter.
 
 ``python -m tests.gpu.step_phases --out DIR [--seconds 22] [--tiny]``: ResNet-50, Mask R-CNN and a
-small GPT, random weights and data, in a plain loop, Lightning and Hugging Face. For each the split
-of ``StepPhases`` and its sum, nothing scaled, against what the meter measured; for each model also
-what forward, backward and optimizer draw when each is run alone for some seconds. Leaves
-``phases.json`` in DIR. ``--tiny`` runs all of it on a CPU, to see that it works.
+small GPT, with random weights and data, in a plain loop, Lightning and Hugging Face. For each, the
+split of ``StepPhases`` and its sum, without scaling, are compared with what the meter measured; for
+each model also the power of forward, backward and optimizer when each runs alone for some seconds.
+Writes ``phases.json`` to DIR. ``--tiny`` runs everything on a CPU, as a check of this script.
 """
 
 import argparse
@@ -42,7 +42,7 @@ class Classifier(nn.Module):
 
 
 class Detector(nn.Module):
-    """Mask R-CNN, whose losses are its own."""
+    """Mask R-CNN, which computes its own losses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Gpt(nn.Module):
 
 
 def boxes(count: int, size: int) -> dict[str, torch.Tensor]:
-    """Objects in an image."""
+    """Return objects in an image."""
     low = torch.rand(count, 2) * size * 0.5
     high = low + size * 0.1 + torch.rand(count, 2) * size * 0.35
     masks = torch.zeros(count, size, size, dtype=torch.uint8)
@@ -108,7 +108,7 @@ class Case:
 
 
 def cases(*, tiny: bool) -> list[Case]:
-    """The three."""
+    """Return the three models."""
     images, side, objects = (2, 64, 2) if tiny else (256, 224, 8)
     scenes, scene = (1, 96) if tiny else (8, 512)
     sequences, length, width, layers = (2, 33, 64, 2) if tiny else (32, 1025, 768, 12)
@@ -138,7 +138,7 @@ def cases(*, tiny: bool) -> list[Case]:
 
 
 def moved(value: Any, device: str) -> Any:
-    """Everything in a nested batch on a device."""
+    """Return a nested batch with everything moved to a device."""
     if isinstance(value, torch.Tensor):
         return value.to(device, non_blocking=True)
     if isinstance(value, dict):
@@ -147,7 +147,7 @@ def moved(value: Any, device: str) -> Any:
 
 
 def pinned(value: Any) -> Any:
-    """As a loader with ``pin_memory`` hands it over."""
+    """Return a nested batch in pinned memory, as a loader with ``pin_memory`` does."""
     if DEVICE == "cpu":
         return value
     if isinstance(value, torch.Tensor):
@@ -158,7 +158,7 @@ def pinned(value: Any) -> Any:
 
 
 def profilers(seconds: float) -> list[StepPhases]:
-    """What is tested."""
+    """Return the profilers to test."""
     return [StepPhases(follow_s=seconds)]
 
 
@@ -182,7 +182,7 @@ class Bench:
             yield from self.batches
 
     def plain(self) -> tuple[EnergyReport, int]:
-        """A loop of one's own; also how many steps fill the time."""
+        """Run a plain loop; also returns how many steps fill the time."""
         model, optimizer = self.fresh()
         config = EnergyConfig(report_dir=self.folder("plain"))
         meter = EnergyMeter(config=config, profilers=profilers(self.seconds))
@@ -207,7 +207,7 @@ class Bench:
         return build(meter.run_folder), steps
 
     def lightning(self, steps: int) -> EnergyReport:
-        """Lightning's trainer."""
+        """Train with Lightning's trainer."""
         import lightning
 
         from energy_callbacks.lightning import GpuEnergyCallback
@@ -242,7 +242,7 @@ class Bench:
         return callback.report
 
     def huggingface(self, steps: int) -> EnergyReport:
-        """Hugging Face's Trainer."""
+        """Train with Hugging Face's Trainer."""
         from transformers import Trainer, TrainingArguments
 
         from energy_callbacks.huggingface import GpuEnergyCallback
@@ -276,7 +276,7 @@ class Bench:
         return callback.report
 
     def alone(self) -> dict[str, dict[str, float]]:
-        """What each phase draws when it is run for some seconds by itself."""
+        """Return the power of each phase when it runs alone for some seconds."""
         model, optimizer = self.fresh()
         batch = moved(self.batches[0], DEVICE)
         loss = model(**batch)["loss"]
@@ -296,7 +296,7 @@ class Bench:
         return found
 
     def repeated(self, meter: EnergyMeter, work: Callable[[], Any]) -> dict[str, float]:
-        """Time and power of one, over three seconds after one of warming up."""
+        """Return time and power of one phase, over three seconds after one of warming up."""
         for duration_s in (1.0, 3.0):
             synchronise()
             start_s, count = time.monotonic(), 0
@@ -313,7 +313,7 @@ class Bench:
 
 
 class Batches:
-    """Batches over and over, as a loader of the framework would hand them over."""
+    """Repeats batches, as a loader of the framework would return them."""
 
     def __init__(self, batches: list[Any]) -> None:
         self.batches = batches
@@ -327,13 +327,13 @@ class Batches:
 
 
 def synchronise() -> None:
-    """All queued work is done."""
+    """Wait for all queued work."""
     if DEVICE == "cuda":
         torch.cuda.synchronize()
 
 
 def keep_raw(out: Path) -> None:
-    """Write down what each split was made from, to look at it elsewhere."""
+    """Write the data from which each split was made."""
     import numpy as np
 
     from energy_callbacks.profiling.phases import step_phases
@@ -355,7 +355,7 @@ def keep_raw(out: Path) -> None:
 
 
 def tell(name: str, way: str, report: EnergyReport) -> dict[str, Any]:
-    """One line to the terminal, and the record."""
+    """Print one line, and keep the record."""
     found = None if report.profile is None else report.profile.step_phases
     if found is None:
         print(f"{name:9} {way:11} no split")
@@ -373,7 +373,7 @@ def tell(name: str, way: str, report: EnergyReport) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Everything in turn."""
+    """Run all models in turn."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=22.0)

@@ -1,10 +1,10 @@
-"""A real language model on a real GPU with Hugging Face's Trainer, beside the card's own counter.
+"""Trains a GPT-2 on a real GPU with Hugging Face, compared with the card's energy counter.
 
 ``python -m tests.gpu.train_gpt --out DIR [--seconds 60] [--tiny]``: a GPT-2 of 300 million
 parameters in bf16 on the bytes of Python's manual, 1024 a sequence, with accumulation, evaluation
 and checkpoints; then the same steps with and without the callback in turn, for this model and for
-a small one. Prints a table and leaves ``figures.json`` with report, journal and curves in DIR.
-``--tiny`` runs all of it in seconds on a CPU, to see that it works.
+a small one. Prints a table and writes ``figures.json`` with report, journal and curves to DIR.
+``--tiny`` runs everything in seconds on a CPU, as a check of this script.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from tests.gpu.in_turn import compared
 
 @dataclass(frozen=True)
 class Size:
-    """A model, its batches, and how long to run it."""
+    """A model, its batches, and the duration of its training."""
 
     layers: int
     width: int
@@ -78,7 +78,7 @@ class Counter(TrainerCallback):
 
 
 class StopAfter(TrainerCallback):
-    """Ends the training after so many seconds."""
+    """Ends the training after some seconds."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -94,7 +94,7 @@ class StopAfter(TrainerCallback):
 class Timer(TrainerCallback):
     """Wall time of the steps after the first few, the device synchronised at both ends.
 
-    The report that is written after the last step is not in it.
+    The time to write the report after the last step is not included.
     """
 
     WARM_UP = 4
@@ -108,14 +108,14 @@ class Timer(TrainerCallback):
 
 
 def synchronised_s() -> float:
-    """Now, with nothing left to do on the device."""
+    """Return the time after all work of the device."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
 def counter_j() -> float | None:
-    """The card's energy counter; ``None`` without a card."""
+    """Return the card's energy counter; ``None`` without a card."""
     if not torch.cuda.is_available():
         return None
     pynvml.nvmlInit()
@@ -125,7 +125,7 @@ def counter_j() -> float | None:
 
 
 def sequences(length: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Python's manual in pieces; the last tenth is for evaluation."""
+    """Return Python's manual in pieces; the last tenth is for evaluation."""
     text = torch.frombuffer(bytearray("\n".join(topics.values()).encode()), dtype=torch.uint8)
     rows = text.long()[: len(text) // length * length].view(-1, length)
     examples = [{"input_ids": row, "labels": row} for row in rows]
@@ -136,7 +136,7 @@ def sequences(length: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 def trainer(
     root: Path, size: Size, model: GPT2LMHeadModel, callbacks: list[Any], **settings: Any
 ) -> Trainer:
-    """One device, bf16, TensorBoard each ten steps."""
+    """Return a trainer with one device, bf16, and TensorBoard every ten steps."""
     train_dataset, eval_dataset = sequences(size.sequence)
     arguments = TrainingArguments(
         output_dir=str(root),
@@ -165,7 +165,7 @@ def trainer(
 
 
 def train(root: Path, out: Path, size: Size, seconds: float) -> dict[str, Any]:
-    """One training with the callback: its report, and the counter over the same span."""
+    """Train once with the callback; returns its report, and the counter over the same span."""
     ours, by_hand = GpuEnergyCallback(country="DEU", run_name="GPT-2 on bytes"), Counter()
     ran = trainer(
         root,
@@ -179,7 +179,7 @@ def train(root: Path, out: Path, size: Size, seconds: float) -> dict[str, Any]:
         save_steps=2 * size.evaluate_every,
         save_only_model=True,
         save_total_limit=1,
-        include_num_input_tokens_seen=True,  # synchronises the device: not where the cost is taken
+        include_num_input_tokens_seen=True,  # synchronises; not while the cost is measured
     )
     ran.train()
     keep(root, out)
@@ -195,7 +195,7 @@ def train(root: Path, out: Path, size: Size, seconds: float) -> dict[str, Any]:
 
 
 def of(report: EnergyReport) -> dict[str, Any]:
-    """What the report says of the same things."""
+    """Return the report's figures for the same quantities."""
     gpu, total = report.energy.gpu, report.energy.total
     return {
         "report_gpu_j": gpu.energy_j,
@@ -216,14 +216,14 @@ def of(report: EnergyReport) -> dict[str, Any]:
 
 
 def keep(root: Path, out: Path) -> None:
-    """What is worth looking at, in one flat folder; the weights are not."""
+    """Copy the files of interest into one folder, without the weights."""
     for pattern in ("energy/energy_report.*", "energy/**/*.jsonl", "runs/**/events.out.*"):
         for path in root.glob(pattern):
             shutil.copy(path, out)
 
 
 def cost(root: Path, size: Size) -> dict[str, Any]:
-    """Milliseconds a step with and without the callback, in turn; the medians' ratio."""
+    """Return milliseconds a step with and without the callback, in turn; the medians' ratio."""
     times: dict[bool, list[float]] = {False: [], True: []}
     model = size.model()
     for index in range(2 * size.cost_rounds + 1):  # the first warms the device and is not counted
@@ -239,12 +239,12 @@ def cost(root: Path, size: Size) -> dict[str, Any]:
 
 
 def table(name: str, figures: dict[str, Any]) -> str:
-    """A part's figures, one a line."""
+    """Return the figures of a part, one a line."""
     return "\n".join([f"\n{name}", *(f"  {key:<20} {value}" for key, value in figures.items())])
 
 
 def main() -> None:
-    """Run the parts, print each as a table, keep all in figures.json."""
+    """Run the parts, print each as a table, and write all to figures.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=60.0)

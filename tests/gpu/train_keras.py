@@ -1,8 +1,8 @@
-"""Keras on a real GPU, beside the card's own counter; the backend is that of KERAS_BACKEND.
+"""Trains with Keras on a real GPU, with any backend, compared with the card's energy counter.
 
 ``KERAS_BACKEND=jax python -m tests.gpu.train_keras --out DIR [--seconds 20] [--tiny]``: a small
 convolutional network on scikit-learn's digits, with validation. Prints the report's figures and
-the counter's difference as JSON, and leaves both with report and curves in DIR.
+the counter's difference as JSON, and writes both with report and curves to DIR.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from energy_callbacks.keras import GpuEnergyCallback
 
 
 class Until(keras.callbacks.Callback):
-    """Ends the training after so many seconds, and reads the card's counter around it."""
+    """Ends the training after some seconds, and reads the card's counter before and after."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Until(keras.callbacks.Callback):
 
 
 def counter_j() -> float:
-    """The energy counter of card 0; 0 where there is none."""
+    """Return the energy counter of card 0; 0 if there is none."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
@@ -50,7 +50,7 @@ def counter_j() -> float:
 
 
 def network(width: int) -> keras.Model:
-    """Three convolutions, wide enough to keep a card busy."""
+    """Return three convolutions, wide enough to keep a card busy."""
     model = keras.Sequential(
         [
             keras.Input((8, 8, 1)),
@@ -72,7 +72,7 @@ def network(width: int) -> keras.Model:
 
 
 def main() -> None:
-    """Train, compare, keep."""
+    """Train, compare, and write the files."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=20.0)

@@ -1,6 +1,6 @@
 """One training of a matrix on a real GPU: ``energy-callbacks matrix tests/gpu/precision.toml``.
 
-The ResNet-18 of ``train_resnet`` for so many epochs in one precision.
+Trains the ResNet-18 of ``train_resnet`` for some epochs in one precision.
 """
 
 import argparse
@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=12)
     arguments = parser.parse_args()
     pl.seed_everything(arguments.seed)
-    # fp32 is to mean fp32, not TF32.
+    # fp32 must be fp32, not TF32.
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
     trainer = pl.Trainer(

@@ -1,9 +1,9 @@
-"""A real training on a real GPU, and its report beside the card's own energy counter.
+"""Trains on a real GPU, and compares the report with the card's own energy counter.
 
 ``python -m tests.gpu.train_resnet --out DIR [--seconds 60]``: a ResNet-18 in bf16 on scikit-learn's
-digits, blown up to 64 x 64, with validation; then the same loop with and without the callback in
+digits, enlarged to 64 x 64, with validation; then the same loop with and without the callback in
 turn. Prints one JSON object: the report's figures, the counter's difference over the same training
-read by hand, and what the callback cost.
+read by hand, and the cost of the callback.
 """
 
 import argparse
@@ -50,7 +50,7 @@ class ResNet(pl.LightningModule):
 
 
 def loaders() -> tuple[DataLoader, DataLoader]:
-    """The digits sixteen times over, so that an epoch takes seconds."""
+    """Return loaders of the digits sixteen times over, so that an epoch takes seconds."""
     digits = load_digits()
     images = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 16.0
     data = TensorDataset(images.repeat(16, 1, 1, 1), torch.tensor(digits.target).repeat(16))
@@ -62,7 +62,7 @@ def loaders() -> tuple[DataLoader, DataLoader]:
 
 
 def trainer(root: Path, callbacks: list[Any], **limits: Any) -> pl.Trainer:
-    """One GPU, bf16, TensorBoard each ten steps."""
+    """Return a trainer with one GPU, bf16, and TensorBoard every ten steps."""
     return pl.Trainer(
         accelerator="gpu",
         devices=1,
@@ -78,14 +78,14 @@ def trainer(root: Path, callbacks: list[Any], **limits: Any) -> pl.Trainer:
 
 
 def counter_j() -> float:
-    """The card's energy counter, by hand."""
+    """Read the card's energy counter."""
     uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
     handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
     return pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3
 
 
 def train(root: Path, seconds: float) -> dict[str, Any]:
-    """One training with the callback; its report and the counter over the same span."""
+    """Train once with the callback; returns its report, and the counter over the same span."""
     pl.seed_everything(0)
     ours = GpuEnergyCallback(country="DEU", run_name="ResNet-18 on digits", price_per_kwh=0.30)
     limits = {"max_epochs": -1, "max_time": {"seconds": seconds}}
@@ -109,7 +109,7 @@ def train(root: Path, seconds: float) -> dict[str, Any]:
 
 
 def against_counter(root: Path) -> list[dict[str, float]]:
-    """On/off loads of several periods: our energy over 5 s beside the counter's difference."""
+    """Compare our energy over 5 s with the counter's, under on/off loads of several periods."""
     from energy_callbacks import EnergyMeter
 
     matrix = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
@@ -142,7 +142,7 @@ def against_counter(root: Path) -> list[dict[str, float]]:
 
 
 def cost(root: Path, rounds: int = 10) -> dict[str, Any]:
-    """Milliseconds a step with and without the callback, in turn; the medians' ratio."""
+    """Return milliseconds a step with and without the callback, in turn; the medians' ratio."""
     batches = [(images.cuda(), labels.cuda()) for images, labels in loaders()[0]]
     on_device = DataLoader(batches * 8, batch_size=None)
     times: dict[bool, list[float]] = {False: [], True: []}
@@ -173,7 +173,7 @@ class Timer(pl.Callback):
 
 
 def main() -> None:
-    """Run the parts, print each as JSON, keep all in figures.json."""
+    """Run the parts, print each as JSON, and write all to figures.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=60.0)

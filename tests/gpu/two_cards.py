@@ -1,10 +1,10 @@
-"""Trainings with two ranks on two real GPUs, and their reports beside the cards' own counters.
+"""Trains with two ranks on two real GPUs, and compares the reports with the cards' own counters.
 
 ``python -m tests.gpu.two_cards --out DIR [--seconds 25] [--fake]``: Lightning with ``ddp``, the
-Trainer under torchrun, and a plain loop under torchrun with ``CUDA_VISIBLE_DEVICES="1,0"``. Each
-card's energy counter is read by this process every half second meanwhile. Prints a table, leaves
-``two_cards.json`` and the reports in DIR, and exits with 1 where something disagrees. On two H200
-it takes under three minutes. ``--fake`` plays two cards in real time, without a GPU.
+Trainer under torchrun, and a plain loop under torchrun with ``CUDA_VISIBLE_DEVICES="1,0"``. This
+process reads the energy counter of each card every half second meanwhile. Prints a table, writes
+``two_cards.json`` and the reports to DIR, and exits with 1 if anything disagrees. On two H200 it
+takes under three minutes. ``--fake`` simulates two cards in real time, without a GPU.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import pynvml
 
 from energy_callbacks.report import EnergyReport, build, save
 
-# The counter beats each 100 ms and is read each 500 ms, while power changes at a run's two ends.
+# The counter ticks every 100 ms and is read every 500 ms, while power changes at a run's ends.
 BAR: Final = 0.02
 COVERAGE_BAR: Final = 0.97
 _PERIOD_S: Final = 0.5
@@ -38,7 +38,7 @@ _RANKS: Final = "tests.gpu.two_ranks"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A training: what runs it, for how much of the time asked for, behind which mask."""
+    """A training: what runs it, its share of the requested time, and its mask."""
 
     name: str
     kind: str
@@ -59,7 +59,7 @@ PARTS: Final = (
 
 
 class Counters:
-    """All cards' energy counters on a thread of their own, read while the block runs."""
+    """Reads the energy counters of all cards on its own thread while the block runs."""
 
     def __init__(self) -> None:
         pynvml.nvmlInit()
@@ -90,7 +90,7 @@ class Counters:
             self._is_over.wait(_PERIOD_S)
 
     def rise_j(self, uuid: str, start_unix_s: float, end_unix_s: float) -> float:
-        """What a card's counter rose by between two moments, interpolated."""
+        """Return the rise of a card's counter between two moments, interpolated."""
         t_s, value_j = np.array(self._readings[self.uuids.index(uuid)]).T
         low_j, high_j = np.interp([start_unix_s, end_unix_s], t_s, value_j)
         return float(high_j - low_j)
@@ -98,7 +98,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A card, or all of them, in the report and by the counter."""
+    """The energy of a card, or of all cards, in the report and by the counter."""
 
     name: str
     report_j: float | None
@@ -113,14 +113,14 @@ class Compared:
 
     @property
     def agrees(self) -> bool:
-        """Within the report's own error and the bar, and nearly all of it seen."""
+        """Whether both agree within the report's error and the bar, with nearly all seen."""
         off_j = float("inf") if self.report_j is None else abs(self.report_j - self.counter_j)
         return off_j <= min(self.error_j, BAR * self.counter_j) and self.coverage >= COVERAGE_BAR
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What a part has shown: each claim and whether it holds, and the energies."""
+    """The results of a part: each claim and whether it holds, and the energies."""
 
     name: str
     wall_s: float
@@ -131,12 +131,12 @@ class Outcome:
 
     @property
     def is_good(self) -> bool:
-        """Whether all holds."""
+        """Whether all claims hold."""
         return all(self.claims.values()) and all(one.agrees for one in self.energies)
 
 
 def command(part: Part, folder: Path, seconds: float, *, is_fake: bool) -> list[str]:
-    """As a user starts it."""
+    """Return the command as a user starts it."""
     launcher = ["-m", _RANKS]
     if part.kind != "lightning":
         launcher = [
@@ -154,7 +154,7 @@ def _free_port() -> int:
 
 
 def _variables(mask: str) -> dict[str, str]:
-    """What was set for us goes on to the ranks; CUDA counts the cards as NVML does."""
+    """Return our variables for the ranks, with CUDA's order of cards as NVML's."""
     paths = [str(_ROOT), str(_ROOT / "integrations"), os.environ.get("PYTHONPATH", "")]
     ours = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
     cards = {"CUDA_VISIBLE_DEVICES": mask, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -185,14 +185,14 @@ def run(part: Part, folder: Path, seconds: float, *, is_fake: bool) -> Outcome:
 def judge(
     outcome: Outcome, report: EnergyReport, part: Part, cards: list[str], counters: Counters
 ) -> None:
-    """Everything that must hold of the report.
+    """Check all claims about the report.
 
     Args:
-        outcome: takes the findings.
+        outcome: receives the results.
         report: built from the journals.
-        part: what has run.
+        part: the training that ran.
         cards: UUID of each rank's card, from PyTorch.
-        counters: read meanwhile.
+        counters: read during the training.
     """
     gpus = {device.key: device for device in report.devices if device.kind == "gpu"}
     sum_j = sum(device.energy.energy_j or 0.0 for device in gpus.values())
@@ -216,7 +216,7 @@ def judge(
 
 
 def compared(report: EnergyReport, counters: Counters) -> list[Compared]:
-    """Each card and all, over the time of the rank that counts it."""
+    """Compare each card and all cards, over the time of the rank that counts it."""
     found: list[Compared] = []
     keys = [rank.gpus[0] for rank in report.ranks]
     for device in report.devices:
@@ -242,7 +242,7 @@ def _compared(name: str, figure: Any, counter_j: float) -> Compared:
 
 
 def table(outcome: Outcome) -> str:
-    """A part's findings."""
+    """Return the results of a part as a table."""
     lines = [f"\n{outcome.name}, {outcome.wall_s:.0f} s"]
     lines += [
         f"  {one.name:<10}{one.report_j or 0.0:>10.1f} +- {one.error_j:>7.1f} J, counter "
@@ -261,7 +261,7 @@ def table(outcome: Outcome) -> str:
 
 
 def in_fake_child(arguments: list[str]) -> int:
-    """Run this again in a process that sees two cards played in real time."""
+    """Run this again in a process that sees two cards simulated in real time."""
     from tests.fake_nvml import Scenario, Square, env, h200
 
     first = h200(Square(low_w=100.0, high_w=400.0, period_s=1.03))
@@ -273,7 +273,7 @@ def in_fake_child(arguments: list[str]) -> int:
 
 
 def main() -> int:
-    """Run all parts; 1 where something disagrees."""
+    """Run all parts; returns 1 if anything disagrees."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=25.0)
@@ -289,7 +289,7 @@ def main() -> int:
             place = Path(folder) / part.kind
             try:
                 outcome = run(part, place, arguments.seconds, is_fake=arguments.fake)
-            except Exception as error:  # noqa: BLE001 - the other parts still tell something
+            except Exception as error:  # noqa: BLE001 - the other parts are still useful
                 claims = {f"no failure: {error!r}": False}
                 outcome = Outcome(name=part.name, wall_s=0.0, claims=claims)
             outcomes.append(outcome)
@@ -301,7 +301,7 @@ def main() -> int:
 
 
 def keep(place: Path, stem: Path, *, with_journals: bool) -> None:
-    """The report, and the journals where something is to be found out."""
+    """Copy the report, and the journals if something must be investigated."""
     journals = list(place.glob("attempts/*/*.jsonl"))
     if journals:
         save(build(place), stem, formats=("json",))

@@ -1,10 +1,10 @@
 """One rank of a training on two GPUs; ``two_cards`` starts it.
 
 ``python -m tests.gpu.two_ranks (lightning|huggingface|plain) FOLDER [--seconds 25] [--fake]``, the
-latter two under torchrun. Wide layers in bf16 on random rows, ended by the clock at one step of
-both ranks. The first rank works more: its card draws more, so that cards taken for each other show.
-Each rank leaves the UUID of its card as PyTorch tells it. With ``--fake`` it trains on the CPU, and
-the cards are those that ``CUDA_VISIBLE_DEVICES`` names, as a rank on GPUs would use them.
+latter two under torchrun. Wide layers in bf16 on random rows; the training ends by the clock, at
+the same step of both ranks. The first rank works more: its card draws more power, so that swapped
+cards are detected. Each rank writes the UUID of its card as PyTorch reports it. With ``--fake`` it
+trains on the CPU, and the cards are those that ``CUDA_VISIBLE_DEVICES`` names, as on GPUs.
 """
 
 import argparse
@@ -26,7 +26,7 @@ _INPUTS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """Of the model and of a batch."""
+    """Size of the model and of a batch."""
 
     width: int
     layers: int
@@ -40,7 +40,7 @@ BATCH = 8
 
 
 class Net(torch.nn.Module):
-    """Wide layers; the first rank passes them some times for nothing."""
+    """Wide layers; the first rank passes them additional times without effect."""
 
     main_input_name = "rows"
 
@@ -57,7 +57,7 @@ class Net(torch.nn.Module):
         self.extra = _EXTRA_PASSES if local_rank() == 0 else 0
 
     def forward(self, rows: torch.Tensor, labels: torch.Tensor | None = None) -> Any:
-        """The loss in a dict, as the Trainer wants it."""
+        """Return the loss in a dict, as the Trainer expects."""
         time.sleep(self.size.pause_s)
         with torch.no_grad():
             for _ in range(self.extra):
@@ -66,7 +66,7 @@ class Net(torch.nn.Module):
 
 
 class Rows(Dataset[dict[str, torch.Tensor]]):
-    """Blocks of random rows without end, nearly."""
+    """A practically endless number of blocks of random rows."""
 
     def __init__(self, size: Size) -> None:
         self.blocks = torch.randn(64, size.rows, _INPUTS).to(torch.bfloat16)
@@ -80,21 +80,21 @@ class Rows(Dataset[dict[str, torch.Tensor]]):
 
 
 def local_rank() -> int:
-    """As the launcher says."""
+    """Return the local rank that the launcher has set."""
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
 def visible() -> list[int]:
-    """NVML's numbers of the cards, in the order in which CUDA counts them here."""
+    """Return NVML's numbers of the cards, in the order in which CUDA counts them here."""
     return [int(entry) for entry in os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",")]
 
 
 def settings(*, is_fake: bool, reads_all: bool) -> Mapping[str, Any]:
-    """Nothing on GPUs; on a CPU the cards that the framework would use there.
+    """Return no settings on GPUs; on a CPU the cards that the framework would use there.
 
     Args:
         is_fake: whether this is a CPU.
-        reads_all: whether the first rank of this framework reads the cards of all.
+        reads_all: whether the first rank of this framework reads the cards of all ranks.
     """
     if not is_fake:
         return {}
@@ -103,7 +103,7 @@ def settings(*, is_fake: bool, reads_all: bool) -> Mapping[str, Any]:
 
 
 def card_uuid(*, is_fake: bool) -> str:
-    """Of the card on which this rank trains."""
+    """Return the UUID of the card on which this rank trains."""
     if not is_fake:
         return f"GPU-{torch.cuda.get_device_properties(local_rank()).uuid}"
     import pynvml
@@ -114,7 +114,7 @@ def card_uuid(*, is_fake: bool) -> str:
 
 
 class Clock:
-    """Ends the ranks' training at one step: the first rank's clock decides."""
+    """Ends the training of both ranks at the same step: the first rank's clock decides."""
 
     def __init__(self, seconds: float, device: torch.device) -> None:
         self._until_s = time.monotonic() + seconds
@@ -122,7 +122,7 @@ class Clock:
         self._steps = 0
 
     def is_over(self) -> bool:
-        """Asked after each step, answered each tenth time."""
+        """Whether the training ends after this step; decided every tenth step."""
         self._steps += 1
         if self._steps % 10:
             return False
@@ -132,7 +132,7 @@ class Clock:
 
 
 def with_lightning(folder: Path, seconds: float, size: Size, *, is_fake: bool) -> None:
-    """Lightning starts the second rank itself."""
+    """Train with Lightning, which starts the second rank itself."""
     import lightning.pytorch as pl
 
     from energy_callbacks.lightning import GpuEnergyCallback
@@ -159,7 +159,7 @@ def with_lightning(folder: Path, seconds: float, size: Size, *, is_fake: bool) -
 
 
 def with_huggingface(folder: Path, seconds: float, size: Size, *, is_fake: bool) -> None:
-    """The Trainer under torchrun."""
+    """Train with the Trainer under torchrun."""
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
     from energy_callbacks.huggingface import GpuEnergyCallback
@@ -184,7 +184,7 @@ def with_huggingface(folder: Path, seconds: float, size: Size, *, is_fake: bool)
 
 
 def with_plain_loop(folder: Path, seconds: float, size: Size, *, is_fake: bool) -> None:
-    """A loop of one's own under torchrun; each rank reads its own card."""
+    """Train with a plain loop under torchrun; each rank reads its own card."""
     from energy_callbacks import EnergyConfig, EnergyMeter
 
     device = torch.device("cpu") if is_fake else torch.device("cuda", local_rank())

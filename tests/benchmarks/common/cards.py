@@ -1,4 +1,4 @@
-"""Cards whose true energy is known, measured for a minute on virtual time."""
+"""Cards of known energy, measured for a minute in virtual time."""
 
 import tempfile
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 WIDTHS_S: Final = (0.05, 0.2, 1.0, 5.0)
 _LOW_W, _HIGH_W = 100.0, 400.0
 _DURATION_S: Final = 64.0
-# Before this the period of the counter is still being found.
+# Before this time the period of the counter is not known yet.
 _SETTLING_S: Final = 4.0
 
 
@@ -42,7 +42,7 @@ Load = Callable[[int, float], Signal]
 
 
 def square(period_s: float) -> Load:
-    """100 and 400 W, half a period each; the phase depends on the seed."""
+    """Return 100 and 400 W, half a period each; the phase depends on the seed."""
 
     def make(seed: int, stretch: float) -> Signal:
         turn_s = stretch * period_s
@@ -52,7 +52,7 @@ def square(period_s: float) -> Load:
 
 
 def staircase(step_s: float) -> Load:
-    """Anything from 100 to 400 W, a new level at each step."""
+    """Return levels between 100 and 400 W, a new one at each step."""
 
     def make(seed: int, stretch: float) -> Signal:
         return Staircase(low_w=_LOW_W, high_w=_HIGH_W, step_s=stretch * step_s, seed=seed)
@@ -61,7 +61,7 @@ def staircase(step_s: float) -> Load:
 
 
 def constant(seed: int, stretch: float) -> Signal:
-    """250 W all the time."""
+    """Return 250 W all the time."""
     return Constant((_LOW_W + _HIGH_W) / 2.0)
 
 
@@ -79,7 +79,7 @@ LOADS: Final[Mapping[str, Load]] = {
     "staircase 150": staircase(0.15),
 }
 
-# A card, and what it does not offer.
+# Card to the capabilities that it lacks.
 CARDS: Final[Mapping[str, tuple[Callable[..., Card], tuple[str, ...]]]] = {
     "samples and counter (H200)": (h200, ()),
     "25 % duty and counter (A100)": (a100, ()),
@@ -94,14 +94,14 @@ CARDS: Final[Mapping[str, tuple[Callable[..., Card], tuple[str, ...]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """What was found for windows of one length, (n,) each: J.
+    """The results for windows of one length, (n,) each, in joules.
 
     Attributes:
         error_j: found minus true.
         true_j: the truth.
         random_j: half-width of the 95 % interval of the random error alone.
         total_j: half-width of the whole interval.
-        method: of the first window.
+        method: method of the first window.
     """
 
     error_j: Array
@@ -121,17 +121,17 @@ def measured(
     spread: float = 0.0,
     duration_s: float = _DURATION_S,
 ) -> dict[float, Windows]:
-    """Random windows of each length on one card under one load.
+    """Measure random windows of each length on one card under one load.
 
     Args:
         name: one of ``CARDS``.
         load: one of ``LOADS``.
-        seed: of the load, of its place in time and of the windows.
-        count: windows of each length.
-        gain: what the card's power and counter are multiplied with.
-        spread: periods and lengths differ by up to this share, so that none is a multiple of
-            another by design.
-        duration_s: how long is measured.
+        seed: seed of the load, of its start and of the windows.
+        count: number of windows of each length.
+        gain: factor of the card's power and counter.
+        spread: periods and lengths vary by up to this share, so that none is a multiple of another
+            by design.
+        duration_s: duration of the measurement.
     """
     make, missing = CARDS[name]
     random = np.random.default_rng(seed)

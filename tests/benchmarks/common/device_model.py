@@ -4,17 +4,17 @@ Time::
 
     step_s = s_launch (1 + (q(b) / r)^p)^(1/p) · decline(b)
     q(b)   = (1 - share) b + share · tile · ceil(b / tile)      tile quantisation
-    decline(b) rises smoothly from 1 at ``decline_from`` to 1 + ``decline`` eight times further on
+    decline(b) rises smoothly from 1 at ``decline_from`` to 1 + ``decline`` at eight times that
 
-``p`` = 1 adds launch and work up, large ``p`` overlaps them. Power grows with the share of the time
-in which the device works, ``u = work / step``, and saturates with it::
+``p`` = 1 adds launch and work, large ``p`` overlaps them. Power rises with the share of the time in
+which the device works, ``u = work / step``, and saturates with it::
 
     power_w = idle_w + (full_w - idle_w) u^gamma
 
-With ``gamma`` above 1 joules a sample have an optimum of their own below the saturation. Memory is
+With ``gamma`` above 1 joules per sample have their own optimum below the saturation. Memory is
 affine in the size, rounded up to whole blocks of the allocator (2 MiB, PyTorch's
 ``kLargeBuffer`` rounding), and a step needs a few per cent more than its peak (fragmentation).
-The search's own family has neither tiles nor this decline nor this power.
+The search's own family has no tiles, no such decline and no such power.
 """
 
 import math
@@ -33,7 +33,7 @@ LARGEST = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """The truth about one device and one model that trains on it."""
+    """The true behaviour of one device and one model that trains on it."""
 
     launch_s: float = 0.01
     corner: float = 64.0
@@ -67,17 +67,17 @@ class Device:
         return np.asarray(np.ceil(needed / BLOCK) * BLOCK).astype(np.int64)
 
     def fits(self, sizes: Array, margin: float) -> npt.NDArray[np.bool_]:
-        """Whether it runs, and leaves the margin free."""
+        """Whether a size runs and leaves the margin free."""
         peak = self.peak_bytes(sizes)
         runs = peak * (1.0 + self.fragmentation) <= self.memory_bytes
         return np.asarray(runs & (peak <= (1.0 - margin) * self.memory_bytes))
 
     def cost(self, sizes: Array, weight: float) -> Array:
-        """(J per sample)^weight (s per sample)^(1 - weight)."""
+        """Return (J per sample)^weight (s per sample)^(1 - weight)."""
         return np.asarray(self.step_s(sizes) * self.power_w(sizes) ** weight / sizes)
 
     def sizes(self, margin: float = 0.1, multiple_of: int = 1) -> Array:
-        """All that may be answered."""
+        """Return all sizes that may be answered."""
         sizes = np.arange(multiple_of, LARGEST + 1, multiple_of, dtype=float)
         return sizes[self.fits(sizes, margin)]
 
@@ -88,12 +88,12 @@ class Device:
 
     @property
     def has_few_odd_tiles(self) -> bool:
-        """Less than five whole tiles fit, and no round number of samples fills one."""
+        """Whether less than five whole tiles fit, and no round number of samples fills one."""
         is_odd = self.tile & (self.tile - 1) != 0
         return is_odd and bool(self.sizes()[-1] < 5 * self.tile)
 
     def trial(self, size: int, dice: np.random.Generator, noise: float, steps: int = 20) -> Trial:
-        """Run a size; time and energy are each wrong by ``noise`` at random, and say so."""
+        """Run a size; time and energy have independent errors of ``noise``, which are stated."""
         sizes = np.array([float(size)])
         peak = int(self.peak_bytes(sizes)[0])
         if peak * (1.0 + self.fragmentation) > self.memory_bytes:
@@ -114,7 +114,7 @@ class Device:
 
 
 def seeded(seed: int) -> Device:
-    """One of many: launch-bound or saturated, with and without tiles, decline, memory limit."""
+    """Return a random device: launch-bound or saturated, with or without tiles and decline."""
     dice = np.random.default_rng([20, seed])
 
     def spread(low: float, high: float) -> float:
@@ -140,5 +140,5 @@ def seeded(seed: int) -> Device:
 
 
 def affine(seed: int) -> Device:
-    """The same without tiles and without decline, launch and work added."""
+    """Return the same device without tiles and decline, with launch and work added."""
     return replace(seeded(seed), tile=1, decline=0.0, sharpness=1.0)

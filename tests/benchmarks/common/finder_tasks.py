@@ -1,7 +1,7 @@
-"""Real trainings that batch-size finders are let loose on.
+"""Real trainings for batch-size finders.
 
-On a GPU these fill its memory; on a CPU a training of digits says that it is out of memory where
-more samples than ``CPU_LIMIT`` come at once, for that of a machine has no end one would wait for.
+On a GPU they fill its memory. On a CPU a training of digits raises an out-of-memory error for more
+samples than ``CPU_LIMIT``, as the memory of a machine takes too long to fill.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _WORDS, _LENGTH = 32_000, 512
 
 
 class Rows(Dataset[tuple[Tensor, Tensor]]):
-    """As many as anybody wants, all the same: what they hold changes no time and no memory."""
+    """An endless number of equal rows: their content does not change time or memory."""
 
     def __init__(self, row: tuple[Tensor, Tensor]) -> None:
         self._row = row
@@ -64,7 +64,7 @@ class Training(pl.LightningModule):
         return nn.functional.cross_entropy(outputs.flatten(0, -2), targets.flatten())
 
     def plain_step(self, optimizer: torch.optim.Optimizer, size: int) -> None:
-        """A step on a batch that is on the device already."""
+        """Run a step on a batch that is on the device already."""
         if self._batch is None or len(self._batch[0]) != size:
             self._batch = None
             inputs, targets = (part.to(self.device) for part in self._row)
@@ -80,12 +80,12 @@ class Training(pl.LightningModule):
         optimizer.step()
 
     def forget_batch(self) -> None:
-        """Give the batch's memory back."""
+        """Release the memory of the batch."""
         self._batch = None
 
 
 class Transformer(nn.Module):
-    """Twelve causal layers of width 768, as GPT-2 small has them (Radford et al. 2019)."""
+    """Twelve causal layers of width 768, as in GPT-2 small (Radford et al. 2019)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Transformer(nn.Module):
 
 
 def digits() -> Training:
-    """A convolution of 8 x 8 images, for a CPU."""
+    """Return a convolution of 8 x 8 images, for a CPU."""
     torch.manual_seed(0)
     net = nn.Sequential(
         nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10),
@@ -112,7 +112,7 @@ def digits() -> Training:
 
 
 def resnet() -> Training:
-    """ResNet-50 on 224 x 224 images (He et al. 2016), mixed precision, for a GPU."""
+    """Return ResNet-50 on 224 x 224 images (He et al. 2016), mixed precision, for a GPU."""
     import torchvision
 
     row = torch.rand(3, 224, 224), torch.tensor(3)
@@ -123,21 +123,21 @@ def resnet() -> Training:
 
 
 def transformer() -> Training:
-    """124 million parameters, 512 tokens a sample, mixed precision, for a GPU."""
+    """Return 124 million parameters, 512 tokens a sample, mixed precision, for a GPU."""
     row = torch.randint(_WORDS, (_LENGTH,)), torch.randint(_WORDS, (_LENGTH,))
     return Training(Transformer(), row, torch.optim.AdamW, precision="bf16-mixed")
 
 
 @dataclass(frozen=True)
 class Task:
-    """A training by its name; made anew for each finder."""
+    """A training and its name; created again for each finder."""
 
     name: str
     make: Callable[[], Training]
 
 
 def tasks() -> list[Task]:
-    """Those for this machine."""
+    """Return the trainings for this machine."""
     if not torch.cuda.is_available():
         return [Task("digits", digits)]
     return [Task("ResNet-50, images", resnet), Task("transformer, text", transformer)]

@@ -1,7 +1,7 @@
-"""Two training loops to add a measurement to: one bound by the GPU, one by launching kernels.
+"""Two training loops to measure in: one bound by the GPU, one by launching kernels.
 
-Without a GPU their places are taken by a sleep and by a calculation in Python: these show that
-the benchmark works, and what threads of ours take from the interpreter, but no GPU.
+Without a GPU a sleep and a calculation in Python replace them. These show that the benchmark works
+and what our threads take from the interpreter, but nothing about a GPU.
 """
 
 import time
@@ -12,7 +12,7 @@ from typing import Any, Final
 GPU_BOUND_S, LAUNCH_BOUND_S = 28e-3, 1.6e-3
 SLEEP: Final = "sleep (no GPU)"
 # Products in fp32, 2.7 ms each on an H200: below the card's limit of 700 W. In bf16 they reach it,
-# the clock follows the temperature, and rounds of half a second scatter by 0.6 % instead of 0.01 %.
+# the clock follows the temperature, and rounds of half a second vary by 0.6 % instead of 0.01 %.
 _MATRIX: Final = 4096
 _FEW_LAYERS, _MORE_LAYERS = 10, 20
 _WIDTH, _BATCH = 64, 16
@@ -23,10 +23,10 @@ class Loop:
     """A step, and how to wait until all steps are done.
 
     Attributes:
-        name: for tables.
+        name: name in tables.
         step: one training step.
         wait: returns when everything that was launched is done.
-        step_s: about how long a step takes.
+        step_s: approximate duration of a step.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Loop:
     step_s: float
 
     def seconds(self, steps: int, step: Callable[[], None] | None = None) -> float:
-        """Seconds that a step takes: the mean over so many, of ``step`` in its own one's place."""
+        """Return the mean seconds of a step; ``step`` replaces that of the loop."""
         return self.timed(steps, step)[0] / steps
 
     def timed(
@@ -44,7 +44,7 @@ class Loop:
         step: Callable[[], None] | None = None,
         is_over: Callable[[], bool] = lambda: False,
     ) -> tuple[float, int]:
-        """Seconds of so many steps, and how many they were where ``is_over`` ended them before."""
+        """Return the seconds of some steps, and their number if ``is_over`` ended them early."""
         do = step or self.step
         done = 0
         self.wait()
@@ -57,14 +57,14 @@ class Loop:
 
 
 def has_gpu() -> bool:
-    """Whether there is a CUDA device for PyTorch."""
+    """Whether PyTorch has a CUDA device."""
     import torch
 
     return torch.cuda.is_available()
 
 
 def gpu_loops() -> tuple[Loop, Loop]:
-    """On the current CUDA device, with sizes that give about the wanted times there."""
+    """Return the loops on the current CUDA device, with sizes that take about the wanted times."""
     import torch
 
     wait = torch.cuda.synchronize
@@ -80,10 +80,10 @@ def gpu_loops() -> tuple[Loop, Loop]:
 
 
 def fake_loops() -> tuple[Loop, Loop]:
-    """Without a GPU."""
+    """Return the loops without a GPU."""
 
     def wait() -> None:
-        """Nothing is launched."""
+        """Return at once, as nothing is launched."""
 
     counts = 10_000
     count_s = _timed("", lambda: _count(counts), wait).step_s / counts
@@ -102,7 +102,7 @@ def _timed(name: str, step: Callable[[], None], wait: Callable[[], None]) -> Loo
 
 
 def _matmuls(count: int) -> Callable[[], None]:
-    """So many products, each large enough to fill the card."""
+    """Return a step of products, each large enough to fill the card."""
     import torch
 
     left, right, product = (torch.randn(_MATRIX, _MATRIX, device="cuda") for _ in range(3))
@@ -115,7 +115,7 @@ def _matmuls(count: int) -> Callable[[], None]:
 
 
 def _small_training(layers: int) -> Callable[[], None]:
-    """Forward, backward and SGD of so many tiny layers: the GPU waits for the host."""
+    """Return forward, backward and SGD of tiny layers: the GPU waits for the host."""
     import torch
 
     parts: list[Any] = []
@@ -128,8 +128,8 @@ def _small_training(layers: int) -> Callable[[], None]:
     def step() -> None:
         optimizer.zero_grad()
         loss = model(inputs).square().mean()
-        # On this thread: to hand it to another takes ever other times on a virtual machine, and
-        # rounds of half a second scatter by 8 %.
+        # On this thread: handing it to another takes varying times on a virtual machine, and
+        # rounds of half a second then vary by 8 %.
         with torch.autograd.set_multithreading_enabled(False):
             loss.backward()
         optimizer.step()

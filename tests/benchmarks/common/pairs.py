@@ -1,13 +1,13 @@
-"""Rounds with and without something, in turn, and what their pairs say.
+"""Runs rounds with and without something in turn, and estimates the change from their pairs.
 
-The order is ABBA (with, without, without, with, ...), so that a drift hits both alike. A pair is
-half a second of each, cut into shorter rounds where the machine disturbs a loop: the shorter they
+The order is ABBA (with, without, without, with, ...), so that a drift affects both equally. A pair
+is half a second of each, cut into shorter rounds if the machine disturbs a loop: the shorter they
 are, the more alike are the two of a pair. The change of the mean step time is the mean of the
-rounds' log-ratios without the tenth at either end (what neighbours on the machine do), with a
-bootstrap interval of 95 %.
+rounds' log-ratios without the tenth at either end (other load of the machine), with a bootstrap
+interval of 95 %.
 
-Threads that wake now and then make a few short rounds much longer than the others, and a trimmed
-mean of all would leave just these out. So rounds in which one woke are taken for themselves, and
+Threads that wake rarely make a few short rounds much longer than the others, and a trimmed mean of
+all would omit exactly these. Rounds in which a thread woke are therefore averaged separately, and
 each kind counts by its share of the steps.
 """
 
@@ -24,28 +24,28 @@ HALF_S: Final = 0.5
 _TRIMMED: Final = 0.1
 _RESAMPLES: Final = 2000
 _SETTLED_S: Final = 20.0
-_LONGEST: Final = 4  # times a round, while a thread's turn does not end
+_LONGEST: Final = 4  # checks per round, while a thread's turn has not ended
 
 
 class Held(Protocol):
-    """Threads that belong to what is added to a loop, and can be held up."""
+    """Threads that belong to what is added to a loop, and that can be paused."""
 
     @property
     def turns(self) -> int:
-        """How many times they have begun to do something."""
+        """Number of turns that have begun."""
         ...
 
     @property
     def is_busy(self) -> bool:
-        """Whether one does something now."""
+        """Whether a turn is running now."""
         ...
 
     def is_due(self) -> bool:
-        """Whether one is held up that has something to do."""
+        """Whether a paused thread has work to do."""
         ...
 
     def switch(self, is_on: bool) -> None:
-        """Before each round; not timed."""
+        """Called before each round; not timed."""
         ...
 
 
@@ -57,17 +57,17 @@ class _None:
         return False
 
     def switch(self, is_on: bool) -> None:
-        """There is nothing to hold up."""
+        """Do nothing, as there are no threads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """A round with and the one without beside it.
+    """A round with, and the one without next to it.
 
     Attributes:
-        with_s: seconds a step.
-        without_s: likewise.
-        steps: of the round with.
+        with_s: seconds per step of the round with.
+        without_s: seconds per step of the round without.
+        steps: number of steps of the round with.
         has_turn: whether a thread woke in it.
     """
 
@@ -79,15 +79,15 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """How much slower the steps with something are, as a share: 0.01 is 1 %.
+    """The relative change of the step time: 0.01 is 1 % slower.
 
     Attributes:
         change: estimate.
         low: lower end of its interval.
         high: upper end.
         awake: what rounds in which a thread woke add to the estimate.
-        step_s: seconds a step without it, at the median.
-        pairs: how many times half a second of each.
+        step_s: median seconds per step of the loop alone.
+        pairs: number of pairs, half a second of each.
     """
 
     change: float
@@ -108,17 +108,17 @@ def interleaved(
     round_s: float | None = None,
     settle: Callable[[], None] = lambda: None,
 ) -> Change:
-    """Rounds of ``loop`` with its own step and with another that does more, in turn.
+    """Run rounds of ``loop`` with its own step and with another one that does more, in turn.
 
     Args:
-        loop: what to time.
-        pairs: how many times ``half_s`` of each.
+        loop: the loop to time.
+        pairs: number of times ``half_s`` of each.
         step: the step of a round "with".
-        held: threads that go on in rounds "with" alone.
-        half_s: about how long all rounds "without" of a pair take, s.
-        round_s: about how long one takes, s; the whole ``half_s`` unless told. A round "with" has
-            as many steps, and more until no thread's turn is under way: none is cut off.
-        settle: called now and then between rounds; not timed.
+        held: threads that run in rounds "with" only.
+        half_s: approximate duration of all rounds "without" of a pair, s.
+        round_s: approximate duration of one round, s; by default the whole ``half_s``. A round
+            "with" has as many steps, and more until no thread's turn is running: none is cut off.
+        settle: called between some rounds; not timed.
     """
     held = held or _None()
     round_s = round_s or half_s
@@ -140,9 +140,9 @@ def interleaved(
 
 
 def _without(loop: Loop, steps: int, held: Held) -> float:
-    """Seconds a step. A thread that has something to do gets its turn at once, and is not timed.
+    """Return seconds per step. A thread with work to do gets its turn at once, which is not timed.
 
-    Held up for longer it would have more to read, and find that its guesses come true too late.
+    A longer pause would give it more to read, and its predictions would be too late.
     """
     seconds, done = 0.0, 0
     while done < steps:
@@ -153,7 +153,7 @@ def _without(loop: Loop, steps: int, held: Held) -> float:
 
 
 def _with(loop: Loop, steps: int, step: Callable[[], None], held: Held) -> tuple[float, int, bool]:
-    """Seconds a step, how many, and whether a thread woke."""
+    """Return seconds per step, the number of steps, and whether a thread woke."""
     before, is_busy = held.turns, held.is_busy
     seconds, done = steps * loop.seconds(steps, step), steps
     more = max(steps // 8, 1)
@@ -164,7 +164,7 @@ def _with(loop: Loop, steps: int, step: Callable[[], None], held: Held) -> tuple
 
 
 def change(rounds: Sequence[Round], pairs: int, seed: int = 1) -> Change:
-    """What rounds say."""
+    """Return the change that rounds show."""
     kinds = [[one for one in rounds if one.has_turn is has_turn] for has_turn in (False, True)]
     steps = sum(one.steps for one in rounds)
     dice = np.random.default_rng(seed)
@@ -188,7 +188,7 @@ def change(rounds: Sequence[Round], pairs: int, seed: int = 1) -> Change:
 
 
 def _middle(ratios: NDArray[Any]) -> NDArray[Any]:
-    """Mean of each row without the tenth at either end."""
+    """Return the mean of each row without the tenth at either end."""
     ordered = np.sort(ratios, axis=1)
     cut = int(_TRIMMED * ordered.shape[1])
     kept: NDArray[Any] = ordered[:, cut : ordered.shape[1] - cut].mean(axis=1)

@@ -1,4 +1,4 @@
-"""A clock whose jobs can be held up: a running meter of which no thread does anything."""
+"""A clock whose jobs can be paused: a running meter whose threads do nothing."""
 
 import threading
 import time
@@ -14,13 +14,13 @@ _LONGEST_S: Final = 0.25
 class PausableClock(SystemClock):
     """The real clock; between ``pause`` and ``resume`` no job begins a turn.
 
-    Starting and stopping a meter for each round would cost more than what is measured. A paused
-    thread waits for a lock and takes no processor time. ``catch_up`` lets turns that fell due in a
-    pause be done while nobody looks: rounds after it see as many turns as a training does, and each
-    has as much to read.
+    Starting and stopping a meter for each round would cost more than the effect to measure. A
+    paused thread waits for a lock and takes no processor time. ``catch_up`` lets turns that fell
+    due in a pause run while nothing is timed: later rounds have as many turns as a training does,
+    and each has as much to read.
 
     Attributes:
-        turns: how many have begun.
+        turns: number of turns that have begun.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class PausableClock(SystemClock):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn is under way, while they are not held up."""
+        """Whether a turn is running, while jobs are not paused."""
         return any(lock.locked() for lock in self._locks)
 
     def is_due(self) -> bool:
@@ -56,21 +56,21 @@ class PausableClock(SystemClock):
         return self._due > 0
 
     def pause(self) -> None:
-        """Hold up all jobs; returns when the turns that are under way have ended."""
+        """Pause all jobs; returns when the running turns have ended."""
         if not self._is_paused:
             for lock in self._locks:
                 lock.acquire()
         self._is_paused = True
 
     def resume(self) -> None:
-        """Let them go on."""
+        """Let jobs continue."""
         if self._is_paused:
             for lock in self._locks:
                 lock.release()
         self._is_paused = False
 
     def catch_up(self) -> None:
-        """In a pause: let turns that are due be done, and those that fall due meanwhile."""
+        """In a pause, let turns that are due run, and those that fall due meanwhile."""
         if not self._due:
             return
         self.resume()
@@ -80,7 +80,7 @@ class PausableClock(SystemClock):
         self.pause()
 
     def switch(self, is_on: bool) -> None:
-        """Before a round: ``resume`` or ``pause``, with nothing left over from a pause."""
+        """Before a round, call ``resume`` or ``pause``, with nothing left over from a pause."""
         self.catch_up()
         if is_on:
             self.resume()

@@ -1,8 +1,8 @@
-"""The processor core on which a loop is disturbed least by others on the machine.
+"""Finds the processor core on which other load of the machine disturbs a loop least.
 
 A loop bound by its launches runs as fast as its core: on a virtual machine rounds of half a second
-scatter by 7 to 15 %, because neighbours share cores and the loop is moved about. Only the calling
-thread is bound; threads that are there already go where they like.
+vary by 7 to 15 %, because neighbours share cores and the loop moves between them. Only the calling
+thread is bound; existing threads stay free.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _STEPS: Final = 20
 
 @contextlib.contextmanager
 def quiet_core(loop: Loop) -> Iterator[Callable[[], None]]:
-    """Gives a function that binds this thread to the quietest core; at the end it is free again."""
+    """Yield a function that binds this thread to the quietest core; at the end it is free again."""
     if not hasattr(os, "sched_setaffinity"):
         yield lambda: None
         return

@@ -1,14 +1,15 @@
-"""The estimator against recordings of real cards, whose truth another instrument has seen.
+"""Compares the estimator with recordings of real cards, whose truth another instrument measured.
 
 * ``external_meter/``: an RTX 3090 under 8 s of 50 ms on, 50 ms off, with a meter in its supply
   lines at 4.8 kHz. The readings are polled as on a card and windows of 1 s are compared with the
-  meter; one gain for all windows is divided out, as it is the card's and not the method's. The bars
-  are for windows inside the load; windows that reach into the idle time around it stand beside.
+  meter. One gain for all windows is divided out, as it belongs to the card and not to the method.
+  The bars are for windows inside the load; windows that reach into the idle time around it are
+  shown as well.
 * ``h200_power/``: samples and energy counter of an H200 under square waves. The samples alone are
-  compared with what the counter rose by. A new value was seen when a slow call came back, so its
-  tick lies up to two calls before that; a clock that agrees with all ticks places it. Two figures
-  stand beside, without a bar: the error of all spans of 3 s, and what samples with the very stamps
-  of the recording make of a square wave of its period whose energy is known.
+  compared with the rise of the counter. A new value was seen when a slow call returned, so its
+  tick lies up to two calls earlier; a clock that agrees with all ticks dates it. Two figures have
+  no bar: the error of all spans of 3 s, and the error of samples at the exact stamps of the
+  recording for a square wave of its period whose energy is known.
 """
 
 import csv
@@ -34,7 +35,7 @@ _FIELDS: Final = {"average_w": "mean of 1 s", "instant_w": "instant"}
 _DEVICE: Final = Device(key="gpu0", kind="gpu", scope="gpu", name="recorded")
 _WINDOW_S: Final = 1.0
 _POLLINGS, _WINDOWS = 20, 100
-# A poll each 0.1 s, give or take a quarter (sensing/sources/nvidia/readers.py).
+# A poll every 0.1 s, plus or minus a quarter (sensing/sources/nvidia/readers.py).
 _POLL_S: Final = (0.075, 0.125)
 # Two calls of the counter, each up to 24 ms, and its period (docs/how-it-measures.md).
 _SEEN_AFTER_S, _TICK_S = 0.048, 0.1
@@ -50,9 +51,9 @@ class Finding:
     """One comparison.
 
     Attributes:
-        what: was compared.
-        error: as a share of the truth.
-        bar: the most that it may be; ``None`` where nothing is judged.
+        what: what was compared.
+        error: error as a share of the truth.
+        bar: the largest error; ``None`` if it is not judged.
     """
 
     what: str
@@ -61,17 +62,17 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """In a word."""
+        """The verdict in a word."""
         if self.bar is None:
             return "no bar"
         return "met" if self.error <= self.bar else "MISSED"
 
 
 def findings(folder: Path) -> Iterator[Finding]:
-    """All comparisons with the recordings below a folder.
+    """Return all comparisons with the recordings below a folder.
 
     Raises:
-        FileNotFoundError: where recordings are missing.
+        FileNotFoundError: if recordings are missing.
     """
     for field, bar in METER_BARS.items():
         for where, limit in (("in the load", bar), ("anywhere", None)):
@@ -90,7 +91,7 @@ def findings(folder: Path) -> Iterator[Finding]:
 
 
 def of_h200(name: str, recording: Mapping[str, Sequence[Sequence[float]]]) -> Iterator[Finding]:
-    """What one recording shows: the whole of it, its parts, and what its stamps allow."""
+    """Return the comparisons of one recording: the whole, its parts, the effect of its stamps."""
     samples, ticks, edges = _in_si(recording)
     compared = samples_and_counter(samples, ticks)
     found = compared.whole
@@ -110,9 +111,9 @@ def of_h200(name: str, recording: Mapping[str, Sequence[Sequence[float]]]) -> It
 
 
 def meter_errors(folder: Path, field: str, *, is_loaded: bool) -> Array:
-    """Errors of random windows of 1 s and the random part stated, (2, n), as shares of the truth.
+    """Return errors of random windows of 1 s, and the stated random part, (2, n), as shares.
 
-    The card's gain is divided out of both.
+    Both are shares of the truth, with the card's gain divided out.
 
     Args:
         folder: with the recording.
@@ -142,7 +143,7 @@ def meter_errors(folder: Path, field: str, *, is_loaded: bool) -> Array:
 
 
 def _polled(times_s: Array, power_w: Array, seed: int) -> Array:
-    """Of rows that are 7 ms apart those that polling would have seen, (n, 2)."""
+    """Return the rows that polling would have seen, (n, 2), of rows that are 7 ms apart."""
     dice = np.random.default_rng(seed)
     most = round((times_s[-1] - times_s[0]) / _POLL_S[0])
     polls = times_s[0] + np.cumsum(dice.uniform(*_POLL_S, most))
@@ -162,11 +163,11 @@ def _columns(path: Path) -> dict[str, Array]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Samples beside a counter.
+    """Samples compared with a counter.
 
     Attributes:
-        times_s: of the counter's ticks.
-        rises_j: by how much the counter rose up to each of them, since the first.
+        times_s: times of the counter's ticks.
+        rises_j: rise of the counter up to each of them, since the first.
         found_j: the same from the samples alone.
         whole: energy of the samples from the first to the last tick.
     """
@@ -178,25 +179,25 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """From the first to the last tick, as a share of the counter's rise."""
+        """Error from the first to the last tick, as a share of the counter's rise."""
         return float(self.found_j[-1] / self.rises_j[-1] - 1.0)
 
     @property
     def errors_of_spans(self) -> Array:
-        """The same for each span of 3 s between two ticks; they overlap."""
+        """The same for each span of 3 s between two ticks; spans overlap."""
         rises_j = self.rises_j[_SPAN_TICKS:] - self.rises_j[:-_SPAN_TICKS]
         return (self.found_j[_SPAN_TICKS:] - self.found_j[:-_SPAN_TICKS]) / rises_j - 1.0
 
 
 def samples_and_counter(samples: Array, ticks: Array) -> Compared:
-    """Energy of the samples alone, and by how much the counter rose, at each of its ticks.
+    """Return the energy of the samples alone and the rise of the counter, at each of its ticks.
 
     Args:
         samples: (n, 2), s and W.
         ticks: (m, 2), s at which a new value was seen, and that value in J.
 
     Raises:
-        ValueError: where no regular clock agrees with the ticks.
+        ValueError: if no regular clock agrees with the ticks.
     """
     curve = _curve(_SAMPLES, samples)
     assert curve.newest_s is not None
@@ -216,16 +217,16 @@ def samples_and_counter(samples: Array, ticks: Array) -> Compared:
 
 
 def errors_at_stamps(stamps_s: Array, edges: Array, start_s: float, end_s: float) -> Array:
-    """Errors of the samples, as shares, at given stamps under a load whose energy is known.
+    """Return errors of the samples, as shares, at given stamps under a load whose energy is known.
 
-    The load is a square wave of the median period and share of time of the recorded one, at many
-    phases; the samples see it as the sensor is said to.
+    The load is a square wave of the median period and duty cycle of the recorded one, at many
+    phases; the samples see it through the response of the sensor.
 
     Args:
-        stamps_s: of the samples.
+        stamps_s: times of the samples.
         edges: (k, 2), s, and 1 where the load starts or 0 where it ends.
-        start_s: of the energy that is compared.
-        end_s: of it.
+        start_s: start of the energy that is compared.
+        end_s: its end.
     """
     starts_s, ends_s = (edges[edges[:, 1] == kind, 0] for kind in (1.0, 0.0))
     period_s = float(np.median(np.diff(starts_s)))
@@ -247,7 +248,7 @@ def errors_at_stamps(stamps_s: Array, edges: Array, start_s: float, end_s: float
 
 
 def _seen_w(load: Square, stamps_s: Array) -> Array:
-    """A square wave behind the lag and the first-order response of the samples, settled."""
+    """Return a square wave behind the lag and the first-order response of the samples, settled."""
     assert _SAMPLES.response_s
     on_s, off_s = load.duty * load.period_s, (1.0 - load.duty) * load.period_s
     kept_on, kept_off = np.exp(-np.array([on_s, off_s]) / _SAMPLES.response_s)
@@ -264,7 +265,7 @@ def _rms(errors: Array) -> float:
 
 
 def _in_si(recording: Mapping[str, Sequence[Sequence[float]]]) -> tuple[Array, Array, Array]:
-    """Samples, ticks and edges, with times in s after the first sample."""
+    """Return samples, ticks and edges, with times in s after the first sample."""
     zero_us = recording["samples"][0][0]
     samples = [((unix_us - zero_us) / 1e6, mw / 1e3) for unix_us, mw in recording["samples"]]
     ticks = [(unix_s - zero_us / 1e6, mj / 1e3) for unix_s, mj in recording["counter"]]

@@ -1,4 +1,4 @@
-"""Many simulated minutes at once: one process for each core."""
+"""Runs many simulated minutes at once, one process for each core."""
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -23,7 +23,7 @@ Results = Mapping[Run, Mapping[float, Windows]]
 
 
 def measured_all(runs: Iterable[Run]) -> Results:
-    """The windows of each run, by their length in seconds."""
+    """Return the windows of each run, by their length in seconds."""
     todo = list(runs)
     with ProcessPoolExecutor() as pool:
         return dict(zip(todo, pool.map(_measured, todo, chunksize=4), strict=True))
