@@ -95,7 +95,13 @@ def tune_batch_size(
                 end_s = meter.now_s()
                 meter.wait_until_seen(end_s, patience.seen_s)
             cost_j = meter.energy(start_s, end_s).energy_j if end_s > start_s else None
-            values = _values(search, settings, end_s - start_s, cost_j)
+            values = {
+                **search.answer()._asdict(),
+                "objective": str(settings.objective),
+                "memory_bytes": settings.memory_bytes,
+                "duration_s": end_s - start_s,
+                "energy_j": cost_j,
+            }
             curve = BatchSizeCurve(**values, points=points(search.trials))
             meter.record("batch_sizes", **asdict(curve))
         finally:
@@ -107,21 +113,6 @@ def tune_batch_size(
     if values["size"] is None:
         raise NothingFits(values["why"])
     return BatchSizeResult(**values, trials=search.trials)
-
-
-def _values(
-    search: Search, settings: SearchSettings, duration_s: float, energy_j: float | None
-) -> dict[str, Any]:
-    """Return the fields that ``BatchSizeCurve`` and ``BatchSizeResult`` share."""
-    answer = search.answer()
-    return {
-        "size": answer.size if answer else None,
-        "why": answer.why if answer else search.reason,
-        "objective": str(settings.objective),
-        "memory_bytes": settings.memory_bytes,
-        "duration_s": duration_s,
-        "energy_j": energy_j,
-    }
 
 
 def _settings(options: TuningOptions, ranks: Ranks) -> tuple[SearchSettings, int | None]:

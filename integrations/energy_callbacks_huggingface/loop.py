@@ -13,7 +13,8 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from energy_callbacks.accounting.journal.launch import TrainingProcess
 
-logger = logging.getLogger("energy_callbacks")
+# ``say`` prints a line without disturbing the progress bar.
+say, warn = tqdm.write, logging.getLogger("energy_callbacks").warning
 
 _NO_METRIC = ("epoch", "_runtime", "_per_second", "total_flos", "num_input_tokens_seen")
 
@@ -114,13 +115,3 @@ def is_final_row(logs: Iterable[str]) -> bool:
 def metrics(logs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metrics of the model in a row, without the Trainer's durations and counts."""
     return {name: value for name, value in logs.items() if not name.endswith(_NO_METRIC)}
-
-
-def say(message: str) -> None:
-    """Print a line without disturbing the progress bar."""
-    tqdm.write(message)
-
-
-def warn(message: str) -> None:
-    """Log a warning."""
-    logger.warning("%s", message)

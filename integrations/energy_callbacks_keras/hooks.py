@@ -42,7 +42,7 @@ class EnergyHooks(EnergyCalls):
     def _begin_epoch(self, epoch: int) -> None:
         if self._rows is None or self._others is None:
             return
-        self._rows.begin_epoch(epoch)
+        self._rows.epoch = epoch
         self._steps.begin_epoch()
         self._waits.begin(self._call)
         if self._others.lead():
@@ -56,7 +56,7 @@ class EnergyHooks(EnergyCalls):
         self._steps.batch_begins(batch)
         if self._rows.is_due:
             self._log()
-        self._rows.begin_execution()
+        self._rows.executions += 1
         if self._process.world_size == 1 and self._meter.is_over_budget():
             self._model.stop_training = True
 

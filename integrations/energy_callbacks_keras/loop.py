@@ -26,6 +26,9 @@ class KerasStepCounter:
         meter: receives the events.
         batch_size: given by the user; ``None`` reads it from the data adapter.
         tokens_per_sample: ``None`` counts no tokens.
+
+    Attributes:
+        done: optimizer steps since the start of ``fit``, as far as they were counted.
     """
 
     def __init__(
@@ -36,8 +39,8 @@ class KerasStepCounter:
         self.tokens_per_sample = tokens_per_sample
         self._data = Data()
         self._start_iterations: int | None = None
-        self._marked = self._anchor = self._micro = 0
-        self._begun = self._done = 0
+        self.done = self._anchor = self._micro = 0
+        self._begun = self._batches_done = 0
         self._given = 0.0
         self._is_settled = True
 
@@ -49,17 +52,12 @@ class KerasStepCounter:
         """Start ``fit``, and return the previous step count of its optimizer."""
         self._data = data
         self._start_iterations = iterations(data.model)
-        self._marked = self._anchor = self._micro = 0
+        self.done = self._anchor = self._micro = 0
         return self._start_iterations
-
-    @property
-    def done(self) -> int:
-        """Optimizer steps since the start of ``fit``, as far as they were counted."""
-        return self._marked
 
     def begin_epoch(self) -> None:
         """Start an epoch."""
-        self._begun = self._done = 0
+        self._begun = self._batches_done = 0
         self._given = 0.0
         self._is_settled = True
         self._data.look()
@@ -70,18 +68,18 @@ class KerasStepCounter:
         self._done_until(index)
 
     def _done_until(self, batches: int) -> None:
-        self._micro += max(batches - self._done, 0)
-        self._done = max(batches, self._done)
+        self._micro += max(batches - self._batches_done, 0)
+        self._batches_done = max(batches, self._batches_done)
         self._mark(self._anchor + self._micro // self._data.accumulation)
 
     def _mark(self, steps: int) -> None:
         """Report steps, up to this many since the start of ``fit``."""
         size = self._batch_size or self._data.batch_size
         samples = None if size is None else size * self._data.accumulation
-        for _ in range(steps - self._marked):
+        for _ in range(steps - self.done):
             self._meter.step(samples, self._tokens(samples))
             self._given += samples or 0.0
-        self._marked = max(self._marked, steps)
+        self.done = max(self.done, steps)
 
     def _tokens(self, samples: float | None) -> float | None:
         if samples is None or self.tokens_per_sample is None:

@@ -30,6 +30,10 @@ class Rows:
         batches_per_row: ``None`` writes one row per epoch.
         meter: measures.
         data: data of the call.
+
+    Attributes:
+        epoch: the current epoch.
+        executions: executions since the start of ``fit``.
     """
 
     def __init__(
@@ -49,29 +53,20 @@ class Rows:
         self._dashboard = Dashboard(meter, lambda: [run], lambda: _facts(data))
         self._tags = tags
         self._batches_per_row = batches_per_row
-        self._executions = 0
-        self._epoch = 0
+        self.executions = self.epoch = 0
         self._written: int | None = None
         self._losses: dict[str, float] = {}
 
     @property
     def step(self) -> int:
         """The x-axis: the epoch, or started executions, as TensorBoard's callback counts."""
-        return self._epoch if self._batches_per_row is None else self._executions
+        return self.epoch if self._batches_per_row is None else self.executions
 
     @property
     def is_due(self) -> bool:
         """Whether a row is due that is not written yet."""
         every = self._batches_per_row
         return every is not None and self.step % every == 0 and self.step not in (0, self._written)
-
-    def begin_execution(self) -> None:
-        """Count an execution."""
-        self._executions += 1
-
-    def begin_epoch(self, epoch: int) -> None:
-        """Start an epoch."""
-        self._epoch = epoch
 
     def write(self, scalars: Mapping[str, float]) -> None:
         """Write a row at the step of the loss."""
@@ -85,7 +80,7 @@ class Rows:
         self._losses = {k: v for k, v in (logs or {}).items() if isinstance(v, float)}
         losses = {f"epoch_{k}": v for k, v in self._losses.items()}
         if self._is_our_file and losses:
-            self._output.write(losses, self._epoch, time.time())
+            self._output.write(losses, self.epoch, time.time())
 
     def offer(self, logs: Logs | None, scalars: Mapping[str, float]) -> None:
         """Add figures to the ``logs`` of an epoch, for all following callbacks."""

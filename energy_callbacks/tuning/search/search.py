@@ -20,7 +20,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 from energy_callbacks.tuning.search.choice import ENOUGH, Choice, is_known
 from energy_callbacks.tuning.search.limits import Limits, limits
@@ -122,16 +122,15 @@ class SearchSettings:
         return float(self.objective)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchAnswer:
+class SearchAnswer(NamedTuple):
     """The recommended size, which ran with the margin free.
 
     Attributes:
-        size: samples of a step.
+        size: samples of a step; ``None`` if no size can be recommended.
         why: the reason in one sentence.
     """
 
-    size: int
+    size: int | None
     why: str
 
 
@@ -178,30 +177,22 @@ class Search:
             place = self._closer(known) if self._is_largest else self._refined(known)
         return None if place is None else self._sizes[place]
 
-    def answer(self) -> SearchAnswer | None:
-        """Return the best size of the trials so far; ``None``, with a ``reason``, if none fits."""
+    def answer(self) -> SearchAnswer:
+        """Return the best size of the trials so far, or why there is none."""
         known = self._limits
         if known.low < 0:
-            return None
+            return SearchAnswer(None, self._why_none(known))
         if self._is_largest:
-            size, why = self._sizes[known.low], self._why_largest(known)
-        else:
-            choice = self._chosen(known)
-            if choice is None:
-                return None
-            size, why = self._knee(choice) if self._is_knee else self._best(choice)
-        return SearchAnswer(size=size, why=why)
+            return SearchAnswer(self._sizes[known.low], self._why_largest(known))
+        choice = self._chosen(known)
+        if choice is None:
+            why = "the energy of no trial is known: choose objective='knee' or 'throughput'"
+            return SearchAnswer(None, why)
+        return self._knee(choice) if self._is_knee else self._best(choice)
 
-    @property
-    def reason(self) -> str:
-        """The reason why there is no answer; empty if there is one."""
-        known = self._limits
+    def _why_none(self, known: Limits) -> str:
         if not self._trials:
             return "nothing was tried"
-        if known.low >= 0:
-            if self._is_largest or self._chosen(known) is not None:
-                return ""
-            return "the energy of no trial is known: choose objective='knee' or 'throughput'"
         smallest = min(self._trials, key=lambda trial: trial.size)
         if smallest.status != "ok":
             return (
@@ -288,22 +279,24 @@ class Search:
                 self._choice = Choice(known_trials, weight, fits, probe, multiple)
         return self._choice
 
-    def _knee(self, choice: Choice) -> tuple[int, str]:
+    def _knee(self, choice: Choice) -> SearchAnswer:
         share = self._settings.knee_share
         knee, error = choice.knee(share)
         size = choice.nearest(knee, share)
-        return size, (
+        return SearchAnswer(
+            size,
             f"{size} is the size that ran closest to the knee: from about {knee} on "
-            f"(standard error {error:.0%}) the throughput is within {share:.0%} of the best"
+            f"(standard error {error:.0%}) the throughput is within {share:.0%} of the best",
         )
 
-    def _best(self, choice: Choice) -> tuple[int, str]:
+    def _best(self, choice: Choice) -> SearchAnswer:
         what = {0.0: "highest throughput", 1.0: "fewest joules a sample"}.get(
             self._settings.energy_weight, "lowest cost of time and energy"
         )
-        return choice.best, (
+        return SearchAnswer(
+            choice.best,
             f"{choice.best} has the {what} of the sizes that ran, "
-            f"expected to be within {max(choice.loss, 0.001):.1%} of the best of all"
+            f"expected to be within {max(choice.loss, 0.001):.1%} of the best of all",
         )
 
     def _why_largest(self, known: Limits) -> str:

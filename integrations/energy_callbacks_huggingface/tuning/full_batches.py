@@ -6,41 +6,17 @@ from typing import Any
 from accelerate.data_loader import DataLoaderDispatcher
 
 
-class FullBatches:
-    """Whole batches of the Trainer's loader, which is created again for each size.
-
-    Args:
-        trainer: prepared for training.
-    """
-
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
-        self._size: int | None = None
-        self._batches: Iterator[Any] | None = None
-
-    def of(self, size: int) -> Iterator[Any]:
-        """Return an endless iterator; a further call with the same size continues it."""
-        if self._batches is None or self._size != size:
-            self.close()
-            self._size, self._batches = size, self._endless(size)
-        return self._batches
-
-    def _endless(self, size: int) -> Iterator[Any]:
-        loader = self._trainer.get_train_dataloader()
-        # Otherwise ranks exchange the states of their generators at the start of an epoch, but
-        # they reach it at different times here.
-        loader.rng_types = None
-        whole = rows_of(loader, size) // (size * self._trainer.args.world_size)
-        while True:
-            for place, batch in enumerate(loader):
-                if place < whole:
-                    yield batch
-
-    def close(self) -> None:
-        """Release the loader and its workers."""
-        self._size = self._batches = None
-        # Accelerate keeps references to all loaders that it has prepared.
-        self._trainer.accelerator._dataloaders.clear()  # noqa: SLF001
+def full_batches(trainer: Any, size: int) -> Iterator[Any]:
+    """Yield whole batches of a new loader of the Trainer, endlessly."""
+    loader = trainer.get_train_dataloader()
+    # Otherwise ranks exchange the states of their generators at the start of an epoch, but they
+    # reach it at different times here.
+    loader.rng_types = None
+    whole = rows_of(loader, size) // (size * trainer.args.world_size)
+    while True:
+        for index, batch in enumerate(loader):
+            if index < whole:
+                yield batch
 
 
 def rows_of(loader: Any, size: int) -> int:

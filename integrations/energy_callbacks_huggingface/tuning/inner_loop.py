@@ -12,7 +12,7 @@
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers import TrainerCallback
 
-from energy_callbacks_huggingface.tuning.full_batches import FullBatches, rows_of
+from energy_callbacks_huggingface.tuning.full_batches import full_batches, rows_of
 
 # Collective operations that a step may contain, such as to count tokens over all ranks.
 _COLLECTIVES = ("gather", "gather_for_metrics", "reduce", "pad_across_processes")
@@ -48,7 +48,8 @@ class InnerLoop:
         loader = trainer.callback_handler.train_dataloader
         self.rows_per_rank = rows_of(loader, size) // trainer.args.world_size
         self._dataset, self._collate = loader.dataset, loader.collate_fn
-        self._batches = FullBatches(trainer)
+        self._size: int | None = None
+        self._batches: Iterator[Any] = iter(())
 
     @property
     def keep(self) -> list[Any]:
@@ -61,7 +62,10 @@ class InnerLoop:
     def step(self, size: int, accumulation: int = 1) -> None:
         """Run one optimizer step of ``accumulation`` micro-batches."""
         self._set(size, accumulation)
-        self._step(self._batches.of(size), accumulation)
+        if self._size != size:
+            self.close()
+            self._size, self._batches = size, full_batches(self._trainer, size)
+        self._step(self._batches, accumulation)
 
     def step_on(self, rows: Sequence[int], accumulation: int = 1) -> None:
         """Run one optimizer step whose micro-batches all have these rows."""
@@ -70,8 +74,10 @@ class InnerLoop:
         self._step(iter([batch] * accumulation), accumulation)
 
     def close(self) -> None:
-        """Release the loader; the next step creates a new one."""
-        self._batches.close()
+        """Release the loader and its workers; the next step creates a new loader."""
+        self._size, self._batches = None, iter(())
+        # Accelerate keeps references to all loaders that it has prepared.
+        self._trainer.accelerator._dataloaders.clear()  # noqa: SLF001
 
     def _set(self, size: int, accumulation: int) -> None:
         trainer = self._trainer

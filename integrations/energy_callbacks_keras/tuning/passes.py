@@ -26,6 +26,7 @@ class Passes:
 
     Attributes:
         epochs: Keras' epoch iterator.
+        data: yields the input of each call of the training function.
     """
 
     def __init__(self, model: Any, source: BatchSource, size: int) -> None:
@@ -41,7 +42,7 @@ class Passes:
             arguments = arguments | {"distribute_strategy": model.distribute_strategy}
         iterator = getattr(trainer, _ITERATORS[backend])
         self.epochs = iterator(**arguments, steps_per_execution=self._execution)
-        self._data = self._all()
+        self.data = self._all()
 
     def _all(self) -> Iterator[Any]:
         """Yield the input of each call of the training function, without short batches."""
@@ -62,14 +63,10 @@ class Passes:
             "make max_size smaller"
         )
 
-    def next(self) -> Any:
-        """Return the input of the next call."""
-        return next(self._data)
-
     def again(self) -> None:
         """Start the next pass."""
         self.end_pass()
-        self._data = self._all()
+        self.data = self._all()
 
     def end_pass(self) -> None:
         """End a pass and its workers."""

@@ -78,12 +78,12 @@ class KerasTrialStep:
     def _call(self) -> Any:
         assert self._passes is not None
         try:
-            return self._train(self._passes.next())
+            return self._train(next(self._passes.data))
         except ends():
             # The end of uncounted data is the end of a pass.
             self._passes.again()
         try:
-            return self._train(self._passes.next())
+            return self._train(next(self._passes.data))
         except ends() as error:
             raise ValueError(self._passes.too_few()) from error
 

@@ -113,16 +113,16 @@ def test_nothing_fits_is_no_answer_and_has_a_reason(objective):
     search = Search(SearchSettings(objective=objective, start_size=64))
     asked = run(search, too_large)
     assert asked == [64, 8, 1]
-    assert search.answer() is None
-    assert search.reason.startswith("batch size 1 does not fit: CUDA out of memory; ")
+    assert search.answer().size is None
+    assert search.answer().why.startswith("batch size 1 does not fit: CUDA out of memory; ")
 
 
 def test_reason_names_a_peak_that_leaves_too_little_free():
     """Size 1 runs, with 95 % of the device in use."""
     search = Search(SearchSettings(memory_bytes=100))
     assert run(search, lambda size: ran(size, peak_bytes=95)) == [1]
-    assert search.answer() is None
-    assert "peak of 95 bytes leaves less than 10% of the device free" in search.reason
+    assert search.answer().size is None
+    assert "peak of 95 bytes leaves less than 10% of the device free" in search.answer().why
 
 
 @pytest.mark.parametrize("powers_of_two", [False, True])
@@ -259,8 +259,8 @@ def test_unknown_energy_is_no_optimum():
     """Without joules there is no energy to compare: it ends after two trials and says why."""
     search = Search(SearchSettings(objective="energy", min_size=8, max_size=64))
     assert len(run(search, ran)) <= 2
-    assert search.answer() is None
-    assert search.reason.startswith("the energy of no trial is known: choose objective=")
+    assert search.answer().size is None
+    assert search.answer().why.startswith("the energy of no trial is known: choose objective=")
 
 
 def test_start_is_tried_first_and_sizes_below_it_are_considered():
@@ -285,7 +285,7 @@ def test_ask_is_the_same_until_a_trial_is_told():
     """To ask twice changes nothing."""
     search = Search(SearchSettings())
     assert search.ask() == search.ask() == 1
-    assert search.reason == "nothing was tried"
+    assert search.answer().why == "nothing was tried"
 
 
 def test_out_of_memory_in_a_repeat_takes_the_size_back():
@@ -347,9 +347,9 @@ def test_every_search_keeps_its_promises(case):
         assert len(told) <= case.settings.max_trials
     answer, room = search.answer(), case.settings.room_bytes
     good = {t.size for t in told if t.status == "ok" and (room is None or t.peak_bytes <= room)}
-    assert (answer is None) == (not good)
-    assert answer is None or answer.size in good
-    assert bool(search.reason) == (answer is None)
+    assert (answer.size is None) == (not good)
+    assert answer.size is None or answer.size in good
+    assert answer.why
 
 
 @settings(few, max_examples=8)
@@ -432,4 +432,4 @@ def test_limit_lies_below_the_smallest_size_that_is_too_tight():
     """Sizes beyond it count for nothing, even if they ran before."""
     found = limits(range(1, 100), [ran(10, peak_bytes=50), ran(20, peak_bytes=95)], 90.0)
     assert (found.low, found.high) == (9, 19)
-    assert isinstance(Search(SearchSettings()).answer(), SearchAnswer | None)
+    assert Search(SearchSettings()).answer() == SearchAnswer(None, "nothing was tried")
