@@ -28,9 +28,8 @@ def used_backends() -> Iterator[Any]:
 def used_generators() -> Iterator[Any]:
     """Yield the default random generators of the CPU and of all devices in use."""
     torch: Any = sys.modules.get("torch")
-    if not hasattr(torch, "cuda"):
-        return
-    yield torch.default_generator
+    if hasattr(torch, "cuda"):
+        yield torch.default_generator
     for backend in used_backends():
         if backend is torch.mps:
             yield torch.mps._get_default_mps_generator()  # noqa: SLF001 - as its get_rng_state does

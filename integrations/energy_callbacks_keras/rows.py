@@ -115,7 +115,7 @@ class KerasTensorBoardOutput:
 
     @property
     def _writer(self) -> Any:
-        return self._tensorboard._train_writer  # noqa: SLF001 - a second writer would disturb the live view
+        return self._tensorboard._train_writer  # noqa: SLF001 - two disturb the live view
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
         """Write all scalars of a step as tensors, as Keras does."""

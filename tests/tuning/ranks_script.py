@@ -17,7 +17,7 @@ from energy_callbacks.tuning import Patience, tune_batch_size
 
 
 class Step:
-    """More memory on one rank; the other is slower."""
+    """A training step. One rank has more memory, and the other is slower."""
 
     def __init__(self, rank: int, case: str) -> None:
         self.rank, self.case = rank, case
@@ -32,7 +32,7 @@ class Step:
 
 
 def searched(folder: Path, rank: int, case: str) -> dict[str, Any]:
-    """What this rank is told."""
+    """Return the result of the search on this rank."""
     options: dict[str, Any] = {"objective": "largest", "max_size": 64}
     if case == "options":
         options["max_size"] += rank
@@ -48,7 +48,7 @@ def searched(folder: Path, rank: int, case: str) -> dict[str, Any]:
 
 
 def train(folder: Path, rank: int, cases: list[str]) -> None:
-    """Search, then train on; in each case."""
+    """Search and then train, in each case."""
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2
     )
@@ -63,7 +63,7 @@ def train(folder: Path, rank: int, cases: list[str]) -> None:
 
 
 def main(folder: str, *cases: str) -> None:
-    """Both ranks.
+    """Run on both ranks.
 
     Raises:
         SystemExit: where the second has failed.

@@ -1,11 +1,11 @@
-"""A training whose steps take virtual time and power that are known in closed form."""
+"""A training whose steps take a known virtual time and power."""
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 
 class BusyClock(FakeClock):
-    """Whoever waits lets the sensors go on."""
+    """A clock that reads the sensors while somebody waits."""
 
     def sleep(self, duration_s: float) -> None:
         """See ``FakeClock.advance``."""
@@ -13,7 +13,7 @@ class BusyClock(FakeClock):
 
 
 class Training:
-    """Steps that take ``launch_s + size x sample_s``, slower at first; none of more than ``most``.
+    """Steps of ``launch_s + size x sample_s``, slower at first; at most ``most`` samples fit.
 
     While a step runs the GPU draws ``busy_w``, else ``idle_w``.
     """
@@ -42,7 +42,7 @@ class Training:
         return self.used_j
 
     def step(self, size: int, accumulation: int = 1) -> None:
-        """One step; the first of each size are ten times slower, as where kernels are chosen."""
+        """Run one step. The first steps of each size are ten times slower."""
         if size > self.most:
             raise MemoryError(f"{size} samples do not fit")
         newest = self.steps[len(self.steps) - self.slow_steps :]

@@ -51,7 +51,7 @@ class Cuda:
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
-    """In PyTorch's place."""
+    """Replace ``torch``."""
     fake = Cuda()
     torch = SimpleNamespace(
         cuda=fake,
@@ -64,7 +64,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
 
 
 def test_memory_is_that_of_the_fullest_card_with_what_others_hold(cuda: Cuda) -> None:
-    """30 GiB in use, 20 of them ours now and 26 at most: 36 GiB, on the second card."""
+    """30 GiB are used, 20 of them by us and at most 26: 36 GiB, on the second card."""
     found = accelerator.memory()
     assert found == accelerator.DeviceMemory(36 * GIB, 80 * GIB)
     assert found.share == 0.45
@@ -72,7 +72,7 @@ def test_memory_is_that_of_the_fullest_card_with_what_others_hold(cuda: Cuda) ->
 
 
 def test_only_devices_in_use_are_touched(cuda: Cuda) -> None:
-    """No context is made on a card that the training does not use."""
+    """No context is created on a card that the training does not use."""
     accelerator.reset_peak()
     accelerator.synchronise()
     resets = [("empty",), ("reset", 0), ("reset", 1)]
@@ -80,14 +80,14 @@ def test_only_devices_in_use_are_touched(cuda: Cuda) -> None:
 
 
 class Caching(Cuda):
-    """An allocator that keeps what it once had, until it is told to give it back."""
+    """An allocator that keeps its memory until its cache is emptied."""
 
     def __init__(self) -> None:
         super().__init__()
         self.reserved = self.peak = 0
 
     def step(self, size: int) -> None:
-        """A GiB for each sample."""
+        """Use one GiB per sample."""
         self.reserved = max(self.reserved, size * GIB)
         self.peak = max(self.peak, self.reserved)
 
@@ -110,7 +110,7 @@ class Caching(Cuda):
 def test_a_peak_is_that_of_its_own_size(
     cuda: Cuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Not of a larger one before, whose memory the allocator had kept."""
+    """Memory that the allocator has kept from a larger size does not count."""
     caching = Caching()
     monkeypatch.setattr(sys.modules["torch"], "cuda", caching)
     training = Training(tmp_path)
@@ -125,7 +125,7 @@ def test_a_peak_is_that_of_its_own_size(
 
 
 def test_a_peak_that_cannot_be_reset_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """JAX: after a large size nobody knows how much a small one has used."""
+    """On JAX the peak of a small size after a large one is unknown."""
     stats = {"peak_bytes_in_use": 30 * GIB, "bytes_limit": 60 * GIB}
     device = SimpleNamespace(id=0, memory_stats=lambda: stats)
     jax = SimpleNamespace(local_devices=lambda: [device], block_until_ready=lambda result: None)
@@ -140,7 +140,7 @@ def test_a_peak_that_cannot_be_reset_is_told_once(monkeypatch: pytest.MonkeyPatc
 
 
 def test_cuda_is_not_woken(cuda: Cuda) -> None:
-    """Before the training has used a card, memory is that of the process."""
+    """Before the training uses a card, memory is that of the process."""
     cuda.is_awake = False
     accelerator.reset_peak()
     accelerator.synchronise()
@@ -150,7 +150,7 @@ def test_cuda_is_not_woken(cuda: Cuda) -> None:
 
 
 def test_tensorflow_that_has_used_no_device_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any question would let it take all memory of all cards."""
+    """Any call would make it allocate all memory of all cards."""
     eager = SimpleNamespace(context_safe=lambda: SimpleNamespace(_context_handle=None))
     monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "tensorflow.python.eager.context", eager)
@@ -161,7 +161,7 @@ def test_tensorflow_that_has_used_no_device_is_not_asked(monkeypatch: pytest.Mon
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the peak of a process")
 def test_a_peak_of_host_memory_is_seen_and_reset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a gibibyte for a moment."""
+    """Half a gibibyte is allocated for a moment."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     accelerator.reset_peak()
     before = accelerator.memory()

@@ -17,7 +17,7 @@ QUICK = Patience(block_s=0.005, least_s=0.02, most_s=0.05, seen_s=0.5)
 
 
 def test_the_knee_is_found_and_was_run(tmp_path: Path) -> None:
-    """Time 20 ms + 1 ms a sample: 97 % of the throughput at the limit of 1000 samples."""
+    """With 20 ms + 1 ms per sample: 97 % of the throughput at the limit of 1000 samples."""
     training = Training(tmp_path, most=1000)
     result = tune_batch_size(training.step, max_size=4096, meter=training.meter)
     best = 1000 / 1.02
@@ -29,7 +29,7 @@ def test_the_knee_is_found_and_was_run(tmp_path: Path) -> None:
 
 
 def test_the_search_has_its_own_cost_and_phase(tmp_path: Path) -> None:
-    """Seconds and joules of the whole search; the report has them as the phase ``tuning``."""
+    """Time and energy of the search; the report has them as the phase ``tuning``."""
     training = Training(tmp_path, most=64)
     start_s = training.clock.monotonic_s()
     result = tune_batch_size(training.step, max_size=64, meter=training.meter)
@@ -42,7 +42,7 @@ def test_the_search_has_its_own_cost_and_phase(tmp_path: Path) -> None:
 
 
 def test_a_meter_that_runs_goes_on(tmp_path: Path) -> None:
-    """As in the middle of a training of the user's."""
+    """A search within a user's training does not stop the meter."""
     training = Training(tmp_path, most=64)
     with training.meter as meter:
         tune_batch_size(training.step, max_size=8, meter=meter)
@@ -50,7 +50,7 @@ def test_a_meter_that_runs_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_fixed_global_batch_is_ranked_by_joules(tmp_path: Path) -> None:
-    """96 samples a step: the largest micro-batch that divides them launches least."""
+    """For 96 samples per step the largest divisor needs the fewest launches."""
     training = Training(tmp_path, most=50)
     result = tune_batch_size(training.step, global_batch_size=96, meter=training.meter)
     assert (result.size, result.accumulation) == (48, 2)
@@ -64,19 +64,19 @@ def test_a_fixed_global_batch_is_ranked_by_joules(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("whole", [0, -8, 2.5, True])
 def test_a_global_batch_that_is_none(tmp_path: Path, whole) -> None:
-    """Before anything is run."""
+    """The error is raised before any step runs."""
     with pytest.raises(ValueError, match="global_batch_size must be a positive multiple"):
         tune_batch_size(lambda size, times: None, global_batch_size=whole)
 
 
 def test_an_option_that_is_none() -> None:
-    """Named, with those that there are."""
+    """The message names the option and all valid ones."""
     with pytest.raises(TypeError, match=r"no option 'knee_share'; it has global_batch_size, max_"):
         tune_batch_size(lambda size: None, knee_share=0.1)
 
 
 def test_each_trial_begins_with_the_worst_case(tmp_path: Path) -> None:
-    """A size whose longest sequences do not fit does not fit, and its speed is the usual one's."""
+    """A size fits only if its longest sequences fit; speed is measured with normal ones."""
     training = Training(tmp_path, most=50)
 
     def worst(size: int) -> None:
@@ -88,7 +88,7 @@ def test_each_trial_begins_with_the_worst_case(tmp_path: Path) -> None:
 
 
 def test_nothing_fits(tmp_path: Path) -> None:
-    """The smallest size, what was said of it, and what to do."""
+    """The message names the smallest size, the error and the remedy."""
     training = Training(tmp_path, most=7)
     with pytest.raises(NothingFits, match=r"batch size 8 does not fit: MemoryError: .*min_size"):
         tune_batch_size(training.step, min_size=8, meter=training.meter)
@@ -96,7 +96,7 @@ def test_nothing_fits(tmp_path: Path) -> None:
 
 
 def test_joules_that_nobody_measures(tmp_path: Path) -> None:
-    """What fits is not what is missing, and the message says so."""
+    """The message says that energy is unknown, not that nothing fits."""
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[])
     with pytest.raises(NothingFits, match="energy of no trial is known: choose objective="):
         tune_batch_size(
@@ -105,7 +105,7 @@ def test_joules_that_nobody_measures(tmp_path: Path) -> None:
 
 
 class Net:
-    """A small training with everything that has a state."""
+    """A small training with all kinds of state."""
 
     def __init__(self) -> None:
         torch.manual_seed(0)
@@ -117,7 +117,7 @@ class Net:
         self.most = 64
 
     def step(self, size: int) -> float:
-        """One step; too large ones fail in the middle."""
+        """Run one step; too large ones fail in the middle."""
         self.optimizer.zero_grad()
         loss = self.model(torch.randn(size, 8)).square().mean()
         loss.backward()
@@ -131,13 +131,13 @@ class Net:
 
     @property
     def keep(self) -> list:
-        """For ``tune_batch_size``."""
+        """Return the objects for ``tune_batch_size``."""
         return [self.model, self.optimizer, self.schedule]
 
 
 @pytest.mark.parametrize(("before", "most"), [(0, 64), (3, 64), (3, 2), (0, 1), (3, 1)])
 def test_the_training_goes_on_as_if_nothing_had_been(tmp_path: Path, before, most) -> None:
-    """Losses after the search are bit for bit those without it, also where nothing has fitted."""
+    """Losses after a search are identical to those without one, also if nothing has fitted."""
     with_search, without = [], []
     for losses in (with_search, without):
         net = Net()
@@ -167,7 +167,7 @@ def test_the_training_goes_on_as_if_nothing_had_been(tmp_path: Path, before, mos
 
 
 def test_an_error_of_the_step_passes_through(tmp_path: Path) -> None:
-    """... and leaves the training as it was."""
+    """The error propagates, and the training is restored."""
     net = Net()
     weights = [parameter.detach().clone() for parameter in net.model.parameters()]
 
@@ -184,7 +184,7 @@ def test_an_error_of_the_step_passes_through(tmp_path: Path) -> None:
 
 
 def test_compiled_steps_are_those_of_a_training(tmp_path: Path) -> None:
-    """Compiled for their own size, in trials and afterwards: a training has no other."""
+    """Steps are compiled for one size, in trials and afterwards, as in a training."""
     seen = []
 
     def backend(graph, inputs):
@@ -209,13 +209,13 @@ def test_compiled_steps_are_those_of_a_training(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_kept_is_refused(tmp_path: Path) -> None:
-    """Before anything is run."""
+    """The error is raised before any step runs."""
     with pytest.raises(TypeError, match="state_dict"):
         tune_batch_size(lambda size: None, keep=[object()])
 
 
 def test_the_table(tmp_path: Path) -> None:
-    """Sizes in order, what ran out of memory, and which one was chosen."""
+    """Sizes in ascending order, with out-of-memory errors and the chosen size."""
     training = Training(tmp_path, most=50)
     text = str(tune_batch_size(training.step, max_size=64, meter=training.meter))
     assert "out of memory" in text

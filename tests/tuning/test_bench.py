@@ -1,4 +1,4 @@
-"""Trials of a batch size, on a training whose time and power are known."""
+"""Trials of a batch size on a training with known time and power."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.tuning.simulated import Training
 
 
 def test_throughput_is_that_of_settled_steps(tmp_path: Path) -> None:
-    """The first steps are ten times slower; what is measured is true to a thousandth."""
+    """The first steps are ten times slower; the result is exact within 0.1 %."""
     training = Training(tmp_path)
     with training.meter:
         trial = Bench(training.step, training.meter).run(64)
@@ -19,7 +19,7 @@ def test_throughput_is_that_of_settled_steps(tmp_path: Path) -> None:
 
 
 def test_energy_is_that_of_the_measured_steps(tmp_path: Path) -> None:
-    """The card draws 400 W all the time while steps are measured."""
+    """The card draws 400 W during all measured steps."""
     training = Training(tmp_path)
     with training.meter:
         trial = Bench(training.step, training.meter).run(64)
@@ -33,7 +33,7 @@ def test_energy_is_that_of_the_measured_steps(tmp_path: Path) -> None:
 def test_energy_of_a_trial_that_was_seen_in_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coverage: float, is_known: bool
 ) -> None:
-    """The joules of what was seen are those of fewer samples; the rest is a guess, and said so."""
+    """Energy is extrapolated to the missed time, and the error includes it."""
     training = Training(tmp_path)
 
     def energy(start_s: float, end_s: float, scope: str = "total") -> Energy:
@@ -51,7 +51,7 @@ def test_energy_of_a_trial_that_was_seen_in_part(
 
 
 def test_a_trial_is_as_long_as_was_asked(tmp_path: Path) -> None:
-    """At least two seconds are measured, in at least four blocks, and no more than needed."""
+    """At least two seconds in at least four blocks, and no longer than needed."""
     training = Training(tmp_path)
     with training.meter:
         bench = Bench(training.step, training.meter, patience=Patience(least_s=2.0))
@@ -62,7 +62,7 @@ def test_a_trial_is_as_long_as_was_asked(tmp_path: Path) -> None:
 
 
 def test_a_call_may_run_several_steps(tmp_path: Path) -> None:
-    """Five steps a call are five times as many samples in the same time."""
+    """Five steps per call process five times as many samples in the same time."""
     training = Training(tmp_path)
     with training.meter:
         trial = Bench(training.step, training.meter, steps_per_call=5).run(64)
@@ -71,7 +71,7 @@ def test_a_call_may_run_several_steps(tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_is_a_finding(tmp_path: Path) -> None:
-    """Status and reason; the training is put back."""
+    """The trial has status and reason, and the training is restored."""
     training = Training(tmp_path, most=100)
     restored = []
     with training.meter:
@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_a_finding(tmp_path: Path) -> None:
 
 
 def test_any_other_failure_passes_through(tmp_path: Path) -> None:
-    """... and the training is put back before."""
+    """The error propagates after the training is restored."""
     training = Training(tmp_path)
     restored = []
 
@@ -96,7 +96,7 @@ def test_any_other_failure_passes_through(tmp_path: Path) -> None:
 
 
 def test_noise_makes_a_trial_longer(tmp_path: Path) -> None:
-    """Steps that scatter by a third are measured until the mean is known to 1 %, or 10 s."""
+    """Steps that vary by a third are measured until the mean is known to 1 %, or for 10 s."""
     training = Training(tmp_path, slow_steps=0)
     noisy_s = iter([0.2, 0.1] * 10_000)
 
@@ -120,6 +120,6 @@ def test_noise_makes_a_trial_longer(tmp_path: Path) -> None:
     ],
 )
 def test_bad_patience(settings: dict, message: str) -> None:
-    """What, the value got, what to do."""
+    """The message names the setting, the value and the remedy."""
     with pytest.raises(ValueError, match=message):
         Patience(**settings)

@@ -138,7 +138,7 @@ OTHERS: list[BaseException] = [
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text[:40])
 def test_what_libraries_say_is_known(text: str) -> None:
-    """In the type that they raise, and also inside the text that a wrapper makes of it."""
+    """Messages in the original type, and inside the text of a wrapper."""
     assert is_out_of_memory(RuntimeError(text))
     wrapped = (
         "Caught RuntimeError in replica 0 on device 0.\nOriginal Traceback (most recent call "
@@ -152,7 +152,7 @@ def test_what_libraries_say_is_known(text: str) -> None:
 
 @pytest.mark.parametrize("error", OTHERS, ids=lambda error: f"{type(error).__name__}-{error}"[:50])
 def test_nothing_else_is_taken_for_it(error: BaseException) -> None:
-    """Errors of the user's, of disks, databases, shared memory and killers, and Ctrl-C."""
+    """Errors of users, disks, databases, shared memory and killed workers, and Ctrl-C."""
     assert not is_out_of_memory(error)
 
 
@@ -175,7 +175,7 @@ def test_nothing_else_is_taken_for_it(error: BaseException) -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_real_types_are_known(error: BaseException) -> None:
-    """Real objects of the classes that PyTorch, Python and JAX raise."""
+    """Instances of the real classes of PyTorch, Python and JAX."""
     assert is_out_of_memory(error)
 
 
@@ -185,14 +185,14 @@ def test_real_types_are_known(error: BaseException) -> None:
     ids=["torch", "python"],
 )
 def test_a_real_allocation_that_fails_is_known(allocate) -> None:
-    """What the host's allocators raise for an exbibyte."""
+    """The host's allocators raise it for an exbibyte."""
     with pytest.raises((RuntimeError, MemoryError)) as caught:
         allocate()
     assert is_out_of_memory(caught.value)
 
 
 class Greedy(torch.utils.data.Dataset):
-    """Asks for an exbibyte in the worker."""
+    """A dataset that allocates an exbibyte in the worker."""
 
     def __len__(self) -> int:
         return 1
@@ -202,19 +202,19 @@ class Greedy(torch.utils.data.Dataset):
 
 
 def test_a_data_loaders_worker_tells_it() -> None:
-    """The worker's error arrives as text in one of the same type."""
+    """The worker's error arrives as text in an error of the same type."""
     with pytest.raises(RuntimeError, match="Caught RuntimeError in DataLoader worker") as caught:
         list(torch.utils.data.DataLoader(Greedy(), num_workers=1))
     assert is_out_of_memory(caught.value)
 
 
 def lack() -> RuntimeError:
-    """What PyTorch raises."""
+    """Return PyTorch's error."""
     return torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
 
 def raised_from(cause: BaseException | None, *, inside: BaseException | None = None) -> Exception:
-    """What ``raise ValueError(...) from cause`` makes while another error is being handled."""
+    """Return the error of ``raise ValueError(...) from cause`` inside a handler."""
     error = ValueError("the step failed")
     error.__context__ = inside
     error.__cause__ = cause
@@ -222,7 +222,7 @@ def raised_from(cause: BaseException | None, *, inside: BaseException | None = N
 
 
 def test_where_an_error_comes_from_counts() -> None:
-    """Its cause, what was being handled, and members of groups, at any depth."""
+    """Causes, contexts, and members of groups count at any depth."""
     assert is_out_of_memory(raised_from(lack()))
     assert is_out_of_memory(raised_from(raised_from(lack())))
     group = ExceptionGroup("ranks", [ValueError("one"), ExceptionGroup("inner", [lack()])])
@@ -234,13 +234,13 @@ def test_where_an_error_comes_from_counts() -> None:
 
 
 def test_what_a_traceback_would_not_show_does_not_count() -> None:
-    """An explicit cause, or none on purpose, replaces what was being handled."""
+    """An explicit cause, or ``from None``, replaces the context."""
     assert not is_out_of_memory(raised_from(None, inside=lack()))
     assert not is_out_of_memory(raised_from(KeyError("other"), inside=lack()))
 
 
 def test_an_interrupt_is_never_swallowed() -> None:
-    """Ctrl-C while a lack of memory is being handled, alone or in a group, is Ctrl-C."""
+    """Ctrl-C during the handling of the error, alone or in a group, stays Ctrl-C."""
     interrupt = KeyboardInterrupt()
     interrupt.__context__ = lack()
     assert not is_out_of_memory(interrupt)
@@ -248,14 +248,14 @@ def test_an_interrupt_is_never_swallowed() -> None:
 
 
 def test_a_circle_of_errors_ends() -> None:
-    """Errors that name each other as their context are looked at once."""
+    """Errors that are each other's context are visited once."""
     first, second = ValueError("first"), ValueError("second")
     first.__context__, second.__context__ = second, first
     assert not is_out_of_memory(first)
 
 
 def failed_step() -> tuple[BaseException, weakref.ref[object]]:
-    """A step whose tensors its traceback holds, in a circle."""
+    """A step whose traceback holds its tensors, in a reference cycle."""
 
     def step() -> None:
         activations = torch.zeros(1000)
@@ -274,7 +274,7 @@ def failed_step() -> tuple[BaseException, weakref.ref[object]]:
 
 
 def test_a_failed_steps_tensors_go() -> None:
-    """Although the error is still held, and with it its traceback; the lines stay."""
+    """Tensors are freed although the error and its traceback exist; the lines remain."""
     error, watched = failed_step()
     gc.collect()
     assert watched() is not None
@@ -292,7 +292,7 @@ def test_a_wrapped_errors_tensors_go_too() -> None:
 
 
 def backend(calls: list[str], name: str, *, awake: bool, fault: str = "") -> SimpleNamespace:
-    """``torch.cuda`` as far as it is asked here."""
+    """The part of ``torch.cuda`` that is used here."""
 
     def empty_cache() -> None:
         calls.append(name)
@@ -307,7 +307,7 @@ def backend(calls: list[str], name: str, *, awake: bool, fault: str = "") -> Sim
 
 
 def test_only_devices_in_use_empty_their_caches(monkeypatch, capfd) -> None:
-    """CUDA is not woken, a lack of memory while emptying is nothing, other faults are told."""
+    """CUDA is not initialized; out of memory while emptying is ignored, other errors are not."""
     calls: list[str] = []
     monkeypatch.setattr(torch, "cuda", backend(calls, "cuda", awake=False))
     monkeypatch.setattr(torch, "xpu", backend(calls, "xpu", awake=True))
@@ -325,7 +325,7 @@ def test_only_devices_in_use_empty_their_caches(monkeypatch, capfd) -> None:
 
 
 def test_metal_empties_its_cache_where_it_is(monkeypatch) -> None:
-    """On a Mac nobody can ask whether it is in use."""
+    """On a Mac it is not known whether Metal is in use."""
     calls: list[str] = []
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.mps, "empty_cache", lambda: calls.append("mps"))
@@ -334,7 +334,7 @@ def test_metal_empties_its_cache_where_it_is(monkeypatch) -> None:
 
 
 def test_nothing_is_imported_or_woken() -> None:
-    """In a process without a framework, and in one whose PyTorch has not initialised CUDA."""
+    """In a process without a framework, and in one with CUDA not initialized."""
     program = """
 import sys
 from energy_callbacks.tuning.out_of_memory import free_memory, is_out_of_memory, said

@@ -1,4 +1,4 @@
-"""Ranks that search together: two real processes, and what they make of two trials."""
+"""Ranks that search together: two real processes, and combinations of two trials."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ Found = dict[str, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
-    """What two ranks have found in each case; both have gone on, and have ended."""
+    """The results of two ranks in each case; both continue and end."""
     folder = tmp_path_factory.mktemp("ranks")
     cases = ("unequal", "broken", "options", "global")
     subprocess.run([sys.executable, str(SCRIPT), str(folder), *cases], check=True, timeout=600)
@@ -28,7 +28,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
 
 
 def test_ranks_with_unequal_memory_agree(ranks: list[Found]) -> None:
-    """The one with less decides; both have the same curve."""
+    """The rank with less memory decides; both have the same curve."""
     first, second = (rank["unequal"] for rank in ranks)
     assert first["size"] == second["size"] == 24
     assert first["trials"] == second["trials"]
@@ -45,27 +45,27 @@ def test_ranks_go_on_to_train(ranks: list[Found], case: str) -> None:
 
 
 def test_a_rank_that_fails_ends_the_search_of_all(ranks: list[Found]) -> None:
-    """Its own error passes through there; the others say which rank it was."""
+    """Its own error propagates there; the other ranks name the rank."""
     first, second = (rank["broken"] for rank in ranks)
     assert second["error"] == "ZeroDivisionError: of the user"
     assert "failed on rank 1: ZeroDivisionError: of the user" in first["error"]
 
 
 def test_ranks_must_be_asked_the_same(ranks: list[Found]) -> None:
-    """Else they would run apart."""
+    """Different options would make ranks diverge."""
     for rank in ranks:
         assert "all ranks must give the same options" in rank["options"]["error"]
 
 
 def test_a_global_batch_is_that_of_all_ranks(ranks: list[Found]) -> None:
-    """48 samples a step: 24 on each."""
+    """48 samples per step are 24 on each rank."""
     for rank in ranks:
         trials = rank["global"]["trials"]
         assert {one["size"] * one["accumulation"] * one["ranks"] for one in trials} == {48}
 
 
 def trial(steps=10, duration_s=1.0, energy_j=100.0, peak_bytes=50, **more) -> Trial:
-    """Of one rank."""
+    """Return a trial of one rank."""
     energy = Energy(energy_j=energy_j, stderr_j=3.0, method="counter", coverage=1.0)
     return Trial(
         size=8, steps=steps, duration_s=duration_s, energy=energy, peak_bytes=peak_bytes, **more
@@ -73,7 +73,7 @@ def trial(steps=10, duration_s=1.0, energy_j=100.0, peak_bytes=50, **more) -> Tr
 
 
 def test_the_slowest_sets_the_pace() -> None:
-    """10 steps a second on one and 5 on the other: 5; joules a step add up."""
+    """10 steps/s on one rank and 5 on the other are 5; joules per step add up."""
     both = together([(trial(), None), (trial(steps=20, duration_s=4.0, energy_j=600.0), None)])
     assert both.samples_per_s == pytest.approx(2 * 8 * 5.0)
     assert both.energy.energy_j == pytest.approx(20 * (10.0 + 30.0))
@@ -82,7 +82,7 @@ def test_the_slowest_sets_the_pace() -> None:
 
 
 def test_what_is_left_free_is_that_of_the_fullest() -> None:
-    """80 of 100 leaves 20; 30 of 40 leaves 10, which is the least."""
+    """80 of 100 leaves 20 free; 30 of 40 leaves 10, which is the minimum."""
     both = together([(trial(peak_bytes=80), 100), (trial(peak_bytes=30), 40)])
     assert both.peak_bytes == 30
     fuller = together([(trial(peak_bytes=95), 100), (trial(peak_bytes=30), 40)])
@@ -90,7 +90,7 @@ def test_what_is_left_free_is_that_of_the_fullest() -> None:
 
 
 def test_a_host_is_measured_by_one_of_its_ranks() -> None:
-    """Joules that others do not know are no hole; a GPU whose joules nobody knows is."""
+    """Only one rank knows the energy of a host; unknown energy of a GPU makes the sum unknown."""
     known, unknown = trial(scope="host"), trial(scope="host", energy_j=None)
     assert together([(known, None), (unknown, None)]).energy.energy_j == pytest.approx(100.0)
     assert together([(trial(), None), (unknown, None)]).energy.energy_j is None

@@ -1,4 +1,4 @@
-"""What a search tells: table, report, picture, TensorBoard."""
+"""Outputs of a search: table, report, picture, TensorBoard."""
 
 from pathlib import Path
 
@@ -15,14 +15,14 @@ from tests.tuning.simulated import Training
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[BatchSizeResult, EnergyReport]:
-    """A search and the report of its meter; 50 samples fit."""
+    """A search, and the report of its meter; 50 samples fit."""
     training = Training(tmp_path_factory.mktemp("search"), most=50)
     result = tune_batch_size(training.step, max_size=64, meter=training.meter)
     return result, training.meter.report()
 
 
 def test_the_report_has_the_curve(found: tuple[BatchSizeResult, EnergyReport]) -> None:
-    """The same as the result's, also from its JSON and from its page."""
+    """The curve of the result is in the report, also from its JSON and HTML."""
     result, report = found
     assert report.batch_sizes == (result.curve,)
     assert schema.from_json(schema.to_json(report)).batch_sizes == report.batch_sizes
@@ -40,7 +40,7 @@ def test_text_and_page_tell_it(found: tuple[BatchSizeResult, EnergyReport]) -> N
 
 
 def test_a_search_without_an_answer_is_told_too(tmp_path: Path) -> None:
-    """With why; there is nothing to draw."""
+    """The reason is shown, and there is no picture."""
     training = Training(tmp_path, most=7)
     with pytest.raises(Exception, match="does not fit"):
         tune_batch_size(training.step, min_size=8, meter=training.meter)
@@ -52,7 +52,7 @@ def test_a_search_without_an_answer_is_told_too(tmp_path: Path) -> None:
 
 
 def test_a_journal_of_two_searches(found: tuple[BatchSizeResult, EnergyReport], tmp_path) -> None:
-    """Both are told, in their order."""
+    """Both are reported in their order."""
     training = Training(tmp_path, most=50)
     with training.meter:
         for most in (2, 4):
@@ -65,7 +65,7 @@ def test_a_journal_of_two_searches(found: tuple[BatchSizeResult, EnergyReport], 
 def test_points_lie_where_they_were_measured(
     found: tuple[BatchSizeResult, EnergyReport],
 ) -> None:
-    """20 ms + 1 ms a sample at 400 W, read off the picture; errors are drawn."""
+    """20 ms + 1 ms per sample at 400 W can be read from the picture; errors are drawn."""
     result, _ = found
     throughput, joules, memory = result.figure().axes
     for axes, value in (
@@ -81,14 +81,14 @@ def test_points_lie_where_they_were_measured(
 
 
 def test_the_picture_is_a_file(found: tuple[BatchSizeResult, EnergyReport], tmp_path: Path) -> None:
-    """A PNG."""
+    """The file is a PNG."""
     result, _ = found
     result.save_png(tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_tensorboard_reads_it(found: tuple[BatchSizeResult, EnergyReport], tmp_path: Path) -> None:
-    """The curve over the size, the picture, and a session of each size that ran."""
+    """The curve over the size, the picture, and a session for each size that ran."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.plugins.hparams import metadata
 

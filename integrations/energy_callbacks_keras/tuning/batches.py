@@ -2,31 +2,29 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 
 from energy_callbacks_keras.tuning import py_datasets, tf_data, torch_loaders
 
+Batches = tuple[dict[str, Any], int | None]
 
-class BatchSource(Protocol):
+
+@dataclass(frozen=True, slots=True)
+class BatchSource:
     """Training data that is available in batches of any size.
 
     Attributes:
         samples: a lower bound of the number of samples; infinite for a stream, ``None`` if unknown.
+        of: returns whole batches of a size: the arguments of Keras' ``EpochIterator``, and the
+            number of whole batches per pass over the data (``None`` if unknown).
     """
 
     samples: float | None
-
-    def of(self, size: int) -> tuple[dict[str, Any], int | None]:
-        """Return whole batches of this many samples.
-
-        Returns:
-            Arguments of Keras' ``EpochIterator``, and the number of whole batches per pass over
-            the data (``None`` if unknown).
-        """
-        ...
+    of: Callable[[int], Batches]
 
 
 def source(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> BatchSource:
@@ -49,7 +47,7 @@ def source(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Batc
         )
     kind = _kind(x)
     if kind is None and not _is_function(x):
-        return Arrays(x, y, sample_weight)
+        return _arrays(x, y, sample_weight)
     if y is not None or sample_weight is not None:
         raise ValueError(
             f"y and sample_weight go with arrays, got x of type {type(x).__name__}; let it give "
@@ -57,8 +55,8 @@ def source(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Batc
         )
     if kind is tf_data:
         data, samples = tf_data.unbatched(x, model)
-        return RebuiltSource(lambda size: data.batch(size, drop_remainder=True), samples)
-    return RebuiltSource(x if kind is None else partial(kind.resized, x))
+        return _rebuilt(lambda size: data.batch(size, drop_remainder=True), samples)
+    return _rebuilt(x if kind is None else partial(kind.resized, x))
 
 
 def _kind(x: Any) -> Any:
@@ -72,58 +70,42 @@ def _is_function(x: Any) -> bool:
     return callable(x) and not (torch is not None and isinstance(x, torch.Tensor))
 
 
-class Arrays:
-    """Arrays and tensors, alone or in lists and dicts; Keras shuffles and splits them.
-
-    Args:
-        x: inputs.
-        y: targets.
-        sample_weight: weight of each sample.
-    """
-
-    def __init__(self, x: Any, y: Any, sample_weight: Any) -> None:
-        self._columns: dict[str, Any] = {"x": x, "y": y, "sample_weight": sample_weight}
-        for column in keras.tree.flatten((x, y, sample_weight)):
-            if column is not None and not getattr(column, "shape", None):
-                raise TypeError(
-                    f"x, y and sample_weight must be arrays of samples, got {type(column).__name__}"
-                    "; hand arrays, a data set, or a function of the batch size that makes one"
-                )
-        self._count = py_datasets.first_dimension(x)
-        self.samples: float | None = self._count
-
-    def of(self, size: int) -> tuple[dict[str, Any], int | None]:
-        """Return the same arrays; see ``BatchSource``."""
-        return self._columns | {"batch_size": size, "shuffle": True}, self._count // size
+def _arrays(x: Any, y: Any, sample_weight: Any) -> BatchSource:
+    """Use arrays and tensors, alone or in lists and dicts; Keras shuffles and splits them."""
+    for column in keras.tree.flatten((x, y, sample_weight)):
+        if column is not None and not getattr(column, "shape", None):
+            raise TypeError(
+                f"x, y and sample_weight must be arrays of samples, got {type(column).__name__}"
+                "; hand arrays, a data set, or a function of the batch size that makes one"
+            )
+    columns = {"x": x, "y": y, "sample_weight": sample_weight, "shuffle": True}
+    count = py_datasets.first_dimension(x)
+    return BatchSource(count, lambda size: (columns | {"batch_size": size}, count // size))
 
 
-class RebuiltSource:
-    """A data set that is created again for each batch size.
+def _rebuilt(make: Callable[[int], Any], samples: float | None = None) -> BatchSource:
+    """Create a data set again for each batch size.
 
     Args:
         make: returns a ``tf.data.Dataset``, ``PyDataset`` or ``DataLoader`` for a batch size.
         samples: number of samples; ``None`` counts batches of one sample.
     """
 
-    def __init__(self, make: Callable[[int], Any], samples: float | None = None) -> None:
-        self._make = make
-        self.samples = samples
-        if samples is None:
-            kind, data = self._made(1)
-            self.samples = kind.counted(data)
-
-    def of(self, size: int) -> tuple[dict[str, Any], int | None]:
-        """Return a data set with this batch size; see ``BatchSource``."""
-        kind, data = self._made(size)
-        arguments: dict[str, Any]
-        arguments, batches = kind.whole(data, size)
-        return arguments, batches
-
-    def _made(self, size: int) -> tuple[Any, Any]:
-        data = self._make(size)
+    def made(size: int) -> tuple[Any, Any]:
+        data = make(size)
         if (kind := _kind(data)) is None:
             raise TypeError(
                 "x must make a tf.data.Dataset, a keras.utils.PyDataset or a torch DataLoader of "
                 f"a batch size, got {type(data).__name__}; arrays are handed as they are"
             )
         return kind, data
+
+    def of(size: int) -> Batches:
+        kind, data = made(size)
+        batches: Batches = kind.whole(data, size)
+        return batches
+
+    if samples is None:
+        kind, data = made(1)
+        samples = kind.counted(data)
+    return BatchSource(samples, of)

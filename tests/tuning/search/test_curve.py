@@ -12,7 +12,7 @@ AT = [1, 10, 100, 1000, 4096]
 
 
 def drawn(cost, noise=0.0, seed=0):
-    """Curves through trials of ``SIZES``, and what they cost in truth ``AT``."""
+    """Return curves through trials of ``SIZES``, and the true costs at ``AT``."""
     dice = np.random.default_rng(seed)
     costs = cost(np.array(SIZES, float)) * np.exp(noise * dice.normal(size=len(SIZES)))
     curves = drawn_curves(SIZES, costs, np.full(len(SIZES), noise), AT)
@@ -30,13 +30,13 @@ def drawn(cost, noise=0.0, seed=0):
     ],
 )
 def test_family_is_found_again(cost):
-    """A sum, a soft maximum, a decline, nothing but launch, nothing but work: to 1 %."""
+    """A sum, a soft maximum, a decline, only launches, only work: within 1 %."""
     curves, truth = drawn(cost)
     assert np.abs(np.median(curves, axis=0) - truth).max() < 0.01
 
 
 def test_curves_go_through_the_points_where_the_family_is_wrong():
-    """30 % more from 256 on, at once: the trials are believed, and what lies between is unsure."""
+    """A jump of 30 % at 256: curves go through the trials, and are uncertain between them."""
     curves, truth = drawn(lambda b: (2.0 + 0.05 * b) * np.where(b >= 256, 1.3, 1.0), 0.003)
     assert abs(np.median(curves[:, 0]) - truth[0]) < 0.02
     assert abs(np.median(curves[:, -1]) - truth[-1]) < 0.02
@@ -45,7 +45,7 @@ def test_curves_go_through_the_points_where_the_family_is_wrong():
 
 
 def test_spread_of_curves_covers_the_truth():
-    """Over 20 draws of 3 % noise the truth lies mostly within two standard deviations."""
+    """In 20 draws of 3 % noise most true values are within two standard deviations."""
     away = []
     for seed in range(20):
         curves, truth = drawn(lambda b: 2.0 + 0.05 * b, 0.03, seed)
@@ -57,14 +57,14 @@ def test_spread_of_curves_covers_the_truth():
 
 
 def test_same_trials_give_the_same_curves():
-    """The draws are those of one seed: a search that is resumed goes on as it would have."""
+    """The random seed is fixed, so a resumed search continues in the same way."""
     first, _ = drawn(lambda b: 2.0 + 0.05 * b, 0.03)
     again, _ = drawn(lambda b: 2.0 + 0.05 * b, 0.03)
     np.testing.assert_array_equal(first, again)
 
 
 def test_knee_is_where_the_closed_form_has_it():
-    """Of 1 + b / 20 up to 4096: 0.97 L r / (r + 0.03 L) is 554.8."""
+    """For 1 + b / 20 up to 4096 the knee is 0.97 L r / (r + 0.03 L) = 554.8."""
     trials = [Trial(size=b, steps=1, duration_s=1.0 + b / 20.0) for b in SIZES]
     choice = Choice(trials, 0.0, range(1, 4097), 4096, 1)
     knee, error = choice.knee(0.03)
@@ -76,7 +76,7 @@ def test_knee_is_where_the_closed_form_has_it():
 
 
 def test_energy_counts_only_where_it_has_a_weight():
-    """A trial without joules tells of time; one that did not fit tells of neither."""
+    """A trial without energy is used for time; a trial that did not fit is not used."""
     trial = Trial(size=8, steps=1, duration_s=1.0)
     assert is_known(trial, 0.0)
     assert not is_known(trial, 0.5)

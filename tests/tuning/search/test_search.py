@@ -1,4 +1,4 @@
-"""The search over batch sizes, asked and told without a device."""
+"""The search over batch sizes, without a device."""
 
 import math
 import re
@@ -18,7 +18,7 @@ GIB = 2**30
 
 
 def run(search: Search, trial: Callable[[int], Trial]) -> list[int]:
-    """Until it is over; the sizes that were asked for."""
+    """Run a search to its end, and return the sizes that it asked for."""
     asked = []
     while (size := search.ask()) is not None:
         assert len(asked) < 200
@@ -28,29 +28,29 @@ def run(search: Search, trial: Callable[[int], Trial]) -> list[int]:
 
 
 def chosen(search: Search) -> list[Trial]:
-    """Trials of the answer that ran."""
+    """Return the trials of the answer that ran."""
     size = search.answer().size
     return [trial for trial in search.trials if trial.size == size and trial.status == "ok"]
 
 
 def on(device: Device, noise: float = 0.0, seed: int = 0) -> Callable[[int], Trial]:
-    """Trials of a modelled device."""
+    """Return a function that runs trials on a modeled device."""
     dice = np.random.default_rng(seed)
     return lambda size: device.trial(size, dice, noise)
 
 
 def ran(size: int, step_s: float = 1.0, peak_bytes: int | None = None, **more: float) -> Trial:
-    """One step."""
+    """Return a trial of one step."""
     return Trial(size=size, steps=1, duration_s=step_s, peak_bytes=peak_bytes, **more)
 
 
 def too_large(size: int) -> Trial:
-    """In the words of CUDA."""
+    """Return a trial with CUDA's out-of-memory error."""
     return Trial(size=size, status="out_of_memory", reason="CUDA out of memory")
 
 
 def fits_to(most: int) -> Callable[[int], Trial]:
-    """A device that says nothing of its memory and holds so many samples."""
+    """Return trials of a device of unknown memory that fits this many samples."""
     return lambda size: ran(size, 0.1 + size) if size <= most else too_large(size)
 
 
@@ -64,7 +64,7 @@ def test_largest_is_exact_without_knowing_the_memory(most):
 
 @pytest.mark.parametrize("multiple_of", [1, 8])
 def test_peaks_lead_to_the_largest_in_a_few_trials(multiple_of):
-    """The line through measured peaks says where the margin begins; a run on each side shows it."""
+    """A line through measured peaks predicts the limit; one trial on each side confirms it."""
     device = Device()
     search = Search(
         SearchSettings(
@@ -76,7 +76,7 @@ def test_peaks_lead_to_the_largest_in_a_few_trials(multiple_of):
 
 
 def test_full_memory_below_the_predicted_limit_is_found():
-    """Fragmentation: the device is full at 85 % of what peaks predict."""
+    """With fragmentation the device is full at 85 % of the prediction from peaks."""
     device = Device(fragmentation=0.3, sample_bytes=40 * 2**20)
     search = Search(SearchSettings(objective="largest", memory_bytes=device.memory_bytes))
     assert len(run(search, on(device))) <= 20
@@ -85,7 +85,7 @@ def test_full_memory_below_the_predicted_limit_is_found():
 
 @pytest.mark.parametrize(("power", "most"), [(1.5, 20), (8.0, 22)])
 def test_peaks_that_bend_do_not_hold_the_search_up(power, most):
-    """Memory that grows with a power of the size misleads every line through it."""
+    """Memory that grows with a power of the size does not fit any line."""
 
     def trial(size: int) -> Trial:
         return ran(size, peak_bytes=int(1e8 + 8e8 * (size / 3000.0) ** power))
@@ -97,7 +97,7 @@ def test_peaks_that_bend_do_not_hold_the_search_up(power, most):
 
 @pytest.mark.parametrize("objective", ["knee", "throughput", "energy", "largest", 0.5])
 def test_size_at_the_upper_bound_is_no_answer_until_it_ran(objective):
-    """Lightning's finder with max_val=16 answers 16 after 2, 4 and 8 ran and 16 did not."""
+    """Lightning's finder with max_val=16 returns 16 after 2, 4 and 8 ran and 16 failed."""
     trial = on(Device())
     search = Search(SearchSettings(objective=objective, min_size=2, max_size=16))
     asked = run(search, lambda size: trial(size) if size < 16 else too_large(16))
@@ -109,7 +109,7 @@ def test_size_at_the_upper_bound_is_no_answer_until_it_ran(objective):
 
 @pytest.mark.parametrize("objective", ["knee", "throughput", "energy", "largest", 0.5])
 def test_nothing_fits_is_no_answer_and_has_a_reason(objective):
-    """Lightning's finder answers 1 or raises ``batch_size=0``."""
+    """Lightning's finder returns 1 or raises ``batch_size=0``."""
     search = Search(SearchSettings(objective=objective, start_size=64))
     asked = run(search, too_large)
     assert asked == [64, 8, 1]
@@ -118,7 +118,7 @@ def test_nothing_fits_is_no_answer_and_has_a_reason(objective):
 
 
 def test_reason_names_a_peak_that_leaves_too_little_free():
-    """Size 1 runs, with 95 % of the device in use."""
+    """Size 1 runs and uses 95 % of the device."""
     search = Search(SearchSettings(memory_bytes=100))
     assert run(search, lambda size: ran(size, peak_bytes=95)) == [1]
     assert search.answer().size is None
@@ -128,7 +128,7 @@ def test_reason_names_a_peak_that_leaves_too_little_free():
 @pytest.mark.parametrize("powers_of_two", [False, True])
 @pytest.mark.parametrize("objective", ["knee", "throughput", "energy", "largest"])
 def test_margin_is_always_applied(objective, powers_of_two):
-    """Lightning applies its margin in one of two modes only; here 64 runs at 97 % of the device."""
+    """Lightning applies its margin in one of two modes only; here 64 uses 97 % of the device."""
     device = Device(fixed_bytes=0, sample_bytes=int(1.2 * GIB), fragmentation=0.0)
     search = Search(
         SearchSettings(
@@ -145,7 +145,7 @@ def test_margin_is_always_applied(objective, powers_of_two):
 
 
 def test_throughput_is_found_where_it_falls_at_the_end():
-    """20 % are lost beyond 1024: neither the largest nor the end of the wide steps is best."""
+    """Throughput falls by 20 % beyond 1024: the best size is not the largest."""
     device = Device(corner=4.0, decline=0.2, decline_from=1024.0)
     search = Search(SearchSettings(objective="throughput", memory_bytes=device.memory_bytes))
     run(search, on(device, noise=0.003))
@@ -155,7 +155,7 @@ def test_throughput_is_found_where_it_falls_at_the_end():
 
 @pytest.mark.parametrize("weight", [1.0, 0.5, "energy"])
 def test_energy_has_an_optimum_of_its_own(weight):
-    """Power rises faster than throughput: fewest joules are far below the highest throughput."""
+    """Power rises faster than throughput: the optimum of energy is a much smaller size."""
     device = Device(corner=64.0, gamma=2.0)
     share = 1.0 if weight == "energy" else weight
     costs = device.cost(device.sizes(), share)
@@ -166,7 +166,7 @@ def test_energy_has_an_optimum_of_its_own(weight):
 
 
 def test_knee_is_found_and_run():
-    """Of a sum of a fixed part and one for each sample, to 3 % of its size, in 14 trials."""
+    """The knee of a fixed part and a part per sample is found within 3 % in 14 trials."""
     device = Device(corner=20.0)
     search = Search(
         SearchSettings(objective="knee", memory_bytes=device.memory_bytes, max_trials=14)
@@ -179,7 +179,7 @@ def test_knee_is_found_and_run():
 
 
 def test_slow_size_is_no_knee():
-    """By the curve the knee is at 299; a tile begins just there, and its own trial is 15 % slow."""
+    """The curve has its knee at 299, where a tile begins; the trial of 299 is 15 % slow."""
     search = Search(SearchSettings(objective="knee", max_size=4096))
     for size in (1, 4, 16, 64, 128, 256, 350, 512, 1024, 2048, 4096):
         step_s = 1.0 + size / 10.0
@@ -189,7 +189,7 @@ def test_slow_size_is_no_knee():
 
 
 def test_repeats_that_disagree_are_no_small_error():
-    """Each trial says 0.3 %, but two of one size differ by half: nobody knows the knee to 5 %."""
+    """Trials state 0.3 %, but two of one size differ by half: the knee is not known to 5 %."""
 
     def told(factor: float) -> float:
         search = Search(SearchSettings(objective="knee", max_size=512))
@@ -205,7 +205,7 @@ def test_repeats_that_disagree_are_no_small_error():
 
 
 def test_rising_throughput_is_followed_to_the_limit():
-    """Launches rule, memory is not known and full above 1000: up to there is as good as to 980."""
+    """Launches dominate, and unknown memory is full above 1000: the answer is at least 980."""
     search = Search(SearchSettings(objective="throughput"))
     asked = run(search, lambda size: ran(size, 1.0) if size <= 1000 else too_large(size))
     assert 980 <= search.answer().size <= 1000
@@ -213,7 +213,7 @@ def test_rising_throughput_is_followed_to_the_limit():
 
 
 def test_neighbours_of_the_best_are_tried():
-    """Curves know nothing of tiles: the answer has been compared with sizes close to it."""
+    """Curves do not model tiles: the answer is compared with sizes close to it."""
     device = Device(corner=4.0, decline=0.2, decline_from=64.0)
     search = Search(SearchSettings(objective="throughput", memory_bytes=device.memory_bytes))
     asked, best = run(search, on(device)), search.answer().size
@@ -222,7 +222,7 @@ def test_neighbours_of_the_best_are_tried():
 
 
 def test_repeats_are_shared_between_the_best_and_its_rival():
-    """Two sizes that are alike but for 1 %, with 10 % of noise: both are asked for as often."""
+    """Two sizes that differ by 1 %, with 10 % of noise, are tried equally often."""
     search = Search(SearchSettings(objective="throughput", min_size=64, max_size=128,
                                    powers_of_two=True, max_trials=12))  # fmt: skip
     speed = {64: 100.0, 128: 101.0}
@@ -232,7 +232,7 @@ def test_repeats_are_shared_between_the_best_and_its_rival():
 
 
 def test_noise_is_answered_with_repeats():
-    """Where two sizes are too close for one trial each, one of them is asked for again."""
+    """If two sizes are too close for one trial each, one of them is repeated."""
     device = Device(corner=8.0)
     search = Search(
         SearchSettings(objective="throughput", powers_of_two=True, min_size=32, max_size=128)
@@ -245,7 +245,7 @@ def test_noise_is_answered_with_repeats():
 
 
 def test_repeats_count_by_their_errors():
-    """One sure trial outweighs two unsure ones that say the opposite."""
+    """One accurate trial outweighs two inaccurate ones that contradict it."""
     search = Search(SearchSettings(objective="throughput", min_size=32, max_size=33))
     search.tell(ran(32, 1.0, stderr_s=0.003))
     search.tell(ran(33, 1.2, stderr_s=0.003))
@@ -256,7 +256,7 @@ def test_repeats_count_by_their_errors():
 
 
 def test_unknown_energy_is_no_optimum():
-    """Without joules there is no energy to compare: it ends after two trials and says why."""
+    """Without energy the search ends after two trials and states the reason."""
     search = Search(SearchSettings(objective="energy", min_size=8, max_size=64))
     assert len(run(search, ran)) <= 2
     assert search.answer().size is None
@@ -264,7 +264,7 @@ def test_unknown_energy_is_no_optimum():
 
 
 def test_start_is_tried_first_and_sizes_below_it_are_considered():
-    """The user's 4096 runs, is rounded to what is allowed, and the knee lies far below."""
+    """The start of 4097 is rounded to an allowed size; the knee is much smaller."""
     device = Device(corner=2.0)
     search = Search(SearchSettings(start_size=4097, multiple_of=8, max_trials=14))
     asked = run(search, on(device, noise=0.003))
@@ -273,7 +273,7 @@ def test_start_is_tried_first_and_sizes_below_it_are_considered():
 
 
 def test_budget_of_seconds_ends_it():
-    """Trials of 10 s each: four of them in 45 s, and an answer from these."""
+    """Four trials of 10 s fit into 45 s, and their answer is used."""
     search = Search(SearchSettings(objective="largest", max_s=45.0))
     asked = run(search, lambda size: ran(size, cost_s=10.0))
     assert asked == [1, 8, 64, 512]
@@ -282,14 +282,14 @@ def test_budget_of_seconds_ends_it():
 
 
 def test_ask_is_the_same_until_a_trial_is_told():
-    """To ask twice changes nothing."""
+    """Asking twice changes nothing."""
     search = Search(SearchSettings())
     assert search.ask() == search.ask() == 1
     assert search.answer().why == "nothing was tried"
 
 
 def test_out_of_memory_in_a_repeat_takes_the_size_back():
-    """A size that ran once and did not fit later is no answer, nor are larger ones."""
+    """A size that ran once and then failed is no answer, nor is any larger size."""
     search = Search(SearchSettings(objective="largest"))
     for trial in (ran(8), ran(64), too_large(8), ran(4)):
         search.tell(trial)
@@ -297,7 +297,7 @@ def test_out_of_memory_in_a_repeat_takes_the_size_back():
 
 
 class Case:
-    """A device and settings of any kind."""
+    """Any device and settings."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         low = draw(st.integers(1, 600))
@@ -334,7 +334,7 @@ few = settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @few
 @given(case=cases)
 def test_every_search_keeps_its_promises(case):
-    """Ends, asks for what is allowed and may fit, answers what ran with the margin free."""
+    """Searches end, ask for allowed sizes only, and answer a size that ran with the margin free."""
     allowed, least_full, told = set(case.settings.sizes), math.inf, []
     search, trial = Search(case.settings), on(case.device, case.noise)
     while (size := search.ask()) is not None:
@@ -355,7 +355,7 @@ def test_every_search_keeps_its_promises(case):
 @settings(few, max_examples=8)
 @given(case=cases, cut=st.integers(0, 11))
 def test_search_that_was_cut_off_ends_the_same(case, cut):
-    """A second search continues after any trial, with the trials of the first."""
+    """A second search with the trials of the first continues in the same way."""
     whole, trial = Search(case.settings), on(case.device, case.noise)
     asked = run(whole, trial)
     again = Search(case.settings)
@@ -388,13 +388,13 @@ def test_search_that_was_cut_off_ends_the_same(case, cut):
     ],
 )
 def test_wrong_settings_are_refused_at_once(changed, said):
-    """With what is wrong, the value, and what to do."""
+    """The message names the setting, the value and the remedy."""
     with pytest.raises(ValueError, match=said):
         SearchSettings(**changed)
 
 
 def test_powers_of_two_is_a_switch():
-    """A number is not taken for it."""
+    """A number is not accepted."""
     with pytest.raises(TypeError, match="powers_of_two must be True or False, got 2"):
         SearchSettings(powers_of_two=2)
 
@@ -407,20 +407,20 @@ def test_powers_of_two_is_a_switch():
     ],
 )
 def test_trials_that_mean_nothing_are_refused(trial, said):
-    """A batch that the dataset cut short is not the size that was asked for."""
+    """A batch that the dataset has shortened does not have the requested size."""
     with pytest.raises(ValueError, match=said):
         Search(SearchSettings(multiple_of=8)).tell(trial)
 
 
 def test_settings_count_the_sizes():
-    """Multiples from the first at or above the lowest; powers of two that are multiples."""
+    """Sizes are multiples from the minimum on; powers of two must be multiples too."""
     assert list(SearchSettings(min_size=9, max_size=33, multiple_of=8).sizes) == [16, 24, 32]
     powers = SearchSettings(min_size=9, max_size=64, multiple_of=4, powers_of_two=True)
     assert list(powers.sizes) == [16, 32, 64]
 
 
 def test_prediction_follows_a_curve_that_bends_upwards():
-    """The steepest chord counts: small sizes do not talk the limit up."""
+    """The steepest chord counts: small sizes do not raise the predicted limit."""
     assert predicted_largest({1: 100, 100: 110, 200: 1_110}, 2_110) == 300.0
     assert predicted_largest({10: 1_000, 100: 10_000, 101: 10_500}, 20_000) == pytest.approx(192.0)
     assert predicted_largest({1: 100}, 2_000) is None
@@ -429,7 +429,7 @@ def test_prediction_follows_a_curve_that_bends_upwards():
 
 
 def test_limit_lies_below_the_smallest_size_that_is_too_tight():
-    """Sizes beyond it count for nothing, even if they ran before."""
+    """Larger sizes are ignored, even if they ran before."""
     found = limits(range(1, 100), [ran(10, peak_bytes=50), ran(20, peak_bytes=95)], 90.0)
     assert (found.low, found.high) == (9, 19)
     assert Search(SearchSettings()).answer() == SearchAnswer(None, "nothing was tried")

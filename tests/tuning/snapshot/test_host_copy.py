@@ -1,4 +1,4 @@
-"""Nested values come back as they were, in place or as copies."""
+"""Nested values are restored, in place or as copies."""
 
 from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any, NamedTuple
@@ -12,14 +12,14 @@ nn = torch.nn
 
 
 class Pair(NamedTuple):
-    """As ``betas`` might be."""
+    """A named tuple, as ``betas`` might be."""
 
     left: float
     right: tuple[float]
 
 
 def nested() -> dict[str, Any]:
-    """Containers of the kinds that optimizers and schedulers hold."""
+    """Return containers of the kinds that optimizers and schedulers hold."""
     return {
         "counter": Counter([2, 2, 4]),
         "ordered": OrderedDict(a=1, b=2),
@@ -32,7 +32,7 @@ def nested() -> dict[str, Any]:
 
 
 def spoil(value: dict[str, Any]) -> None:
-    """Change each of them."""
+    """Change each container."""
     value["counter"][2] += 5
     value["ordered"]["a"] = 7
     value["default"]["new"].append(1)
@@ -43,7 +43,7 @@ def spoil(value: dict[str, Any]) -> None:
 
 
 def test_in_place_is_the_same_containers() -> None:
-    """Others hold on to them."""
+    """Containers keep their identity, because other objects refer to them."""
     value = nested()
     inner = value["list"], value["list"][1], value["counter"], value["default"]
     given = keep(value)
@@ -58,7 +58,7 @@ def test_in_place_is_the_same_containers() -> None:
 
 
 def test_copies_are_of_the_same_classes() -> None:
-    """And new each time, so that nobody can spoil what is kept."""
+    """They are new each time, so that changes do not reach the snapshot."""
     value = nested()
     given = keep_copy(value)
     for _ in range(2):
@@ -71,7 +71,7 @@ def test_copies_are_of_the_same_classes() -> None:
 
 
 def test_tensors_in_place_and_copied() -> None:
-    """The same tensor where it lives on, of the same type; a new one where that has changed."""
+    """The same tensor if it exists with the same type, otherwise a new one."""
     tensor = torch.ones(3)
     in_place, copied = keep([tensor]), keep_copy((tensor,))
     tensor.zero_()
@@ -85,7 +85,7 @@ def test_tensors_in_place_and_copied() -> None:
 
 
 class Counting(nn.Module):
-    """As metrics and modules of users do."""
+    """A module with state in attributes, as metrics and users have."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Counting(nn.Module):
         self.owned = {"weight": self.layer.weight}
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Changes all of them."""
+        """Change all attributes."""
         self.child.correct += 1.0
         self.count += 1
         self.outputs[0].mul_(2.0)
@@ -117,7 +117,7 @@ class Counting(nn.Module):
 
 
 def test_attributes_are_put_back() -> None:
-    """Contents of the same containers, values of the same tensors, and nothing new."""
+    """Contents of the same containers, values of the same tensors, and no new attribute."""
     module = Counting()
     held = (module.child.correct, module.outputs, module.outputs[0], module.by_stage, module.newest)
     weight = module.layer.weight.detach().clone()

@@ -1,4 +1,4 @@
-"""A training goes on after steps on trial as if there had been none."""
+"""After trial steps a training continues as if there had been none."""
 
 import copy
 import random
@@ -63,7 +63,7 @@ SCHEDULERS: dict[str, Callable[[Any], Any]] = {
 
 
 class Training:
-    """A model that learns from batches drawn at random, one step at a time."""
+    """A model that is trained on random batches, step by step."""
 
     def __init__(self, optimizer: str = "adam", scheduler: str = "cosine", seed: int = 0) -> None:
         torch.manual_seed(seed)
@@ -100,7 +100,7 @@ class Training:
 
 
 def raising(fault: Exception) -> Callable[[Any], None]:
-    """A hook that raises."""
+    """Return a hook that raises."""
 
     def hook(_: Any) -> None:
         raise fault
@@ -109,7 +109,7 @@ def raising(fault: Exception) -> Callable[[Any], None]:
 
 
 def everything(training: Training) -> dict[str, Any]:
-    """All that a step can change, with tensors as their bytes."""
+    """Return all state that a step can change, with tensors as bytes."""
     parameters = list(training.model.parameters())
     state = training.optimizer.state
     return flat(
@@ -131,7 +131,7 @@ def everything(training: Training) -> dict[str, Any]:
 
 
 def flat(value: Any, path: str = "") -> dict[str, Any]:
-    """Leaves by their path."""
+    """Return the leaves by their paths."""
     if isinstance(value, torch.Tensor):
         held = value.detach().contiguous().reshape(-1).view(torch.uint8)
         return {path: (str(value.dtype), str(value.device), tuple(value.shape), held.tolist())}
@@ -145,7 +145,7 @@ def flat(value: Any, path: str = "") -> dict[str, Any]:
 
 
 def identities(training: Training) -> list[int]:
-    """Objects that others hold on to."""
+    """Return the ids of objects that others refer to."""
     held = [*training.model.parameters(), *training.model.buffers()]
     groups = training.optimizer.param_groups
     inner = [one for group in groups for one in (group, group["params"], *group["params"])]
@@ -156,7 +156,7 @@ def identities(training: Training) -> list[int]:
 @pytest.mark.parametrize("before", [0, 3])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_detour_leaves_no_trace(optimizer: str, before: int) -> None:
-    """State, and the next five losses, bit for bit; also where no step had been taken."""
+    """The state and the next five losses are identical, also before the first step."""
     expected = Training(optimizer).run(before + 5)[before:]
     other = Training(optimizer)
     other.run(before)
@@ -174,7 +174,7 @@ def test_a_detour_leaves_no_trace(optimizer: str, before: int) -> None:
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_schedules_go_on_where_they_were(scheduler: str) -> None:
-    """Also across their milestones."""
+    """Also across milestones."""
     training = Training("sgd", scheduler)
     training.run(2)
     was, snapshot = everything(training), training.snapshot()
@@ -185,7 +185,7 @@ def test_schedules_go_on_where_they_were(scheduler: str) -> None:
 
 
 def test_what_a_first_step_makes_is_gone() -> None:
-    """State that did not exist is not zero afterwards, it does not exist; gradients neither."""
+    """State and gradients that did not exist do not exist afterwards; they are not zero."""
     training = Training("adam")
     snapshot = training.snapshot()
     training.run(1)
@@ -196,7 +196,7 @@ def test_what_a_first_step_makes_is_gone() -> None:
 
 
 def test_a_step_that_failed_on_its_way_back() -> None:
-    """An error in the middle of backward leaves gradients behind, but not here."""
+    """Gradients of a backward pass that failed are removed."""
     expected = Training(seed=3).run(7)[2:]
     failing = Training(seed=3)
     failing.run(2)
@@ -210,7 +210,7 @@ def test_a_step_that_failed_on_its_way_back() -> None:
 
 
 def test_gradients_that_were_there_are_there_again() -> None:
-    """In the same tensors where these still exist, in new ones where they do not."""
+    """In the same tensors if these still exist, otherwise in new ones."""
     training = Training()
     training.step()
     grads = {one: one.grad for one in training.model.parameters() if one.grad is not None}
@@ -227,7 +227,7 @@ def test_gradients_that_were_there_are_there_again() -> None:
 
 
 def test_freezing_and_modes_are_undone() -> None:
-    """Each submodule has the mode of its own that it had, each parameter its ``requires_grad``."""
+    """Each submodule has its old mode, and each parameter its old ``requires_grad``."""
     model = Net()
     model.body[1].eval()
     snapshot = TorchSnapshot([model])
@@ -241,7 +241,7 @@ def test_freezing_and_modes_are_undone() -> None:
 
 
 def test_tensors_are_put_back_under_their_names() -> None:
-    """Replaced, deleted and added ones: the same objects, in the same order."""
+    """After replacing, deleting and adding: the same objects in the same order."""
     model = Net()
     names = [name for name, _ in (*model.named_parameters(), *model.named_buffers())]
     held = [*model.parameters(), *model.buffers()]
@@ -258,7 +258,7 @@ def test_tensors_are_put_back_under_their_names() -> None:
 
 
 def test_memory_that_was_shared_is_shared_again() -> None:
-    """Views of one storage, also after the model was moved into another type and back."""
+    """Views of one storage, also after the model was converted to another type."""
     flat_weights = torch.arange(6.0)
     model = nn.Module()
     model.left = nn.Parameter(flat_weights[:4])
@@ -277,7 +277,7 @@ def test_memory_that_was_shared_is_shared_again() -> None:
 
 @pytest.mark.parametrize("apply", ["parametrize", "hook"])
 def test_modules_with_computed_weights(apply: str) -> None:
-    """Spectral norm keeps its vectors as buffers, whichever way it is applied."""
+    """Spectral norm keeps its vectors in buffers, with either way of applying it."""
     torch.manual_seed(0)
     norm = (
         nn.utils.parametrizations.spectral_norm
@@ -303,7 +303,7 @@ def test_modules_with_computed_weights(apply: str) -> None:
     ids=["compiled", "parallel", "averaged"],
 )
 def test_wrapped_modules_are_modules(wrap: Callable[[Any], Any]) -> None:
-    """What they wrap is put back, with its mode."""
+    """The wrapped module is restored with its mode."""
     torch.manual_seed(0)
     model = wrap(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
     was = flat(dict(model.state_dict()))
@@ -320,7 +320,7 @@ def test_wrapped_modules_are_modules(wrap: Callable[[Any], Any]) -> None:
 
 
 def test_a_scripted_module_is_a_module() -> None:
-    """Its tensors live in C++."""
+    """Its tensors are held by C++."""
     model = torch.jit.script(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
     was = flat(dict(model.state_dict()))
     snapshot = TorchSnapshot([model])
@@ -333,7 +333,7 @@ def test_a_scripted_module_is_a_module() -> None:
 
 @pytest.fixture
 def gloo(tmp_path) -> Iterator[None]:
-    """A group of one process."""
+    """Create a process group of one process."""
     store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     yield
@@ -342,7 +342,7 @@ def gloo(tmp_path) -> Iterator[None]:
 
 @pytest.mark.parametrize("as_view", [False, True])
 def test_distributed_training_goes_on(gloo: None, as_view: bool) -> None:
-    """Gradients may be views of the buckets that travel between ranks."""
+    """Gradients may be views of the buckets that ranks exchange."""
 
     def losses(*, detour: bool) -> list[float]:
         torch.manual_seed(0)
@@ -368,7 +368,7 @@ def test_distributed_training_goes_on(gloo: None, as_view: bool) -> None:
 
 
 def test_a_gradient_scaler_can_go_on_after_a_step_that_failed() -> None:
-    """Between ``unscale_`` and ``update`` it remembers what it has unscaled, and refuses twice."""
+    """Between ``unscale_`` and ``update`` the scaler refuses to unscale a second time."""
     model = nn.Linear(2, 1)
     optimizer = torch.optim.Adam(model.parameters())
     scaler = torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=1)
@@ -393,7 +393,7 @@ def test_a_gradient_scaler_can_go_on_after_a_step_that_failed() -> None:
 
 
 class Counter:
-    """Something of the user's, with a tensor in its state."""
+    """A user's object with a tensor in its state."""
 
     def __init__(self) -> None:
         self.counts = {"steps": 0, "sums": torch.zeros(2), "names": set()}
@@ -406,7 +406,7 @@ class Counter:
 
 
 def test_others_get_their_state_back() -> None:
-    """A copy each time: what they do with it does not reach the snapshot."""
+    """Each restore loads a new copy, so that changes do not reach the snapshot."""
     counter = Counter()
     snapshot = TorchSnapshot([counter])
     for _ in range(2):
@@ -422,7 +422,7 @@ def test_others_get_their_state_back() -> None:
 
 
 def test_groups_that_were_added_go() -> None:
-    """As a callback that unfreezes layers adds them; a scheduler of the detour leaves no mark."""
+    """A callback may add groups to unfreeze layers; new keys of a group are removed too."""
     training = Training()
     snapshot = training.snapshot()
     extra = nn.Parameter(torch.ones(1))
@@ -436,7 +436,7 @@ def test_groups_that_were_added_go() -> None:
 
 
 def test_an_optimizer_alone_restores_its_parameters() -> None:
-    """Parameters that no module holds."""
+    """The parameters belong to no module."""
     weight = nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([weight], lr=1.0)
     snapshot = TorchSnapshot([optimizer])
@@ -447,7 +447,7 @@ def test_an_optimizer_alone_restores_its_parameters() -> None:
 
 
 def test_state_loaded_meanwhile_is_replaced() -> None:
-    """``load_state_dict`` gives an optimizer a new dictionary of state and new groups."""
+    """``load_state_dict`` gives an optimizer a new dict of state and new groups."""
     training = Training("adam")
     training.run(2)
     was, snapshot = everything(training), training.snapshot()
@@ -458,7 +458,7 @@ def test_state_loaded_meanwhile_is_replaced() -> None:
 
 
 def test_a_buffer_that_became_part_of_a_graph_is_free_again() -> None:
-    """Else the next backward would go through the failed step's graph."""
+    """Otherwise the next backward would pass through the failed step's graph."""
     model = nn.Module()
     model.register_buffer("carry", torch.zeros(2))
     model.weight = nn.Parameter(torch.ones(2))
@@ -487,7 +487,7 @@ def test_a_buffer_that_became_part_of_a_graph_is_free_again() -> None:
          "bfloat16"],
 )  # fmt: skip
 def test_any_layout_is_kept(tensor: Any) -> None:
-    """Buffers of all kinds, changed through their memory where that is possible."""
+    """Buffers of all layouts, changed through their memory if possible."""
     model = nn.Module()
     model.register_buffer("held", tensor.clone() if tensor.layout != torch.strided else tensor)
     held = model.held
@@ -533,7 +533,7 @@ def test_any_detour_leaves_no_trace(
 
 
 class Generator:
-    """A device's random generator as far as it is asked here."""
+    """The part of a device's random generator that the snapshot uses."""
 
     def __init__(self) -> None:
         self.drawn = 0
@@ -553,7 +553,7 @@ class Generator:
 
 
 def test_generators_of_devices_in_use(monkeypatch) -> None:
-    """As they were; one of a device that was woken meanwhile starts from its seed again."""
+    """The generator of a device that is first used later starts from its seed."""
     awake, woken = Generator(), Generator()
     awake.drawn = 5
     cuda = SimpleNamespace(is_initialized=lambda: True, default_generators=(awake,))
@@ -570,7 +570,7 @@ def test_generators_of_devices_in_use(monkeypatch) -> None:
 
 
 def test_to_make_a_snapshot_is_no_step() -> None:
-    """Nothing changes, no generator draws."""
+    """Creating a snapshot changes nothing and draws no random number."""
     training = Training()
     training.step()
     was = everything(training)
@@ -579,7 +579,7 @@ def test_to_make_a_snapshot_is_no_step() -> None:
 
 
 def test_a_snapshot_keeps_no_memory_of_the_device() -> None:
-    """Gradients and state that the training lets go of are freed although they are kept."""
+    """Gradients and state that the training frees are freed in spite of the snapshot."""
     training = Training("adam")
     training.step()
     weight = training.model.head.weight
