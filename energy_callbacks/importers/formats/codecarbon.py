@@ -20,7 +20,6 @@ from energy_callbacks.importers import journal_lines as lines
 from energy_callbacks.importers.protocol import Log
 
 NAME: Final = "CodeCarbon"
-METHOD: Final = "CodeCarbon"
 _NEEDED: Final = frozenset(("run_id", "duration", "emissions", "energy_consumed"))
 _TAGS: Final = ("experiment_id", "cloud_provider", "cloud_region", "os", "tracking_mode")
 _MOST_S: Final = 10 * 365 * 86400.0
@@ -116,7 +115,7 @@ def _energy(energy_kwh: float | None, pue: float, relative_error: float) -> Ener
         return UNKNOWN
     energy_j = joules_from_kilowatt_hours(energy_kwh) / pue
     return Energy(
-        energy_j=energy_j, systematic_j=relative_error * energy_j, method=METHOD, coverage=1.0
+        energy_j=energy_j, systematic_j=relative_error * energy_j, method=NAME, coverage=1.0
     )
 
 

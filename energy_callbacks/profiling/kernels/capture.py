@@ -4,12 +4,12 @@ import gzip
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.traces import xplane
-from energy_callbacks.profiling.kernels.traces.kineto import Trace, parse
+from energy_callbacks.profiling.kernels.traces.kineto import parse
 from energy_callbacks.profiling.kernels.traces.spans import spans
 from energy_callbacks.profiling.kernels.traces.tracks import Track, events, tracks
 
@@ -24,7 +24,6 @@ class Capture:
 
     Attributes:
         path: trace of the framework's profiler.
-        rank: rank of the process.
         start_s: start of the window, by the meter's clock.
         end_s: end of the window.
         steps: number of recorded steps.
@@ -34,7 +33,6 @@ class Capture:
     """
 
     path: Path
-    rank: int
     start_s: float
     end_s: float
     steps: int
@@ -47,8 +45,8 @@ class Capture:
         if self.tracks is None and (at_once or now_s >= self.end_s + _SETTLED_S):
             self.tracks = tracks(meter.timeline, meter.devices, self.start_s, self.end_s)
 
-    def evaluate(self) -> tuple[KernelTally | None, Path]:
-        """Returns the sums of the window, and the file of its trace.
+    def evaluate(self, rank: int) -> tuple[KernelTally | None, Path]:
+        """Returns the sums of the window of a rank, and the file of its trace.
 
         The readings of the sensors are added to a trace of PyTorch, which is compressed; the
         uncompressed file is removed.
@@ -62,15 +60,12 @@ class Capture:
             for start_s, end_s in self.waits_s
         )
         sums = tally(trace, waits)
-        compressed = self.path.with_suffix(".json.gz")
-        self._write(document, trace, compressed)
-        self.path.unlink()
-        return sums, compressed
-
-    def _write(self, document: dict[str, Any], trace: Trace, path: Path) -> None:
         document["traceEvents"].extend(events(self.tracks or (), self.offset_s, trace.base_s))
         # HolisticTraceAnalysis looks for the rank, with a space before the number.
-        document.setdefault("distributedInfo", {"rank": self.rank})
-        with gzip.open(path, "wt", encoding="utf-8", compresslevel=5) as file:
+        document.setdefault("distributedInfo", {"rank": rank})
+        compressed = self.path.with_suffix(".json.gz")
+        with gzip.open(compressed, "wt", encoding="utf-8", compresslevel=5) as file:
             # json.dump to a stream uses the encoder in Python, which is four times as slow.
             file.write(json.dumps(document, separators=(",", ": ")))
+        self.path.unlink()
+        return sums, compressed

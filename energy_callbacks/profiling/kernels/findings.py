@@ -1,6 +1,5 @@
 """Summarises all windows of an attempt as the kernel profile for the report."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -10,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
-from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN
+from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
 from energy_callbacks.core.records import Device, Energy, Quantity
 from energy_callbacks.profiling.kernels.bound import roofline, verdict
 from energy_callbacks.profiling.kernels.capture import Capture
@@ -100,7 +99,7 @@ def _evaluated(
         if capture.tracks is None:
             meter.wait_until_seen(min(capture.end_s, meter.now_s()), _PATIENCE_S)
             capture.keep_readings(meter, meter.now_s(), at_once=True)
-        window, path = capture.evaluate()
+        window, path = capture.evaluate(meter.rank)
         traces.append(str(path.relative_to(folder.parent)))
         if window is not None:
             tally.add(window)
@@ -183,13 +182,13 @@ def _step_energy(meter: ActiveAttempt, stretches: Sequence[Stretch], scope: str)
     ]
     known = [(steps, energy) for steps, energy in measured if energy.coverage >= _COVERED]
     steps = sum(count * energy.coverage for count, energy in known)
-    joules = [energy.energy_j for _, energy in known if energy.energy_j is not None]
-    if not steps or len(joules) < len(known):
+    whole = total(energy for _, energy in known)
+    if whole.energy_j is None or any(energy.energy_j is None for _, energy in known):
         return UNKNOWN
     mean = Energy(
-        energy_j=sum(joules) / steps,
-        stderr_j=math.hypot(*(energy.stderr_j for _, energy in known)) / steps,
-        systematic_j=sum(energy.systematic_j for _, energy in known) / steps,
+        energy_j=whole.energy_j / steps,
+        stderr_j=whole.stderr_j / steps,
+        systematic_j=whole.systematic_j / steps,
         coverage=1.0,
     )
     return mean if mean.is_resolved else UNKNOWN

@@ -193,7 +193,6 @@ class _Run:
         now_s, offset_s = looked_at(self.meter.clock)
         capture = Capture(
             path=path,
-            rank=self.meter.rank,
             start_s=self.opened_s,
             end_s=now_s,
             steps=self.settings.active_steps,

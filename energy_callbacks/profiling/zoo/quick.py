@@ -39,8 +39,7 @@ class QuickProfile:
 
         return markdown(self.rows)
 
-    def _repr_markdown_(self) -> str:
-        return str(self)
+    _repr_markdown_ = __str__
 
 
 def run_quick_profile(

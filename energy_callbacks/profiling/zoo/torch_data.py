@@ -12,14 +12,12 @@ from energy_callbacks.core.extras import requires
 
 _SYNTHETIC: Final = 2048
 # Types in the files of https://www.cs.toronto.edu/~kriz/cifar.html, for numpy 1 and 2.
-_OF_ARRAYS: Final = frozenset(
-    {
-        ("_codecs", "encode"),
-        ("numpy", "dtype"),
-        ("numpy", "ndarray"),
-        ("numpy.core.multiarray", "_reconstruct"),
-        ("numpy._core.multiarray", "_reconstruct"),
-    }
+_OF_ARRAYS: Final = (
+    ("_codecs", "encode"),
+    ("numpy", "dtype"),
+    ("numpy", "ndarray"),
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "_reconstruct"),
 )
 
 

@@ -1,7 +1,8 @@
-"""Parses traces of TensorFlow and JAX: ``plugins/profile/<window>/*.xplane.pb``.
+"""Records and reads traces of TensorFlow and JAX: ``plugins/profile/<window>/*.xplane.pb``.
 
-TensorBoard with the package ``xprof`` shows it. The same package, if it is installed, gives
-the table of kernels; it is asked in a process of its own, as its libraries are those of TensorFlow.
+TensorBoard with the package ``xprof`` shows these traces. If the package is installed, it also
+gives the table of kernels; it runs in a separate process, because it loads the libraries of
+TensorFlow.
 """
 
 import json
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +21,7 @@ from energy_callbacks.profiling.kernels.classes import class_of, is_cudnn
 from energy_callbacks.profiling.kernels.protocol import TooLargeError
 from energy_callbacks.profiling.kernels.tally import KernelTally
 
-# It reads some ten MB a second.
+# xprof reads about 10 MB per second.
 _PATIENCE_S: Final = 60.0
 _PLANE: Final = re.compile(rb"/device:GPU:(\d+)")
 _ASK: Final = """
@@ -30,89 +32,81 @@ sys.stdout.write(found.decode() if isinstance(found, bytes) else found)
 """
 
 
+@dataclass(slots=True)
 class XplaneRecorder:
-    """One window of a profiler without a warm-up of its own: the first steps only pass.
+    """Records one window with a profiler that has no warm-up; the first steps are not recorded.
 
     Args:
-        framework: whose profiler it is.
-        start: begins to record into a folder.
-        stop: ends, and writes.
-        path: a folder of this window alone, for the frameworks name theirs by the second.
-        warm_up_steps: before it starts.
-        max_bytes: of a trace.
+        framework: framework of the profiler.
+        start: starts the recording into a folder.
+        stop: stops the recording and writes the trace.
+        path: folder of this window alone, because the frameworks name traces by the second.
+        warm_up_steps: steps before the recording starts.
+        max_bytes: maximum size of a trace.
     """
 
-    def __init__(
-        self,
-        framework: str,
-        *,
-        start: Callable[[Path], None],
-        stop: Callable[[], None],
-        path: Path,
-        warm_up_steps: int,
-        max_bytes: int,
-    ) -> None:
-        self.framework = framework
-        self._start, self._stop = start, stop
-        self._path = path
-        self._warm_up_steps = warm_up_steps
-        self._max_bytes = max_bytes
-        self._left = 0
-        self._is_running = False
+    framework: str
+    start: Callable[[Path], None]
+    stop: Callable[[], None]
+    path: Path
+    warm_up_steps: int
+    max_bytes: int
+    _steps_to_start: int = field(default=0, init=False)
+    _is_running: bool = field(default=False, init=False)
 
     def open(self) -> None:
         """See ``TraceRecorder``."""
-        shutil.rmtree(self._path, ignore_errors=True)  # of an earlier attempt
-        self._left = self._warm_up_steps + 1
+        shutil.rmtree(self.path, ignore_errors=True)  # from an earlier attempt
+        self._steps_to_start = self.warm_up_steps + 1
         self.step()
 
     def step(self) -> None:
         """See ``TraceRecorder``."""
-        self._left -= 1
-        if self._left == 0:
-            self._start(self._path)
+        self._steps_to_start -= 1
+        if self._steps_to_start == 0:
+            self.start(self.path)
             self._is_running = True
 
     def close(self) -> Path:
         """See ``TraceRecorder``."""
         self._end()
-        written = next(self._path.glob("plugins/profile/*/*.xplane.pb"), None)
+        written = next(self.path.glob("plugins/profile/*/*.xplane.pb"), None)
         if written is None:
-            raise FileNotFoundError(f"{self.framework}'s profiler wrote nothing to {self._path}")
-        size_bytes = sum(part.stat().st_size for part in self._path.rglob("*") if part.is_file())
-        if size_bytes > self._max_bytes:
-            shutil.rmtree(self._path)
+            raise FileNotFoundError(f"{self.framework}'s profiler wrote nothing to {self.path}")
+        size_bytes = sum(part.stat().st_size for part in self.path.rglob("*") if part.is_file())
+        if size_bytes > self.max_bytes:
+            shutil.rmtree(self.path)
             raise TooLargeError(
                 f"the trace of a window has {size_bytes:,} bytes, more than max_trace_bytes="
-                f"{self._max_bytes:,}; give KernelProfiler fewer active_steps, or allow more"
+                f"{self.max_bytes:,}; give KernelProfiler fewer active_steps, or allow more"
             )
         return written
 
     def abort(self) -> None:
-        """See ``TraceRecorder``; what the framework writes nevertheless is removed."""
+        """See ``TraceRecorder``; removes what the framework writes nevertheless."""
         if self._is_running:
             self._end()
-            shutil.rmtree(self._path, ignore_errors=True)
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def _end(self) -> None:
         self._is_running = False
-        self._stop()
+        self.stop()
 
 
 def kernels(path: Path, steps: int) -> KernelTally | None:
-    """The kernels of a window.
+    """Returns time and calls by kernel of a window, without idle time.
 
     Args:
-        path: of an ``xplane.pb``.
-        steps: that it recorded.
+        path: file ``*.xplane.pb``.
+        steps: number of recorded steps.
 
     Returns:
-        Time and calls by kernel, no idle time; ``None`` if ``xprof`` is not installed, does
-        not understand the file, or no accelerator worked.
+        The sums; ``None`` if ``xprof`` is not installed or cannot read the file, or if no
+        accelerator worked.
     """
     if find_spec("xprof") is None:
         return None
-    asked = subprocess.run(  # noqa: S603 - our own words and a path
+    asked = subprocess.run(  # noqa: S603 - a fixed script and a path
         [sys.executable, "-c", _ASK, str(path)],
         capture_output=True,
         text=True,
@@ -125,22 +119,31 @@ def kernels(path: Path, steps: int) -> KernelTally | None:
 
 
 def devices(path: Path) -> int:
-    """How many GPUs a trace names, at least one: each has a plane ``/device:GPU:<number>``."""
+    """Returns the number of GPUs in a trace, at least one.
+
+    Each GPU has a plane ``/device:GPU:<number>``.
+    """
     return max(len(set(_PLANE.findall(path.read_bytes()))), 1)
 
 
 def of_table(table: dict[str, Any], steps: int, devices: int) -> KernelTally | None:
-    """The same from ``kernel_stats``, a table in the form of Google's charts, of all devices."""
+    """Returns the sums of xprof's table ``kernel_stats``, of all devices.
+
+    Args:
+        table: table in the format of Google Charts.
+        steps: number of recorded steps.
+        devices: number of devices.
+    """
     places = {column["id"]: place for place, column in enumerate(table["cols"])}
-    found = KernelTally(has_device=True, steps=steps, devices=devices)
+    sums = KernelTally(has_device=True, steps=steps, devices=devices)
     for row in table["rows"]:
         name, calls, time_us = (
             row["c"][places[key]]["v"]
             for key in ("kernel_name", "occurrences", "total_duration_us")
         )
         time_s = seconds_from_microseconds(time_us)
-        found.time_s[name] += time_s
-        found.calls[name] += int(calls)
-        found.class_of[name] = class_of(name)
-        found.cudnn_s += time_s * is_cudnn(name)
-    return found if found.time_s else None
+        sums.time_s[name] += time_s
+        sums.calls[name] += int(calls)
+        sums.class_of[name] = class_of(name)
+        sums.cudnn_s += time_s * is_cudnn(name)
+    return sums if sums.time_s else None
