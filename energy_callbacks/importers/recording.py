@@ -19,7 +19,7 @@ from energy_callbacks.importers import journal_lines as lines
 from energy_callbacks.importers.log_clock import LogClock
 from energy_callbacks.importers.protocol import Log
 from energy_callbacks.importers.samples import DeviceSamples, Samples
-from energy_callbacks.importers.trapezoid import GAP_STEPS, Array, Curve, integrate
+from energy_callbacks.importers.trapezoid import GAP_STEPS, Array, Curve
 
 RELATIVE_ERROR: Final = 0.1
 """Systematic error of power from another program: which of the driver's averages it read is
@@ -55,8 +55,7 @@ def recorded(
             "there is no energy in it"
         )
     devices = [
-        (one, integrate(one.column("t_s"), one.column("power_w")))
-        for one in samples.devices.values()
+        (one, Curve(one.column("t_s"), one.column("power_w"))) for one in samples.devices.values()
     ]
     energy = {one.device.key: _energy(curve, end_s) for one, curve in devices}
     unix_s = header["unix_s"]

@@ -17,7 +17,7 @@ from energy_callbacks.core.units import seconds_from_microseconds
 from energy_callbacks.profiling.common.line_tracker import LineTracker
 from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.frameworks.torch_window import TorchWindow, is_foreign
-from energy_callbacks.profiling.kernels.traces.kineto import parse
+from energy_callbacks.profiling.kernels.traces.kineto import Trace
 from energy_callbacks.profiling.kernels.traces.spans import length, spans, union
 
 MOST_BYTES: Final = 100 * 2**20
@@ -188,7 +188,7 @@ def kernel_times(
         Seconds of kernels and copies by the line that launched them, ``None`` for launches outside
         the user's code; and the seconds in which at least one of them ran, summed over devices.
     """
-    trace = parse(document)
+    trace = Trace(document)
     by_line: dict[Line | None, float] = defaultdict(float)
     by_device: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for event in trace.on_device:

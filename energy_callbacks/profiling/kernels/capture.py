@@ -9,7 +9,7 @@ from typing import Final
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.traces import xplane
-from energy_callbacks.profiling.kernels.traces.kineto import parse
+from energy_callbacks.profiling.kernels.traces.kineto import Trace
 from energy_callbacks.profiling.kernels.traces.spans import spans
 from energy_callbacks.profiling.kernels.traces.tracks import Track, events, tracks
 
@@ -54,7 +54,7 @@ class Capture:
         if self.path.suffix != ".json":
             return xplane.kernels(self.path, self.steps), self.path
         document = json.loads(self.path.read_bytes())
-        trace = parse(document)
+        trace = Trace(document)
         waits = spans(
             (trace.us(start_s + self.offset_s), trace.us(end_s + self.offset_s))
             for start_s, end_s in self.waits_s

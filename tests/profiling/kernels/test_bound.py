@@ -7,7 +7,7 @@ import pytest
 from energy_callbacks.profiling.kernels.bound import BoundVerdict, roofline, verdict
 from energy_callbacks.profiling.kernels.peaks import peak_of
 from energy_callbacks.profiling.kernels.tally import split, tally
-from energy_callbacks.profiling.kernels.traces.kineto import parse
+from energy_callbacks.profiling.kernels.traces.kineto import Trace
 from tests.profiling.kernels.cuda_trace import ADD, GEMM, Work, trace
 
 BUSY = (Work(name=GEMM, asked_us=0.0, start_us=10.0, duration_us=9_900.0),)
@@ -26,7 +26,7 @@ def judged(
     **given: Any,
 ) -> BoundVerdict:
     """By a window of these."""
-    found = tally(parse(trace(work, **given)))
+    found = tally(Trace(trace(work, **given)))
     known = activity or {}
     roof = roofline(flops, 0.010, known, peak_of("NVIDIA H200"), found.devices)
     parts = split(found, None, None)

@@ -7,7 +7,7 @@ import pytest
 
 from energy_callbacks.profiling.kernels.classes import class_of
 from energy_callbacks.profiling.kernels.tally import KernelTally, split, tally
-from energy_callbacks.profiling.kernels.traces.kineto import parse
+from energy_callbacks.profiling.kernels.traces.kineto import Trace
 from tests.profiling.kernels.cuda_trace import (
     ADD,
     BASE_NS,
@@ -25,7 +25,7 @@ MS = 1e-3
 
 def of(*work: Work, **given: Any) -> KernelTally:
     """The sums of a window of three steps of 10 ms: two whole ones."""
-    return tally(parse(trace(work, **given)))
+    return tally(Trace(trace(work, **given)))
 
 
 def each(found: KernelTally, sums: dict[str, float]) -> dict[str, float]:
@@ -75,7 +75,7 @@ def test_a_closure_that_the_optimizer_calls_is_not_the_optimizer() -> None:
         start_us = ZERO_US + step * PERIOD_US + 50.0
         line |= {"pid": MAIN, "tid": MAIN, "ts": start_us, "dur": 600.0}
         document["traceEvents"].append(line)
-    found = tally(parse(document))
+    found = tally(Trace(document))
     expected = {"forward": 1.0, "backward": 2.0, "optimizer": 3.0}
     assert each(found, found.parts_s) == {k: pytest.approx(v) for k, v in expected.items()}
 
@@ -127,7 +127,7 @@ def test_idle_with_work_in_the_queue() -> None:
 def test_waits_that_the_loop_told_are_input_too() -> None:
     """Loaders that are not PyTorch's are known from data_ready and batch_done."""
     work = Work(name=GEMM, asked_us=3_000.0, start_us=3_000.0, duration_us=7_000.0)
-    known = parse(trace([work]))
+    known = Trace(trace([work]))
     at_s = BASE_NS / 1e9 + ZERO_US / 1e6
     waits = [(at_s + 0.01 * i, at_s + 0.01 * i + 0.003) for i in range(3)]
     found = tally(known, np.array([[known.us(a), known.us(b)] for a, b in waits]))
@@ -200,7 +200,7 @@ def test_without_an_accelerator_operators_take_the_place_of_kernels() -> None:
         ):
             line = {"ph": "X", "cat": category, "name": name, "pid": MAIN, "tid": MAIN}
             lines.append(line | {"ts": zero_us + start_us, "dur": duration_us})
-    found = tally(parse({"baseTimeNanoseconds": BASE_NS, "traceEvents": lines}))
+    found = tally(Trace({"baseTimeNanoseconds": BASE_NS, "traceEvents": lines}))
     assert not found.has_device
     assert found.steps == 3
     expected = {"aten::linear": 0.15, "aten::addmm": 0.25, "aten::relu": 0.1}
@@ -221,7 +221,7 @@ def test_windows_add_up() -> None:
 def test_a_window_without_whole_steps_counts_nothing() -> None:
     """One recorded step has no end that the profiler did not make."""
     assert of(Work(name=GEMM, asked_us=1.0, start_us=2.0, duration_us=3.0), steps=1).steps == 0
-    assert tally(parse({"traceEvents": []})).steps == 0
+    assert tally(Trace({"traceEvents": []})).steps == 0
 
 
 @pytest.mark.parametrize("step_s", [None, 0.012, 0.008, 0.001])

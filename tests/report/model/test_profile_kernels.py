@@ -11,7 +11,7 @@ from rich.console import Console
 from energy_callbacks.core.records import Energy
 from energy_callbacks.profiling.kernels.bound import verdict
 from energy_callbacks.profiling.kernels.tally import split, tally
-from energy_callbacks.profiling.kernels.traces.kineto import parse
+from energy_callbacks.profiling.kernels.traces.kineto import Trace
 from energy_callbacks.report import EnergyReport, build
 from energy_callbacks.report.analysis.advice import kernel_advice
 from energy_callbacks.report.charts.catalogue import pictures
@@ -50,7 +50,7 @@ COPIED = (
 
 def record(*work: Work, j_per_step: float | None = J_PER_STEP, **given: Any) -> dict[str, Any]:
     """What a profiler records of a training with these kernels."""
-    found = tally(parse(trace(work, **given)))
+    found = tally(Trace(trace(work, **given)))
     parts = split(found, None, j_per_step)
     limit = verdict(parts, has_device=True, activity={}, roof=None)
     kernels = [

@@ -46,9 +46,11 @@ class Event:
     is_first: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """The trace of one window.
+
+    Args:
+        document: content of the trace file.
 
     Attributes:
         base_ns: Unix time of the trace's zero.
@@ -62,15 +64,22 @@ class Trace:
         cudnn: operators of cuDNN by thread.
     """
 
-    base_ns: float
-    steps: Spans
-    on_device: Sequence[Event]
-    operators: Sequence[Event]
-    host: Spans
-    data: Spans
-    optimizer: Mapping[object, Spans]
-    backward: Mapping[object, Spans]
-    cudnn: Mapping[object, Spans]
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        events = list(_events(document["traceEvents"]))
+        ranges = [event for event in events if event.category == "user_annotation"]
+        runtime = [event for event in events if event.category in _RUNTIME]
+        work = (event for event in events if event.category in _ON_DEVICE)
+        steps = _spans(event for event in ranges if event.name.startswith(_STEP))
+        self.base_ns = float(document.get("baseTimeNanoseconds", 0))
+        self.steps = steps[np.argsort(steps[:, 0])]
+        self.on_device = sorted(_launched(work, runtime), key=lambda event: event.start_us)
+        self.operators = [event for event in events if event.category == "cpu_op"]
+        self.host = union(_spans((*self.operators, *runtime)))
+        self.data = union(_spans(event for event in ranges if event.name.startswith(_DATA)))
+        backward = [event for event in self.operators if event.name.startswith(_BACKWARD)]
+        self.optimizer = _by_thread(_without_closure(ranges, backward))
+        self.backward = _by_thread(backward)
+        self.cudnn = _by_thread(event for event in self.operators if "cudnn" in event.name)
 
     @property
     def has_device(self) -> bool:
@@ -91,29 +100,6 @@ class Trace:
         return microseconds(unix_s - self.base_s)
 
 
-def parse(document: Mapping[str, Any]) -> Trace:
-    """Parses the content of a trace file."""
-    events = list(_events(document["traceEvents"]))
-    operators = [event for event in events if event.category == "cpu_op"]
-    ranges = [event for event in events if event.category == "user_annotation"]
-    runtime = [event for event in events if event.category in _RUNTIME]
-    backward = [event for event in operators if event.name.startswith(_BACKWARD)]
-    launches = {event.correlation: event for event in runtime if event.correlation is not None}
-    on_device = (event for event in events if event.category in _ON_DEVICE)
-    steps = _spans(event for event in ranges if event.name.startswith(_STEP))
-    return Trace(
-        base_ns=float(document.get("baseTimeNanoseconds", 0)),
-        steps=steps[np.argsort(steps[:, 0])],
-        on_device=sorted(_launched(on_device, launches), key=lambda event: event.start_us),
-        operators=operators,
-        host=union(_spans((*operators, *runtime))),
-        data=union(_spans(event for event in ranges if event.name.startswith(_DATA))),
-        optimizer=_by_thread(_without_closure(ranges, backward)),
-        backward=_by_thread(backward),
-        cudnn=_by_thread(event for event in operators if "cudnn" in event.name),
-    )
-
-
 def _events(lines: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
     for line in lines:
         if line.get("ph") != "X" or "dur" not in line or "ts" not in line:
@@ -131,9 +117,10 @@ def _events(lines: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
         )
 
 
-def _launched(events: Iterable[Event], launches: Mapping[int, Event]) -> Iterator[Event]:
+def _launched(work: Iterable[Event], runtime: Iterable[Event]) -> Iterator[Event]:
     """Yields work of devices with the thread and the time of its launch."""
-    for event in events:
+    launches = {event.correlation: event for event in runtime}
+    for event in work:
         launch = None if event.correlation is None else launches.get(event.correlation)
         if launch is None:
             yield replace(event, thread=None)
