@@ -74,7 +74,7 @@ class Activity:
             raise
         # Not in a finalizer: the garbage collector may run it while this thread holds pynvml's
         # lock.
-        card.at_close.append(self._free)
+        card.at_close.callback(self._free)
 
     def _free(self) -> None:
         for sample in self._samples:  # fails if the driver was unloaded, which frees them too

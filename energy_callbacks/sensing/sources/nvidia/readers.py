@@ -5,7 +5,8 @@ Quantities that are polled at long intervals are in ``gauges``, activity is in `
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 from typing import Any, Final, Protocol
@@ -49,7 +50,7 @@ class NvmlCard:
     """An opened card.
 
     Attributes:
-        at_close: functions that release what readers hold, to call before NVML is shut down.
+        at_close: releases what readers hold before NVML is shut down.
     """
 
     nvml: Any
@@ -57,7 +58,7 @@ class NvmlCard:
     clock: Clock
     device: Device
     generation: CardGeneration
-    at_close: list[Callable[[], None]] = field(default_factory=list)
+    at_close: ExitStack
 
     def is_gone(self, error: Exception) -> bool:
         """Return whether an ``NVMLError`` means that this card will never answer again."""

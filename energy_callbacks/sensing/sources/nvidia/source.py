@@ -8,7 +8,7 @@ its own ticks (``counter_ticks``). ``readers``, ``gauges`` and ``gpm`` read the 
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavailable
@@ -57,6 +57,7 @@ class NvmlSource:
         self._uuid = uuid
         self._more_instances = more_instances
         self._card: NvmlCard | None = None
+        self._at_close = ExitStack()
         self._readers: tuple[Reader, ...] = ()
         self._read_s = self._answered_s = 0.0
         self._failing: dict[Quantity, Exception] = {}
@@ -74,27 +75,20 @@ class NvmlSource:
         Raises:
             SourceUnavailable: without driver, permission, or card.
         """
-        import pynvml as nvml
-
         self.close()
-        _start(nvml)
-        try:
-            self._card = _opened(nvml, self._clock, self._uuid, self._more_instances)
+        with ExitStack() as stack:
+            nvml = stack.enter_context(session(self._uuid))
+            card = _opened(nvml, self._clock, self._uuid, self._more_instances, stack)
             # The counter comes first, so that the samples read after it reach past its tick.
             makers = (EnergyCounter, power, *GAUGES, activity)
-            self._readers = tuple(filter(None, (tried(self._card, make) for make in makers)))
-            self._answered_s = self._clock.monotonic_s()
-        except nvml.NVMLError as error:
-            if self._card is None:
-                answer(nvml, nvml.nvmlShutdown)
-            self.close()
-            raise _unavailable(nvml, error, self._uuid) from error
-        if not self._readers:
-            self.close()
-            raise SourceUnavailable(
-                f"{self._uuid} answers, but offers neither power nor energy nor anything else",
-                "see 'nvidia-smi -q -d POWER' for what this card reports",
-            )
+            self._readers = tuple(filter(None, (tried(card, make) for make in makers)))
+            if not self._readers:
+                raise SourceUnavailable(
+                    f"{self._uuid} answers, but offers neither power nor energy nor anything else",
+                    "see 'nvidia-smi -q -d POWER' for what this card reports",
+                )
+            self._card, self._at_close = card, stack.pop_all()
+        self._answered_s = self._clock.monotonic_s()
         return tuple(channel for reader in self._readers for channel in reader.channels)
 
     def read(self) -> Sequence[Reading]:
@@ -155,12 +149,9 @@ class NvmlSource:
 
     def close(self) -> None:
         """See ``Source.close``."""
-        card, self._card, self._readers = self._card, None, ()
+        self._at_close.close()
+        self._card, self._readers = None, ()
         self._failing, self._reported = {}, set()
-        if card is not None:
-            for release in card.at_close:
-                release()
-            answer(card.nvml, card.nvml.nvmlShutdown)  # fails if the driver was unloaded
 
 
 def inventory() -> tuple[GpuInfo, ...]:
@@ -176,30 +167,28 @@ def inventory() -> tuple[GpuInfo, ...]:
         return tuple(filter(None, cards))
 
 
-def _start(nvml: Any) -> None:
-    """Initialise NVML, which counts its users: each ``nvmlInit`` needs an ``nvmlShutdown``."""
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError as error:
-        raise _unavailable(nvml, error) from error
-
-
 @contextmanager
-def session() -> Iterator[Any]:
+def session(uuid: str = "") -> Iterator[Any]:
     """Initialise NVML for the block, and yield its library.
+
+    NVML counts its users: each ``nvmlInit`` needs an ``nvmlShutdown``.
+
+    Args:
+        uuid: the card that is asked for, for messages.
 
     Raises:
         SourceUnavailable: without driver or permission, or if a call in the block fails.
     """
     import pynvml as nvml
 
-    _start(nvml)
     try:
-        yield nvml
+        nvml.nvmlInit()
+        try:
+            yield nvml
+        finally:
+            answer(nvml, nvml.nvmlShutdown)  # fails if the driver was unloaded
     except nvml.NVMLError as error:
-        raise _unavailable(nvml, error) from error
-    finally:
-        answer(nvml, nvml.nvmlShutdown)
+        raise _unavailable(nvml, error, uuid) from error
 
 
 def _info(nvml: Any, index: int) -> GpuInfo | None:
@@ -230,7 +219,9 @@ def _mig_uuids(nvml: Any, handle: Any) -> tuple[str, ...]:
     return tuple(uuid for uuid in uuids if uuid is not None)
 
 
-def _opened(nvml: Any, clock: Clock, uuid: str, more_instances: Sequence[str]) -> NvmlCard:
+def _opened(
+    nvml: Any, clock: Clock, uuid: str, more_instances: Sequence[str], at_close: ExitStack
+) -> NvmlCard:
     named_card, is_instance = card_of_old_mig_name(uuid), uuid.startswith("MIG-")
     handle = nvml.nvmlDeviceGetHandleByUUID(named_card or uuid)
     if named_card is None and is_instance:
@@ -251,9 +242,9 @@ def _opened(nvml: Any, clock: Clock, uuid: str, more_instances: Sequence[str]) -
         limit_w=watts_from_milliwatts(limit_mw) if limit_mw else None,
         memory_bytes=None if memory is None else int(memory.total),
     )
-    capability = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    of_card = generation(nvml.nvmlDeviceGetCudaComputeCapability(handle))
     return NvmlCard(
-        nvml=nvml, handle=handle, clock=clock, device=device, generation=generation(capability)
+        nvml=nvml, handle=handle, clock=clock, device=device, generation=of_card, at_close=at_close
     )
 
 
@@ -294,7 +285,7 @@ def _failed(card: NvmlCard, error: Exception) -> ReadingMissed | SourceLost:
     return ReadingMissed(f"{card.device.key} did not answer: NVML says {error}; trying again")
 
 
-def _unavailable(nvml: Any, error: Exception, uuid: str = "") -> SourceUnavailable:
+def _unavailable(nvml: Any, error: Exception, uuid: str) -> SourceUnavailable:
     """Return the error for a failure to open, with what the user can do."""
     known = {
         nvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
