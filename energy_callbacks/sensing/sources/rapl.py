@@ -8,7 +8,7 @@ same package through another register). AMD's counters have the same ``intel-rap
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
@@ -69,17 +69,6 @@ _ABSENCE_FIX = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Zone:
-    """A powercap zone to read; ``socket`` is the same for all dies of a package."""
-
-    folder: Path
-    name: str
-    socket: str
-    kind: str
-    index: int
-
-
 class RaplSource:
     """Joules of each CPU package and its memory since ``open``.
 
@@ -121,7 +110,7 @@ class RaplSource:
             fix = _PERMISSION_FIX if isinstance(error, PermissionError) else ""
             raise SourceUnavailable(f"cannot read {error.filename}: {error.strerror}", fix)
         notes = tuple(f"{error.filename} cannot be read and is not counted" for error in failures)
-        self._counters = [(_channel(counter.zone, notes), counter) for counter in counters]
+        self._counters = [(_channel(counter, notes), counter) for counter in counters]
         return [channel for channel, _ in self._counters]
 
     def read(self) -> Sequence[Reading]:
@@ -172,30 +161,35 @@ class _Counter:
 
     The file is opened once; each read at offset 0 gets a new value.
 
+    Args:
+        folder: folder of the zone.
+        device: the package or its memory.
+        t_s: monotonic time.
+
     Raises:
         OSError: if the file cannot be opened or read; ``filename`` is the file.
     """
 
-    def __init__(self, zone: _Zone, t_s: float) -> None:
-        self.zone = zone
-        self._path = zone.folder / "energy_uj"
-        text = _text(zone.folder / "max_energy_range_uj")
+    def __init__(self, folder: Path, device: Device, t_s: float) -> None:
+        self.device = device
+        self.path = folder / "energy_uj"
+        text = _text(folder / "max_energy_range_uj")
         self._range_uj = int(text) if text.isdigit() else 0  # unknown: no wrap is accepted
         self._total_uj = 0
         self.wraps = 0
         self._t_s = t_s
-        self._file = os.open(self._path, os.O_RDONLY)
+        self._file = os.open(self.path, os.O_RDONLY)
         try:
             self.start_uj = self._raw_uj = self.raw_uj()
         except (OSError, ReadingMissed) as error:
             self.close()
-            raise OSError(getattr(error, "errno", None), str(error), str(self._path)) from error
+            raise OSError(getattr(error, "errno", None), str(error), str(self.path)) from error
 
     def raw_uj(self) -> int:
         """Return the value of the file; raises ``ReadingMissed`` if it is empty or damaged."""
         text = os.pread(self._file, 64, 0).strip()
         if not text.isdigit():
-            raise ReadingMissed(f"{self._path} holds no number but {text!r}; asked again later")
+            raise ReadingMissed(f"{self.path} holds no number but {text!r}; asked again later")
         return int(text)
 
     def advance(self, raw_uj: int, t_s: float) -> float:
@@ -215,7 +209,7 @@ class _Counter:
         if difference_uj < 0:
             difference_uj += self._range_uj
             if not 0 <= joules_from_microjoules(difference_uj) <= most_j:
-                what = f"{self._path} went backwards by no wrap; this difference is lost"
+                what = f"{self.path} went backwards by no wrap; this difference is lost"
                 raise ReadingMissed(what)
             self.wraps += 1
         self._total_uj += difference_uj
@@ -228,13 +222,15 @@ class _Counter:
             os.close(file)
 
 
-def _opened(zones: Iterable[_Zone], clock: Clock) -> tuple[list[_Counter], list[OSError]]:
+def _opened(
+    zones: Iterable[tuple[Path, Device]], clock: Clock
+) -> tuple[list[_Counter], list[OSError]]:
     """Return a counter for each readable zone that copies no other, and the errors of others."""
     counters: list[_Counter] = []
     failures: list[OSError] = []
-    for zone in zones:
+    for folder, device in zones:
         try:
-            counter = _Counter(zone, clock.monotonic_s())
+            counter = _Counter(folder, device, clock.monotonic_s())
         except OSError as error:
             failures.append(error)
             continue
@@ -247,30 +243,27 @@ def _opened(zones: Iterable[_Zone], clock: Clock) -> tuple[list[_Counter], list[
 
 def _is_one_counter(first: _Counter, second: _Counter) -> bool:
     """Return whether two zones of one package show the same counter; unknown while it is 0."""
-    if (first.zone.socket, first.zone.kind) != (second.zone.socket, second.zone.kind):
+    sockets = [one.device.name.partition("-die-")[0] for one in (first, second)]
+    if sockets[0] != sockets[1] or first.device.kind != second.device.kind:
         return False
     return first.start_uj > 0 and abs(first.start_uj - second.start_uj) < _MIRROR_UJ
 
 
-def _zones(root: Path) -> Iterator[_Zone]:
+def _zones(root: Path) -> Iterator[tuple[Path, Device]]:
     """Yield the packages in the order of their numbers, each followed by its memory.
 
     A package that is listed twice under one name is yielded once.
     """
-    sockets: dict[int, str] = {}
+    packages: dict[int, str] = {}
     for (package, child), folder in sorted(_folders(root).items()):
         name = _text(folder / "name")
-        if child < 0 and name.startswith("package-") and name not in sockets.values():
-            sockets[package] = name
-        elif name != "dram" or package not in sockets:
+        if child < 0 and name.startswith("package-") and name not in packages.values():
+            packages[package] = name
+        elif name != "dram" or package not in packages:
             continue
-        yield _Zone(
-            folder=folder,
-            name=sockets[package] if child < 0 else f"{sockets[package]} dram",
-            socket=sockets[package].partition("-die-")[0],
-            kind="cpu" if child < 0 else "dram",
-            index=list(sockets).index(package),
-        )
+        kind, index = "cpu" if child < 0 else "dram", list(packages).index(package)
+        name = f"RAPL {packages[package]}" + ("" if child < 0 else " dram")
+        yield folder, Device(key=f"{kind}{index}", kind=kind, scope="host", name=name, index=index)
 
 
 def _folders(root: Path) -> dict[tuple[int, int], Path]:
@@ -284,21 +277,14 @@ def _folders(root: Path) -> dict[tuple[int, int], Path]:
     return folders
 
 
-def _channel(zone: _Zone, notes: tuple[str, ...]) -> Channel:
-    device = Device(
-        key=f"{zone.kind}{zone.index}",
-        kind=zone.kind,
-        scope="host",
-        name=f"RAPL {zone.name}",
-        index=zone.index,
-        notes=notes,
-    )
+def _channel(counter: _Counter, notes: tuple[str, ...]) -> Channel:
     sensor = Sensor(
-        name=str(zone.folder / "energy_uj"),
+        name=str(counter.path),
         period_s=_PERIOD_S,
-        relative_error=_PACKAGE_ERROR if zone.kind == "cpu" else _DRAM_ERROR,
+        relative_error=_PACKAGE_ERROR if counter.device.kind == "cpu" else _DRAM_ERROR,
         citation=_CITATION,
     )
+    device = replace(counter.device, notes=notes)
     return Channel(device=device, quantity="energy", kind="counter", sensor=sensor)
 
 
