@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from energy_callbacks.core.config import Devices, EnergyConfig
 from energy_callbacks.core.errors import SourceUnavailable
@@ -43,17 +43,21 @@ class GpuInfo:
     mig_uuids: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuChoice:
-    """A card, and the MIG instance on it if one is meant."""
+class GpuChoice(NamedTuple):
+    """A card, or a MIG instance on it.
+
+    Attributes:
+        gpu: the card.
+        uuid: UUID for NVML: that of the instance if one is meant, otherwise that of the card.
+    """
 
     gpu: GpuInfo
-    mig_uuid: str | None = None
+    uuid: str
 
     @property
-    def uuid(self) -> str:
-        """UUID for NVML: that of the instance if one is meant, otherwise that of the card."""
-        return self.mig_uuid or self.gpu.uuid
+    def is_split(self) -> bool:
+        """Whether a whole card is meant that MIG splits into instances."""
+        return bool(self.gpu.mig_uuids) and self.uuid == self.gpu.uuid
 
 
 def check_devices_argument(devices: Devices) -> None:
@@ -115,7 +119,7 @@ def _one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:
 def _named(device: int | str, inventory: _Inventory) -> GpuChoice:
     """Return the card for an index, a UUID or the beginning of a UUID."""
     if isinstance(device, int):
-        found = [GpuChoice(gpu=gpu) for gpu in inventory if gpu.index == device]
+        found = [GpuChoice(gpu, gpu.uuid) for gpu in inventory if gpu.index == device]
         what = f"no GPU with index {device}"
     else:
         found = _matches(device, inventory)
@@ -136,15 +140,13 @@ def _matches(name: str, inventory: _Inventory) -> list[GpuChoice]:
     """Return all cards and MIG instances whose UUID begins with ``name``."""
     card_uuid = card_of_old_mig_name(name)
     if card_uuid is not None:
-        return [GpuChoice(gpu=gpu, mig_uuid=name) for gpu in inventory if gpu.uuid == card_uuid]
-    cards = [GpuChoice(gpu=gpu) for gpu in inventory if gpu.uuid.startswith(name)]
-    instances = [
-        GpuChoice(gpu=gpu, mig_uuid=mig_uuid)
-        for gpu in inventory
-        for mig_uuid in gpu.mig_uuids
-        if mig_uuid.startswith(name)
-    ]
-    return cards + instances
+        return [GpuChoice(gpu, name) for gpu in inventory if gpu.uuid == card_uuid]
+    return [choice for choice in _all(inventory) if choice.uuid.startswith(name)]
+
+
+def _all(inventory: _Inventory) -> list[GpuChoice]:
+    """Return all cards and MIG instances."""
+    return [GpuChoice(gpu, uuid) for gpu in inventory for uuid in (gpu.uuid, *gpu.mig_uuids)]
 
 
 def card_of_old_mig_name(name: str) -> str | None:
@@ -181,7 +183,7 @@ def resolve(
     """
     mask = environment.get(MASK_VARIABLE)
     if mask is None:
-        visible = tuple(GpuChoice(gpu=gpu) for gpu in inventory)
+        visible = tuple(GpuChoice(gpu, gpu.uuid) for gpu in inventory)
         if used is not None and len(visible) > 1:
             visible = _in_cuda_order(environment, inventory)
     else:
@@ -202,7 +204,7 @@ def _in_cuda_order(environment: Mapping[str, str], inventory: _Inventory) -> _Ch
             f"set {ORDER_VARIABLE}=PCI_BUS_ID, or name GPUs by UUID in {MASK_VARIABLE} or devices=",
         )
     ordered = sorted(inventory, key=lambda gpu: gpu.pci_bus_id.lower())
-    return tuple(GpuChoice(gpu=gpu) for gpu in ordered)
+    return tuple(GpuChoice(gpu, gpu.uuid) for gpu in ordered)
 
 
 def _in_mask(mask: str, environment: Mapping[str, str], inventory: _Inventory) -> _Choices:
@@ -241,8 +243,7 @@ def _refuse_hidden_instances(visible: Sequence[GpuChoice]) -> None:
     GPU instance (NVIDIA's MIG user guide, "CUDA device enumeration"). If the only visible card is
     split, every ordinal is on that card in any case.
     """
-    is_split = any(choice.gpu.mig_uuids and choice.mig_uuid is None for choice in visible)
-    if is_split and len(visible) > 1:
+    if len(visible) > 1 and any(choice.is_split for choice in visible):
         raise SourceUnavailable(
             "which GPU is in use is not known: MIG is on, and how its instances are counted "
             "depends on the driver",
@@ -251,8 +252,7 @@ def _refuse_hidden_instances(visible: Sequence[GpuChoice]) -> None:
 
 
 def _pick(visible: Sequence[GpuChoice], used: Sequence[int], says: str) -> _Choices:
-    only_split = len(visible) == 1 and visible[0].mig_uuid is None and visible[0].gpu.mig_uuids
-    if only_split:
+    if len(visible) == 1 and visible[0].is_split:
         return tuple(visible) if used else ()
     if used and not visible:
         raise SourceUnavailable(
@@ -268,12 +268,9 @@ def _pick(visible: Sequence[GpuChoice], used: Sequence[int], says: str) -> _Choi
 
 
 def _of_driver(bare_uuid: str, inventory: _Inventory) -> GpuChoice:
-    for gpu in inventory:
-        if gpu.uuid.lower() == f"gpu-{bare_uuid}":
-            return GpuChoice(gpu=gpu)
-        for mig_uuid in gpu.mig_uuids:
-            if mig_uuid.lower() == f"mig-{bare_uuid}":
-                return GpuChoice(gpu=gpu, mig_uuid=mig_uuid)
+    for choice in _all(inventory):
+        if choice.uuid.lower() in (f"gpu-{bare_uuid}", f"mig-{bare_uuid}"):
+            return choice
     raise SourceUnavailable(
         f"CUDA uses a GPU with UUID {bare_uuid}, which NVML does not list: "
         f"it lists {_listing(inventory)}",
