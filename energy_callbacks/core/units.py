@@ -123,7 +123,7 @@ def kilowatt_hours(energy_j: float) -> float:
 
 
 def joules_from_kilowatt_hours(energy_kwh: float) -> float:
-    """Kilowatt-hours to joules.
+    """Convert kilowatt-hours to joules.
 
     >>> joules_from_kilowatt_hours(1.0)
     3600000.0
@@ -168,7 +168,7 @@ def mebibytes(size_bytes: float) -> float:
 
 
 def bytes_from_mebibytes(size_mib: float) -> float:
-    """MiB (2**20 bytes; not MB) to bytes.
+    """Convert MiB (2**20 bytes; not MB) to bytes.
 
     >>> bytes_from_mebibytes(1)
     1048576.0

@@ -58,7 +58,7 @@ class Clock(Protocol):
         ...
 
 
-def looked_at(clock: Clock) -> tuple[float, float]:
+def clock_offset(clock: Clock) -> tuple[float, float]:
     """Return monotonic time and how far wall time is ahead of it, from the closest of 3 tries."""
     tries = []
     for _ in range(_TRIES):

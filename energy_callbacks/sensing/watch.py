@@ -63,11 +63,11 @@ class Watch:
         self._start_s = clock.monotonic_s()
 
     def start(self) -> None:
-        """Start to read."""
+        """Start reading."""
         self._sampler.start()
 
     def stop(self) -> None:
-        """Stop to read."""
+        """Stop reading."""
         self._sampler.stop(_STOP_TIMEOUT_S)
 
     @property

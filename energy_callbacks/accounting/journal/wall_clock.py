@@ -7,7 +7,7 @@ with wall time have a gap where it jumps (``sensing/sources/nvidia/driver_stamps
 from collections.abc import Iterator
 from typing import Final
 
-from energy_callbacks.sensing.clock import Clock, looked_at
+from energy_callbacks.sensing.clock import Clock, clock_offset
 
 # ntpd steps the clock at offsets above 0.128 s and slews it below (ntpd(8), "-x").
 _JUMP_S: Final = 0.1
@@ -26,12 +26,12 @@ class WallClock:
     def __init__(self, clock: Clock, start_s: float) -> None:
         self._clock = clock
         self._start_s = start_s
-        self._ahead_s = looked_at(clock)[1]
+        self._ahead_s = clock_offset(clock)[1]
         self._reports = 0
 
     def news(self) -> Iterator[str]:
         """A message if the wall clock was set since the last call."""
-        now_s, ahead_s = looked_at(self._clock)
+        now_s, ahead_s = clock_offset(self._clock)
         jump_s, self._ahead_s = ahead_s - self._ahead_s, ahead_s
         if abs(jump_s) < _JUMP_S or self._reports == _MOST_REPORTS:
             return

@@ -20,7 +20,7 @@ from energy_callbacks.profiling.kernels.protocol import (
     TraceRecorder,
 )
 from energy_callbacks.profiling.kernels.schedule import Schedule
-from energy_callbacks.sensing.clock import looked_at
+from energy_callbacks.sensing.clock import clock_offset
 
 logger = logging.getLogger("energy_callbacks")
 
@@ -190,7 +190,7 @@ class _Run:
         path = self.recorder.close()
         self.recorder = None
         self.used_bytes += path.stat().st_size
-        now_s, offset_s = looked_at(self.meter.clock)
+        now_s, offset_s = clock_offset(self.meter.clock)
         capture = Capture(
             path=path,
             start_s=self.opened_s,

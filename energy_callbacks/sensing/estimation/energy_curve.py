@@ -53,11 +53,11 @@ _MOST_UNREAD: Final = 500
 # From this many readings on, the counter does not improve the ends of a segment.
 _LONG_SEGMENT: Final = 18
 # The disagreement of readings and counter is averaged over about this many segments ...
-_SURPRISE_MEMORY: Final = 10.0
+_VARIANCE_MEMORY: Final = 10.0
 # ... and starts with this fraction of the variance that the readings state.
-_SURPRISE_PRIOR: Final = 0.2
+_VARIANCE_PRIOR: Final = 0.2
 # Lower bound of the factor by which good agreement reduces the stated variance.
-_LEAST_DOUBT: Final = 0.8
+_LEAST_RATIO: Final = 0.8
 
 
 class EnergyCurve:
@@ -90,8 +90,8 @@ class EnergyCurve:
         self._factor: float | None = None
         self._known_j = np.zeros(2)
         self._counted = SignalVariability()
-        self._surprise = np.zeros(2)
-        self._doubt = 1.0
+        self._variances = np.zeros(2)  # observed and stated, of the energy of a segment
+        self._variance_ratio = 1.0
         self._segment_s = 1.0
         self._unread = 0
         self._disagreements = 0
@@ -99,7 +99,7 @@ class EnergyCurve:
     @property
     def settled_s(self) -> float | None:
         """The moment up to which the curve is final; ``None`` if nothing is final yet."""
-        self._read_up()
+        self._process_unread()
         return self._settled_s if self._committed else None
 
     @property
@@ -109,19 +109,19 @@ class EnergyCurve:
     @property
     def start_s(self) -> float | None:
         """Start of the curve; ``None`` before the first interval."""
-        self._read_up()
+        self._process_unread()
         return self._knots.time_of(0) if len(self._knots) else None
 
     @property
     def newest_s(self) -> float | None:
         """End of the curve, including the provisional part; ``None`` before the first interval."""
-        self._read_up()
+        self._process_unread()
         return self._knots.time_of(-1) if len(self._knots) else None
 
     @property
     def disagreements(self) -> int:
         """Number of segments in which counter and power readings contradicted each other."""
-        self._read_up()
+        self._process_unread()
         return self._disagreements
 
     @property
@@ -131,7 +131,7 @@ class EnergyCurve:
 
     def energy(self, start_s: float, end_s: float) -> Energy:
         """Return the energy between two moments, which must differ."""
-        self._read_up()
+        self._process_unread()
         width_s = end_s - start_s
         is_scaled = self._factor is not None
         scale_error = _SCALE_NOISE * min(width_s, self._segment_s) / width_s if is_scaled else 0.0
@@ -139,7 +139,7 @@ class EnergyCurve:
 
     def seen(self, start_s: float, end_s: float) -> tuple[float | None, float]:
         """Return joules and coverage of ``energy``, without their errors."""
-        self._read_up()
+        self._process_unread()
         return self._knots.seen(start_s, end_s)
 
     def intervals(
@@ -171,9 +171,9 @@ class EnergyCurve:
                 self._waiting.append(reading)
                 self._unread += 1
         if self._unread > _MOST_UNREAD:
-            self._read_up()
+            self._process_unread()
 
-    def _read_up(self) -> None:
+    def _process_unread(self) -> None:
         """Process the readings added since the last query, all at once."""
         if self._unread:
             self._unread = 0
@@ -233,7 +233,7 @@ class EnergyCurve:
             self._commit_shape(np.concatenate([lead, segment]), "power")
             return
         self._counted.add(rise_j / width_s)
-        self._segment_s += (width_s - self._segment_s) / _SURPRISE_MEMORY
+        self._segment_s += (width_s - self._segment_s) / _VARIANCE_MEMORY
         point = _anchor_variance(before, anchor)
         if is_dense or not is_covered:
             self._commit_shape(lead, "power")
@@ -243,8 +243,8 @@ class EnergyCurve:
             return
         factor = self._learn_factor(rise_j, float(segment[:, iv.AREA].sum()), width_s)
         self._commit_shape(lead, self._tail_method())
-        self._restate(segment, rise_j / factor, point)
-        fitted = _fitted(_seen_by_counter(segment), rise_j / factor)
+        self._rescale_errors(segment, rise_j / factor, point)
+        fitted = _fitted(_covered_by_counter(segment), rise_j / factor)
         self._commit(fitted, factor, self._anchored_method, point)
 
     def _is_plausible(self, rise_j: float, width_s: float, segment: Array, is_dense: bool) -> bool:
@@ -265,7 +265,7 @@ class EnergyCurve:
         if self._factor is None or has_holes:
             return True
         expected_j = self._factor * segment[:, iv.AREA].sum()
-        noise_j = self._factor * math.sqrt(self._doubt * segment[:, iv.NOISE].sum())
+        noise_j = self._factor * math.sqrt(self._variance_ratio * segment[:, iv.NOISE].sum())
         return bool(abs(rise_j - expected_j) <= _UNUSUAL * expected_j + _UNUSUAL_ERRORS * noise_j)
 
     def _errors_between_rises(
@@ -282,16 +282,16 @@ class EnergyCurve:
             instant = float(np.average(off, weights=seen[:, iv.SEEN]))
         return iv.errors_of_mean(self._counted, power_w, width_s, instant)
 
-    def _restate(self, segment: Array, energy_j: float, point: float) -> None:
+    def _rescale_errors(self, segment: Array, energy_j: float, point: float) -> None:
         """Scale the variance of a segment by how well readings and counter agreed so far."""
         off_j = energy_j - segment[:, iv.AREA].sum()
         stated = segment[:, iv.NOISE].sum() + (_SCALE_NOISE * energy_j) ** 2
         newest = np.array([max(off_j**2 - 2.0 * point, 0.0), stated])
-        self._surprise += (newest - self._surprise) / _SURPRISE_MEMORY
-        prior = _SURPRISE_PRIOR * self._surprise[1]
-        ratio = (self._surprise[0] + prior) / max(self._surprise[1] + prior, 1e-30)
-        self._doubt = max(ratio, _LEAST_DOUBT)
-        segment[:, iv.NOISE] *= self._doubt
+        self._variances += (newest - self._variances) / _VARIANCE_MEMORY
+        prior = _VARIANCE_PRIOR * self._variances[1]
+        ratio = (self._variances[0] + prior) / max(self._variances[1] + prior, 1e-30)
+        self._variance_ratio = max(ratio, _LEAST_RATIO)
+        segment[:, iv.NOISE] *= self._variance_ratio
         segment[:, iv.EDGE] *= min(len(segment) / _LONG_SEGMENT, 1.0)
 
     def _learn_factor(self, rise_j: float, area_j: float, width_s: float) -> float:
@@ -363,7 +363,7 @@ def _fitted(intervals: Array, energy_j: float) -> Array:
     return fitted
 
 
-def _seen_by_counter(intervals: Array) -> Array:
+def _covered_by_counter(intervals: Array) -> Array:
     """Return intervals whose gaps count as covered, with any power possible inside a gap."""
     seen = intervals.copy()
     is_gap = seen[:, iv.SEEN] == 0.0

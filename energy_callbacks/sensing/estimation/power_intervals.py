@@ -88,7 +88,7 @@ class PowerIntervals:
         self._max_gap_s = max(5.0 * sensor.period_s, 1.0) if sensor.period_s else math.inf
         self._longest_s = _MISSING * (sensor.period_s or math.inf)
         self._hidden = _FILTERED if sensor.response_s else _PLAIN
-        self._roughness = SignalVariability(self._hidden.smooth_ratio)
+        self._variability = SignalVariability(self._hidden.smooth_ratio)
         self._rows: list[Row] = []
         self._last: tuple[float, float] | None = None
         self._window: deque[tuple[float, float]] = deque()
@@ -118,14 +118,14 @@ class PowerIntervals:
             self.impossible += 1
         elif before is None or t_s > before[0]:
             self._last = (t_s, power_w)
-            self._roughness.add(power_w)
+            self._variability.add(power_w)
             if before is not None:
                 self._rows.append(self._interval(*before, t_s, power_w))
 
     def _interval(self, start_s: float, low_w: float, end_s: float, high_w: float) -> Row:
         width_s, rise_w = end_s - start_s, high_w - low_w
         if self._is_mean:
-            edge, inside_j = errors_of_mean(self._roughness, high_w, width_s)
+            edge, inside_j = errors_of_mean(self._variability, high_w, width_s)
             return [start_s, end_s, high_w * width_s, 0.0, width_s, 0.0, edge, inside_j]
         area_j = (low_w + high_w) / 2 * width_s
         if width_s > self._max_gap_s:
@@ -133,18 +133,18 @@ class PowerIntervals:
         area_j += self._response_s * rise_w
         row = [start_s, end_s, area_j, 0.0, width_s, rise_w, 0.0, 0.0]
         if width_s > self._longest_s:
-            row[NOISE] = width_s**2 * self._roughness.spread / 2.0
+            row[NOISE] = width_s**2 * self._variability.spread / 2.0
         elif self.window_s > _SMEARING * width_s:
             row[EDGE] = self._smeared(end_s, high_w)
         elif self._response_s:
             self._locate_jump(row, low_w, high_w)
         else:
-            self._blur(row, rise_w**2)
+            self._set_errors(row, rise_w**2)
         return row
 
-    def _blur(self, row: Row, local: float) -> None:
+    def _set_errors(self, row: Row, local: float) -> None:
         """Set the errors of an interval near which power changes by ``local`` W^2."""
-        width_s, hidden, variance = row[SEEN], self._hidden, self._roughness.variance
+        width_s, hidden, variance = row[SEEN], self._hidden, self._variability.variance
         unseen = _UNSEEN if self.window_s >= _WHOLE * width_s else _READING
         row[NOISE] = width_s**2 * variance(local, *hidden.noise)
         row[EDGE] = width_s**2 * variance(local, *hidden.edge) + (unseen * row[AREA]) ** 2
@@ -158,13 +158,13 @@ class PowerIntervals:
         """
         before = self._rows[-1] if self._rows else None
         if before is not self._newest and before is not None:
-            self._judge_newest()  # a gap follows it
+            self._set_newest_errors()  # a gap follows it
         kept = math.exp(-row[SEEN] / self._response_s)
         driven_w = (high_w - kept * low_w) / (1.0 - kept)
         jump_w = driven_w - self._driven_w
         self._tail = max(4.0 * abs(jump_w * self._jump_w), kept**2 * self._tail)
         if before is not None and 0.0 < before[SEEN] <= self._longest_s:
-            self._blur(before, self._tail)
+            self._set_errors(before, self._tail)
         self._driven_w, self._jump_w = driven_w, jump_w
         self._newest = row
 
@@ -177,10 +177,10 @@ class PowerIntervals:
         variance = sum((w - mean_w) ** 2 for _, w in self._window) / len(self._window)
         return (_SMEARED * variance + (_SMEARED_UNSEEN * power_w) ** 2) * self.window_s**2
 
-    def _judge_newest(self) -> None:
+    def _set_newest_errors(self) -> None:
         """Set the errors of the newest interval without the next reading."""
         if self._newest is not None:
-            self._blur(self._newest, self._jump_w**2)
+            self._set_errors(self._newest, self._jump_w**2)
             self._newest = None
 
     def __len__(self) -> int:
@@ -188,14 +188,14 @@ class PowerIntervals:
 
     def open(self) -> Array:
         """Return all intervals that were not taken yet, (n, 8)."""
-        self._judge_newest()
+        self._set_newest_errors()
         return np.array(self._rows).reshape(-1, WIDTH)
 
     def take(self, until_s: float = np.inf) -> Array:
         """Remove and return the intervals before ``until_s``, and cut one that contains it."""
         if not self._rows or self._rows[0][START] >= until_s:
             return np.empty((0, WIDTH))
-        self._judge_newest()
+        self._set_newest_errors()
         count = bisect_right(self._rows, until_s, key=lambda row: row[END])
         taken, rest = self._rows[:count], self._rows[count:]
         if rest and rest[0][START] < until_s:
@@ -206,19 +206,19 @@ class PowerIntervals:
 
 
 def errors_of_mean(
-    roughness: SignalVariability, power_w: float, width_s: float, instant: float | None = None
+    variability: SignalVariability, power_w: float, width_s: float, instant: float | None = None
 ) -> tuple[float, float]:
     """Return EDGE and INSIDE of an interval of which only the mean power is known.
 
     Args:
-        roughness: variability of the means, including this one.
+        variability: variability of the means, including this one.
         power_w: mean power.
         width_s: width of the interval.
         instant: mean square deviation of instant readings from the mean, W^2; ``None`` if there
             are none.
     """
     unseen = (_UNSEEN * power_w) ** 2 if instant is None else _UNSEEN_BY_INSTANT * instant
-    inside = roughness.variance(roughness.local, *_MEAN)
+    inside = variability.variance(variability.local, *_MEAN)
     # x (1 - x) is 1/6 on average.
     return unseen * width_s**2, width_s * math.sqrt(6.0 * inside)
 

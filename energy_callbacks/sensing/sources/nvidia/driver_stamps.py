@@ -10,7 +10,7 @@ from operator import ge
 from typing import Final
 
 from energy_callbacks.core.units import seconds_from_microseconds
-from energy_callbacks.sensing.clock import Clock, looked_at
+from energy_callbacks.sensing.clock import Clock, clock_offset
 
 # A time server slews by at most 0.5 ms per second (adjtimex(2): 500 ppm); more is a jump.
 _JUMP_S: Final = 0.010
@@ -31,7 +31,7 @@ class DriverStamps:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._offset_s = looked_at(clock)[1]
+        self._offset_s = clock_offset(clock)[1]
         self._seen_us: frozenset[int] = frozenset()
         self._last_s = float("-inf")
         self.untidy = 0
@@ -49,7 +49,7 @@ class DriverStamps:
         Returns:
             (monotonic time in s, value).
         """
-        now_s, offset_s = looked_at(self._clock)
+        now_s, offset_s = clock_offset(self._clock)
         stamps = [stamp for stamp, _ in samples]
         self.untidy += any(map(ge, stamps, stamps[1:]))
         is_jump = abs(offset_s - self._offset_s) > _JUMP_S

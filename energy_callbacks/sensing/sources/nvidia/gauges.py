@@ -43,7 +43,7 @@ def _gauge(
 
 
 def _memory_used_bytes(card: NvmlCard) -> float | None:
-    """Used memory without the driver's own, as in nvidia-smi, if the driver can tell."""
+    """Return the used memory without the driver's own, as in nvidia-smi, if the driver can tell."""
     nvml = card.nvml
     try:
         info = nvml.nvmlDeviceGetMemoryInfo(card.handle, version=nvml.nvmlMemory_v2)
@@ -53,7 +53,7 @@ def _memory_used_bytes(card: NvmlCard) -> float | None:
 
 
 def _utilisation(card: NvmlCard) -> float | None:
-    """Fraction of the time in which at least one kernel ran."""
+    """Return the fraction of the time in which at least one kernel ran."""
     percent = known(card.nvml.nvmlDeviceGetUtilizationRates(card.handle).gpu)
     return percent / 100.0 if percent is not None and percent <= 100.0 else None
 
