@@ -75,7 +75,7 @@ class Dashboard:
         self._facts: dict[str, hparams.Value] = {}
         self._boards: list[Board] = []
         self._compared: list[Board] = []
-        self._is_open = self._is_due = True
+        self._is_due = True
 
     def __getstate__(self) -> dict[str, object]:
         """A copy is not part of a training."""
@@ -94,16 +94,16 @@ class Dashboard:
             metrics: returns the last values of the user's metrics; own tags are ignored.
             step: of the last row.
         """
-        if self._boards and self._is_open:
-            self._is_open = False
+        if self._boards:
             self._safely(lambda: self._end(metrics(), step))
+            self._boards = []
 
     def _safely(self, action: Callable[[], None]) -> None:
         try:
             action()
         except Exception:
             pass_on_signals()
-            self._is_open = False
+            self._boards = []
             logger.warning("no layout, hyperparameters or report in TensorBoard", exc_info=True)
 
     def _begin(self, scalars: Mapping[str, float], step: int) -> None:

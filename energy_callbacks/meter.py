@@ -168,13 +168,11 @@ class EnergyMeter:
         chosen = self.config.run_folder or run_folder or self.run_folder or default_folder(process)
         folder = Path(chosen).expanduser().absolute()
         journal.check_writable(folder)
-        found = self._find_sources(process, used_gpus)
         if not (state and state.get("run_id")):
             state = self.state() if self.run_folder == folder else {}
         attempt = ActiveAttempt(
             config=self.config,
-            sources=found.sources,
-            unavailable=found.unavailable,
+            found=self._find_sources(process, used_gpus),
             clock=self._clock,
             run_folder=folder,
             state=state,

@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -29,10 +29,10 @@ from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.sensing.clock import Clock
+from energy_callbacks.sensing.discovery import DiscoveredSources
 from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 from energy_callbacks.sensing.sampler import Notice, Sampler
 from energy_callbacks.sensing.schedule import BEAT_S, next_multiple_s
-from energy_callbacks.sensing.sources.protocol import Source
 from energy_callbacks.sensing.timeline import Timeline
 
 logger = logging.getLogger("energy_callbacks")
@@ -57,8 +57,7 @@ class ActiveAttempt:
 
     Args:
         config: settings.
-        sources: sensors to read.
-        unavailable: sensors that this machine does not have: (source, reason, fix).
+        found: sensors to read, and those that this machine does not have.
         clock: time and threads.
         run_folder: where the journal goes.
         state: of the meter, from a checkpoint of the run that this attempt continues; empty for a
@@ -73,8 +72,7 @@ class ActiveAttempt:
         self,
         *,
         config: EnergyConfig,
-        sources: Sequence[Source],
-        unavailable: Iterable[tuple[str, str, str]],
+        found: DiscoveredSources,
         clock: Clock,
         run_folder: Path,
         state: Mapping[str, Any],
@@ -126,7 +124,7 @@ class ActiveAttempt:
         self._budget = Budget(config, emissions_kg)
         self._raw = RawReadings(path, self._start_s, unix_s) if config.raw_readings else None
         keep = self._raw.keep if self._raw else None
-        self._sampler = Sampler(sources, self.timeline, clock, self.recorder.note, keep)
+        self._sampler = Sampler(found.sources, self.timeline, clock, self.recorder.note, keep)
         self._known_hung: set[str] = set()
         # By the code of their warning.
         self._checks: dict[str, StaleSensors | WallClock] = {
@@ -137,7 +135,7 @@ class ActiveAttempt:
         self._periodic = clock.every(
             config.sample_interval_s, self._update, name="energy_callbacks journal"
         )
-        for name, reason, fix in unavailable:
+        for name, reason, fix in found.unavailable:
             self.recorder.note(
                 Notice(source=name, kind="unavailable", t_s=self._start_s, message=reason, fix=fix)
             )

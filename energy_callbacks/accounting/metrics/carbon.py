@@ -189,13 +189,8 @@ def _country(text: str) -> tuple[str, str]:
     Args:
         text: code or name as the user writes it.
     """
-    names = _country_names()
-    code = names.get(text.strip().casefold())
-    if code is None:
-        raise ValueError(
-            f"country is not known: got {text!r}; {_nearest(text, names)}"
-            "give an ISO 3166 code such as DEU or DE, or the English name"
-        )
+    advice = "give an ISO 3166 code such as DEU or DE, or the English name"
+    code = _look_up(text, _country_names(), "country", advice, ValueError)
     return code, _english_names()[code]
 
 
@@ -205,18 +200,19 @@ def _region(code: str, country_name: str, text: str) -> str:
         raise _RegionError(
             f"there are no regional figures for {country_name}: got region={text!r}; leave it out"
         )
-    key = regions.get(text.strip().casefold())
-    if key is None:
-        raise _RegionError(
-            f"region of {country_name} is not known: got {text!r}; {_nearest(text, regions)}"
-            f"give one of {', '.join(sorted(set(regions.values())))}"
-        )
-    return key
+    advice = f"give one of {', '.join(sorted(set(regions.values())))}"
+    return _look_up(text, regions, f"region of {country_name}", advice, _RegionError)
 
 
-def _nearest(text: str, known: Mapping[str, str]) -> str:
-    close = get_close_matches(text.strip().casefold(), known, n=3)
-    return f"did you mean {' or '.join(close)}? " if close else ""
+def _look_up(
+    text: str, known: Mapping[str, str], what: str, advice: str, error: type[ValueError]
+) -> str:
+    key = text.strip().casefold()
+    if key in known:
+        return known[key]
+    close = get_close_matches(key, known, n=3)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    raise error(f"{what} is not known: got {text!r}; {hint}{advice}")
 
 
 @cache
