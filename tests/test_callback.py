@@ -1,4 +1,4 @@
-"""The face that the callbacks of all frameworks share."""
+"""What the callbacks of all frameworks share."""
 
 from dataclasses import fields
 from typing import Any
@@ -10,7 +10,7 @@ from energy_callbacks.callback import SETTINGS, EnergyCallback, meter_from
 
 
 class Ours(EnergyCallback):
-    """A callback of a framework that nobody else knows."""
+    """A callback of a fictitious framework."""
 
     framework_name = "Sandcastle"
 
@@ -19,12 +19,12 @@ class Ours(EnergyCallback):
 
     @property
     def weather(self) -> float:
-        """A property that has a failure of its own."""
+        """A property that raises."""
         raise AttributeError("no barometer")
 
 
 def test_a_hook_of_another_framework_names_all_doors() -> None:
-    """Whoever hands the callback to the wrong framework reads which import is the right one."""
+    """The error of a callback in the wrong framework names the right import."""
     with pytest.raises(AttributeError) as caught:
         Ours().on_step_begin()
     message = str(caught.value)
@@ -34,18 +34,18 @@ def test_a_hook_of_another_framework_names_all_doors() -> None:
 
 
 def test_a_property_that_fails_says_what_it_said() -> None:
-    """The failure of something that is there is not taken for a mix-up."""
+    """The error of an existing property is shown unchanged."""
     with pytest.raises(AttributeError, match=r"^no barometer$"):
         _ = Ours().weather
 
 
 def test_a_question_whether_a_hook_is_there_is_answered() -> None:
-    """Frameworks ask before they call."""
+    """``hasattr`` works for existing and missing hooks."""
     assert not hasattr(Ours(), "on_step_begin")
 
 
 def test_the_settings_are_those_of_the_configuration() -> None:
-    """With the same types; ``raw_readings`` is for ``EnergyMeter`` alone."""
+    """They have the same types; ``raw_readings`` is only for ``EnergyMeter``."""
     ours = set(SETTINGS) - {"profile", "meter"}
     assert ours == {one.name for one in fields(EnergyConfig)} - {"raw_readings"}
 
@@ -59,11 +59,11 @@ def test_the_settings_are_those_of_the_configuration() -> None:
     ],
 )
 def test_an_unknown_setting_is_refused(settings: Any, message: str) -> None:
-    """With the nearest name, or all of them."""
+    """The message has a similar name, or all names."""
     with pytest.raises(TypeError, match=message):
         meter_from(settings, own=("length_fn",))
 
 
 def test_no_tags_are_no_labels() -> None:
-    """``None`` as before there were any."""
+    """``None`` means no tags."""
     assert meter_from({"tags": None}, own=()).config == EnergyConfig()

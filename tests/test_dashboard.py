@@ -1,4 +1,4 @@
-"""The pages of TensorBoard beside the curves, for a training in virtual time."""
+"""Pages of TensorBoard for a training in virtual time."""
 
 import copy
 import logging
@@ -20,7 +20,7 @@ from tests.outputs.tensorboard_view import TensorBoardView, parameters, values
 
 
 class Loop:
-    """A training of 20 steps of 0.1 s, with a row each five and pages in a run."""
+    """A training of 20 steps of 0.1 s, with a row every five steps."""
 
     def __init__(self, folder: Path, board: Any, *, facts: Any = dict, **settings: Any) -> None:
         clock = FakeClock()
@@ -35,7 +35,7 @@ class Loop:
         self.dashboard = Dashboard(self.meter, lambda: [board], facts)
 
     def train(self, error: Exception | None = None, **metrics: float) -> None:
-        """From start to report."""
+        """Train, from the start to the report."""
         self.meter.start()
         self.meter.enter("train")
         for step in range(20):
@@ -50,7 +50,7 @@ class Loop:
 
 
 def test_a_loop_has_its_pages(tmp_path: Path) -> None:
-    """Charts, a session with what is known of it, the last value of the user's metric."""
+    """There are charts, and a session with hyperparameters and the user's last metric."""
     facts = {"batch_size": 4, "precision": None}
     Loop(tmp_path, TensorBoardOutput(tmp_path / "run"), facts=lambda: facts).train(val_loss=0.5)
     view = TensorBoardView(tmp_path)
@@ -70,14 +70,14 @@ def test_a_loop_has_its_pages(tmp_path: Path) -> None:
 
 
 def test_every_final_figure_is_one_of_the_reference(tmp_path: Path) -> None:
-    """With a place and tokens all of them are there."""
+    """With a place and tokens all of them exist."""
     loop = Loop(tmp_path, TensorBoardOutput(tmp_path / "run"), country="DEU")
     loop.train()
     assert set(values(TensorBoardView(tmp_path).sessions()["run"])) == set(FINAL)
 
 
 def test_a_training_that_failed_is_a_failed_session(tmp_path: Path) -> None:
-    """Its energy is there all the same."""
+    """It has its energy nevertheless."""
     Loop(tmp_path, TensorBoardOutput(tmp_path / "run")).train(RuntimeError("out of memory"))
     group = TensorBoardView(tmp_path).sessions()["run"]
     assert [session.status for session in group.sessions] == [api_pb2.STATUS_FAILURE]
@@ -85,7 +85,7 @@ def test_a_training_that_failed_is_a_failed_session(tmp_path: Path) -> None:
 
 
 def test_figures_of_ours_and_what_is_no_number_are_no_metrics_of_the_user(tmp_path: Path) -> None:
-    """Lightning keeps our figures among the user's, and NaN before the first one."""
+    """Figures of this package and NaN are not metrics of the user."""
     loop = Loop(tmp_path, TensorBoardOutput(tmp_path / "run"))
     loop.train(**{"energy/gpu_wh": 1.0, "loss": float("nan"), "accuracy": 0.9})
     found = values(TensorBoardView(tmp_path).sessions()["run"])
@@ -94,7 +94,7 @@ def test_figures_of_ours_and_what_is_no_number_are_no_metrics_of_the_user(tmp_pa
 
 
 def test_what_the_user_has_written_stays(tmp_path: Path) -> None:
-    """A layout and hyperparameters of theirs in the same run: ours are left out, not the report."""
+    """If the run has a layout and hyperparameters, only the report is added."""
     torch_writer = pytest.importorskip("torch.utils.tensorboard")
     writer = torch_writer.SummaryWriter(tmp_path / "run")
     writer.add_custom_scalars({"mine": {"loss": ["Multiline", ["loss"]]}})
@@ -109,7 +109,7 @@ def test_what_the_user_has_written_stays(tmp_path: Path) -> None:
 
 
 def test_an_evaluation_has_no_pages(tmp_path: Path) -> None:
-    """Without a step there is nothing to chart, and no file is made."""
+    """Without a step there is no chart, and no file is created."""
     loop = Loop(tmp_path, TensorBoardOutput(tmp_path / "run"))
     loop.meter.start()
     loop.meter.enter("validation")
@@ -122,7 +122,7 @@ def test_an_evaluation_has_no_pages(tmp_path: Path) -> None:
 
 
 def test_a_run_that_breaks_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A full disk: nothing is raised, and measuring goes on."""
+    """With a full disk nothing is raised, and measuring continues."""
 
     class Full(TensorBoardOutput):
         def add(self, summary: Any, step: int) -> None:
@@ -138,7 +138,7 @@ def test_a_run_that_breaks_is_one_warning(tmp_path: Path, caplog: pytest.LogCapt
 
 
 def test_a_handler_of_a_signal_may_raise_while_a_row_is_written(tmp_path: Path) -> None:
-    """What the user's handler raises there is no failure of ours: it comes out."""
+    """An exception of the user's signal handler is passed on."""
 
     def preempt(number: int, frame: Any) -> NoReturn:
         raise RuntimeError("preempted")
@@ -156,7 +156,7 @@ def test_a_handler_of_a_signal_may_raise_while_a_row_is_written(tmp_path: Path) 
 
 
 def test_a_copy_is_in_no_training(tmp_path: Path) -> None:
-    """Callbacks are copied and pickled while they train; a writer cannot be."""
+    """A copied dashboard does not write, because callbacks may be copied during a training."""
     loop = Loop(tmp_path, TensorBoardOutput(tmp_path / "run"))
     loop.train()
     twin = copy.deepcopy(loop.dashboard)

@@ -1,4 +1,4 @@
-"""Attempts that nobody stops: an exception or Ctrl-C in a framework without a hook for it."""
+"""Attempts without ``stop``: an exception or Ctrl-C in a framework without a hook for it."""
 
 import json
 import signal
@@ -25,7 +25,7 @@ def meter_on(clock: FakeClock, folder: Path) -> EnergyMeter:
 
 
 def fit(meter: EnergyMeter, clock: FakeClock, steps: int, error: BaseException | None) -> None:
-    """A training of a second a step that ends without a hook."""
+    """A training with a step every second that ends without a hook."""
     meter.start(call=ActiveCall.find("fit", package=HERE))
     meter.enter("train")
     for _ in range(steps):
@@ -41,7 +41,7 @@ def phases(meter: EnergyMeter) -> dict[str, float]:
 
 
 def test_idle_is_not_train(tmp_path: Path) -> None:
-    """A minute after the exception the training has still taken only its ten seconds."""
+    """A minute after the exception, the phase of the training still has only ten seconds."""
     clock = FakeClock()
     meter = meter_on(clock, tmp_path)
     with pytest.raises(RuntimeError):
@@ -56,7 +56,7 @@ def test_idle_is_not_train(tmp_path: Path) -> None:
 
 
 def test_the_report_is_right_at_once(tmp_path: Path) -> None:
-    """Asked right after the exception, the report has the whole training and its end."""
+    """Right after the exception, the report has the whole training and its end."""
     clock = FakeClock()
     meter = meter_on(clock, tmp_path)
     with pytest.raises(RuntimeError):
@@ -69,7 +69,7 @@ def test_the_report_is_right_at_once(tmp_path: Path) -> None:
 def test_ctrl_c_at_the_shell_is_an_interruption(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The exception that the interactive shell keeps is the reason in the report."""
+    """The report has the exception that the interactive shell keeps."""
     clock = FakeClock()
     meter = meter_on(clock, tmp_path)
     with pytest.raises(KeyboardInterrupt) as caught:
@@ -82,7 +82,7 @@ def test_ctrl_c_at_the_shell_is_an_interruption(
 
 
 def test_the_next_start_ends_the_attempt_before(tmp_path: Path) -> None:
-    """A second fit at once: two attempts, the steps of both counted."""
+    """A second ``fit`` at once is a second attempt, and the steps of both are counted."""
     clock = FakeClock()
     meter = meter_on(clock, tmp_path)
     with pytest.raises(RuntimeError):
@@ -95,7 +95,7 @@ def test_the_next_start_ends_the_attempt_before(tmp_path: Path) -> None:
 
 
 def test_a_long_step_is_no_end(tmp_path: Path) -> None:
-    """A step of ten minutes inside the call is training, whatever the sampler thinks meanwhile."""
+    """A step of ten minutes inside the call does not end the attempt."""
     clock = FakeClock()
     meter = meter_on(clock, tmp_path)
 
@@ -113,7 +113,7 @@ def test_a_long_step_is_no_end(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def forking() -> Iterator[Forking]:
-    """Starts scripts."""
+    """Starts scripts in new processes."""
     one = Forking.importing()
     yield one
     one.close()
@@ -131,7 +131,7 @@ def forking() -> Iterator[Forking]:
 def test_a_script_leaves_its_report(
     forking: Forking, tmp_path: Path, end: str, status: str, words: str
 ) -> None:
-    """In a real process, by the interpreter's exit or half a second after the call has ended."""
+    """A real process writes it at exit, or half a second after the call has ended."""
     script = Script(module="tests.unstopped", folder=tmp_path, arguments=(end,))
     code = wait(forking.start(script))
     assert "AssertionError" not in script.output
@@ -144,7 +144,7 @@ def test_a_script_leaves_its_report(
 
 
 def test_stopping_and_noticing_at_once_is_one_end(tmp_path: Path) -> None:
-    """Real threads: the journal's thread and a caller end the attempt at the same moment."""
+    """If the journal's thread and a caller end an attempt at once, it ends once."""
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[])
 
     def fit() -> None:
@@ -163,7 +163,7 @@ def test_stopping_and_noticing_at_once_is_one_end(tmp_path: Path) -> None:
 
 
 def test_a_meter_that_was_stopped_is_free(tmp_path: Path) -> None:
-    """Nothing of a stopped meter stays registered for the interpreter's exit."""
+    """A stopped meter is not registered for the interpreter's exit."""
     import gc
     import weakref
 

@@ -1,4 +1,4 @@
-"""The one object that adapters and plain loops drive: whole runs on virtual and on real time."""
+"""``EnergyMeter``: whole runs on virtual and on real time."""
 
 import copy
 import faulthandler
@@ -69,7 +69,7 @@ def meter_of(folder: Path, clock: FakeClock, **settings: Any) -> EnergyMeter:
 
 
 def train(meter: EnergyMeter, clock: FakeClock, steps: int = 20) -> None:
-    """A second a step."""
+    """Train with a step every second."""
     with meter.phase("train"):
         for _ in range(steps):
             clock.advance(1.0)
@@ -78,13 +78,13 @@ def train(meter: EnergyMeter, clock: FakeClock, steps: int = 20) -> None:
 
 
 def lines(meter: EnergyMeter) -> list[dict[str, Any]]:
-    """The newest journal of a run."""
+    """Lines of the newest journal of a run."""
     assert meter.run_folder is not None
     return list(journal.read(journal.find(meter.run_folder)[-1]))
 
 
 def of(meter: EnergyMeter, kind: str) -> list[dict[str, Any]]:
-    """Its lines of one kind."""
+    """Lines of one kind of the newest journal."""
     return [line for line in lines(meter) if line.get("kind", line["type"]) == kind]
 
 
@@ -92,7 +92,7 @@ def of(meter: EnergyMeter, kind: str) -> list[dict[str, Any]]:
 
 
 def test_a_whole_run_is_exact(tmp_path: Path, clock: FakeClock) -> None:
-    """200 W for 20 s are 4000 J in the totals, the phases, the answer and the report."""
+    """200 W for 20 s are 4000 J in the totals, the phases, ``energy`` and the report."""
     meter = meter_of(tmp_path, clock, sources=[card(clock), card(clock, 50.0, CPU)])
     with meter:
         start_s = clock.monotonic_s()
@@ -144,7 +144,7 @@ def test_the_header_says_who_where_and_with_which_settings(
 def test_log_writes_to_every_output_and_returns_what_it_wrote(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    """Both outputs get the same row at the step; closing the meter closes them."""
+    """Both outputs get the same row; closing the meter closes them."""
     outputs = [InMemoryOutput(), InMemoryOutput()]
     meter = meter_of(tmp_path, clock, outputs=outputs)
     with meter:
@@ -159,7 +159,7 @@ def test_log_writes_to_every_output_and_returns_what_it_wrote(
 def test_a_window_named_afterwards_is_no_training_in_the_live_figures(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    """Ten seconds of evaluation between two steps: joules per sample are those of the steps."""
+    """Ten seconds of evaluation between two steps do not change joules per sample."""
     meter = meter_of(tmp_path, clock)
     with meter, meter.phase("train"):
         for _ in range(5):
@@ -178,7 +178,7 @@ def test_a_window_named_afterwards_is_no_training_in_the_live_figures(
 
 
 def test_totals_are_of_the_whole_attempt(tmp_path: Path, clock: FakeClock) -> None:
-    """Fast steps and then slow ones: the newest span knows the slow ones, the totals all."""
+    """After fast and slow steps, the newest span has the slow ones, the totals all."""
     meter = meter_of(tmp_path, clock)
     with meter, meter.phase("train"):
         for _ in range(10):
@@ -198,7 +198,7 @@ def test_totals_are_of_the_whole_attempt(tmp_path: Path, clock: FakeClock) -> No
 
 
 def test_samples_that_are_told_at_the_end_of_an_epoch(tmp_path: Path, clock: FakeClock) -> None:
-    """Silent steps give no joules per sample; once told, the report has the exact count."""
+    """Steps without samples have no joules per sample; the count at the end is exact."""
     meter = meter_of(tmp_path, clock)
     with meter, meter.phase("train"):
         for _ in range(10):
@@ -257,7 +257,7 @@ def test_marks_windows_and_waits_reach_the_journal(tmp_path: Path, clock: FakeCl
 def test_an_exception_ends_the_run_in_order_and_passes_through(
     tmp_path: Path, clock: FakeClock, error: BaseException, status: str
 ) -> None:
-    """The user's exception is raised unchanged; totals say how it ended, open phases are closed."""
+    """The exception is raised unchanged; totals have its text, and open phases are closed."""
     meter = meter_of(tmp_path, clock)
     with pytest.raises(type(error)) as caught, meter, meter.phase("train"):  # noqa: PT012
         clock.advance(3.0)
@@ -270,7 +270,7 @@ def test_an_exception_ends_the_run_in_order_and_passes_through(
 
 
 def test_nothing_is_done_outside_a_run(tmp_path: Path, clock: FakeClock) -> None:
-    """Before ``start`` and after ``stop`` every method is harmless, and energy unknown."""
+    """Before ``start`` and after ``stop`` no method raises, and energy is unknown."""
     meter = meter_of(tmp_path, clock)
     use(meter)
     assert meter.energy(0.0, 1.0).energy_j is None
@@ -288,7 +288,7 @@ def test_nothing_is_done_outside_a_run(tmp_path: Path, clock: FakeClock) -> None
 
 
 def use(meter: EnergyMeter) -> None:
-    """Everything that an adapter calls while it trains."""
+    """Call all methods that an adapter calls during a training."""
     with meter.phase("train"):
         meter.step(samples=8, tokens=None)
         meter.mark("data_ready")
@@ -306,7 +306,7 @@ def use(meter: EnergyMeter) -> None:
 def test_scopes_and_windows_that_make_no_sense_are_refused(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    """``energy`` says what was wrong: a question is not a measurement."""
+    """``energy`` raises for wrong arguments."""
     with meter_of(tmp_path, clock) as meter:
         clock.advance(2.0)
         with pytest.raises(ValueError, match="unknown scope 'gpus'"):
@@ -322,7 +322,7 @@ def test_scopes_and_windows_that_make_no_sense_are_refused(
 def test_a_second_start_is_a_second_attempt_of_the_same_run(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    """The run's id stays, the journals are two, and a start while running does nothing."""
+    """The run id stays, there are two journals, and a start while running does nothing."""
     meter = meter_of(tmp_path, clock)
     for attempt in (1, 2):
         with meter:
@@ -350,7 +350,7 @@ def test_a_second_start_without_a_folder_goes_on_in_the_first(
 
 
 def test_energy_so_far_goes_on_after_a_resume(tmp_path: Path, clock: FakeClock) -> None:
-    """A run that is resumed does not begin again at 0 Wh in the user's own curves."""
+    """The energy of a resumed run does not begin at 0 Wh again."""
     meter = meter_of(tmp_path, clock)
     with meter:
         train(meter, clock)
@@ -361,7 +361,7 @@ def test_energy_so_far_goes_on_after_a_resume(tmp_path: Path, clock: FakeClock) 
 
 
 def test_a_run_id_from_a_checkpoint_is_kept(tmp_path: Path, clock: FakeClock) -> None:
-    """A resumed run in another folder has the id that the checkpoint brought."""
+    """A resumed run in another folder has the id of the checkpoint."""
     meter = meter_of(tmp_path, clock)
     meter.start(state={"run_id": "abc123"})
     assert meter.run_id == "abc123"
@@ -371,7 +371,7 @@ def test_a_run_id_from_a_checkpoint_is_kept(tmp_path: Path, clock: FakeClock) ->
 def test_the_folder_of_the_settings_comes_before_that_of_the_adapter(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``report_dir`` wins over the adapter's choice, and a parent's folder over both."""
+    """``report_dir`` overrides the adapter's folder, and a parent's folder both."""
     meter = meter_of(tmp_path, clock)
     meter.start(tmp_path / "adapter").stop()
     assert meter.run_folder == tmp_path / "energy"
@@ -383,7 +383,7 @@ def test_the_folder_of_the_settings_comes_before_that_of_the_adapter(
 def test_a_folder_that_cannot_be_written_is_refused_before_the_first_step(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    """A file stands where the folder should be: PermissionError, and nothing is running."""
+    """A file in place of the folder is a PermissionError, and nothing is running."""
     (tmp_path / "energy").write_text("a file")
     meter = meter_of(tmp_path, clock)
     with pytest.raises(PermissionError, match="report_dir="):
@@ -392,13 +392,13 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_first_step(
 
 
 def test_an_unknown_country_is_refused_at_construction() -> None:
-    """A place that does not exist is wrong on any machine."""
+    """An unknown country is an error on any machine."""
     with pytest.raises(ValueError, match="Atlantis"):
         EnergyMeter(config=EnergyConfig(country="Atlantis"))
 
 
 def test_settings_and_a_ready_meter_exclude_each_other(clock: FakeClock) -> None:
-    """A callback takes one or the other; the meter that was handed in is used as it is."""
+    """A callback accepts either of them; a given meter is used unchanged."""
     ready = EnergyMeter(sources=[], clock=clock)
     assert meter_from({"meter": ready}, ()) is ready
     assert meter_from({"pue": 1.5}, ()).config.pue == 1.5
@@ -412,7 +412,7 @@ def test_the_switch_turns_everything_off(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Switched off, a training runs as if the meter were not there: no file, no word, no thread."""
+    """When disabled there is no file, no output and no thread."""
     monkeypatch.setenv(DISABLED_VARIABLE, "1")
     meter = meter_of(tmp_path, clock, outputs=[InMemoryOutput()])
     with meter:
@@ -428,7 +428,7 @@ def test_saving_a_report_that_was_switched_off_is_silent(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """With the switch on, nothing is said about a report that nobody wanted."""
+    """When disabled, no warning about a missing report is logged."""
     monkeypatch.setenv(DISABLED_VARIABLE, "1")
     meter = meter_of(tmp_path, clock)
     meter.start()
@@ -439,7 +439,7 @@ def test_saving_a_report_that_was_switched_off_is_silent(
 def test_nothing_to_log_is_not_written(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Outputs hear nothing before anything was seen, and nothing at all where switched off."""
+    """Outputs get no rows before the first readings, or when disabled."""
     output = InMemoryOutput()
     meter_of(tmp_path, clock, outputs=[output]).start().log(1)
     monkeypatch.setenv(DISABLED_VARIABLE, "1")
@@ -448,7 +448,7 @@ def test_nothing_to_log_is_not_written(
 
 
 def test_a_process_of_torchrun_is_known_by_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plain loop under ``torchrun`` knows its ranks; without it, it is alone."""
+    """A plain loop under ``torchrun`` has its ranks; without it, it is a single process."""
     assert TrainingProcess.from_environment() == TrainingProcess()
     for name, value in (("RANK", "5"), ("LOCAL_RANK", "1"), ("WORLD_SIZE", "8")):
         monkeypatch.setenv(name, value)
@@ -486,7 +486,7 @@ def test_a_bug_of_ours_is_one_warning_and_the_end_of_measuring(
     clock: FakeClock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Whatever breaks inside, nothing is raised, one warning is logged, and training goes on."""
+    """For each internal error nothing is raised, and one warning is logged."""
     meter = meter_of(tmp_path, clock)
     meter.start()
     clock.advance(1.0)
@@ -504,7 +504,7 @@ def test_a_bug_of_ours_is_one_warning_and_the_end_of_measuring(
 def test_a_bug_on_the_writers_thread_ends_measuring(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A journal that cannot be kept is one warning; the training's calls stay harmless."""
+    """An error in the journal's thread is one warning; calls of the training do not raise."""
     meter = meter_of(tmp_path, clock)
     meter.start()
     clock.advance(1.0)
@@ -557,7 +557,7 @@ def until(is_true: Callable[[], object]) -> None:
 def test_a_bug_on_the_real_writers_thread_is_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """On real threads, too, a journal that cannot be kept is one warning."""
+    """The same on real threads."""
     meter = real_meter(tmp_path)
     meter.start()
     attempt = meter._lifecycle.attempt
@@ -571,7 +571,7 @@ def test_a_bug_on_the_real_writers_thread_is_one_warning(
 
 
 def test_scalars_never_raise(tmp_path: Path, clock: FakeClock) -> None:
-    """An adapter that asks for figures is not harmed by a bug of ours either."""
+    """An internal error does not raise in ``scalars``."""
     meter = meter_of(tmp_path, clock)
     meter.start()
     assert meter._lifecycle.attempt is not None
@@ -590,7 +590,7 @@ class FailingOutput(InMemoryOutput):
 
 
 def test_an_output_that_fails_does_not_end_measuring(tmp_path: Path, clock: FakeClock) -> None:
-    """A tracking service that is down costs its own rows, not the energy report."""
+    """A tracking service that is down loses its rows, not the energy report."""
     good = InMemoryOutput()
     failing = FailingOutput()
     failing.close = lambda: None  # type: ignore[method-assign]
@@ -603,7 +603,7 @@ def test_an_output_that_fails_does_not_end_measuring(tmp_path: Path, clock: Fake
 
 
 def test_an_output_that_cannot_be_closed_does_not_harm(tmp_path: Path, clock: FakeClock) -> None:
-    """The end of a ``with`` block does not raise on account of an output."""
+    """The end of a ``with`` block does not raise an error of an output."""
     with meter_of(tmp_path, clock, outputs=[FailingOutput()]):
         clock.advance(1.0)
 
@@ -625,7 +625,7 @@ def test_counts_of_other_libraries_are_numbers(tmp_path: Path, clock: FakeClock)
 
 
 def test_a_run_on_real_threads_adds_up_and_leaves_none_behind(tmp_path: Path) -> None:
-    """100 W on the real clock: joules are watts times the seconds of each phase; threads end."""
+    """At 100 W, joules are watts times seconds of each phase, and all threads end."""
     source = Steady()
     meter = real_meter(tmp_path, source)
     with meter, meter.phase("train"):
@@ -665,7 +665,7 @@ class Stuck(Steady):
 def test_a_driver_that_hangs_does_not_hold_up_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``stop`` comes back in bounded time, totals are written, and the journal names the source."""
+    """``stop`` returns in bounded time, totals are written, and a warning names the source."""
     monkeypatch.setattr(attempt_module, "_STOP_TIMEOUT_S", 0.2)
     monkeypatch.setattr(attempt_module, "_HUNG_S", 0.0)
     stuck = Stuck()
@@ -694,7 +694,7 @@ def test_a_driver_that_hangs_does_not_hold_up_the_end(
 def test_events_of_a_training_do_not_wait_for_the_timeline(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    """While another thread holds the timeline's lock, a training goes on."""
+    """While another thread holds the timeline's lock, no event of a training waits."""
     meter = meter_of(tmp_path, clock).start()
     taken, free, done = threading.Event(), threading.Event(), threading.Event()
 
@@ -739,7 +739,7 @@ def test_events_of_a_training_do_not_wait_for_the_timeline(
 def test_a_copy_of_a_meter_does_not_run(
     tmp_path: Path, twin_of: Callable[[EnergyMeter], EnergyMeter], is_running: bool
 ) -> None:
-    """Copied or pickled, before or while it runs, with an event file open: the copy is at rest."""
+    """A copied or pickled meter is not running, even if the original has an open event file."""
     meter = real_meter(tmp_path, outputs=[TensorBoardOutput(tmp_path / "events")])
     if is_running:
         meter.start()
@@ -759,7 +759,7 @@ def test_a_copy_of_a_meter_does_not_run(
 
 
 def test_a_running_meter_on_a_fake_clock_can_be_copied(tmp_path: Path, clock: FakeClock) -> None:
-    """Frameworks copy callbacks; tests with virtual time are no exception."""
+    """Frameworks copy callbacks, also in tests with virtual time."""
     meter = meter_of(tmp_path, clock)
     meter.start()
     clock.advance(1.0)
@@ -770,7 +770,7 @@ def test_a_running_meter_on_a_fake_clock_can_be_copied(tmp_path: Path, clock: Fa
 
 
 def in_a_child(work: Callable[[], object], limit_s: float = 5.0) -> int:
-    """Run ``work`` in a forked child; 0 where it was true, 9 where it raised, else a signal."""
+    """Run ``work`` in a forked child; 0 if it returned true, 9 if it raised, else a signal."""
     pid = os.fork()
     if pid == 0:
         faulthandler.disable()
@@ -785,7 +785,7 @@ def in_a_child(work: Callable[[], object], limit_s: float = 5.0) -> int:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[EnergyMeter]:
-    """A meter at work on real threads."""
+    """A running meter on real threads."""
     meter = real_meter(tmp_path)
     meter.start()
     attempt = meter._lifecycle.attempt
@@ -797,7 +797,7 @@ def running(tmp_path: Path) -> Iterator[EnergyMeter]:
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_in_a_forked_child_every_method_does_nothing(running: EnergyMeter) -> None:
-    """A worker process that holds the meter neither writes nor stops the parent's run."""
+    """A worker process with a copy of the meter neither writes to nor stops the parent's run."""
     assert running.run_folder is not None
     path = journal.find(running.run_folder)[0]
 
@@ -816,7 +816,7 @@ def test_in_a_forked_child_every_method_does_nothing(running: EnergyMeter) -> No
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_question_in_a_forked_child_does_not_hang(running: EnergyMeter) -> None:
-    """A child that was forked while readings came in gets an unknown energy, at once."""
+    """A child that was forked while a lock was held gets an unknown energy at once."""
     assert running._lifecycle.newest is not None
     held, release = threading.Event(), threading.Event()
 
@@ -836,7 +836,7 @@ def test_a_question_in_a_forked_child_does_not_hang(running: EnergyMeter) -> Non
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_writes_no_report(running: EnergyMeter) -> None:
-    """The report of a run is the parent's to write."""
+    """Only the parent writes the report."""
     assert running.run_folder is not None
     in_a_child(lambda: running.save_report() is None)
     assert not list(running.run_folder.glob("energy_report.*"))
@@ -846,7 +846,7 @@ def test_a_forked_child_writes_no_report(running: EnergyMeter) -> None:
 
 
 def test_the_report_is_written_and_summed_up_in_one_line(tmp_path: Path, clock: FakeClock) -> None:
-    """Three files in the run folder and one line that names the first."""
+    """Three files in the run folder, and a summary of one line with the first path."""
     meter = meter_of(tmp_path, clock)
     with meter:
         train(meter, clock)
@@ -858,7 +858,7 @@ def test_the_report_is_written_and_summed_up_in_one_line(tmp_path: Path, clock: 
 
 
 def test_the_report_can_be_asked_for_at_any_time(tmp_path: Path, clock: FakeClock) -> None:
-    """While it runs, the report says what has been seen so far."""
+    """During a run, the report covers the readings so far."""
     with meter_of(tmp_path, clock) as meter:
         train(meter, clock)
         clock.advance(1.0)
@@ -885,7 +885,7 @@ def queue_ahead(meter: EnergyMeter, clock: FakeClock, device: ScriptedDevice) ->
 def test_step_events_follow_the_device(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four of ten queued steps are done at 200 W: 250 J each with the second before them."""
+    """Four of ten queued steps are done at 200 W: 250 J each, with the second before them."""
     device = ScriptedDevice(clock)
     monkeypatch.setattr(cuda_events, "open_events", lambda: device)
     config = EnergyConfig(report_dir=tmp_path, step_events=True)
@@ -917,7 +917,7 @@ def test_step_events_are_off_unless_asked_for(
 
 
 def test_step_events_without_a_device_say_so(tmp_path: Path, clock: FakeClock) -> None:
-    """Asked for where no step can be timed: one warning, and the run is as without them."""
+    """If no step can be timed, there is one warning, and the run is as without events."""
     config = EnergyConfig(report_dir=tmp_path, step_events=True)
     with EnergyMeter(config=config, sources=[card(clock)], clock=clock) as meter:
         train(meter, clock)
@@ -928,7 +928,7 @@ def test_step_events_without_a_device_say_so(tmp_path: Path, clock: FakeClock) -
 
 
 def test_waiting_until_sensors_have_told(tmp_path: Path) -> None:
-    """No longer than they take, nor than was asked; not at all where nothing is measured."""
+    """Waits until the readings arrive or the timeout; returns at once if nothing is measured."""
     clock = BusyClock()
     source = ScriptedSource(clock, power_w=lambda t_s: 200.0, interval_s=0.3)
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[source], clock=clock)

@@ -1,4 +1,4 @@
-"""The seam of profilers: what they are told, and that their failures are their own."""
+"""Profilers receive the events of a meter, and their failures do not affect it."""
 
 import logging
 
@@ -29,7 +29,7 @@ PHASES = {
 
 
 class Heard:
-    """Writes down what it is told; fails where it is asked to."""
+    """A profiler that records its calls, and fails in one of them if requested."""
 
     def __init__(self, fails_in=None):
         self.told = []
@@ -71,7 +71,7 @@ def train(folder, *profilers):
 
 
 def test_profilers_hear_what_the_meter_hears_in_order(tmp_path):
-    """Phases, marks and steps come as they happen."""
+    """Phases, marks and steps are passed on in order."""
     heard = Heard()
     train(tmp_path, heard)
     step = [("mark", "data_ready"), ("step",)]
@@ -81,7 +81,7 @@ def test_profilers_hear_what_the_meter_hears_in_order(tmp_path):
 
 
 def test_energy_can_be_asked_and_a_profile_is_in_the_report(tmp_path):
-    """What a profiler records at the end is in the report."""
+    """A profile that is recorded at the end is in the report."""
     heard = Heard()
     train(tmp_path, heard)
     assert heard.energy_j == pytest.approx(1000.0, rel=1e-3)
@@ -94,7 +94,7 @@ def test_energy_can_be_asked_and_a_profile_is_in_the_report(tmp_path):
 
 @pytest.mark.parametrize("where", ["start", "mark", "step", "stop"])
 def test_what_a_profiler_raises_ends_it_alone(tmp_path, caplog, where):
-    """The others hear on, and the report is as without it."""
+    """The other profilers continue, and the report is as without it."""
     broken, heard = Heard(fails_in=where), Heard()
     with caplog.at_level(logging.WARNING):
         meter = train(tmp_path, broken, heard)
@@ -106,19 +106,19 @@ def test_what_a_profiler_raises_ends_it_alone(tmp_path, caplog, where):
 
 
 def test_what_is_no_profiler_is_refused_at_once():
-    """A word is no profiler."""
+    """A string is not a profiler."""
     with pytest.raises(TypeError, match="without start, mark, step, stop"):
         EnergyMeter(profilers=["kernels"])
 
 
 def test_a_ready_meter_has_its_own_profilers():
-    """They go where the settings go."""
+    """A meter with its own profilers cannot get others."""
     with pytest.raises(ValueError, match="brings its own profilers"):
         meter_from({"meter": EnergyMeter(), "profile": [Heard()]}, ())
 
 
 def test_a_second_attempt_begins_afresh(tmp_path):
-    """Each attempt starts and stops them."""
+    """Each attempt starts and stops the profilers."""
     heard = Heard()
     clock = FakeClock()
     source = ScriptedSource(clock, power_w=lambda t_s: 200.0)
@@ -141,7 +141,7 @@ def offered(monkeypatch):
 
 
 def test_a_meter_takes_what_is_offered(tmp_path, offered):
-    """Beside profilers of another class that it has; of its own class it keeps its own."""
+    """It keeps its own profilers, and takes no offered one of the same class."""
     heard, taken = offered
 
     class Other(Heard):
@@ -158,7 +158,7 @@ def test_a_meter_takes_what_is_offered(tmp_path, offered):
 
 
 def test_of_two_meters_at_once_the_first_has_it(tmp_path, offered):
-    """The second does not begin a profiler that is at work; a later one does."""
+    """The second meter does not start a running profiler; a later one does."""
     heard, _ = offered
     clock = FakeClock()
     one, two = (

@@ -18,7 +18,7 @@ PATIENCE_S = 5.0
 
 @pytest.fixture
 def first_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnergyMeter:
-    """The first of two ranks, which has ended."""
+    """The meter of the first of two ranks, which has ended."""
     monkeypatch.setenv("MASTER_PORT", "29500")
     clock = FakeClock()
     source = ScriptedSource(clock, power_w=lambda _: 200.0)
@@ -49,13 +49,13 @@ def waited_s(meter: EnergyMeter, patience_s: float = PATIENCE_S) -> float:
 
 
 def test_a_rank_that_goes_on_is_waited_for(first_rank: EnergyMeter) -> None:
-    """It may write its last line at any moment."""
+    """It may still write its last line."""
     second_rank(first_rank, os.getpid())
     assert waited_s(first_rank, 0.3) >= 0.3
 
 
 def test_a_rank_that_has_no_journal_yet_is_waited_for(first_rank: EnergyMeter) -> None:
-    """It may begin at any moment."""
+    """It may still begin."""
     assert waited_s(first_rank, 0.3) >= 0.3
 
 
@@ -67,7 +67,7 @@ def test_a_rank_that_has_ended_is_not_waited_for(first_rank: EnergyMeter) -> Non
 
 @pytest.mark.parametrize("is_reaped", [True, False])
 def test_a_dead_rank_is_not_waited_for(first_rank: EnergyMeter, *, is_reaped: bool) -> None:
-    """Lightning kills all ranks some seconds after one has died: the report must be there then."""
+    """Lightning kills all ranks some seconds after one has died, so the report must not wait."""
     child = subprocess.Popen([sys.executable, "-c", ""])
     time.sleep(0.0 if is_reaped else 1.0)
     if is_reaped:

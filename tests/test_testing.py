@@ -10,7 +10,7 @@ from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
 
 
 def test_scripted_gauges_and_counters_say_what_the_signal_says() -> None:
-    """A gauge reads the signal, a counter its integral, at the clock's time."""
+    """A gauge reads the signal, and a counter its integral, at the clock's time."""
     clock = FakeClock(start_s=10.0)
     source = ScriptedSource(clock, power_w=lambda t: 3.0 * t, energy_j=lambda t: 1.5 * t**2)
     power, counter = source.open()
@@ -43,13 +43,13 @@ def test_a_counter_alone_offers_no_power() -> None:
 
 
 def test_a_mean_needs_an_integral() -> None:
-    """Without ``energy_j`` a mean is refused, with what to give."""
+    """Without ``energy_j`` a mean is refused, with advice."""
     with pytest.raises(ValueError, match=r"kind='mean' needs energy_j"):
         ScriptedSource(FakeClock(), power_w=lambda _: 1.0, kind="mean")
 
 
 def test_the_output_remembers_copies() -> None:
-    """Rows stay as they were written."""
+    """Stored rows do not change."""
     output, scalars = InMemoryOutput(), {"a": 1.0}
     output.write(scalars, 3, 0.0)
     scalars["a"] = 2.0
@@ -59,7 +59,7 @@ def test_the_output_remembers_copies() -> None:
 
 
 def test_a_copied_clock_tells_the_same_time_and_has_no_jobs() -> None:
-    """A copy, as of a callback that holds it, does not run the original's jobs."""
+    """A copied clock does not run the jobs of the original."""
     clock, runs = FakeClock(start_s=5.0), []
     clock.every(1.0, lambda: runs.append(1), name="x")
     twin = copy.deepcopy(clock)
@@ -70,6 +70,6 @@ def test_a_copied_clock_tells_the_same_time_and_has_no_jobs() -> None:
 
 
 def test_the_fakes_are_public() -> None:
-    """``__all__`` holds what the docstring promises, and nothing that is not there."""
+    """``__all__`` contains the fakes of the docstring."""
     assert set(testing.__all__) == {"FakeClock", "InMemoryOutput", "ReplaySource", "ScriptedSource"}
     assert all(hasattr(testing, name) for name in testing.__all__)

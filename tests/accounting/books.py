@@ -1,4 +1,4 @@
-"""A recorder with everything around it, on virtual time."""
+"""A recorder with its timeline, sensors and journal, on virtual time."""
 
 import math
 from pathlib import Path
@@ -20,7 +20,7 @@ CPU = Device(key="cpu0", kind="cpu", scope="host", name="scripted CPU")
 
 
 class Books:
-    """What an attempt is made of; each ``clock.advance`` is a part of a training."""
+    """The parts of an attempt; each ``clock.advance`` is a part of a training."""
 
     def __init__(self, folder: Path, *sources: Source, clock: FakeClock) -> None:
         self.clock = clock
@@ -44,7 +44,7 @@ class Books:
         self.sizes.append((self.path.stat().st_size, self.clock.monotonic_s()))
 
     def until(self, size: int) -> list[dict[str, Any]]:
-        """What the journal held when it was of this size."""
+        """Records of the journal when it had this size."""
         part = self.path.with_name("part.jsonl")
         part.write_bytes(self.path.read_bytes()[:size])
         return list(journal.read(part))
@@ -57,7 +57,7 @@ class Books:
         return [line for line in self.lines if line.get("kind", line["type"]) == kind]
 
     def rows(self, key: str) -> list[dict[str, float | None]]:
-        """The series rows of a device, each value with its name."""
+        """The series rows of a device, with the names of the values."""
         found = (line["rows"][key] for line in self.of("series"))
         return [dict(zip(journal.COLUMNS, row, strict=False)) for row in found]
 
@@ -80,17 +80,17 @@ class Books:
 
 
 def wave_w(t_s: float) -> float:
-    """Power that swings by a third, W."""
+    """Power that varies by a third, W."""
     return 300.0 + 100.0 * math.sin(t_s)
 
 
 def wave_j(t_s: float) -> float:
-    """Its integral, J."""
+    """Integral of ``wave_w``, J."""
     return 300.0 * t_s - 100.0 * math.cos(t_s)
 
 
 def wave(clock: FakeClock, device: Device | None = None, interval_s: float = 0.1) -> ScriptedSource:
-    """A sensor of that power: means since the reading before."""
+    """A sensor of that power, which reports means since the previous reading."""
     return ScriptedSource(
         clock, power_w=wave_w, energy_j=wave_j, kind="mean", device=device, interval_s=interval_s
     )

@@ -113,7 +113,7 @@ STATES: tuple[State, ...] = ("new", "running", "ended", "failed")
 
 @pytest.mark.parametrize("state", ["new", "ended", "failed"])
 def test_an_attempt_begins_in_every_state_but_running(bench: Bench, state: State) -> None:
-    """It is running then, and the newest."""
+    """Afterwards it is running, and the newest."""
     bench.in_state(state)
     bench.begin()
     assert bench.life.state == "running"
@@ -121,7 +121,7 @@ def test_an_attempt_begins_in_every_state_but_running(bench: Bench, state: State
 
 
 def test_a_second_attempt_beside_a_running_one_is_refused(bench: Bench) -> None:
-    """The first goes on."""
+    """The first one continues."""
     bench.begin()
     first = bench.life.running
     with pytest.raises(RuntimeError, match="running already"):
@@ -130,7 +130,7 @@ def test_a_second_attempt_beside_a_running_one_is_refused(bench: Bench) -> None:
 
 
 def test_stop_ends_with_the_error_that_it_is_given(bench: Bench) -> None:
-    """The attempt stays the newest."""
+    """The attempt remains the newest one."""
     bench.begin()
     error = ValueError("no")
     bench.life.stop(error)
@@ -157,7 +157,7 @@ def test_an_ending_does_nothing_unless_an_attempt_is_running(
 
 
 def test_an_attempt_goes_on_while_its_call_does(bench: Bench) -> None:
-    """It ends once the call is over, and is reported."""
+    """It ends when the call is over, and is reported."""
     bench.begin()
     bench.life.end_if_left()
     assert bench.life.state == "running"
@@ -180,7 +180,7 @@ def test_an_attempt_without_a_call_is_never_left(bench: Bench) -> None:
 
 @pytest.mark.parametrize("on_own_thread", [False, True])
 def test_an_attempt_that_is_left_ends_and_is_reported(bench: Bench, on_own_thread: bool) -> None:
-    """Whether the training thread or the journal's thread notices it."""
+    """On the training thread as well as on the journal's thread."""
     bench.begin()
     bench.life.end_left(on_own_thread=on_own_thread)
     assert (bench.life.state, bench.life.running) == ("ended", None)
@@ -189,7 +189,7 @@ def test_an_attempt_that_is_left_ends_and_is_reported(bench: Bench, on_own_threa
 
 
 def test_the_journals_thread_gives_way_to_whoever_is_ending_it(bench: Bench) -> None:
-    """The attempt that refuses is still running."""
+    """An attempt that another thread is ending is still running."""
     bench.begin()
     bench.attempt.ends_itself = False
     bench.life.end_left(on_own_thread=True)
@@ -199,7 +199,7 @@ def test_the_journals_thread_gives_way_to_whoever_is_ending_it(bench: Bench) -> 
 
 
 def test_at_exit_what_is_running_ends_and_its_journal_is_waited_for(bench: Bench) -> None:
-    """In this order."""
+    """In this order, with a fake attempt."""
     bench.begin()
     bench.life.exit()
     assert bench.life.state == "ended"
@@ -208,7 +208,7 @@ def test_at_exit_what_is_running_ends_and_its_journal_is_waited_for(bench: Bench
 
 @pytest.mark.parametrize("state", STATES)
 def test_abandoning_fails_in_every_state(bench: Bench, state: State) -> None:
-    """An attempt that is running is abandoned, and only that one."""
+    """Only a running attempt is abandoned."""
     bench.in_state(state)
     before = len(bench.attempt.heard)
     bench.life.abandon("a bug")
@@ -226,7 +226,7 @@ ENDINGS: dict[str, Callable[[Lifecycle], object]] = {
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_profilers_stop_before_the_attempt_ends(bench: Bench, ending: str) -> None:
-    """They may still ask it for energies, however it ends."""
+    """So they can still ask it for energies, for each way to end."""
     bench.begin(with_profiler=True)
     ENDINGS[ending](bench.life)
     assert bench.attempt.heard[0] == "profiler"
@@ -238,7 +238,7 @@ def test_profilers_stop_before_the_attempt_ends(bench: Bench, ending: str) -> No
 def test_the_handler_at_exit_is_registered_while_an_attempt_is_running(
     bench: Bench, handlers: list[Any], ending: str
 ) -> None:
-    """However the attempt ends, the interpreter keeps nothing of it."""
+    """For each way to end, nothing stays registered with the interpreter."""
     bench.begin()
     assert handlers == [bench.life.exit]
     ENDINGS[ending](bench.life)
@@ -248,7 +248,7 @@ def test_the_handler_at_exit_is_registered_while_an_attempt_is_running(
 def test_an_attempt_may_begin_while_the_one_before_is_reported(
     bench: Bench, handlers: list[Any]
 ) -> None:
-    """The new one is running, and its handler stays."""
+    """The new attempt is running, and its handler stays registered."""
     bench.life.begin(
         cast("ActiveAttempt", bench.attempt), Profilers(()), lambda attempt: bench.begin()
     )
@@ -260,7 +260,7 @@ def test_an_attempt_may_begin_while_the_one_before_is_reported(
 
 @pytest.mark.parametrize("ending", ["stop", "end_left"])
 def test_an_attempt_that_is_abandoned_while_it_ends_has_failed(bench: Bench, ending: str) -> None:
-    """The end that was under way does not make it a success."""
+    """The end in progress does not change the state again."""
     bench.begin()
     bench.attempt.while_ending = lambda: bench.life.abandon("a bug")
     ENDINGS[ending](bench.life)
@@ -268,7 +268,7 @@ def test_an_attempt_that_is_abandoned_while_it_ends_has_failed(bench: Bench, end
 
 
 def test_a_report_that_fails_is_a_failure_and_not_an_exception(bench: Bench) -> None:
-    """What is raised while an attempt is ended ends measuring."""
+    """An exception during the end of an attempt ends measuring."""
     bench.life.begin(cast("ActiveAttempt", bench.attempt), Profilers(()), lambda attempt: 1 / 0)
     bench.life.end_left()
     assert bench.life.state == "failed"
@@ -277,7 +277,7 @@ def test_a_report_that_fails_is_a_failure_and_not_an_exception(bench: Bench) -> 
 def test_in_a_forked_child_nothing_is_running(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor does it touch the parent's attempt; one of its own may begin."""
+    """The parent's attempt is left alone; the child may begin its own."""
     bench.begin()
     parents = bench.attempt
     monkeypatch.setattr(forks, "generation", forks.generation + 1)

@@ -1,4 +1,4 @@
-"""Line profiles of functions of a module that the test writes."""
+"""Line profiles of functions in a module that the test writes."""
 
 import asyncio
 import importlib
@@ -64,7 +64,7 @@ number = 7
 
 @pytest.fixture
 def subject(tmp_path, monkeypatch):
-    """A module of our own, importable by its name."""
+    """The module, importable by its name."""
     (tmp_path / "profiled_subject.py").write_text(textwrap.dedent(MODULE))
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module("profiled_subject")
@@ -73,7 +73,7 @@ def subject(tmp_path, monkeypatch):
 
 
 def increment_mib(text, line):
-    """What the table says that a line of source added."""
+    """Memory that a line of source added, according to the table."""
     (row,) = [row for row in text.splitlines() if row.rstrip().endswith(line)]
     return float(re.findall(r"(-?[\d.]+) MiB", row)[1])
 
@@ -88,7 +88,7 @@ def test_allocating_line_shows_its_size(subject):
 
 
 def test_functions_are_put_back(subject):
-    """After the block each function is the very object it was, also when the block failed."""
+    """After the block each function is the original object, also if the block failed."""
     before = (subject.load, vars(subject.Model)["fixed"], vars(subject.Base)["inherited"])
     names = ("profiled_subject:load", "profiled_subject:Model.fixed", subject.Model.inherited)
 
@@ -106,7 +106,7 @@ def test_functions_are_put_back(subject):
 
 
 def test_methods_of_all_kinds_are_followed(subject):
-    """Plain, static, class and inherited methods give the same results and appear in the table."""
+    """Plain, static, class and inherited methods return the same results and are in the table."""
     model = subject.Model()
     with profile_lines(
         model.step, subject.Model.fixed, subject.Model.made, model.inherited
@@ -126,14 +126,14 @@ def test_decorated_function_shows_its_own_lines(subject):
 
 
 def test_coroutine_is_followed(subject):
-    """An async function is followed while it really runs."""
+    """An async function is profiled while it runs."""
     with profile_lines("profiled_subject:later") as profile:
         assert asyncio.run(subject.later()) == 3
     assert "value = 3" in profile.text
 
 
 def test_nothing_run_is_an_empty_text(subject):
-    """Without a call there is no table; before the block there is none either."""
+    """Without a call, and before the block, there is no table."""
     profile = profile_lines("profiled_subject:load")
     assert profile.text == ""
     with profile:
@@ -153,20 +153,20 @@ def test_nothing_run_is_an_empty_text(subject):
     ],
 )
 def test_wrong_names_say_what_is_wrong(subject, name, message):
-    """A name that leads nowhere is refused at construction, with the nearest ones that exist."""
+    """An unknown name is refused at construction, with similar names that exist."""
     with pytest.raises(ValueError, match=message):
         profile_lines(name)
 
 
 @pytest.mark.parametrize("name", ["profiled_subject:number", "math:sqrt", "profiled_subject:Model"])
 def test_only_python_functions(subject, name):
-    """Numbers, functions written in C and classes have no lines to follow."""
+    """Numbers, functions written in C and classes have no lines to profile."""
     with pytest.raises(TypeError, match="only Python functions"):
         profile_lines(name)
 
 
 def test_unreachable_functions_are_refused(subject):
-    """A lambda or inner function, a function without a file, and nothing at all."""
+    """Lambdas, inner functions, functions without a file, and an empty list are refused."""
     with pytest.raises(ValueError, match="around it"):
         profile_lines(subject.nested)
     exec("def typed_in(): return 1", vars(subject))

@@ -13,7 +13,7 @@ MOVES = st.lists(st.tuples(st.sampled_from(["enter", "leave"]), NAMES, st.floats
 
 @given(moves=MOVES)
 def test_spans_are_a_partition_from_start_to_end(moves: list[tuple[str, str, float]]) -> None:
-    """Whatever is entered and left, in whatever order, spans touch and never overlap."""
+    """For any order of entering and leaving, spans are adjacent and never overlap."""
     phases, t_s, spans = PhaseStack(10.0), 10.0, []
     for move, name, later_s in moves:
         t_s += later_s
@@ -30,7 +30,7 @@ def test_spans_are_a_partition_from_start_to_end(moves: list[tuple[str, str, flo
 def test_the_phase_is_the_last_one_entered_and_not_left(
     moves: list[tuple[str, str, float]],
 ) -> None:
-    """The stack says what an independent list of open phases says."""
+    """The stack agrees with an independent list of open phases."""
     phases, open_phases = PhaseStack(0.0), ["idle"]
     for move, name, _ in moves:
         if move == "enter":
@@ -46,7 +46,7 @@ def test_the_phase_is_the_last_one_entered_and_not_left(
 
 
 def test_a_paused_phase_goes_on_after_the_one_inside_it() -> None:
-    """Training, validation, training: three spans, and validation is no part of training."""
+    """Training, validation, training are three spans, and validation is not part of training."""
     phases = PhaseStack(0.0)
     spans = [
         phases.enter("train", 1.0),
@@ -65,7 +65,7 @@ def test_a_paused_phase_goes_on_after_the_one_inside_it() -> None:
 
 
 def test_leaving_what_was_never_entered_is_ignored() -> None:
-    """An unknown phase, or the one below all others, cannot be left."""
+    """An unknown phase, and the phase at the bottom, cannot be left."""
     phases = PhaseStack(0.0)
     phases.enter("train", 1.0)
     assert phases.leave("validation", 2.0) is None
@@ -75,7 +75,7 @@ def test_leaving_what_was_never_entered_is_ignored() -> None:
 
 
 def test_leaving_takes_along_what_was_left_open_inside() -> None:
-    """A validation that an exception cut short ends with the training around it."""
+    """A validation that an exception interrupted ends with the training around it."""
     phases = PhaseStack(0.0)
     phases.enter("train", 1.0)
     phases.enter("validation", 2.0)
@@ -84,7 +84,7 @@ def test_leaving_takes_along_what_was_left_open_inside() -> None:
 
 
 def test_the_same_phase_may_be_entered_inside_itself() -> None:
-    """A nested phase of the same name is left once for each time it was entered."""
+    """A nested phase of the same name must be left as often as it was entered."""
     phases = PhaseStack(0.0)
     phases.enter("train", 1.0)
     phases.enter("train", 2.0)
@@ -106,7 +106,7 @@ INTERVALS = st.lists(
 def test_what_is_left_of_spans_is_every_second_that_no_hole_covers(
     spans: list[PhaseSpan], holes: list[PhaseSpan]
 ) -> None:
-    """Counted second by second, spans without holes are what they should be."""
+    """Checked second by second, holes are removed from spans."""
     left = without(spans, holes)
     for second in range(80):
         middle_s = second + 0.5
@@ -117,7 +117,7 @@ def test_what_is_left_of_spans_is_every_second_that_no_hole_covers(
 
 
 def test_leaving_everything_is_idle_from_then_on() -> None:
-    """However deep the stack, what follows is the phase below all others."""
+    """For any depth of the stack, the current phase is the one at the bottom."""
     phases = PhaseStack(0.0)
     phases.enter("train", 1.0)
     phases.enter("validation", 2.0)

@@ -1,4 +1,4 @@
-"""The books of one attempt, from scripted sensors on virtual time."""
+"""The journal of one attempt, from scripted sensors on virtual time."""
 
 import math
 import threading
@@ -21,7 +21,7 @@ from tests.sensing.loads import Card, Staircase, channel
 
 
 def energy_j(line: dict[str, Any], key: str = "gpu0") -> float:
-    """Joules of one device in a line."""
+    """Joules of one device in a journal line."""
     return float(line["energy"][key]["energy_j"])
 
 
@@ -33,7 +33,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def trained(tmp_path: Path, clock: FakeClock) -> Books:
-    """The books of a training of 50 s."""
+    """The journal of a training of 50 s."""
     books = Books(tmp_path, wave(clock), wave(clock, CPU, 0.25), clock=clock)
     train(books)
     books.finish()
@@ -41,7 +41,7 @@ def trained(tmp_path: Path, clock: FakeClock) -> Books:
 
 
 def test_spans_are_a_partition_whose_energies_sum_to_the_totals(trained: Books) -> None:
-    """Phases touch from the start to the end, and their joules sum to the totals to 1e-9."""
+    """Phases are adjacent from start to end, and their joules sum to the totals to 1e-9."""
     spans, totals = trained.of("span"), trained.of("totals")[0]
     assert spans[0]["start_s"] == 0.0
     assert all(a["end_s"] == b["start_s"] for a, b in pairwise(spans))
@@ -52,7 +52,7 @@ def test_spans_are_a_partition_whose_energies_sum_to_the_totals(trained: Books) 
 
 
 def test_each_span_has_the_energy_of_its_own_time(trained: Books) -> None:
-    """Joules of each phase are those of the closed form, within its stated error."""
+    """Joules of each phase agree with the closed form, within the stated error."""
     for span in trained.of("span"):
         if not span["energy"]:
             continue
@@ -64,14 +64,14 @@ def test_each_span_has_the_energy_of_its_own_time(trained: Books) -> None:
 
 
 def test_phases_come_in_the_order_in_which_they_were_entered(trained: Books) -> None:
-    """Training goes on after each validation; empty spans keep their place."""
+    """Training continues after each validation; empty spans keep their place."""
     inside = [("validation"), ("checkpoint"), ("validation"), ("train")]
     names = ["idle", "setup", "idle", "train", *(inside * 3), "idle"]
     assert [span["phase"] for span in trained.of("span")] == names
 
 
 def test_steps_touch_and_count_everything_once(trained: Books) -> None:
-    """Pooled steps follow each other from the start; samples and tokens sum to what was said."""
+    """Pooled steps are adjacent from the start; samples and tokens sum to the reported ones."""
     pools = trained.of("steps")
     assert pools[0]["start_s"] == 0.0
     assert all(a["end_s"] == b["start_s"] for a, b in pairwise(pools))
@@ -84,7 +84,7 @@ def test_steps_touch_and_count_everything_once(trained: Books) -> None:
 
 
 def test_nothing_is_written_before_it_is_settled(tmp_path: Path, clock: FakeClock) -> None:
-    """What stands in a journal is what a question to the finished timeline answers, to 1e-9."""
+    """Energies in a journal agree with those of the finished timeline to 1e-9."""
     card = Card.under(Staircase.random(1, mean_s=0.3, until_s=90.0), until_s=90.0, seed=1)
     replay = ReplaySource(clock, [card.power, card.counter], later(card.readings()))
     books = Books(tmp_path, replay, wave(clock, CPU, 0.25), clock=clock)
@@ -107,12 +107,12 @@ def test_nothing_is_written_before_it_is_settled(tmp_path: Path, clock: FakeCloc
 
 
 def later(readings: Sequence[Reading]) -> list[Reading]:
-    """Readings on the virtual clock's scale."""
+    """Readings shifted to the virtual clock."""
     return [Reading(r.channel, START_S + r.t_s, r.value, r.t_error_s) for r in readings]
 
 
 def test_spans_of_anchored_samples_sum_to_the_totals(tmp_path: Path, clock: FakeClock) -> None:
-    """Samples and an anchor each second, as on an H200: phases still sum to the totals to 1e-9."""
+    """With samples and a counter reading every second, phases sum to the totals to 1e-9."""
     card = Card.under(Staircase.random(2, mean_s=0.3, until_s=90.0), until_s=90.0, seed=2)
     books = Books(
         tmp_path,
@@ -126,7 +126,7 @@ def test_spans_of_anchored_samples_sum_to_the_totals(tmp_path: Path, clock: Fake
 
 
 class SlowToOpen:
-    """A card whose driver takes 3 s to answer, and then hands over what its buffer has kept."""
+    """A card whose driver answers after 3 s, and then returns its buffered samples."""
 
     name, interval_s = "slow", 0.5
 
@@ -151,7 +151,7 @@ class SlowToOpen:
 def test_a_slow_driver_does_not_hide_its_first_seconds_from_the_phases(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    """A buffer that reaches back before the card had opened: its phases have that energy too."""
+    """Buffered samples from before the sensor was open are in the energy of their phases."""
     of = channel("power", "gauge", period_s=0.02, is_buffered=True)
     books = Books(tmp_path, SlowToOpen(clock, of), wave(clock, CPU), clock=clock)
     train(books, epochs=1)
@@ -163,7 +163,7 @@ def test_a_slow_driver_does_not_hide_its_first_seconds_from_the_phases(
 
 
 def test_phases_sum_to_the_totals_of_a_long_run(tmp_path: Path, clock: FakeClock) -> None:
-    """After twenty minutes, when full resolution is long gone, phases sum to the totals to 1e-9."""
+    """After twenty minutes, without full resolution, phases sum to the totals to 1e-9."""
     of = channel("power", "mean", period_s=0.3)
     times_s = np.arange(START_S - 1.95, START_S + 1300.0, 0.3)
     watts = np.random.default_rng(0).uniform(50.0, 650.0, len(times_s))
@@ -179,7 +179,7 @@ def test_phases_sum_to_the_totals_of_a_long_run(tmp_path: Path, clock: FakeClock
 
 
 def test_phases_sum_to_the_totals_after_a_driver_has_hung(tmp_path: Path, clock: FakeClock) -> None:
-    """A driver answers nothing for 9 s; what its counter says afterwards is in the phases too."""
+    """If a driver hangs for 9 s, the counter's later energy is in the phases."""
     card = Card.under(Staircase.random(2, mean_s=0.3, until_s=90.0), until_s=90.0, seed=2)
     readings = [r for r in later(card.readings()) if not 20.0 < r.t_s - START_S < 29.0]
     books = Books(
@@ -195,7 +195,7 @@ def test_phases_sum_to_the_totals_after_a_driver_has_hung(tmp_path: Path, clock:
 
 
 def test_series_rows_tell_power_and_energy_so_far(trained: Books) -> None:
-    """Each half second one row: cumulative energy of the closed form, power its slope."""
+    """One row every half second, with the cumulative energy of the closed form and its slope."""
     rows, lines = trained.rows("gpu0"), trained.of("series")
     assert [line["t_s"] for line in lines[:-1]] == pytest.approx(np.arange(1, len(rows)) * 0.5)
     for row in rows[:-1]:
@@ -209,7 +209,7 @@ def test_series_rows_tell_power_and_energy_so_far(trained: Books) -> None:
 
 
 def test_a_window_named_afterwards_has_its_energy(tmp_path: Path, clock: FakeClock) -> None:
-    """Ten seconds of training that were validation, as one learns later: their energy, once."""
+    """Ten seconds of training that are renamed to validation afterwards count once."""
     books = Books(tmp_path, wave(clock), clock=clock)
     books.enter("train")
     clock.advance(30.0)
@@ -226,7 +226,7 @@ def test_a_window_named_afterwards_has_its_energy(tmp_path: Path, clock: FakeClo
 
 
 def test_a_run_without_any_sensor_still_counts(tmp_path: Path, clock: FakeClock) -> None:
-    """No energy is absent, not zero; phases and steps are written all the same."""
+    """Unknown energy is absent, not zero; phases and steps are still written."""
     books = Books(tmp_path, clock=clock)
     train(books)
     books.finish()
@@ -237,7 +237,7 @@ def test_a_run_without_any_sensor_still_counts(tmp_path: Path, clock: FakeClock)
 
 
 def test_a_killed_run_has_lost_at_most_the_last_moments(tmp_path: Path, clock: FakeClock) -> None:
-    """Without an end, the journal holds the header and all that was settled a second ago."""
+    """Without an end, the journal contains the header and all lines up to a second ago."""
     books = Books(tmp_path, wave(clock), clock=clock)
     train(books)
     lines = books.lines
@@ -248,7 +248,7 @@ def test_a_killed_run_has_lost_at_most_the_last_moments(tmp_path: Path, clock: F
 
 
 def test_samples_that_nobody_counts_are_null(tmp_path: Path, clock: FakeClock) -> None:
-    """Steps without a batch size have samples null; waits are there as soon as someone marks."""
+    """Steps without a batch size have ``null`` samples; waits need marks of data."""
     books = Books(tmp_path, wave(clock), clock=clock)
     books.enter("train")
     for _ in range(10):
@@ -263,7 +263,7 @@ def test_samples_that_nobody_counts_are_null(tmp_path: Path, clock: FakeClock) -
 
 
 def test_gauges_stand_in_the_row_of_their_half_second(tmp_path: Path, clock: FakeClock) -> None:
-    """Means of utilisation and clock, the highest of memory and temperature, and only their own."""
+    """A row has means of utilisation and clock, and maxima of memory and temperature."""
     busy, memory = channel("utilisation", "gauge"), channel("memory_used", "gauge")
     readings = [
         Reading(of, START_S + 0.6 + 0.1 * i, value)
@@ -284,7 +284,7 @@ def test_gauges_stand_in_the_row_of_their_half_second(tmp_path: Path, clock: Fak
 def test_a_sensor_that_falls_silent_has_no_power_and_keeps_its_energy(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    """Power of a silent half second is null, never zero; cumulative energy does not fall."""
+    """Power without readings is ``null``, not zero; cumulative energy does not decrease."""
     of = channel("power", "gauge", period_s=0.1)
     readings = [Reading(of, START_S + 0.1 * i, 100.0) for i in range(41)]
     books = Books(tmp_path, ReplaySource(clock, [of], readings), clock=clock)
@@ -299,7 +299,7 @@ def test_a_sensor_that_falls_silent_has_no_power_and_keeps_its_energy(
 
 
 def test_what_happens_to_sources_is_written(tmp_path: Path, clock: FakeClock) -> None:
-    """Devices with their sensors, unavailable sources with reason and fix, misses as warnings."""
+    """Devices with sensors, unavailable sources with advice, and missed readings as warnings."""
     books = Books(tmp_path, wave(clock), clock=clock)
     books.recorder.note(
         Notice(
@@ -324,7 +324,7 @@ def test_what_happens_to_sources_is_written(tmp_path: Path, clock: FakeClock) ->
 
 
 def test_an_unavailable_source_does_not_hold_up_the_books(tmp_path: Path, clock: FakeClock) -> None:
-    """Where one source cannot be opened, the others' figures are written at once."""
+    """If one source cannot be opened, figures of the others are written without delay."""
 
     class Absent(SlowToOpen):
         def open(self) -> Sequence[Channel]:
@@ -341,7 +341,7 @@ def test_an_unavailable_source_does_not_hold_up_the_books(tmp_path: Path, clock:
 
 
 def test_the_totals_say_how_it_ended(tmp_path: Path, clock: FakeClock) -> None:
-    """Status, error and what the caller adds are in the last line; nothing follows it."""
+    """The last line has status, error and the caller's values."""
     books = Books(tmp_path, wave(clock), clock=clock)
     clock.advance(2.0)
     books.recorder.finish("failed", "ValueError: x", sampler_cpu_s=0.5, missed_readings={"a": 1})
@@ -358,7 +358,7 @@ def test_the_totals_say_how_it_ended(tmp_path: Path, clock: FakeClock) -> None:
 
 
 def test_training_time_leaves_out_what_was_inside_it(tmp_path: Path, clock: FakeClock) -> None:
-    """Of 10 s with 4 s of validation in the middle, 6 s were training."""
+    """10 s with 4 s of validation in the middle have 6 s of training."""
     books = Books(tmp_path, clock=clock)
     books.enter("train")
     clock.advance(3.0)
@@ -374,7 +374,7 @@ def test_training_time_leaves_out_what_was_inside_it(tmp_path: Path, clock: Fake
 
 
 def test_mean_power_is_of_the_share_that_was_seen() -> None:
-    """300 J in 10 s of which 3 s were seen are 100 W; what was not seen has no power."""
+    """300 J in 10 s with a coverage of 30 % are 100 W; without readings there is no power."""
     assert mean_power_w(300.0, 0.3, 10.0) == pytest.approx(100.0)
     assert mean_power_w(None, 0.0, 10.0) is None
 

@@ -1,4 +1,4 @@
-"""What TensorBoard's own plugins make of a log directory."""
+"""Reads a log directory with TensorBoard's own plugins."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ from tensorboard.plugins.scalar.scalars_plugin import ScalarsPlugin
 
 
 class TensorBoardView:
-    """A log directory, read as a browser would see it.
+    """A log directory as a browser shows it.
 
     Args:
         folder: with run directories in it.
@@ -50,7 +50,7 @@ class TensorBoardView:
         return found
 
     def matches(self, run: str, pattern: str) -> list[str]:
-        """Tags of scalars that a line of a chart shows."""
+        """Tags of scalars that match a line of a chart."""
         plugin = CustomScalarsPlugin(self._context)
         return sorted(plugin.scalars_impl(self._ctx, run, pattern, "")["tag_to_events"])
 

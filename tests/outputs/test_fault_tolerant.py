@@ -1,4 +1,4 @@
-"""An output that fails, and the training beside it that does not."""
+"""Failures of outputs do not affect a training."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 
 
 class Failing:
-    """Fails at the step it is told, and when it is closed."""
+    """Fails at a given step, and when it is closed."""
 
     def __init__(self, fails_at: int) -> None:
         self._fails_at = fails_at
@@ -19,13 +19,13 @@ class Failing:
         return "Failing"
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
-        """A row."""
+        """Store a step."""
         if step == self._fails_at:
             raise OSError("disk full")
         self.steps.append(step)
 
     def close(self) -> None:
-        """The end."""
+        """Count the call and fail."""
         self.closed += 1
         raise OSError("disk still full")
 
@@ -33,7 +33,7 @@ class Failing:
 def test_an_output_that_failed_is_left_out_with_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Rows before the failure are written; after it the output is closed and left alone."""
+    """Rows before the failure are written; then the output is closed and not used again."""
     failing = Failing(fails_at=2)
     output = FaultTolerantOutput(failing)
     for step in (1, 2, 3):
@@ -45,6 +45,6 @@ def test_an_output_that_failed_is_left_out_with_one_warning(
 
 
 def test_the_owner_chooses_the_words(caplog: pytest.LogCaptureFixture) -> None:
-    """A failure to close is told too, in the owner's words."""
+    """A failure to close is logged with the owner's message."""
     FaultTolerantOutput(Failing(fails_at=0), "no more of it").close()
     assert [r.message for r in caplog.records] == ["no more of it"]

@@ -1,4 +1,4 @@
-"""Scalars into a function of the user's."""
+"""Scalars are passed to a function of the user."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from energy_callbacks.outputs.function import FunctionOutput
 
 
 def test_the_function_gets_scalars_and_step() -> None:
-    """One call a row, with a dict of its own."""
+    """One call per row, with a new dict."""
     calls: list[tuple[dict[str, float], int]] = []
     output = FunctionOutput(lambda scalars, step: calls.append((scalars, step)))
     scalars = {"power/gpu_w": 200.0}
@@ -18,6 +18,6 @@ def test_the_function_gets_scalars_and_step() -> None:
 
 
 def test_something_that_cannot_be_called_is_refused() -> None:
-    """The message shows how to write it."""
+    """The message shows a correct call."""
     with pytest.raises(TypeError, match=r"got 'print'; write FunctionOutput\(lambda"):
         FunctionOutput("print")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Sessions that TensorBoard's own plugin lists, from files of ours."""
+"""Sessions as TensorBoard's own plugin lists them."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def write(folder: Path, *, wh: float, batch_size: int, is_success: bool | None =
 
 
 def test_sessions_of_several_runs_are_listed_together(tmp_path: Path) -> None:
-    """Two trainings: their parameters with their types, their metric, their times."""
+    """Parameters with their types, metrics and times of two trainings are listed."""
     write(tmp_path / "a", wh=1.0, batch_size=32)
     write(tmp_path / "b", wh=2.0, batch_size=64, is_success=False)
     view = TensorBoardView(tmp_path)
@@ -45,7 +45,7 @@ def test_sessions_of_several_runs_are_listed_together(tmp_path: Path) -> None:
 
 
 def test_a_session_that_has_not_ended_is_listed_too(tmp_path: Path) -> None:
-    """Before any experiment is known the plugin takes the scalars of the runs as metrics."""
+    """Without an experiment the plugin uses the scalars of the runs as metrics."""
     write(tmp_path / "a", wh=1.0, batch_size=32, is_success=None)
     view = TensorBoardView(tmp_path)
     assert values(view.sessions()["a"]) == {"energy/total_wh": 0.5}

@@ -1,4 +1,4 @@
-"""The charts that TensorBoard's own plugin lists, from a file of ours."""
+"""Charts as TensorBoard's own plugin lists them."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ NOT_CHARTED = {"energy/measured_fraction"}
 
 
 def charts(folder: Path, tags: tuple[str, ...], prefix: str = "") -> dict[str, list[str]]:
-    """What the plugin makes of a layout, and of a row of these tags."""
+    """Charts of the plugin for a layout, with a row of these tags."""
     output = TensorBoardOutput(folder / "run")
     output.write({f"{prefix}{tag}": 1.0 for tag in tags}, 0, 1.7e9)
     output.add(layout(tags, prefix=prefix), 0)
@@ -24,20 +24,20 @@ def charts(folder: Path, tags: tuple[str, ...], prefix: str = "") -> dict[str, l
 
 
 def test_every_tag_has_a_place_in_a_chart(tmp_path: Path) -> None:
-    """Each tag of the reference, and the ends of each interval."""
+    """Every tag of the reference and both ends of each interval are in a chart."""
     shown = {line.strip("^$") for lines in charts(tmp_path, EVERY).values() for line in lines}
     assert shown == set(EVERY) - NOT_CHARTED
 
 
 def test_intervals_are_bands(tmp_path: Path) -> None:
-    """Value, lower and upper end, in this order, with exact tags."""
+    """A band has the exact tags of value, lower and upper end, in this order."""
     found = list(charts(tmp_path, EVERY).values())
     for tag in INTERVALS:
         assert [tag, f"{tag}_lo", f"{tag}_hi"] in found
 
 
 def test_a_training_without_a_gpu_has_no_chart_of_one(tmp_path: Path) -> None:
-    """Nor of tokens that nobody counts."""
+    """It has no chart of tokens either, if they are not counted."""
     found = charts(tmp_path, expected_tags(gpu=False, tokens=False, waits=True))
     words = " ".join([*found, *(line for lines in found.values() for line in lines)]).lower()
     assert "gpu" not in words
@@ -47,7 +47,7 @@ def test_a_training_without_a_gpu_has_no_chart_of_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("prefix", ["", "a.b+"])
 def test_a_line_shows_its_own_tag_only(tmp_path: Path, prefix: str) -> None:
-    """TensorBoard takes a pattern: no other tag may match it, whatever stands before the tags."""
+    """TensorBoard matches patterns: no other tag may match, with any prefix."""
     found = charts(tmp_path, EVERY, prefix)
     view = TensorBoardView(tmp_path)
     for lines in found.values():
@@ -57,7 +57,7 @@ def test_a_line_shows_its_own_tag_only(tmp_path: Path, prefix: str) -> None:
 
 
 def test_what_a_training_can_have_is_seen_in_a_row() -> None:
-    """A row of a CPU, of an unknown place, with samples: gauges may come later, a GPU may not."""
+    """Gauges may be missing in the first row, but not the figures of a GPU."""
     sample = "efficiency/total_j_per_sample"
     ends = {f"emissions/total_g{end}": 1.0 for end in ("_lo", "_hi")}
     row = {"power/host_w": 30.0, "throughput/samples_per_s": 4.0, sample: 1.0, **ends}
@@ -68,7 +68,7 @@ def test_what_a_training_can_have_is_seen_in_a_row() -> None:
 
 
 def test_an_unknown_place_has_no_chart_of_emissions(tmp_path: Path) -> None:
-    """The ends of an interval alone make no chart."""
+    """The ends of an interval alone are not shown as a chart."""
     known = tuple(tag for tag in EVERY if tag != "emissions/total_g")
     found = charts(tmp_path, known)
     assert [title for title in found if "emissions" in title] == []

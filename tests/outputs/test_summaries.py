@@ -26,7 +26,7 @@ def write(folder: Path, summary: object) -> TensorBoardView:
 
 
 def test_text_is_shown_as_it_is(tmp_path: Path) -> None:
-    """No line of it is taken for Markdown, and none for HTML."""
+    """No line of the text is interpreted as Markdown or HTML."""
     view = write(tmp_path, summaries.verbatim("report", HOSTILE))
     [text] = view.texts("run", "report")
     page = markdown_to_safe_html(text)
@@ -36,7 +36,7 @@ def test_text_is_shown_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_picture_comes_back_with_its_size(tmp_path: Path) -> None:
-    """The bytes of the PNG, and width and height from its first chunk."""
+    """The bytes of the PNG are unchanged; width and height are read from its first chunk."""
     view = write(tmp_path, summaries.image("power", PNG))
     assert view.images("run") == {"power": [PNG]}
     [event] = read(tmp_path / "run").Images("power") or [None]
@@ -44,7 +44,7 @@ def test_a_picture_comes_back_with_its_size(tmp_path: Path) -> None:
 
 
 def test_numbers_are_classic_scalars(tmp_path: Path) -> None:
-    """So that every reader of event files knows them."""
+    """Every reader of event files supports them."""
     write(tmp_path, summaries.scalars({"b": 2.0, "a": 1.0}))
     found = read(tmp_path / "run")
     assert [(tag, found.Scalars(tag)[0].value) for tag in ("a", "b")] == [("a", 1.0), ("b", 2.0)]
@@ -64,7 +64,7 @@ print(sorted({"torch", "tensorflow"} & set(sys.modules)))
 
 
 def test_no_framework_is_imported(tmp_path: Path) -> None:
-    """Layout, parameters and text cost neither TensorFlow nor torch, where both are installed."""
+    """Layout, parameters and text import neither TensorFlow nor PyTorch if both are installed."""
     for name in ("tensorflow", "torch"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("")

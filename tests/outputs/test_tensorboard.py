@@ -1,4 +1,4 @@
-"""Our own event file, read back by TensorBoard's own reader."""
+"""Event files, read with TensorBoard's own reader."""
 
 import copy
 import pickle
@@ -13,7 +13,7 @@ from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 
 
 def read(folder: Path) -> EventAccumulator:
-    """What TensorBoard sees of a folder."""
+    """The content of a folder as TensorBoard reads it."""
     return EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
 
 
@@ -31,7 +31,7 @@ def test_scalars_come_back_with_step_and_wall_time(tmp_path: Path) -> None:
 
 
 def test_what_was_written_can_be_seen_at_once(tmp_path: Path) -> None:
-    """A row is in the file before ``close``, so that a live view, or a kill, does not miss it."""
+    """A row is in the file before ``close``, for live views and killed processes."""
     output = TensorBoardOutput(tmp_path)
     output.write({"a": 1.0}, 1, 1.7e9)
     assert read(tmp_path).Scalars("a")[0].value == 1.0
@@ -39,7 +39,7 @@ def test_what_was_written_can_be_seen_at_once(tmp_path: Path) -> None:
 
 
 def test_nothing_is_opened_before_the_first_row(tmp_path: Path) -> None:
-    """No folder and no file appear before there is something to write."""
+    """No folder and no file are created before the first row."""
     output = TensorBoardOutput(tmp_path / "run")
     output.write({}, 1, 1.7e9)
     output.close()
@@ -47,7 +47,7 @@ def test_nothing_is_opened_before_the_first_row(tmp_path: Path) -> None:
 
 
 def test_after_close_it_goes_on_in_a_new_file(tmp_path: Path) -> None:
-    """Closed twice and opened again, both files together are the run."""
+    """After closing twice and writing again, both files together are the run."""
     output = TensorBoardOutput(str(tmp_path))
     for step in (1, 2):
         output.write({"a": float(step)}, step, 1.7e9 + step)
@@ -59,7 +59,7 @@ def test_after_close_it_goes_on_in_a_new_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("twin_of", [copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))])
 def test_a_copy_of_an_open_output_writes_a_file_of_its_own(tmp_path: Path, twin_of: object) -> None:
-    """Copied while its file is open, as a running meter is, neither disturbs the other."""
+    """A copy and the original write different files."""
     output = TensorBoardOutput(tmp_path)
     output.write({"a": 1.0}, 1, 1.7e9)
     twin = twin_of(output)  # type: ignore[operator]
@@ -85,7 +85,7 @@ print(sorted({"torch", "tensorflow"} & set(sys.modules)))
 
 
 def frameworks_imported(tmp_path: Path, extra: str = "") -> str:
-    """What a process has imported that wrote a row, on a path where both frameworks exist."""
+    """Frameworks that a process has imported after writing a row."""
     for name in ("tensorflow", "torch"):
         (tmp_path / "path" / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / "path" / name / "__init__.py").write_text("")
@@ -99,11 +99,11 @@ def frameworks_imported(tmp_path: Path, extra: str = "") -> str:
 
 
 def test_writing_imports_neither_tensorflow_nor_torch(tmp_path: Path) -> None:
-    """Even where both are installed, a row costs neither import."""
+    """Writing a row imports neither of them, even if both are installed."""
     assert frameworks_imported(tmp_path) == "[]"
     assert read(tmp_path / "run").Scalars("a")[0].value == 1.0
 
 
 def test_the_check_for_frameworks_can_fail(tmp_path: Path) -> None:
-    """A writer that imported TensorFlow would be seen by the check above."""
+    """The check above detects a writer that imports TensorFlow."""
     assert frameworks_imported(tmp_path, extra="import tensorflow") == "['tensorflow']"

@@ -1,4 +1,4 @@
-"""The job of a batch system, from variables and files as each of them makes them."""
+"""The job of a batch system, from the variables and files of each system."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -36,12 +36,12 @@ def in_files(root: Path, **files: str) -> Path:
 
 
 def test_outside_of_any_batch_system_there_is_no_job(tmp_path: Path) -> None:
-    """A host name alone is no pod, and an empty variable no job."""
+    """A host name alone is not a pod, and an empty variable is not a job."""
     assert identity({"HOSTNAME": "laptop", "SLURM_JOB_ID": ""}, tmp_path) is None
 
 
 def test_a_job_of_slurm(tmp_path: Path) -> None:
-    """Id, name, user, account, partition and cluster, each in its place."""
+    """Id, name, user, account, partition and cluster are read."""
     found = identity(SLURM, tmp_path)
     assert found == Job(
         system="slurm",
@@ -56,7 +56,7 @@ def test_a_job_of_slurm(tmp_path: Path) -> None:
 
 
 def test_a_task_of_an_array_is_called_as_squeue_calls_it(tmp_path: Path) -> None:
-    """``<array>_<task>``; its own id is kept."""
+    """The label is ``<array>_<task>``; the id of the task is kept."""
     array = {"SLURM_ARRAY_JOB_ID": "4240", "SLURM_ARRAY_TASK_ID": "2"}
     found = identity(SLURM | array, tmp_path)
     assert found is not None
@@ -65,7 +65,7 @@ def test_a_task_of_an_array_is_called_as_squeue_calls_it(tmp_path: Path) -> None
 
 
 def test_a_job_of_htcondor(tmp_path: Path) -> None:
-    """The ad's numbers and strings; an expression that looks like one is left alone."""
+    """Numbers and strings of the ad are read; expressions are ignored."""
     ad = in_files(tmp_path, ad=AD) / "ad"
     found = identity({"_CONDOR_JOB_AD": str(ad), "_CONDOR_SLOT": "slot1_2"}, tmp_path)
     assert found == Job(
@@ -83,13 +83,13 @@ def test_a_job_of_htcondor(tmp_path: Path) -> None:
 
 
 def test_an_ad_that_cannot_be_read_leaves_the_slot(tmp_path: Path) -> None:
-    """The job is known to be one, and nothing is made up."""
+    """The job is known, and its other fields are unknown."""
     found = identity({"_CONDOR_JOB_AD": str(tmp_path), "_CONDOR_SLOT": "slot1"}, tmp_path)
     assert found == Job(system="htcondor", slot="slot1")
 
 
 def test_a_pod(tmp_path: Path) -> None:
-    """Its name is the host name, its namespace that of the service account."""
+    """The pod's name is the host name; its namespace is that of the service account."""
     root = in_files(
         tmp_path, **{"var__run__secrets__kubernetes.io__serviceaccount__namespace": "vision\n"}
     )
@@ -99,7 +99,7 @@ def test_a_pod(tmp_path: Path) -> None:
 
 
 def test_a_pod_of_an_indexed_job(tmp_path: Path) -> None:
-    """Its host name is job and index; the downward API knows the pod and the namespace better."""
+    """The host name is job and index; variables of the downward API take precedence."""
     variables = {
         "KUBERNETES_SERVICE_HOST": "10.0.0.1",
         "HOSTNAME": "train-3",
@@ -113,7 +113,7 @@ def test_a_pod_of_an_indexed_job(tmp_path: Path) -> None:
 
 
 def test_labels_name_the_job_of_a_pod(tmp_path: Path) -> None:
-    """The file that the downward API writes them to."""
+    """They are read from the file of the downward API."""
     root = in_files(
         tmp_path, etc__podinfo__labels='app="x"\nbatch.kubernetes.io/job-name="nightly"\n'
     )
@@ -123,7 +123,7 @@ def test_labels_name_the_job_of_a_pod(tmp_path: Path) -> None:
 
 
 def test_the_inner_scheduler_knows_the_job(tmp_path: Path) -> None:
-    """Slurm and HTCondor may run in pods."""
+    """Slurm and HTCondor in pods take precedence over Kubernetes."""
     pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOSTNAME": "slurmd-0"}
     for inner, system in ((SLURM, "slurm"), ({"_CONDOR_SLOT": "slot1"}, "htcondor")):
         found = identity(pod | inner, tmp_path)
@@ -132,7 +132,7 @@ def test_the_inner_scheduler_knows_the_job(tmp_path: Path) -> None:
 
 
 def test_an_endless_name_is_cut(tmp_path: Path) -> None:
-    """Names are the users' own: what a report keeps of one has a bound."""
+    """Users choose the names, so their length in a report is limited."""
     found = identity(SLURM | {"SLURM_JOB_NAME": "x" * 10_000}, tmp_path)
     assert found is not None
     assert found.name == "x" * 200
@@ -140,12 +140,12 @@ def test_an_endless_name_is_cut(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("record", [None, {}, "slurm", {"id": "7"}])
 def test_a_header_without_a_job_has_none(record: object) -> None:
-    """As all journals of before."""
+    """Older journals have none."""
     assert from_record(record) is None
 
 
 def test_a_header_gives_the_job_back(tmp_path: Path) -> None:
-    """Also one of a later version, which may say more, or of another system."""
+    """Also with unknown fields of a later version, or of another system."""
     found = identity(SLURM, tmp_path)
     assert found is not None
     assert from_record(asdict(found) | {"colour": "blue"}) == found

@@ -1,4 +1,4 @@
-"""What a journal says about the process that wrote it."""
+"""The description of the process in a journal."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from energy_callbacks.version import __version__
 
 
 def test_it_names_versions_and_command() -> None:
-    """Tool, Python, packages and command are there, and all of it is JSON."""
+    """Tool, Python, packages and command are included, and the result is JSON."""
     found = environment.describe()
     assert found["tool_version"] == __version__
     assert found["python"].count(".") == 2
@@ -23,7 +23,7 @@ def test_it_names_versions_and_command() -> None:
 
 
 def test_versions_are_read_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second meter does not wait for the files of packages again."""
+    """A second meter does not read the files of packages again."""
     first = environment.describe()
 
     def fail(package: str) -> str:
@@ -36,7 +36,7 @@ def test_versions_are_read_once_a_process(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_commit_is_that_of_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Inside a repository its commit, shortened; outside none."""
+    """Inside a repository the short commit; outside ``None``."""
     monkeypatch.chdir(tmp_path)
     assert environment._git_commit() is None
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
@@ -56,7 +56,7 @@ def test_the_commit_is_that_of_the_working_directory(
 def test_a_machine_without_git_has_no_commit(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No git, a git that hangs, or one that may not be run: unknown, no exception."""
+    """If git is missing, hangs or may not be run, the commit is ``None``."""
 
     def fail(*_: object, **__: object) -> None:
         raise error

@@ -1,4 +1,4 @@
-"""Journals that are whole, cut off, damaged, too new, or cannot be written."""
+"""Journals that are complete, cut off, damaged, too new, or not writable."""
 
 import json
 import math
@@ -32,18 +32,18 @@ def written(path: Path, *records: dict[str, Any]) -> Path:
 
 
 def event(number: int) -> dict[str, Any]:
-    """A record that can be told from others."""
+    """A record with a number."""
     return {"type": "event", "kind": "mark", "t_s": float(number), "name": f"mark {number}"}
 
 
 def test_what_was_written_comes_back_in_order(tmp_path: Path) -> None:
-    """Records are read as they were written, header first."""
+    """Records are read as they were written, beginning with the header."""
     path = written(tmp_path / "a.jsonl", event(1), event(2))
     assert list(journal.read(path)) == [HEADER, event(1), event(2)]
 
 
 def test_what_was_flushed_is_in_the_file_at_once(tmp_path: Path) -> None:
-    """A process that is killed after a flush has lost nothing that was written before it."""
+    """A process that is killed after a flush loses none of the flushed lines."""
     writer = JournalWriter(tmp_path / "a.jsonl")
     writer.write(HEADER)
     writer.write(event(1))
@@ -56,7 +56,7 @@ def test_what_was_flushed_is_in_the_file_at_once(tmp_path: Path) -> None:
 
 
 def test_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
-    """Wherever a kill cuts the last line, all lines before it are read."""
+    """Wherever the last line is cut off, all lines before it are read."""
     whole = written(tmp_path / "a.jsonl", event(1), event(2)).read_bytes()
     last = whole.rindex(b"\n", 0, -1) + 1
     for length in range(last, len(whole) - 1):
@@ -66,7 +66,7 @@ def test_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [b"\x00" * 40, b"\xff\xfe", b"{}", b"[1]", b'"x"', b"", b"{{"])
 def test_a_damaged_line_is_left_out(tmp_path: Path, damage: bytes) -> None:
-    """A line that is no record does not hide the ones around it."""
+    """A damaged line does not affect the lines around it."""
     lines = written(tmp_path / "a.jsonl", event(1), event(2)).read_bytes().splitlines()
     (tmp_path / "a.jsonl").write_bytes(b"\n".join([*lines[:2], damage, *lines[2:]]))
     assert list(journal.read(tmp_path / "a.jsonl")) == [HEADER, event(1), event(2)]
@@ -80,14 +80,14 @@ def test_a_damaged_line_is_left_out(tmp_path: Path, damage: bytes) -> None:
     max_leaves=8,
 ))  # fmt: skip
 def test_no_value_breaks_a_line(value: Any) -> None:
-    """Any nesting of values is one line of strict JSON, NaN and infinity as null."""
+    """Any nesting of values is one line of strict JSON, with NaN and infinity as ``null``."""
     line = json.dumps(journal._plain({"type": "event", "value": value}))
     found = json.loads(line, parse_constant=pytest.fail)["value"]
     assert repr(found) == repr(nulled(value))
 
 
 def nulled(value: Any) -> Any:
-    """What JSON makes of a value."""
+    """A value after conversion to JSON."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
@@ -108,13 +108,13 @@ def nulled(value: Any) -> Any:
     ],
 )
 def test_numbers_of_other_libraries_are_numbers(tmp_path: Path, value: Any, expected: Any) -> None:
-    """A numpy count is a number; what JSON does not know is its text, never an exception."""
+    """A numpy count becomes a number; unknown types become text, without an exception."""
     path = written(tmp_path / "a.jsonl", {"type": "event", "value": value})
     assert list(journal.read(path))[1]["value"] == expected
 
 
 def test_a_newer_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    """The message names the file, its version, ours, and the command that helps."""
+    """The message names the file, both versions, and the command to upgrade."""
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(HEADER | {"version": journal.VERSION + 1}) + "\n")
     with pytest.raises(JournalError, match=rf"{path}.*version 3.*up to 2.*pip install --upgrade"):
@@ -123,7 +123,7 @@ def test_a_newer_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "hello\n", '{"type": "event"}\n', "[]\n", '{"a": 1}\n'])
 def test_another_file_is_no_journal(tmp_path: Path, text: str) -> None:
-    """A file without our header is refused by name."""
+    """A file without the header of a journal is refused, with its name."""
     path = tmp_path / "a.jsonl"
     path.write_text(text)
     with pytest.raises(JournalError, match=r"a\.jsonl is not a journal"):
@@ -134,7 +134,7 @@ def test_another_file_is_no_journal(tmp_path: Path, text: str) -> None:
 
 
 def test_a_full_disk_is_counted_and_never_raises(tmp_path: Path) -> None:
-    """A device without room takes nothing, and says so in the count of failures."""
+    """Lines that do not fit on the disk are counted as failures."""
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
     (tmp_path / "a.jsonl").symlink_to("/dev/full")
@@ -150,7 +150,7 @@ def test_a_full_disk_is_counted_and_never_raises(tmp_path: Path) -> None:
 
 
 class FillsUp:
-    """A text file that has no room between two of its lines."""
+    """A text file on a disk that is full for some time."""
 
     def __init__(self, room: list[bool]) -> None:
         self.room, self.text = room, ""
@@ -170,7 +170,7 @@ class FillsUp:
 
 
 def test_writing_goes_on_where_there_is_room_again(tmp_path: Path) -> None:
-    """A line that the full disk cut in two does not take the next one with it."""
+    """A line that was written partially does not damage the next one."""
     writer = JournalWriter(tmp_path / "a.jsonl")
     real, writer._file = writer._file, FillsUp([True, True, False, True])  # type: ignore[assignment]
     assert real is not None
@@ -184,7 +184,7 @@ def test_writing_goes_on_where_there_is_room_again(tmp_path: Path) -> None:
 
 
 def test_a_deleted_folder_does_not_raise(tmp_path: Path) -> None:
-    """Someone cleans up the run folder while it is written."""
+    """The run folder may be deleted while its journal is written."""
     writer = JournalWriter(tmp_path / "run" / "a.jsonl")
     writer.write(HEADER)
     shutil.rmtree(tmp_path / "run")
@@ -197,7 +197,7 @@ def test_a_deleted_folder_does_not_raise(tmp_path: Path) -> None:
 
 
 def test_the_first_start_is_attempt_one_and_the_next_one_two(tmp_path: Path) -> None:
-    """Each start of the same rank begins an attempt; a run's id goes with it where it is known."""
+    """Each start of the same rank begins an attempt, with the run id if it is known."""
     first = journal.claim_attempt(tmp_path, "host", 0, None)
     written(journal.path_for(tmp_path, first[0], "host", 0))
     second = journal.claim_attempt(tmp_path, "host", 0, first[1])
@@ -209,7 +209,7 @@ def test_the_first_start_is_attempt_one_and_the_next_one_two(tmp_path: Path) -> 
 
 
 def test_ranks_share_an_attempt(tmp_path: Path) -> None:
-    """Ranks of two hosts that start one after another find one attempt and one run, twice."""
+    """Ranks of two hosts that start one after another find the same attempt and run."""
     ranks = [("a", 0), ("a", 1), ("b", 2), ("b", 3)]
     for attempt in (1, 2):
         claims = []
@@ -221,7 +221,7 @@ def test_ranks_share_an_attempt(tmp_path: Path) -> None:
 
 
 def test_ranks_that_race_agree(tmp_path: Path) -> None:
-    """Eight ranks at the same moment find one attempt and one run."""
+    """Eight ranks that start at once find the same attempt and run."""
     for repeat in range(20):
         claims = _claims_at_once(tmp_path / str(repeat), launch="4 127.0.0.1 29500")
         assert {number for number, _ in claims} == {1}
@@ -231,7 +231,7 @@ def test_ranks_that_race_agree(tmp_path: Path) -> None:
 
 
 def test_trainings_that_race_keep_apart(tmp_path: Path) -> None:
-    """Eight trainings that start at once in one folder are eight attempts of eight runs."""
+    """Eight trainings that start at once in one folder begin eight attempts of eight runs."""
     claims = _claims_at_once(tmp_path, launch=None)
     assert sorted(number for number, _ in claims) == list(range(1, 9))
     assert len({run_id for _, run_id in claims}) == 8
@@ -254,7 +254,7 @@ def _claims_at_once(folder: Path, launch: str | None) -> list[tuple[int, str]]:
 
 
 def test_a_resume_on_another_host_is_another_attempt(tmp_path: Path) -> None:
-    """A new pod has no journal in the first attempt, and does not join it all the same."""
+    """A new pod without a journal in the first attempt does not join it."""
     _, run_id = journal.claim_attempt(tmp_path, "pod-a", 0, None)
     written(journal.path_for(tmp_path, 1, "pod-a", 0))
     assert journal.claim_attempt(tmp_path, "pod-b", 0, run_id) == (2, run_id)
@@ -262,7 +262,7 @@ def test_a_resume_on_another_host_is_another_attempt(tmp_path: Path) -> None:
 
 
 def test_a_journal_has_ended_with_its_totals(tmp_path: Path) -> None:
-    """The last line tells whether a process is done."""
+    """The last line shows whether a process has ended."""
     path = tmp_path / "a.jsonl"
     writer = journal.JournalWriter(path)
     writer.write({"type": "header"})
@@ -274,7 +274,7 @@ def test_a_journal_has_ended_with_its_totals(tmp_path: Path) -> None:
 
 
 def test_journals_are_found_in_the_order_of_attempts_hosts_and_ranks(tmp_path: Path) -> None:
-    """Attempt 10 comes after 2, and rank 10 after rank 9."""
+    """Numbers are sorted numerically: attempt 10 after 2, and rank 10 after 9."""
     places = [(1, "a", 0), (2, "a", 9), (2, "a", 10), (2, "b-x", 0), (10, "a", 0)]
     for attempt, host, rank in reversed(places):
         written(journal.path_for(tmp_path, attempt, host, rank))
@@ -286,13 +286,13 @@ def test_journals_are_found_in_the_order_of_attempts_hosts_and_ranks(tmp_path: P
     ("host", "name"), [("node1", "node1-3"), ("a/../b", "a_.._b-3"), ("é", "_-3"), ("", "host-3")]
 )
 def test_a_host_name_cannot_leave_the_folder(tmp_path: Path, host: str, name: str) -> None:
-    """Whatever a machine calls itself, its journal lies in the attempt's folder."""
+    """For any host name, the journal is in the attempt's folder."""
     path = journal.path_for(tmp_path, 1, host, 3)
     assert path == tmp_path / "attempts" / "1" / f"{name}.jsonl"
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """A file in the place of the folder, or above it, is a PermissionError that says what to do."""
+    """A file in place of the folder, or of a parent, is a PermissionError with advice."""
     (tmp_path / "file").write_text("x")
     for folder in (tmp_path / "file", tmp_path / "file" / "energy"):
         with pytest.raises(PermissionError, match=r"cannot write .*file.*report_dir="):
@@ -305,7 +305,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_an_energy_comes_back_unchanged(tmp_path: Path) -> None:
-    """Energies, also unknown ones, survive the journal."""
+    """Energies, also unknown ones, are equal after writing and reading."""
     for energy in (
         Energy(energy_j=None),
         Energy(energy_j=0.0, method="power", coverage=1.0),
@@ -316,7 +316,7 @@ def test_an_energy_comes_back_unchanged(tmp_path: Path) -> None:
 
 
 def test_a_device_is_written_with_its_sensors() -> None:
-    """All that is known of a device and each of its sensors is in its line."""
+    """The line contains all fields of a device and of each of its sensors."""
     device = Device(key="gpu0", kind="gpu", scope="gpu", name="GPU", uuid="GPU-1", notes=("a",))
     line = journal.device_record(
         device,

@@ -1,4 +1,4 @@
-"""Where a run goes that was told no folder."""
+"""The default folder of a run."""
 
 import time
 from pathlib import Path
@@ -10,7 +10,7 @@ from energy_callbacks.accounting.journal.launch import TrainingProcess, default_
 
 @pytest.fixture
 def one_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder, and a clock that stands still."""
+    """An empty working directory, and a constant clock."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(time, "strftime", lambda _: "20261122-120000")
     monkeypatch.delenv("MASTER_PORT", raising=False)
@@ -18,7 +18,7 @@ def one_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("one_second")
 def test_trainings_that_start_in_the_same_second_have_folders_of_their_own() -> None:
-    """As the tasks of a job array have."""
+    """As for the tasks of a job array."""
     folders = [default_folder(TrainingProcess()) for _ in range(3)]
     assert [folder.name for folder in folders] == [
         "20261122-120000", "20261122-120000-2", "20261122-120000-3"
@@ -28,7 +28,7 @@ def test_trainings_that_start_in_the_same_second_have_folders_of_their_own() -> 
 
 @pytest.mark.usefixtures("one_second")
 def test_ranks_of_one_launch_share_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Named by their port where the launcher has one."""
+    """It is named after their port if the launcher sets one."""
     ranks = [TrainingProcess(rank=rank, world_size=2) for rank in range(2)]
     assert {default_folder(rank) for rank in ranks} == {Path("energy_runs/20261122-120000")}
     monkeypatch.setenv("MASTER_PORT", "29500")
@@ -37,6 +37,6 @@ def test_ranks_of_one_launch_share_a_folder(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("one_second")
 def test_where_no_folder_can_be_made_there_is_a_name() -> None:
-    """The journal says what is wrong."""
+    """The check of the journal's folder reports the problem."""
     Path("energy_runs").write_text("a file")
     assert default_folder(TrainingProcess()) == Path("energy_runs/20261122-120000")

@@ -1,4 +1,4 @@
-"""Totals that go on after a restart, whatever became of the attempts before it."""
+"""Totals continue after a restart, in whatever state the earlier attempts are."""
 
 import shutil
 from dataclasses import replace
@@ -27,7 +27,7 @@ def clock() -> FakeClock:
 
 
 def meter_in(folder: Path, clock: FakeClock, *, is_nested: bool = False) -> EnergyMeter:
-    """A card of 200 W; perhaps a part of it that has a sensor of its own."""
+    """A meter on a card of 200 W, optionally with a sensor for a part of it."""
     sources = [card(clock, POWER_W)]
     if is_nested:
         sources.append(card(clock, 50.0, device=MEMORY))
@@ -42,7 +42,7 @@ def card(clock: FakeClock, power_w: float, **settings: Any) -> ScriptedSource:
 
 
 def trained(meter: EnergyMeter, clock: FakeClock, seconds: int, **start: Any) -> dict[str, Any]:
-    """Train for so long, and stop; the state is what a checkpoint at the end would hold."""
+    """Train for this time and stop; returns the state for a checkpoint at the end."""
     meter.start(**start)
     with meter.phase("train"):
         for _ in range(seconds):
@@ -54,7 +54,7 @@ def trained(meter: EnergyMeter, clock: FakeClock, seconds: int, **start: Any) ->
 
 
 def gpu_j(found: EnergyReport | previous_attempts.PreviousAttempts) -> float:
-    """Joules of the card."""
+    """Joules of the GPU."""
     if isinstance(found, previous_attempts.PreviousAttempts):
         return found.of("gpu")
     assert found.energy.gpu.energy_j is not None
@@ -62,21 +62,21 @@ def gpu_j(found: EnergyReport | previous_attempts.PreviousAttempts) -> float:
 
 
 def curve_j(meter: EnergyMeter) -> float:
-    """The newest value of the user's own curve."""
+    """The newest value of the user's curve of energy."""
     return meter.scalars()["energy/gpu_wh"] * 3600.0
 
 
 def look(
     folder: Path, state: dict[str, Any], number: int = 9, **process: int
 ) -> previous_attempts.PreviousAttempts:
-    """What was used before attempt ``number``."""
+    """The energy used before attempt ``number``."""
     return previous_attempts.usage_before(
         folder, number, state["run_id"], TrainingProcess(**process), state
     )
 
 
 def test_a_resume_in_another_folder_goes_on(tmp_path: Path, clock: FakeClock) -> None:
-    """Lightning logs a resumed training elsewhere: one curve, and all attempts in the report."""
+    """Lightning uses a new folder: the curve continues, and the report has all attempts."""
     state = trained(meter_in(tmp_path / "a", clock), clock, 20)
     again = meter_in(tmp_path / "b", clock)
     trained(again, clock, 5, state=state)
@@ -89,7 +89,7 @@ def test_a_resume_in_another_folder_goes_on(tmp_path: Path, clock: FakeClock) ->
 
 
 def test_folders_are_followed_back_to_the_first(tmp_path: Path, clock: FakeClock) -> None:
-    """Three folders, two attempts in the second: each counts once, also where the tree moved."""
+    """With three folders, each attempt counts once, also after the folders were moved."""
     state = trained(meter_in(tmp_path / "runs" / "a", clock), clock, 20)
     second = meter_in(tmp_path / "runs" / "b", clock)
     trained(second, clock, 5, state=state)
@@ -104,7 +104,7 @@ def test_folders_are_followed_back_to_the_first(tmp_path: Path, clock: FakeClock
 
 
 def test_what_came_after_the_checkpoint_was_used_too(tmp_path: Path, clock: FakeClock) -> None:
-    """A checkpoint after 20 s, a crash after 30 s: 30 s of energy are gone."""
+    """With a checkpoint after 20 s and a crash after 30 s, 30 s of energy count."""
     meter = meter_in(tmp_path / "a", clock)
     state = trained(meter, clock, 20)
     trained(meter, clock, 10)
@@ -112,7 +112,7 @@ def test_what_came_after_the_checkpoint_was_used_too(tmp_path: Path, clock: Fake
 
 
 def test_without_the_journals_the_checkpoint_tells(tmp_path: Path, clock: FakeClock) -> None:
-    """Copied to another machine: the curve goes on, and the report says what it lacks."""
+    """On another machine the curve continues, and the report says what is missing."""
     state = trained(meter_in(tmp_path / "a", clock), clock, 20)
     shutil.rmtree(tmp_path / "a")
     again = meter_in(tmp_path / "b", clock)
@@ -125,7 +125,7 @@ def test_without_the_journals_the_checkpoint_tells(tmp_path: Path, clock: FakeCl
 
 
 def test_an_attempt_that_was_killed_counts(tmp_path: Path, clock: FakeClock) -> None:
-    """No totals, half a last line: its newest row counts."""
+    """Without totals and with a partial last line, its newest row counts."""
     state = trained(meter_in(tmp_path, clock), clock, 20)
     [path] = journal.find(tmp_path)
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -136,7 +136,7 @@ def test_an_attempt_that_was_killed_counts(tmp_path: Path, clock: FakeClock) -> 
 
 
 def test_other_runs_and_later_attempts_do_not_count(tmp_path: Path, clock: FakeClock) -> None:
-    """A folder may hold more than the attempts before this one."""
+    """A folder may contain more than the earlier attempts of this run."""
     trained(meter_in(tmp_path, clock), clock, 20)
     state = trained(meter_in(tmp_path, clock), clock, 5)
     del state["energy_j"]
@@ -145,13 +145,13 @@ def test_other_runs_and_later_attempts_do_not_count(tmp_path: Path, clock: FakeC
 
 
 def test_a_part_of_a_device_is_not_added_to_it(tmp_path: Path, clock: FakeClock) -> None:
-    """The card's energy contains that of its memory."""
+    """The energy of a card contains that of its memory."""
     state = trained(meter_in(tmp_path, clock, is_nested=True), clock, 20)
     assert gpu_j(look(tmp_path, state)) == pytest.approx(20 * POWER_W)
 
 
 def test_each_host_counts_its_own(tmp_path: Path, clock: FakeClock) -> None:
-    """Two hosts of one rank each, then one: it answers for both."""
+    """After two hosts of one rank each, a single host counts for both."""
     two = replace(ALONE, world_size=2)
     state = trained(meter_in(tmp_path, clock), clock, 20, process=two)
     trained(meter_in(tmp_path, clock), clock, 10, process=replace(two, rank=1), state=state)
@@ -163,7 +163,7 @@ def test_each_host_counts_its_own(tmp_path: Path, clock: FakeClock) -> None:
 
 
 def test_a_state_of_nothing_is_a_new_run(tmp_path: Path, clock: FakeClock) -> None:
-    """As before the first start, and from versions that kept the run's id alone."""
+    """Also the state of older versions, which had only the run id."""
     meter = meter_in(tmp_path / "a", clock)
     assert meter.state() == {}
     trained(meter, clock, 5, state={})
@@ -173,7 +173,7 @@ def test_a_state_of_nothing_is_a_new_run(tmp_path: Path, clock: FakeClock) -> No
 
 
 def test_a_meter_in_another_folder_begins_a_new_run(tmp_path: Path, clock: FakeClock) -> None:
-    """One callback for the folds of a cross-validation: their joules are not added up."""
+    """The folds of a cross-validation with one callback are not summed."""
     source = card(clock, POWER_W)
     meter = EnergyMeter(sources=[source], clock=clock)
     runs = set()
@@ -187,7 +187,7 @@ def test_a_meter_in_another_folder_begins_a_new_run(tmp_path: Path, clock: FakeC
 def test_an_older_folder_that_cannot_be_read_costs_no_report(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody else's: the present attempts are told, without the joules of those."""
+    """If another user owns it, the report has the current attempts only."""
     state = trained(meter_in(tmp_path / "a", clock), clock, 20)
     again = meter_in(tmp_path / "b", clock)
     trained(again, clock, 5, state=state)

@@ -1,4 +1,4 @@
-"""Every reading is on disk where it was asked for, and a run can be played again from there."""
+"""Every reading is on disk if requested, and a run can be replayed from the file."""
 
 from pathlib import Path
 
@@ -18,12 +18,12 @@ CARDS = tuple(
 
 
 def wave_w(t_s: float) -> float:
-    """A load that no rare sampling sees."""
+    """A load that varies faster than slow sampling can resolve."""
     return float(300.0 + 100.0 * np.sin(40.0 * t_s))
 
 
 def source(clock: FakeClock, device: Device) -> ScriptedSource:
-    """A card that is read ten times a second."""
+    """A card that is read ten times per second."""
     sensor = Sensor(name="scripted", period_s=0.1, citation="none")
     return ScriptedSource(clock, power_w=wave_w, device=device, sensor=sensor, interval_s=0.1)
 
@@ -40,20 +40,20 @@ def trained(folder: Path, clock: FakeClock, *sources: object, raw: bool) -> Ener
 
 
 def recorded(folder: Path) -> Path:
-    """The file of the only process."""
+    """The recording of the only process."""
     [path] = folder.glob("attempts/1/*.readings")
     return path
 
 
 def test_nothing_is_kept_unless_asked_for(tmp_path: Path) -> None:
-    """By default the run folder holds the journal alone."""
+    """By default the run folder contains only the journal."""
     clock = FakeClock()
     trained(tmp_path, clock, source(clock, CARDS[0]), raw=False)
     assert not list(tmp_path.glob("**/*.readings"))
 
 
 def test_every_reading_is_kept_with_its_channel(tmp_path: Path) -> None:
-    """Two cards, ten values a second for 20 s: all of them, with device and sensor."""
+    """All values of two cards are there, with device and sensor."""
     clock = FakeClock()
     trained(tmp_path, clock, *(source(clock, card) for card in CARDS), raw=True)
     channels, readings = recording.read(recorded(tmp_path))
@@ -67,7 +67,7 @@ def test_every_reading_is_kept_with_its_channel(tmp_path: Path) -> None:
 
 
 def test_a_replayed_run_has_the_same_energy(tmp_path: Path) -> None:
-    """Played into another meter, the file gives the joules of the run it comes from."""
+    """Replayed into another meter, the file results in the same joules."""
     clock = FakeClock()
     trained(tmp_path / "first", clock, *(source(clock, card) for card in CARDS), raw=True)
     again = FakeClock(start_s=77.0)
@@ -79,7 +79,7 @@ def test_a_replayed_run_has_the_same_energy(tmp_path: Path) -> None:
 
 
 def test_what_was_read_a_second_ago_is_in_the_file_of_a_killed_run(tmp_path: Path) -> None:
-    """Nothing was stopped or closed, and a line is torn: the readings before it are there."""
+    """If the last line is cut off, the readings before it are there."""
     clock = FakeClock()
     config = EnergyConfig(report_dir=tmp_path, raw_readings=True)
     meter = EnergyMeter(config=config, sources=[source(clock, CARDS[0])], clock=clock).start()
@@ -93,7 +93,7 @@ def test_what_was_read_a_second_ago_is_in_the_file_of_a_killed_run(tmp_path: Pat
 
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
-    """A journal is no recording, and the message says which file is one."""
+    """A journal is not a recording, and the message says which file is."""
     clock = FakeClock()
     trained(tmp_path, clock, source(clock, CARDS[0]), raw=True)
     [journal] = tmp_path.glob("attempts/1/*.jsonl")
@@ -102,7 +102,7 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
 
 
 class Finishing(ScriptedSource):
-    """Keeps back what it read last, as a card does between two drains, until it is to finish."""
+    """Keeps its last readings until ``finish``, as a card with buffered samples does."""
 
     def read(self):
         held, self._held = getattr(self, "_held", []), list(super().read())
@@ -116,7 +116,7 @@ class Finishing(ScriptedSource):
 def test_the_last_readings_are_fetched_with_and_without_a_file(
     tmp_path: Path, raw_readings: bool
 ) -> None:
-    """What a source has kept back is counted at the end, whether somebody writes it down or not."""
+    """Readings that a source has kept are counted at the end, with and without a recording."""
     clock = FakeClock()
     one = Finishing(clock, power_w=lambda _: 100.0, device=CARDS[0], interval_s=1.0)
     config = EnergyConfig(report_dir=tmp_path, raw_readings=raw_readings)

@@ -10,7 +10,7 @@ START_S = 1000.0
 
 
 class Machine:
-    """A card that is heard once a second from the start of an attempt on."""
+    """A card with one reading per second from the start of an attempt."""
 
     def __init__(self) -> None:
         self.timeline = Timeline()
@@ -19,7 +19,7 @@ class Machine:
         self.now_s = START_S
 
     def hear(self, duration_s: int, *channels: Channel) -> list[str]:
-        """These channels, and nothing else, for some seconds; what is told meanwhile."""
+        """Read only these channels for some seconds; returns the messages."""
         told = []
         for _ in range(duration_s):
             self.now_s += 1.0
@@ -29,12 +29,12 @@ class Machine:
 
 
 def test_all_is_heard() -> None:
-    """Where everything is heard, nothing is told."""
+    """If all quantities are read, there is no message."""
     assert Machine().hear(60, POWER, ENERGY, MEMORY) == []
 
 
 def test_one_falls_silent() -> None:
-    """A counter that is silent for more than ten seconds is told once, with its beginning."""
+    """A counter without readings for more than ten seconds is reported once, with the time."""
     machine = Machine()
     machine.hear(30, POWER, ENERGY, MEMORY)
 
@@ -45,7 +45,7 @@ def test_one_falls_silent() -> None:
 
 
 def test_two_fall_silent() -> None:
-    """Each quantity is told by its name."""
+    """Each quantity is reported with its name."""
     machine = Machine()
     machine.hear(5, POWER, ENERGY, MEMORY)
 
@@ -55,7 +55,7 @@ def test_two_fall_silent() -> None:
 
 
 def test_whole_device_falls_silent() -> None:
-    """A device that says nothing at all, and speaks again a minute later, misses no quantity."""
+    """A device without any reading for a minute is not reported."""
     machine = Machine()
     machine.hear(30, POWER, ENERGY, MEMORY)
     machine.hear(60)
@@ -65,12 +65,12 @@ def test_whole_device_falls_silent() -> None:
 
 
 def test_what_never_spoke_is_not_missed() -> None:
-    """A quantity that was never heard has not fallen silent."""
+    """A quantity that was never read is not reported."""
     assert Machine().hear(60, POWER, MEMORY) == []
 
 
 def test_sensor_that_comes_and_goes() -> None:
-    """The fourth silence and all later ones of one quantity are not told."""
+    """Each quantity is reported three times at most."""
     machine = Machine()
     told = []
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""A wall clock that is set is told, one that is slewed is not."""
+"""Setting the wall clock is reported, slewing is not."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from energy_callbacks.testing import FakeClock
 
 @pytest.mark.parametrize(("jump_s", "words"), [(2.0, "forward by 2.0 s"), (-0.5, "back by 0.5 s")])
 def test_a_jump_is_told_once_with_its_moment(jump_s: float, words: str) -> None:
-    """30 s after the start, and not again."""
+    """The message has the time after the start, and is not repeated."""
     clock = FakeClock()
     watch = WallClock(clock, clock.monotonic_s())
     clock.advance(30.0)
@@ -20,7 +20,7 @@ def test_a_jump_is_told_once_with_its_moment(jump_s: float, words: str) -> None:
 
 
 def test_slewing_is_no_jump() -> None:
-    """A time server takes half a second back within an hour."""
+    """A time server corrects half a second within an hour."""
     clock = FakeClock()
     watch = WallClock(clock, clock.monotonic_s())
     for _ in range(3600):
@@ -30,7 +30,7 @@ def test_slewing_is_no_jump() -> None:
 
 
 def test_a_clock_that_jumps_all_night_is_told_thrice() -> None:
-    """The report stays readable."""
+    """Further jumps are not reported."""
     clock = FakeClock()
     watch = WallClock(clock, clock.monotonic_s())
     told = 0

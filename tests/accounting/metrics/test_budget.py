@@ -1,4 +1,4 @@
-"""A budget: what a run may use, over all its attempts."""
+"""Budgets of a run, over all its attempts."""
 
 import logging
 from pathlib import Path
@@ -22,7 +22,7 @@ def clock() -> FakeClock:
 
 
 def budget(max_energy_wh: float | None = None, max_emissions_g: float | None = None) -> Budget:
-    """At 1 kg a kWh, or 2 where the place is not known."""
+    """A budget at an unknown place, with at most 2 kg per kWh."""
     return Budget(
         EnergyConfig(max_energy_wh=max_energy_wh, max_emissions_g=max_emissions_g),
         lambda energy: (None, 0.0, 2.0 * (energy.energy_j or 0.0) / 3.6e6),
@@ -30,14 +30,14 @@ def budget(max_energy_wh: float | None = None, max_emissions_g: float | None = N
 
 
 def meter(folder: Path, clock: FakeClock, **limits: float) -> EnergyMeter:
-    """A card of 0.1 Wh a second."""
+    """A meter on a card that uses 0.1 Wh per second."""
     source = ScriptedSource(clock, power_w=lambda _: POWER_W, energy_j=lambda t_s: POWER_W * t_s)
     config = EnergyConfig(report_dir=folder, country="DEU", **limits)
     return EnergyMeter(config=config, sources=[source], clock=clock)
 
 
 def steps_until_over(meter: EnergyMeter, clock: FakeClock, most: int = 200) -> int:
-    """Steps of a second each, until the budget is used up."""
+    """Number of steps of a second until the budget is used up."""
     with meter, meter.phase("train"):
         for step in range(1, most + 1):
             clock.advance(1.0)
@@ -48,13 +48,13 @@ def steps_until_over(meter: EnergyMeter, clock: FakeClock, most: int = 200) -> i
 
 
 def test_what_was_not_seen_yet_goes_on_as_before() -> None:
-    """1 Wh was seen, and five seconds ago: 1.5 Wh by now; not for ever, without a sensor."""
+    """1 Wh five seconds ago is 1.5 Wh now; the extrapolation is limited to ten seconds."""
     assert budget(max_energy_wh=3.0).share(USED, 105.0) == pytest.approx(0.5)
     assert budget(max_energy_wh=1.0).share(USED, 1e6) == pytest.approx(2.0)
 
 
 def test_the_tighter_limit_counts() -> None:
-    """1 Wh and at most 2 g: with an unknown place emissions are the most that they may be."""
+    """1 Wh and at most 2 g: for an unknown place the upper end of the emissions counts."""
     assert budget(10.0, 4.0).share(USED, 100.0) == pytest.approx(0.5)
     assert budget(1.0, 4.0).share(USED, 100.0) == pytest.approx(1.0)
     assert budget().share(USED, 100.0) == 0.0
@@ -62,7 +62,7 @@ def test_the_tighter_limit_counts() -> None:
 
 @pytest.mark.parametrize("name", ["max_energy_wh", "max_emissions_g"])
 def test_a_limit_is_a_positive_number(name: str) -> None:
-    """Nothing, less than nothing and words are refused with the name and the value."""
+    """Zero, negative numbers and text are refused with the name and the value."""
     for value in (0, -1.0, float("inf"), float("nan")):
         with pytest.raises(ValueError, match=rf"{name} must be positive, got {value}"):
             EnergyConfig(**{name: value})
@@ -73,7 +73,7 @@ def test_a_limit_is_a_positive_number(name: str) -> None:
 def test_a_run_is_over_at_the_step_that_uses_it_up(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """2 Wh at 0.1 Wh a step: 20 steps, one line in the log, one warning in the report."""
+    """2 Wh at 0.1 Wh per step are 20 steps, one log line, and one warning in the report."""
     measured = meter(tmp_path, clock, max_energy_wh=2.0)
     assert steps_until_over(measured, clock) == 20
     [line] = [r for r in caplog.records if r.levelno == logging.WARNING]
@@ -82,7 +82,7 @@ def test_a_run_is_over_at_the_step_that_uses_it_up(
 
 
 def test_earlier_attempts_have_used_their_part(tmp_path: Path, clock: FakeClock) -> None:
-    """15 steps, a break, 5 more steps."""
+    """After 15 steps and a restart, 5 steps remain."""
     with (first := meter(tmp_path / "a", clock)), first.phase("train"):
         clock.advance(15.0)
     again = meter(tmp_path / "a", clock, max_energy_wh=2.0)
@@ -91,7 +91,7 @@ def test_earlier_attempts_have_used_their_part(tmp_path: Path, clock: FakeClock)
 
 
 def test_without_a_limit_nobody_is_asked(tmp_path: Path, clock: FakeClock) -> None:
-    """No vote where there is no budget: it would be a collective in each step."""
+    """Without a budget there is no collective in each step."""
 
     def add(share: float) -> float:
         raise AssertionError(share)
@@ -102,7 +102,7 @@ def test_without_a_limit_nobody_is_asked(tmp_path: Path, clock: FakeClock) -> No
 
 
 def test_processes_stop_together(tmp_path: Path, clock: FakeClock) -> None:
-    """What counts is the sum; a process that is not the first of its host has nothing to add."""
+    """The sum counts; a process that is not the first of its host adds 0."""
     measured = meter(tmp_path, clock, max_energy_wh=2.0)
     measured.start(process=TrainingProcess(rank=1, local_rank=1, world_size=2))
     clock.advance(100.0)
@@ -118,7 +118,7 @@ def test_processes_stop_together(tmp_path: Path, clock: FakeClock) -> None:
 
 
 def test_a_process_that_measures_no_more_still_votes(tmp_path: Path, clock: FakeClock) -> None:
-    """Else the others would wait for it for ever."""
+    """Otherwise the other processes would wait for it."""
     measured = meter(tmp_path, clock, max_energy_wh=2.0)
     measured.start()
     measured.abandon("a bug")
@@ -129,7 +129,7 @@ def test_a_process_that_measures_no_more_still_votes(tmp_path: Path, clock: Fake
 def test_a_vote_that_fails_is_not_asked_again(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A broken network is one warning, not one a step, and measuring goes on."""
+    """A broken network causes one warning, not one per step, and measuring continues."""
 
     def add(share: float) -> float:
         raise RuntimeError("connection closed by peer")
@@ -145,7 +145,7 @@ def test_a_vote_that_fails_is_not_asked_again(
 def test_a_bug_of_ours_still_votes(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The share of a process that fails is 0; the others must not wait for it."""
+    """The share of a process that fails is 0, so that the others do not wait for it."""
     measured = meter(tmp_path, clock, max_energy_wh=2.0)
     measured.start()
     monkeypatch.setattr(Budget, "share", lambda *_: 1 / 0)
@@ -159,7 +159,7 @@ def test_a_bug_of_ours_still_votes(
 def test_processes_that_cannot_vote_do_not_stop(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each would stop at a step of its own; one process decides by itself."""
+    """Several processes would stop at different steps; a single process decides alone."""
     measured = meter(tmp_path, clock, max_energy_wh=0.1)
     measured.start(process=TrainingProcess(world_size=2, local_world_size=2))
     clock.advance(60.0)

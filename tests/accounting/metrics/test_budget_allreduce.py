@@ -1,4 +1,4 @@
-"""The sum over the processes of a PyTorch training; two processes vote in the frameworks' tests."""
+"""Sums over the processes of a PyTorch training; tests of the frameworks use two processes."""
 
 from collections.abc import Callable, Iterator
 from unittest import mock
@@ -12,7 +12,7 @@ ranks = pytest.importorskip("torch.distributed")
 
 @pytest.fixture
 def connect() -> Iterator[Callable[[], None]]:
-    """Connects this process, as the only one, as a training does at its start."""
+    """Initialises a process group with this process only."""
 
     def connect() -> None:
         if ranks.is_initialized():
@@ -26,12 +26,12 @@ def connect() -> Iterator[Callable[[], None]]:
 
 
 def test_a_process_that_is_alone_needs_no_others() -> None:
-    """Its number, at once, and without PyTorch's help."""
+    """It gets its own number at once, without PyTorch."""
     assert BudgetAllreduce()(3.0) == 3.0
 
 
 def test_a_sum_arrives_a_call_later(connect: Callable[[], None]) -> None:
-    """That of the call before, and nothing at the first."""
+    """A call returns the sum of the previous call, and 0 at first."""
     connect()
     vote = BudgetAllreduce()
     vote.begin(world_size=2)
@@ -39,7 +39,7 @@ def test_a_sum_arrives_a_call_later(connect: Callable[[], None]) -> None:
 
 
 def test_the_next_training_has_a_group_of_its_own(connect: Callable[[], None]) -> None:
-    """One that has connected its processes anew cannot use the group of the one before."""
+    """After a new initialisation, the group of the training before cannot be used."""
     vote = BudgetAllreduce()
     for _ in range(2):
         connect()
@@ -50,7 +50,7 @@ def test_the_next_training_has_a_group_of_its_own(connect: Callable[[], None]) -
 
 
 def test_processes_that_are_not_connected() -> None:
-    """An error says so."""
+    """The call raises an error with the reason."""
     vote = BudgetAllreduce()
     vote.begin(world_size=2)
     with pytest.raises(RuntimeError, match="does not connect"):

@@ -14,7 +14,7 @@ KWH_J = 3.6e6
 
 @pytest.fixture(autouse=True)
 def no_configuration(monkeypatch, tmp_path):
-    """Neither a CodeCarbon configuration of the machine nor any network is in reach."""
+    """Without a CodeCarbon configuration of the machine, and without network."""
     for name in ("CODECARBON_COUNTRY_ISO_CODE", "CODECARBON_REGION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -59,18 +59,18 @@ def test_chimney_figures_reach_up_to_the_life_cycle():
     "name", ["DEU", "de", "Germany", " germany ", "Federal Republic of Germany"]
 )
 def test_a_country_has_many_names(name):
-    """Codes of two and three letters and English names lead to one country."""
+    """Codes of two and three letters and English names are accepted."""
     assert place(name) == Place(country="DEU", country_name="Germany", origin="set by the user")
 
 
 def test_uk_is_a_country():
-    """What everyone writes for the United Kingdom is understood."""
+    """UK is accepted for the United Kingdom."""
     assert place("UK").country == "GBR"
 
 
 @pytest.mark.parametrize("region", ["New York", "new york", "NY"])
 def test_a_state_has_two_names(region):
-    """States are found by name and by postal code, and shown as people write them."""
+    """States are found by name and by postal code, and shown in title case."""
     assert place("USA", region).region == "new york"
     assert place("USA", region).label == "New York, United States"
 
@@ -88,14 +88,14 @@ def test_a_state_has_two_names(region):
     ],
 )
 def test_wrong_places_say_what_is_right(country, region, parts):
-    """An unknown place is refused with what was given, what is near and what to do."""
+    """The message has the given place, similar places and advice."""
     with pytest.raises(ValueError, match=r"region|country") as caught:
         place(country, region)
     assert all(part in str(caught.value) for part in parts), str(caught.value)
 
 
 def test_unknown_place_is_an_interval():
-    """Without a place there is no figure, and the interval spans cleanest to dirtiest grids."""
+    """Without a place there is no figure, and the interval covers most grids."""
     nowhere = place()
     found = intensity(nowhere)
     assert (nowhere.country, nowhere.label, found.place) == (None, None, None)
@@ -112,7 +112,7 @@ def test_unknown_place_is_an_interval():
 
 
 def test_country_without_figure_is_an_interval():
-    """Liechtenstein exists but is in no table: the place is known, its figure is not."""
+    """Liechtenstein is not in the table: its name is known, its figure is not."""
     found = intensity(place("LIE"))
     assert found.kg_per_kwh is None
     assert found.place == "Liechtenstein"
@@ -120,12 +120,12 @@ def test_country_without_figure_is_an_interval():
 
 
 def configure(folder, text):
-    """CodeCarbon's configuration file, as a user writes it."""
+    """Write a configuration file of CodeCarbon."""
     (folder / ".codecarbon.config").write_text(f"[codecarbon]\n{text}\n")
 
 
 def test_configuration_of_codecarbon_counts(monkeypatch, tmp_path):
-    """Home file, then local file, then environment; and the arguments beat them all."""
+    """The local file overrides the home file, the environment both, and arguments all."""
     local = tmp_path / "project"
     local.mkdir()
     monkeypatch.chdir(local)
@@ -141,7 +141,7 @@ def test_configuration_of_codecarbon_counts(monkeypatch, tmp_path):
 
 
 def test_region_that_codecarbon_would_ignore(tmp_path):
-    """A region without figures in CodeCarbon's configuration is left out, and that is said."""
+    """A region without figures is ignored, and the origin of the place says so."""
     configure(tmp_path, "country_iso_code = DEU\nregion = bavaria")
     found = intensity(place())
     assert found.place == "Germany"
@@ -150,7 +150,7 @@ def test_region_that_codecarbon_would_ignore(tmp_path):
 
 @pytest.mark.parametrize("text", ["country_iso_code = NOPE", "api_key = 50%off"])
 def test_broken_configuration_is_refused(tmp_path, text):
-    """A configuration that cannot be understood is named, not passed over."""
+    """An invalid configuration is an error that names it."""
     configure(tmp_path, text)
     with pytest.raises(ValueError, match="CodeCarbon's configuration"):
         place()
@@ -162,7 +162,7 @@ CLEAN = Intensity(
 
 
 def test_emissions_are_energy_times_intensity():
-    """10 kWh at PUE 1.5 and 0.5 kg/kWh are 7.5 kg; the interval multiplies the ends."""
+    """10 kWh at PUE 1.5 and 0.5 kg/kWh are 7.5 kg; the ends of the intervals are multiplied."""
     energy = Energy(energy_j=10 * KWH_J, stderr_j=0.5 * KWH_J, systematic_j=1.02 * KWH_J)
     found = emissions(energy, CLEAN, pue=1.5)
     assert found.kg == pytest.approx(7.5)
@@ -171,21 +171,21 @@ def test_emissions_are_energy_times_intensity():
 
 
 def test_energy_error_never_makes_less_than_nothing():
-    """A small energy with a large error emits between nothing and a little."""
+    """The lower end for a small energy with a large error is 0."""
     energy = Energy(energy_j=1.0 * KWH_J, systematic_j=5.0 * KWH_J)
     assert emissions(energy, CLEAN).low_kg == 0.0
     assert emissions(energy, CLEAN).high_kg == pytest.approx(6 * 0.6)
 
 
 def test_unknown_place_still_bounds_the_emissions():
-    """1 kWh somewhere on earth: no figure, but between 0.02 and 0.8 kg."""
+    """1 kWh at an unknown place has no figure, but an interval from 0.02 to 0.8 kg."""
     found = emissions(Energy(energy_j=KWH_J), intensity(place()))
     assert found.kg is None
     assert 0.02 < found.low_kg < found.high_kg < 0.8
 
 
 def test_unknown_energy_is_unknown_emissions():
-    """Nothing measured is not nothing emitted; a measured nothing is."""
+    """Unknown energy has unknown emissions; a measured zero has zero emissions."""
     unknown = emissions(Energy(energy_j=None), CLEAN)
     assert (unknown.kg, unknown.low_kg, unknown.high_kg) == (None, None, None)
     assert emissions(Energy(energy_j=0.0), CLEAN).kg == 0.0
@@ -193,13 +193,13 @@ def test_unknown_energy_is_unknown_emissions():
 
 @pytest.mark.parametrize("pue", [0.9, 0.0, -1.0, float("nan")])
 def test_impossible_pue_is_refused(pue):
-    """A building cannot use less than the machine in it."""
+    """A PUE below 1 is refused."""
     with pytest.raises(ValueError, match="pue"):
         emissions(Energy(energy_j=1.0), CLEAN, pue=pue)
 
 
 def test_it_works_without_pycountry(monkeypatch):
-    """CodeCarbon 2 does not bring pycountry: codes and names of its own table still work."""
+    """CodeCarbon 2 does not install pycountry: codes and names of its table still work."""
     monkeypatch.setitem(sys.modules, "pycountry", None)
     for function in (carbon._english_names, carbon._country_names):
         function.cache_clear()

@@ -41,7 +41,7 @@ def clock() -> FakeClock:
 
 
 def scripted(clock: FakeClock, power_w: float = 200.0, **device: Any) -> ScriptedSource:
-    """A sensor of constant power: means since the reading before."""
+    """A sensor of constant power, which reports means since the previous reading."""
     owner = Device(**{"key": "gpu0", "kind": "gpu", "scope": "gpu", "name": "card"} | device)
     return ScriptedSource(
         clock,
@@ -71,7 +71,7 @@ def loop(books: Books, *, steps: int, wait_s: float, work_s: float) -> None:
 
 
 def test_constant_power_waits_at_that_power(tmp_path: Path, clock: FakeClock) -> None:
-    """200 W and 40 waits of 0.13 s are 1040 J, however they lie to the readings."""
+    """40 waits of 0.13 s at 200 W are 1040 J, wherever the readings are."""
     books = Books(tmp_path, scripted(clock), clock=clock)
     loop(books, steps=40, wait_s=0.13, work_s=0.24)
     books.finish()
@@ -82,7 +82,7 @@ def test_constant_power_waits_at_that_power(tmp_path: Path, clock: FakeClock) ->
 
 
 def test_what_nobody_told_of_is_not_in_the_journal(tmp_path: Path, clock: FakeClock) -> None:
-    """Steps without marks of data: nothing is known of waits, not 0 J."""
+    """Without marks of data the energy of waiting is unknown, not 0 J."""
     books = Books(tmp_path, scripted(clock), clock=clock)
     for _ in range(100):
         clock.advance(0.2)
@@ -92,7 +92,7 @@ def test_what_nobody_told_of_is_not_in_the_journal(tmp_path: Path, clock: FakeCl
 
 
 def test_no_waiting_is_no_energy(tmp_path: Path, clock: FakeClock) -> None:
-    """A loader that is always ready has cost 0 J, which is known."""
+    """A loader without waits used 0 J, which is a known value."""
     books = Books(tmp_path, scripted(clock), clock=clock)
     loop(books, steps=40, wait_s=0.0, work_s=0.24)
     books.finish()
@@ -102,7 +102,7 @@ def test_no_waiting_is_no_energy(tmp_path: Path, clock: FakeClock) -> None:
 def test_a_killed_run_knows_its_waits_up_to_ten_seconds_before(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    """Lines ``so_far`` hold seconds and joules so far; they grow with the waits."""
+    """Lines ``so_far`` contain the seconds and joules of waiting so far."""
     books = Books(tmp_path, scripted(clock), clock=clock)
     loop(books, steps=300, wait_s=0.05, work_s=0.05)
     lines = [line["data_wait"] for line in books.of("so_far")]
@@ -114,7 +114,7 @@ def test_a_killed_run_knows_its_waits_up_to_ten_seconds_before(
 
 
 def test_a_wait_that_goes_on_is_counted_when_it_has_ended(tmp_path: Path, clock: FakeClock) -> None:
-    """A loader that stalls for 20 s, longer than any sensor lags: none of it is lost."""
+    """A wait of 20 s, longer than any sensor lag, is counted completely."""
     books = Books(tmp_path, scripted(clock), clock=clock)
     loop(books, steps=3, wait_s=20.0, work_s=1.0)
     books.finish()
@@ -123,7 +123,7 @@ def test_a_wait_that_goes_on_is_counted_when_it_has_ended(tmp_path: Path, clock:
 
 
 def test_a_gap_of_the_sensor_lowers_the_coverage(tmp_path: Path, clock: FakeClock) -> None:
-    """A sensor that opens in the middle has seen half of the waits."""
+    """A sensor that opens in the middle covers half of the waits."""
     books, source = Books(tmp_path, clock=clock), scripted(clock)
     books.timeline.register(source.open())
     log = books.recorder.steps
@@ -142,7 +142,7 @@ def test_a_gap_of_the_sensor_lowers_the_coverage(tmp_path: Path, clock: FakeCloc
 
 
 def test_waits_that_are_accounted_for_are_forgotten(tmp_path: Path, clock: FakeClock) -> None:
-    """A day of steps keeps no more waits than sensors lag behind, and none a sensor never saw."""
+    """Only waits that sensors have not reported yet are kept in memory."""
     books = Books(tmp_path, scripted(clock), clock=clock)
     books.timeline.register(scripted(clock, key="gpu1").open())
     loop(books, steps=3000, wait_s=0.05, work_s=0.05)
@@ -151,7 +151,7 @@ def test_waits_that_are_accounted_for_are_forgotten(tmp_path: Path, clock: FakeC
 
 
 class Drawn:
-    """A timeline with one device, whose intervals are handed out in pieces."""
+    """A timeline with one device, which returns its intervals in parts."""
 
     def __init__(self, intervals: Intervals, limit_w: float | None) -> None:
         self.found = intervals
@@ -217,7 +217,7 @@ def test_the_truth_lies_in_the_interval_although_waits_keep_step_with_the_load(
 def test_the_truth_lies_in_the_interval_for_every_pair_of_card_and_load(
     fake_nvml, tmp_path: Path
 ) -> None:
-    """The rest of them."""
+    """All other pairs."""
     for number, (preset, load, is_busy) in enumerate(one for one in ALL if one not in SOME):
         check_interval(fake_nvml, tmp_path / str(number), preset, load, is_busy=is_busy)
 
@@ -225,7 +225,7 @@ def test_the_truth_lies_in_the_interval_for_every_pair_of_card_and_load(
 def check_interval(
     fake_nvml, folder: Path, preset, load: tuple[float, float], *, is_busy: bool
 ) -> None:
-    """The truth is in what is told; of cards without a share for a gain, without that share too."""
+    """The interval contains the true energy, with and without the error of the gain."""
     waits, found = measured(fake_nvml, folder, preset, load, is_busy=is_busy)
     error_j = found.systematic_j + 1.96 * found.stderr_j
     assert abs(found.energy_j - waits) <= error_j
@@ -239,7 +239,7 @@ def check_interval(
 def test_a_loader_that_stalls_for_a_second_is_told_well(
     fake_nvml, tmp_path: Path, preset, most: float
 ) -> None:
-    """1 s of each 2.5 s at a sixth of the power: right within some per cent, and told so."""
+    """Waits of 1 s every 2.5 s at a sixth of the power are known to some per cent."""
     waits, found = measured(fake_nvml, tmp_path, preset, (2.5, 1.0), is_busy=False)
     assert found.energy_j == pytest.approx(waits, rel=most)
     told = build(tmp_path).throughput
@@ -249,7 +249,7 @@ def test_a_loader_that_stalls_for_a_second_is_told_well(
 
 
 def test_waits_below_the_sensor_are_bounded_and_not_told(fake_nvml, tmp_path: Path) -> None:
-    """1 ms of each 310 ms: an upper end that is useful, 1 % of the training, and no figure."""
+    """Waits of 1 ms every 310 ms have an upper bound of 1 % of the training, and no figure."""
     waits, _ = measured(fake_nvml, tmp_path, h200, (0.31, 0.001), is_busy=False)
     report = build(tmp_path)
     told = report.throughput.data_wait.gpu
@@ -262,7 +262,7 @@ def test_waits_below_the_sensor_are_bounded_and_not_told(fake_nvml, tmp_path: Pa
 def measured(
     fake_nvml, folder: Path, preset, load: tuple[float, float], *, is_busy: bool
 ) -> tuple[float, Energy]:
-    """True joules of waiting in half a minute on a card, and what the journal holds of them."""
+    """True joules of waiting in half a minute on a card, and those of the journal."""
     period_s, wait_s = load
     low_w, high_w = 0.15 * LIMIT_W[preset], 0.9 * LIMIT_W[preset]
     if is_busy:

@@ -30,7 +30,7 @@ def test_joules_and_systematic_bounds_add_and_random_errors_add_in_quadrature():
 
 @pytest.mark.parametrize("parts", [[], [Energy(energy_j=None)] * 3])
 def test_a_sum_of_nothing_known_is_unknown(parts):
-    """No parts, or only unknown ones, sum to None and not to zero."""
+    """No parts, or only unknown ones, sum to ``None`` and not to zero."""
     assert total(parts) == Energy(energy_j=None)
 
 
@@ -40,19 +40,19 @@ def test_a_measured_nothing_is_zero():
 
 
 def test_an_unknown_part_adds_no_joules_and_lowers_the_coverage():
-    """One of two devices is not known: its joules are missing and coverage says half."""
+    """If one of two devices is unknown, its joules are missing and the coverage is half."""
     found = total([_energy(10.0), Energy(energy_j=None)])
     assert (found.energy_j, found.coverage) == (10.0, 0.5)
 
 
 def test_coverage_is_weighted_with_duration():
-    """1 s unseen of 10 s is a coverage of 0.9."""
+    """1 s of 10 s without readings is a coverage of 0.9."""
     found = total([_energy(9.0, coverage=1.0), _energy(0.0, coverage=0.0)], [9.0, 1.0])
     assert found.coverage == pytest.approx(0.9)
 
 
 def test_spans_without_length_count_alike():
-    """Durations that are all zero do not divide by zero."""
+    """Durations that are all zero have equal weights."""
     found = total([_energy(1.0, coverage=1.0), _energy(1.0, coverage=0.5)], [0.0, 0.0])
     assert found.coverage == pytest.approx(0.75)
 
@@ -65,14 +65,14 @@ def test_each_method_is_named_once_in_order():
 
 
 def test_durations_must_match_the_parts():
-    """Two energies and one duration are a mistake of the caller."""
+    """Two energies and one duration are refused."""
     with pytest.raises(ValueError, match="each of the 2 energies, got 1; leave it out"):
         total([_energy(1.0), _energy(2.0)], [1.0])
 
 
 @given(st.lists(st.floats(min_value=0.0, max_value=1e9), min_size=1, max_size=50))
 def test_the_order_of_the_parts_does_not_matter(joules):
-    """Forwards and backwards give the same joules and error, to rounding."""
+    """Joules and error of the reverse order agree up to rounding."""
     parts = [_energy(value, stderr_j=value / 10.0) for value in joules]
     forwards, backwards = total(parts), total(parts[::-1])
     assert forwards.energy_j == backwards.energy_j == math.fsum(joules)

@@ -1,4 +1,4 @@
-"""What a training is going to use, from its first epoch: right, or the error says so."""
+"""Forecasts from the first epoch are correct within their error."""
 
 import itertools
 import json
@@ -27,7 +27,7 @@ def clock() -> FakeClock:
 
 @dataclass
 class Card:
-    """A card whose power is set while the clock stands still, with an exact counter."""
+    """A card with an exact counter, whose power is set by the test."""
 
     clock: FakeClock
     power_w: float = 100.0
@@ -35,7 +35,7 @@ class Card:
     since_s: float = 0.0
 
     def set(self, power_w: float) -> None:
-        """From now on."""
+        """Set the power from now on."""
         self.energy_j, self.since_s = (
             self.counted(self.clock.monotonic_s()),
             self.clock.monotonic_s(),
@@ -43,12 +43,12 @@ class Card:
         self.power_w = power_w
 
     def counted(self, t_s: float) -> float:
-        """The counter."""
+        """The value of the counter."""
         return self.energy_j + self.power_w * (t_s - self.since_s)
 
 
 def measured(folder: Path, clock: FakeClock, **settings: str) -> tuple[EnergyMeter, Card]:
-    """A meter on such a card."""
+    """A meter on a ``Card``."""
     card = Card(clock)
     source = ScriptedSource(clock, power_w=lambda _: card.power_w, energy_j=card.counted)
     config = EnergyConfig(report_dir=folder, **settings)
@@ -56,7 +56,7 @@ def measured(folder: Path, clock: FakeClock, **settings: str) -> tuple[EnergyMet
 
 
 def train(meter: EnergyMeter, card: Card, seed: int = 0, *, epochs: int = EPOCHS) -> EnergyReport:
-    """Steps of about 0.1 s and 300 W, slow at first and warmer later; a validation an epoch."""
+    """Steps of about 0.1 s and 300 W, slower at first, and a validation per epoch."""
     rng, clock = np.random.default_rng(seed), card.clock
     load = 0.0
     number = itertools.count()
@@ -85,12 +85,12 @@ def test_runs_end_inside(tmp_path: Path) -> None:
 
 @pytest.mark.slow(reason="ten trainings of 20 epochs in virtual time: how often intervals hold")
 def test_nine_of_ten_runs_end_inside(tmp_path: Path) -> None:
-    """The same for ten seeds."""
+    """Nine of ten seeds are within the stated error."""
     assert forecasts_that_hold(tmp_path, range(10)) >= 9
 
 
 def forecasts_that_hold(folder: Path, seeds: range) -> int:
-    """Of how many trainings energy and time were within the stated error."""
+    """Number of trainings whose energy and time are within the stated error."""
     inside, narrow = [], []
     for seed in seeds:
         clock = FakeClock()
@@ -112,7 +112,7 @@ def forecasts_that_hold(folder: Path, seeds: range) -> int:
 def test_it_is_told_once_and_kept(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A line in the log when it is made; an event of the journal; a card of the report."""
+    """It is logged once, and is in the journal and the report."""
     meter, card = measured(tmp_path, clock, country="DEU")
     with caplog.at_level(logging.INFO):
         report = train(meter, card)
@@ -132,7 +132,7 @@ def test_it_is_told_once_and_kept(
 
 
 def test_a_long_epoch_is_not_waited_for(tmp_path: Path, clock: FakeClock) -> None:
-    """One epoch of a language model: a tenth of its steps is enough, if that is ten seconds."""
+    """For one long epoch a tenth of its steps is enough, if that is ten seconds."""
     meter, _ = measured(tmp_path, clock)
     with meter, meter.phase("train"):
         meter.plan(2000)
@@ -146,7 +146,7 @@ def test_a_long_epoch_is_not_waited_for(tmp_path: Path, clock: FakeClock) -> Non
 
 
 def test_an_epoch_tells_more_than_its_steps(tmp_path: Path, clock: FakeClock) -> None:
-    """A tenth of the steps has seen no validation: after the epoch there is a new forecast."""
+    """A tenth of the steps has no validation, so there is a new forecast after the epoch."""
     meter, card = measured(tmp_path, clock)
     report = train(meter, card, epochs=5)
     assert report.forecast.after == "the first epoch"
@@ -159,7 +159,7 @@ def test_an_epoch_tells_more_than_its_steps(tmp_path: Path, clock: FakeClock) ->
 
 
 def test_short_epochs_are_taken_together(tmp_path: Path, clock: FakeClock) -> None:
-    """Epochs of three seconds: after some of them."""
+    """With epochs of three seconds there is a forecast after several of them."""
     meter, _ = measured(tmp_path, clock)
     with meter, meter.phase("train"):
         meter.plan(400)
@@ -174,7 +174,7 @@ def test_short_epochs_are_taken_together(tmp_path: Path, clock: FakeClock) -> No
 
 
 def test_without_a_plan_there_is_none(tmp_path: Path, clock: FakeClock) -> None:
-    """Nobody knows how long the training is going to be."""
+    """Without a planned number of steps there is no forecast."""
     meter, _ = measured(tmp_path, clock)
     with meter, meter.phase("train"):
         for step in range(300):
@@ -186,7 +186,7 @@ def test_without_a_plan_there_is_none(tmp_path: Path, clock: FakeClock) -> None:
 
 
 def test_all_hosts_and_earlier_attempts_are_in_it(tmp_path: Path, clock: FakeClock) -> None:
-    """Four ranks on two hosts use twice as much as one; what was used before is added."""
+    """Four ranks on two hosts use twice as much as one host; earlier attempts are added."""
     first, card = measured(tmp_path, clock)
     used_j = train(first, card, epochs=2).energy.total.energy_j
     again, card = measured(tmp_path, clock)
@@ -197,7 +197,7 @@ def test_all_hosts_and_earlier_attempts_are_in_it(tmp_path: Path, clock: FakeClo
 
 
 def test_the_rest_of_an_epoch_is_no_epoch(tmp_path: Path, clock: FakeClock) -> None:
-    """Resumed near the end of one: its validation is not foreseen once each so few steps."""
+    """After a resume near the end of an epoch, the rest of that epoch is not a sample."""
     meter, card = measured(tmp_path, clock)
     with meter, meter.phase("train"):
         meter.plan(1320)

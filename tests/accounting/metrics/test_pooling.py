@@ -1,4 +1,4 @@
-"""Figures per step reach back until they are sure enough, and say so where they are not."""
+"""Figures per step use enough steps for a small random error, or the report warns."""
 
 import math
 import re
@@ -31,12 +31,12 @@ def clock() -> FakeClock:
 
 
 def swinging(clock: FakeClock, interval_s: float = 0.1) -> ScriptedSource:
-    """A sensor that hardly follows a load of sharp swings."""
+    """A sensor that is too slow for its load."""
     return ScriptedSource(clock, power_w=LOAD.power_w, interval_s=interval_s)
 
 
 def train(books: Books, seconds: float, step_s: float = 0.25) -> list[tuple[float, Scalars]]:
-    """Steps, and a row after each second; each row with the moment of its newest step."""
+    """Steps with a row every second; returns each row with the time of its newest step."""
     rows = []
     for number in range(round(seconds / step_s)):
         books.clock.advance(step_s)
@@ -47,17 +47,17 @@ def train(books: Books, seconds: float, step_s: float = 0.25) -> list[tuple[floa
 
 
 def random_share(row: Scalars) -> float:
-    """The sensor has no systematic bound, so all of the interval is random."""
+    """Random share of a row; the sensor has no systematic error."""
     return (row[f"{TAG}_hi"] - row[f"{TAG}_lo"]) / 2.0 / row[TAG]
 
 
 def tallies(count: int, apart_s: float = 1.0) -> list[StepCounts]:
-    """One after another."""
+    """Tallies at equal distances."""
     return [StepCounts(t_s=number * apart_s, steps=number) for number in range(1, count + 1)]
 
 
 def test_steps_are_pooled_until_they_are_sure_enough(tmp_path: Path, clock: FakeClock) -> None:
-    """Of one second nobody knows; as soon as there are enough steps, every row meets the aim."""
+    """The first rows are uncertain; with enough steps every row meets the target."""
     books = Books(tmp_path, swinging(clock), clock=clock)
     books.enter("train")
     rows = train(books, 40.0)
@@ -69,7 +69,7 @@ def test_steps_are_pooled_until_they_are_sure_enough(tmp_path: Path, clock: Fake
 
 
 def test_the_truth_is_in_the_pooled_interval(tmp_path: Path, clock: FakeClock) -> None:
-    """300 W on average and four steps a second: 75 J a step, in nine of ten intervals."""
+    """300 W and four steps per second are 75 J per step, inside nine of ten intervals."""
     books = Books(tmp_path, swinging(clock), clock=clock)
     books.enter("train")
     rows = [row for _, row in train(books, 60.0)][10:]
@@ -78,7 +78,7 @@ def test_the_truth_is_in_the_pooled_interval(tmp_path: Path, clock: FakeClock) -
 
 
 def test_power_and_speed_stay_on_the_newest_span(tmp_path: Path, clock: FakeClock) -> None:
-    """After the steps have become twice as long, samples a second say so at once."""
+    """When steps become twice as long, the throughput changes at once."""
     books = Books(tmp_path, swinging(clock), clock=clock)
     books.enter("train")
     train(books, 30.0)
@@ -90,7 +90,7 @@ def test_power_and_speed_stay_on_the_newest_span(tmp_path: Path, clock: FakeCloc
 
 
 def test_a_span_that_is_sure_is_not_pooled(tmp_path: Path, clock: FakeClock) -> None:
-    """100 W, then 300 W, from a sensor without doubt: the next row knows nothing of before."""
+    """After a change of power, rows of an exact sensor do not include the time before."""
     half_s = START_S + 20.0
     source = ScriptedSource(
         clock, power_w=lambda t: 100.0 if t < half_s else 300.0, interval_s=0.01
@@ -102,7 +102,7 @@ def test_a_span_that_is_sure_is_not_pooled(tmp_path: Path, clock: FakeClock) -> 
 
 
 def test_pooling_does_not_cross_another_phase(tmp_path: Path, clock: FakeClock) -> None:
-    """Steps of a tuning between are not added to the training around it."""
+    """Steps of a batch-size search are not added to the training around it."""
     books = Books(tmp_path, swinging(clock), clock=clock)
     books.enter("train")
     train(books, 20.0)
@@ -115,7 +115,7 @@ def test_pooling_does_not_cross_another_phase(tmp_path: Path, clock: FakeClock) 
 
 
 def test_rows_of_another_phase_are_not_counted(tmp_path: Path, clock: FakeClock) -> None:
-    """A tuning has no joules per step, so none that are sure."""
+    """A batch-size search has no joules per step, so its rows are not counted."""
     books = Books(tmp_path, swinging(clock), clock=clock)
     books.enter("tuning")
     assert not any(TAG in row for _, row in train(books, 10.0))
@@ -127,7 +127,7 @@ def test_rows_of_another_phase_are_not_counted(tmp_path: Path, clock: FakeClock)
 
 
 def test_the_systematic_bound_does_not_widen_a_span(tmp_path: Path, clock: FakeClock) -> None:
-    """A sensor that is right to 20 % is as wrong over a minute: the newest second is enough."""
+    """A systematic error of 20 % does not shrink with time: the newest second is used."""
     of = channel("power", "mean", period_s=0.1, relative_error=0.2)
     watts = [100.0] * 200 + [300.0] * 200
     readings = [Reading(of, START_S + 0.1 * i, power_w) for i, power_w in enumerate(watts)]
@@ -142,7 +142,7 @@ def test_the_systematic_bound_does_not_widen_a_span(tmp_path: Path, clock: FakeC
 def test_the_report_hears_only_of_what_stays_unsure(
     tmp_path: Path, clock: FakeClock, interval_s: float
 ) -> None:
-    """A sensor that speaks once a second needs more than this run; a fast one does not."""
+    """A sensor with one value per second is too slow for this run; a fast one is not."""
     books = Books(tmp_path, swinging(clock, interval_s), clock=clock)
     books.enter("train")
     rows = train(books, 30.0)
@@ -155,7 +155,7 @@ def test_the_report_hears_only_of_what_stays_unsure(
 
 
 def test_a_row_of_old_news_is_not_counted(tmp_path: Path, clock: FakeClock) -> None:
-    """Asked again with no step between, it is the same row; without a step there is none."""
+    """Without a new step the same row is not counted again."""
     books = Books(tmp_path, swinging(clock, 1.0), clock=clock)
     clock.advance(5.0)
     books.board.take()
@@ -173,12 +173,12 @@ def test_a_row_of_old_news_is_not_counted(tmp_path: Path, clock: FakeClock) -> N
 
 
 def edges(noise_j: float, power_w: float, now: StepCounts) -> Callable[[StepCounts], float]:
-    """Random share of a span whose ends alone are in doubt."""
+    """Random share of a span with errors at its ends only."""
     return lambda start: noise_j / (power_w * (now.t_s - start.t_s))
 
 
 def test_few_questions_find_the_span() -> None:
-    """Two ends of 30 J in 100 W are 5 % over six seconds: found at the second question."""
+    """Two ends of 30 J at 100 W need six seconds for 5 %: found with the second query."""
     *earlier, before, now = tallies(60)
     asked: list[StepCounts] = []
     share = edges(30.0, 100.0, now)
@@ -194,14 +194,14 @@ def test_few_questions_find_the_span() -> None:
 
 
 def test_where_no_span_is_long_enough_it_is_the_longest() -> None:
-    """The oldest tally begins it; there is an end to asking."""
+    """The span begins at the oldest tally, after a limited number of queries."""
     *earlier, before, now = tallies(60)
     assert widened(before, now, earlier, lambda _: 0.2)[0] == earlier[0]
     assert widened(before, now, [], lambda _: 0.2) == (before, 0.2)
 
 
 def test_a_pooled_span_begins_where_as_much_is_known() -> None:
-    """A tally whose samples are untold would hide what the newest span knows."""
+    """A tally with unknown samples would make the samples of the span unknown."""
     recent = RecentStepCounts()
     untold = StepCounts(t_s=1.0, steps=1, samples=None, tokens=1.0)
     known = StepCounts(t_s=2.0, steps=2, samples=2.0, tokens=2.0)
@@ -215,7 +215,7 @@ def test_a_pooled_span_begins_where_as_much_is_known() -> None:
 
 
 def test_the_ends_of_steps_are_in_the_random_error() -> None:
-    """200 W and ends known to 30 and 40 ms: 6 and 8 J beside 24 J are 26 J; host marks add 0."""
+    """At 200 W, 30 and 40 ms add 6 and 8 J to 24 J: 26 J; undated ends add 0."""
     energy = Energy(energy_j=1000.0, stderr_j=24.0, systematic_j=7.0, coverage=1.0)
     ends = (StepCounts(t_s=0.0, t_error_s=0.03), StepCounts(t_s=5.0, t_error_s=0.04))
     found = pooling.with_ends(energy, 5.0, ends)
@@ -229,7 +229,7 @@ def test_the_ends_of_steps_are_in_the_random_error() -> None:
 
 
 def test_a_dated_step_widens_the_interval(tmp_path: Path, clock: FakeClock) -> None:
-    """Ends known to 50 ms in 200 W are 10 J each: 1.96 * 14.1 J on the way from end to end."""
+    """At 200 W, ends with an error of 50 ms add 10 J each: 1.96 * 14.1 J together."""
     source = ScriptedSource(clock, power_w=lambda _: 200.0)
     books = Books(tmp_path, source, clock=clock)
     now, before = (
@@ -243,7 +243,7 @@ def test_a_dated_step_widens_the_interval(tmp_path: Path, clock: FakeClock) -> N
 
 
 def test_the_share_is_that_of_the_worst_scope() -> None:
-    """The random part of the 95 % interval alone; what is not known is not asked."""
+    """Only the random part of the 95 % interval counts; unknown energies are ignored."""
     sure = Energy(energy_j=100.0, stderr_j=1.0, systematic_j=50.0)
     unsure = Energy(energy_j=100.0, stderr_j=10.0)
     assert pooling.random_share([sure, unsure]) == pytest.approx(0.196)
@@ -252,7 +252,7 @@ def test_the_share_is_that_of_the_worst_scope() -> None:
 
 
 def test_the_notice_says_what_was_reached_and_what_would_help() -> None:
-    """20 % over 6 s: four times the span would do; one bad row among good ones is no matter."""
+    """20 % over 6 s needs four times the span; a single uncertain row is ignored."""
     found = pooling.short_span([(0.2, 6.0), (0.1, 8.0), (0.9, 1.0)])
     assert found is not None
     assert "by 20 % at random (the middle of 3 rows), over the 6.0 s of steps" in found[0]
@@ -267,7 +267,7 @@ def test_the_notice_says_what_was_reached_and_what_would_help() -> None:
 def test_the_report_of_a_run_has_the_notice_once(
     tmp_path: Path, clock: FakeClock, rank: int
 ) -> None:
-    """A sensor of one value a second, a row each second: the first process says it, with a fix."""
+    """With one value and one row per second, the first process warns, with advice."""
     config = EnergyConfig(report_dir=tmp_path)
     meter = EnergyMeter(config=config, sources=[swinging(clock, 1.0)], clock=clock)
     meter.start(process=TrainingProcess(rank=rank))

@@ -30,14 +30,14 @@ def constant(clock: FakeClock, power_w: float, device: Device | None = None) -> 
 def steady(
     books: Books, seconds: int, samples: float | None = 64, tokens: float | None = 640
 ) -> None:
-    """A step each second."""
+    """Train with a step every second."""
     for _ in range(seconds):
         books.clock.advance(1.0)
         books.step(samples=samples, tokens=tokens)
 
 
 def test_a_row_that_was_not_kept_ready_is_the_same(tmp_path: Path, clock: FakeClock) -> None:
-    """Half a minute in which nobody asks: nothing is worked out, and the first row is whole."""
+    """Without requests for half a minute nothing is computed, and the next row is complete."""
     lazy = Books(tmp_path / "lazy", constant(clock, 200.0), clock=clock)
     eager = Books(tmp_path / "eager", constant(clock, 200.0), clock=clock)
     for books in (lazy, eager):
@@ -56,7 +56,7 @@ def test_a_row_that_was_not_kept_ready_is_the_same(tmp_path: Path, clock: FakeCl
 
 
 def test_who_asks_often_finds_a_row_ready(tmp_path: Path, clock: FakeClock) -> None:
-    """Ten seconds after somebody has asked rows are no longer kept ready."""
+    """Ten seconds after the last request, rows are no longer prepared."""
     books = Books(tmp_path, constant(clock, 200.0), clock=clock)
     books.enter("train")
     steady(books, 20)
@@ -71,7 +71,7 @@ def test_who_asks_often_finds_a_row_ready(tmp_path: Path, clock: FakeClock) -> N
 
 
 def test_a_row_that_is_being_worked_out_is_not_waited_for(tmp_path: Path, clock: FakeClock) -> None:
-    """The training thread gets the row before while the journal's thread is at the next."""
+    """While the journal's thread computes, the training thread gets the previous row."""
     books = Books(tmp_path, constant(clock, 200.0), clock=clock)
     books.enter("train")
     steady(books, 20)
@@ -85,7 +85,7 @@ def test_a_row_that_is_being_worked_out_is_not_waited_for(tmp_path: Path, clock:
 def test_joules_per_sample_are_watts_over_samples_per_second(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    """200 W and 64 samples a second are 3.125 J a sample, inside its own interval."""
+    """200 W and 64 samples per second are 3.125 J per sample, inside the interval."""
     books = Books(tmp_path, constant(clock, 200.0), constant(clock, 56.0, CPU), clock=clock)
     books.enter("train")
     steady(books, 20)
@@ -111,7 +111,7 @@ def test_joules_per_sample_are_watts_over_samples_per_second(
 def test_the_interval_of_an_efficiency_is_that_of_its_energy(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    """A sensor that is right to 10 % gives 3.125 J a sample, 10 % and a little up and down."""
+    """A sensor with an error of 10 % results in 3.125 J per sample and about 10 % either way."""
     of = channel("power", "mean", period_s=0.1, relative_error=0.1)
     readings = [Reading(of, START_S + 0.1 * i, 200.0) for i in range(300)]
     books = Books(tmp_path, ReplaySource(clock, [of], readings, interval_s=0.1), clock=clock)
@@ -124,7 +124,7 @@ def test_the_interval_of_an_efficiency_is_that_of_its_energy(
 
 
 def test_each_span_is_that_since_the_last_time(tmp_path: Path, clock: FakeClock) -> None:
-    """100 W, then 300 W: the second figures know nothing of the first ones."""
+    """With 100 W and then 300 W, the second row has 300 W only."""
     half_s = START_S + 20.0
     source = ScriptedSource(
         clock,
@@ -146,7 +146,7 @@ def test_each_span_is_that_since_the_last_time(tmp_path: Path, clock: FakeClock)
 
 
 def test_without_news_the_figures_are_the_same(tmp_path: Path, clock: FakeClock) -> None:
-    """Asked twice, the board says the same; before anything was seen, nothing."""
+    """Two requests return the same figures; before any reading there are none."""
     books = Books(tmp_path, constant(clock, 200.0), clock=clock)
     assert books.board.take() == {}
     books.enter("train")
@@ -160,7 +160,7 @@ def test_without_news_the_figures_are_the_same(tmp_path: Path, clock: FakeClock)
 
 
 def test_training_figures_stay_while_no_step_ends(tmp_path: Path, clock: FakeClock) -> None:
-    """In a long validation power goes on and the last figures per sample are still there."""
+    """In a long validation the power changes, and the last figures per sample remain."""
     books = Books(tmp_path, wave(clock), clock=clock)
     books.enter("train")
     steady(books, 5)
@@ -174,7 +174,7 @@ def test_training_figures_stay_while_no_step_ends(tmp_path: Path, clock: FakeClo
 
 
 def test_validation_is_not_in_joules_per_sample(tmp_path: Path, clock: FakeClock) -> None:
-    """Ten seconds of validation between two steps change energy so far, not joules a sample."""
+    """Ten seconds of validation change the total energy, but not joules per sample."""
     books = Books(tmp_path, constant(clock, 200.0), clock=clock)
     books.enter("train")
     steady(books, 5)
@@ -190,7 +190,7 @@ def test_validation_is_not_in_joules_per_sample(tmp_path: Path, clock: FakeClock
 
 
 def test_without_a_gpu_there_are_no_gpu_tags(tmp_path: Path, clock: FakeClock) -> None:
-    """On a laptop the tags of a GPU are absent, never zero; the totals are there."""
+    """Without a GPU its tags are absent, not zero; the totals are there."""
     books = Books(tmp_path, constant(clock, 28.0, CPU), clock=clock)
     books.enter("train")
     steady(books, 5)
@@ -201,7 +201,7 @@ def test_without_a_gpu_there_are_no_gpu_tags(tmp_path: Path, clock: FakeClock) -
 
 
 def test_what_nobody_counts_is_absent(tmp_path: Path, clock: FakeClock) -> None:
-    """Without samples and tokens there are figures per step, and none per sample or token."""
+    """Without samples and tokens there are only figures per step."""
     books = Books(tmp_path, constant(clock, 200.0), clock=clock)
     books.enter("train")
     steady(books, 5, samples=None, tokens=None)
@@ -212,7 +212,7 @@ def test_what_nobody_counts_is_absent(tmp_path: Path, clock: FakeClock) -> None:
 
 
 def test_waiting_is_a_share_of_training(tmp_path: Path, clock: FakeClock) -> None:
-    """A quarter of each second spent waiting for data is a quarter."""
+    """Waiting for a quarter of every second is a share of 0.25."""
     books = Books(tmp_path, constant(clock, 200.0), clock=clock)
     books.enter("train")
     for _ in range(40):
@@ -225,7 +225,7 @@ def test_waiting_is_a_share_of_training(tmp_path: Path, clock: FakeClock) -> Non
 
 
 def test_estimated_energy_is_not_called_measured(tmp_path: Path, clock: FakeClock) -> None:
-    """150 W from a sensor and 50 W from a model: three quarters are measured."""
+    """150 W from a sensor and 50 W from a model are a measured share of 0.75."""
     model = Device(key="cpu", kind="cpu", scope="host", name="model", origin="estimated")
     books = Books(tmp_path, constant(clock, 150.0), constant(clock, 50.0, model), clock=clock)
     clock.advance(5.0)
@@ -233,7 +233,7 @@ def test_estimated_energy_is_not_called_measured(tmp_path: Path, clock: FakeCloc
 
 
 def test_emissions_follow_the_energy(tmp_path: Path, clock: FakeClock) -> None:
-    """An unknown place has an interval and no value; a known one has all three, in grams."""
+    """An unknown place has an interval only; a known one has all three values, in grams."""
     books = Books(tmp_path, constant(clock, 360.0), clock=clock)
     books.board.emissions_kg = lambda energy: (None, energy.energy_j / 4e6, energy.energy_j / 1e6)  # type: ignore[operator]
     clock.advance(10.0)
@@ -249,7 +249,7 @@ def test_emissions_follow_the_energy(tmp_path: Path, clock: FakeClock) -> None:
 
 
 def gauges(clock: FakeClock) -> ReplaySource:
-    """Two cards and a process with everything that can be measured of them."""
+    """Two cards and a process with all quantities."""
     gpus = (channel("power", "mean").device, GPU1)
     process = Device(key="process", kind="process", scope=None, name="process")
     values = {
@@ -275,7 +275,7 @@ def gauges(clock: FakeClock) -> ReplaySource:
 
 
 def test_gauges_are_one_figure_for_all_cards(tmp_path: Path, clock: FakeClock) -> None:
-    """Memory adds, clocks and utilisation are means, the hottest card speaks for temperature."""
+    """Memory is summed, clocks and utilisation are averaged, temperature is the highest."""
     books = Books(tmp_path, gauges(clock), clock=clock)
     clock.advance(4.0)
     scalars = books.board.take()
@@ -296,7 +296,7 @@ def test_gauges_are_one_figure_for_all_cards(tmp_path: Path, clock: FakeClock) -
 
 
 def test_every_tag_that_is_made_is_described(tmp_path: Path, clock: FakeClock) -> None:
-    """Tags are those of ``TAGS``, with ``_lo`` and ``_hi`` for efficiencies and emissions alone."""
+    """Tags are those of ``TAGS``, with ``_lo`` and ``_hi`` for efficiencies and emissions only."""
     books = Books(tmp_path, gauges(clock), constant(clock, 50.0, CPU), clock=clock)
     books.board.emissions_kg = lambda _: (2e-3, 1e-3, 3e-3)
     books.enter("train")
@@ -314,7 +314,7 @@ def test_every_tag_that_is_made_is_described(tmp_path: Path, clock: FakeClock) -
 
 
 def test_after_the_end_figures_reach_to_the_very_end(tmp_path: Path, clock: FakeClock) -> None:
-    """The last figures hold all steps and all energy, whatever was settled before."""
+    """The last figures include all steps and all energy."""
     books = Books(tmp_path, constant(clock, 200.0), clock=clock)
     books.enter("train")
     steady(books, 10)
@@ -326,7 +326,7 @@ def test_after_the_end_figures_reach_to_the_very_end(tmp_path: Path, clock: Fake
 
 
 def test_a_card_that_is_not_seen_has_no_power(tmp_path: Path, clock: FakeClock) -> None:
-    """Of two cards one has not answered yet: the power is that of the other, not twice as much."""
+    """If one of two cards has no reading yet, the power is that of the other one."""
     silent = ReplaySource(clock, [channel("power", "gauge", GPU1)], [])
     books = Books(tmp_path, constant(clock, 200.0), silent, clock=clock)
     clock.advance(20.0)
@@ -334,7 +334,7 @@ def test_a_card_that_is_not_seen_has_no_power(tmp_path: Path, clock: FakeClock) 
 
 
 def test_a_gap_does_not_make_samples_cheaper(tmp_path: Path, clock: FakeClock) -> None:
-    """Seen for half of the time: joules a sample are those of the seen half, absent, or open."""
+    """With readings for half of the time, joules per sample are extrapolated or absent."""
     of = channel("power", "gauge", period_s=0.1)
     readings = [Reading(of, START_S + 0.1 * i, 200.0) for i in range(300) if i < 100 or i > 200]
     books = Books(tmp_path, ReplaySource(clock, [of], readings, interval_s=0.1), clock=clock)
@@ -346,7 +346,7 @@ def test_a_gap_does_not_make_samples_cheaper(tmp_path: Path, clock: FakeClock) -
 
 
 def test_a_gauge_that_fell_silent_is_absent(tmp_path: Path, clock: FakeClock) -> None:
-    """A minute after a card's last temperature there is none to log."""
+    """A minute after the last reading of the temperature, its tag is absent."""
     books = Books(tmp_path, gauges(clock), constant(clock, 50.0, CPU), clock=clock)
     clock.advance(10.0)
     books.board.take()

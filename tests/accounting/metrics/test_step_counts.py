@@ -15,7 +15,7 @@ from tests.sensing.frameworks.scripted_events import ScriptedDevice
     looks=st.lists(st.integers(0, 300)),
 )
 def test_tallies_count_every_step_once(steps: list[tuple[int, int, int]], looks: list[int]) -> None:
-    """However often one looks, the tally at a moment is the sum of all steps up to it."""
+    """For any sequence of queries, a tally is the sum of all steps up to its time."""
     log, t_s, taken = StepLog(0.0), 0.0, []
     for later_s, samples, tokens in steps:
         t_s += later_s
@@ -32,7 +32,7 @@ def test_tallies_count_every_step_once(steps: list[tuple[int, int, int]], looks:
 
 
 def test_a_count_is_unknown_once_one_step_did_not_say() -> None:
-    """Tokens of 10, unknown and 10 are unknown for good; samples are still counted."""
+    """Tokens of 10, unknown and 10 are unknown; samples are still counted."""
     log = StepLog(0.0)
     log.step(1.0, 8, 10)
     assert log.advance(1.0).tokens == 10.0
@@ -45,7 +45,7 @@ def test_a_count_is_unknown_once_one_step_did_not_say() -> None:
 
 
 def test_what_was_told_later_counts_for_the_steps_before() -> None:
-    """Three silent steps and then 30 samples: unknown at first, 30 in the end, and no new step."""
+    """Three steps without samples and then 30 samples: unknown first, 30 at the end."""
     log = StepLog(0.0)
     for t_s in (1.0, 2.0, 3.0):
         log.step(t_s, None, None)
@@ -59,7 +59,7 @@ def test_what_was_told_later_counts_for_the_steps_before() -> None:
 
 
 def test_a_correction_changes_the_count() -> None:
-    """Two steps of 4 and a last batch of 3: told as minus one afterwards."""
+    """Two steps of 4 samples are corrected by -1 afterwards."""
     log = StepLog(0.0)
     log.step(1.0, 4, 40)
     log.step(2.0, 4, 40)
@@ -69,7 +69,7 @@ def test_a_correction_changes_the_count() -> None:
 
 
 def test_steps_in_the_future_are_left_for_later() -> None:
-    """A step that ended after the moment asked for is not in its tally."""
+    """A step that ended later is not in the tally."""
     log = StepLog(0.0)
     log.step(1.0, 1, None)
     log.step(2.0, 1, None)
@@ -79,7 +79,7 @@ def test_steps_in_the_future_are_left_for_later() -> None:
 
 
 def test_waiting_is_from_the_end_of_a_batch_to_the_next_data() -> None:
-    """Three batches, waits of 0.5 s, 0.25 s and the first one's, which has no batch before it."""
+    """Waits of 0.5 s and 0.25 s count; the first batch has no wait."""
     log = StepLog(0.0)
     assert not log.sees_waits
     log.mark_ready(3.0)
@@ -105,7 +105,7 @@ def test_a_pause_is_no_wait_for_data() -> None:
 
 
 def test_data_that_was_ready_before_the_batch_was_done_is_no_wait() -> None:
-    """A loader that is ahead of the training makes no negative waits."""
+    """A loader that is ahead of the training does not cause negative waits."""
     log = StepLog(0.0)
     log.mark_done(5.0)
     log.mark_ready(4.0)
@@ -114,7 +114,7 @@ def test_data_that_was_ready_before_the_batch_was_done_is_no_wait() -> None:
 
 
 def test_nobody_who_marks_data_is_not_the_same_as_no_wait() -> None:
-    """Without marks the log says that it does not see waits."""
+    """Without marks ``sees_waits`` is false."""
     log = StepLog(0.0)
     log.step(1.0, 1, None)
     log.step(2.0, 1, None)
@@ -122,7 +122,7 @@ def test_nobody_who_marks_data_is_not_the_same_as_no_wait() -> None:
 
 
 def test_a_step_counts_when_the_device_has_finished_it() -> None:
-    """Queued at 1000, done on the device at 1005: not there at 1002, there at 1006 with bounds."""
+    """A step queued at 1000 and done at 1005 is counted at 1006, but not at 1002."""
     clock = FakeClock()
     device = ScriptedDevice(clock)
     log = StepLog(clock.monotonic_s(), StepEnds(clock, lambda: device))
@@ -141,7 +141,7 @@ def test_a_step_counts_when_the_device_has_finished_it() -> None:
 
 
 def test_ends_never_go_back() -> None:
-    """A host mark after a step that the device is still at ends with that step, not before it."""
+    """An undated step after a dated one does not end before it."""
     clock = FakeClock()
     device = ScriptedDevice(clock)
     log = StepLog(clock.monotonic_s(), StepEnds(clock, lambda: device, pool_size=1))
@@ -158,7 +158,7 @@ def test_ends_never_go_back() -> None:
 
 
 def test_marks_show_that_the_training_is_alive() -> None:
-    """Data that is ready, and a batch that is done, count as a step does."""
+    """``mark_ready`` and ``mark_done`` count as well as steps."""
     log = StepLog(0.0)
     log.step(1.0, None, None)
     log.mark_ready(2.0)
