@@ -20,21 +20,14 @@ from energy_callbacks.report.collect.merge import MergedAttempt, merge, newest_r
 from energy_callbacks.report.collect.process import ProcessJournal, load
 from energy_callbacks.report.collect.progress import metrics, progress
 from energy_callbacks.report.collect.ranks import imbalances, rank_table
+from energy_callbacks.report.model import models
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
-from energy_callbacks.report.model.models import (
-    Attempt,
-    Forecast,
-    MeasuringCost,
-    Run,
-    Status,
-    UnavailableSensor,
-)
 from energy_callbacks.report.model.schema import EnergyReport, Profile, from_record
 
 # A journal is flushed at least every second. After this time without a line it has ended.
 _SILENT_S = 5.0
 # The statuses of ranks, most informative first: the status of a run is the first that occurs.
-_SEVERITY: tuple[Status, ...] = ("failed", "interrupted", "running", "cut off", "finished")
+_SEVERITY: tuple[models.Status, ...] = ("failed", "interrupted", "running", "cut off", "finished")
 
 
 def build(
@@ -76,12 +69,19 @@ def gather(
         JournalError: see ``build``.
     """
     several = [paths] if isinstance(paths, str | Path) else paths
+    readable: list[ProcessJournal] = []
+    problems: list[JournalError] = []
     # Journals that several paths lead to are read once.
-    journals = dict.fromkeys(file for path in several for file in _journals_at(Path(path)))
-    readable, unreadable = _load_all(list(journals))
+    for file in dict.fromkeys(file for path in several for file in _journals_at(Path(path))):
+        try:
+            readable.append(load(file))
+        except JournalError as error:
+            problems.append(error)
+    if not readable:
+        raise problems[0]
     processes, other_runs = newest_run(command.joined(readable))
     _add_earlier(processes)
-    return merge(processes), other_runs, unreadable
+    return merge(processes), other_runs, [str(problem) for problem in problems]
 
 
 def _journals_at(path: Path) -> list[Path]:
@@ -97,20 +97,6 @@ def _journals_at(path: Path) -> list[Path]:
             "such as lightning_logs/version_0/energy"
         )
     return found
-
-
-def _load_all(paths: Sequence[Path]) -> tuple[list[ProcessJournal], list[str]]:
-    """Returns the journals that can be read, and for each of the others the reason."""
-    readable: list[ProcessJournal] = []
-    problems: list[JournalError] = []
-    for path in paths:
-        try:
-            readable.append(load(path))
-        except JournalError as error:
-            problems.append(error)
-    if not readable:
-        raise problems[0]
-    return readable, [str(problem) for problem in problems]
 
 
 def _add_earlier(processes: list[ProcessJournal]) -> None:
@@ -137,11 +123,11 @@ def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyRepor
     whole, by_phase = figures.whole_parts(counted), figures.phase_parts(counted)
     scopes = figures.scopes(whole)
     phases = figures.phase_table(merged, by_phase)
-    work = figures.work(merged)
     attempts = tuple(_attempts(merged, now_unix_s))
     ranks, timeline = rank_table(merged), curves.timeline(merged)
     header = merged[-1].lead.header
     config = header.get("config") or {}
+    pue = float(config.get("pue") or 1.0)
     duration_s = math.fsum(attempt.lead.end_s for attempt in merged)
     train_s = math.fsum(phase.duration_s for phase in phases if phase.name == "train")
     return EnergyReport(
@@ -150,11 +136,11 @@ def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyRepor
         run=_run(merged, attempts, duration_s),
         energy=scopes,
         measured_fraction=figures.measured_fraction(whole),
-        emissions=footprint.emissions(scopes.total, config),
-        cost=footprint.cost(scopes.total, config.get("price_per_kwh"), footprint.pue_of(config)),
+        emissions=footprint.emissions(scopes.total, config.get("place") or {}, pue),
+        cost=footprint.cost(scopes.total, config.get("price_per_kwh"), pue),
         forecast=_forecast(merged),
-        efficiency=figures.efficiencies(by_phase, work),
-        throughput=figures.throughput(work, train_s, figures.wait_parts(counted)),
+        efficiency=figures.efficiencies(merged, by_phase),
+        throughput=figures.throughput(merged, train_s, figures.wait_parts(counted)),
         memory=memory(merged),
         phases=phases,
         devices=device_table(merged),
@@ -174,12 +160,12 @@ def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyRepor
     )
 
 
-def _attempts(merged: Iterable[MergedAttempt], now_unix_s: float) -> Iterator[Attempt]:
+def _attempts(merged: Iterable[MergedAttempt], now_unix_s: float) -> Iterator[models.Attempt]:
     for attempt in merged:
         for process in attempt.processes:
             samples = figures.sum_if_known(line["samples"] for line in process.steps)
             own = [device for device in attempt.counted if device.owner is process]
-            yield Attempt(
+            yield models.Attempt(
                 attempt=attempt.number,
                 host=process.host,
                 rank=process.rank,
@@ -194,21 +180,23 @@ def _attempts(merged: Iterable[MergedAttempt], now_unix_s: float) -> Iterator[At
             )
 
 
-def _status(process: ProcessJournal, now_unix_s: float) -> Status:
+def _status(process: ProcessJournal, now_unix_s: float) -> models.Status:
     if process.totals is not None:
-        status: Status = process.totals["status"]
+        status: models.Status = process.totals["status"]
         return status
     silent_s = now_unix_s - (process.unix_s + process.end_s)
     return "running" if silent_s < _SILENT_S and not journal.is_gone(process.header) else "cut off"
 
 
-def _run(merged: Sequence[MergedAttempt], attempts: Sequence[Attempt], duration_s: float) -> Run:
+def _run(
+    merged: Sequence[MergedAttempt], attempts: Sequence[models.Attempt], duration_s: float
+) -> models.Run:
     newest = merged[-1]
     header = newest.lead.header
     environment = header.get("environment") or {}
     statuses = {attempt.status for attempt in attempts if attempt.attempt == newest.number}
     errors = [(process.totals or {}).get("error") for process in newest.processes]
-    return Run(
+    return models.Run(
         run_id=newest.lead.run_id,
         name=header.get("run_name"),
         tags={key: str(value) for key, value in (header.get("tags") or {}).items()},
@@ -225,10 +213,10 @@ def _run(merged: Sequence[MergedAttempt], attempts: Sequence[Attempt], duration_
     )
 
 
-def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[UnavailableSensor, ...]:
+def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[models.UnavailableSensor, ...]:
     """Returns the sensors that could not be opened, without duplicates."""
     sensors = (
-        UnavailableSensor(
+        models.UnavailableSensor(
             source=line["source"], reason=line["reason"].rstrip("."), fix=line["fix"] or ""
         )
         for attempt in merged
@@ -238,11 +226,11 @@ def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[UnavailableSensor, ..
     return tuple(dict.fromkeys(sensors))
 
 
-def _forecast(merged: Sequence[MergedAttempt]) -> Forecast | None:
+def _forecast(merged: Sequence[MergedAttempt]) -> models.Forecast | None:
     """Returns the newest forecast of a lead process."""
     for attempt in reversed(merged):
         if attempt.lead.forecast is not None:
-            return from_record(Forecast, attempt.lead.forecast)
+            return from_record(models.Forecast, attempt.lead.forecast)
     return None
 
 
@@ -266,14 +254,14 @@ def _profile(merged: Sequence[MergedAttempt]) -> Profile | None:
     return from_record(Profile, records) if known else None
 
 
-def _measuring(merged: Iterable[MergedAttempt], duration_s: float) -> MeasuringCost:
+def _measuring(merged: Iterable[MergedAttempt], duration_s: float) -> models.MeasuringCost:
     cpu_s = figures.sum_if_known(
         (process.totals or {}).get("sampler_cpu_s")
         for attempt in merged
         for process in attempt.processes
     )
     core_share = cpu_s / duration_s if cpu_s is not None and duration_s > 0.0 else None
-    return MeasuringCost(sampler_cpu_s=cpu_s, core_share=core_share)
+    return models.MeasuringCost(sampler_cpu_s=cpu_s, core_share=core_share)
 
 
 def _environment(header: Record) -> dict[str, str]:

@@ -20,29 +20,25 @@ _PLACE_WARNINGS = ("place_unknown", "emissions_unknown")
 logger = logging.getLogger("energy_callbacks")
 
 
-def emissions(total: Figure, config: Mapping[str, Any]) -> Emissions | None:
+def emissions(total: Figure, place: Mapping[str, Any], pue: float) -> Emissions | None:
     """Returns the emissions of the run's energy, including PUE; ``None`` if not known.
 
     Args:
         total: energy of the run.
-        config: settings in the journal. They hold the location as the run resolved it, so that a
-            journal gives the same emissions on any machine.
+        place: location in the journal. The run has resolved it, so that a journal gives the same
+            emissions on any machine.
+        pue: power usage effectiveness.
     """
     if total.energy_j is None:
         return None
-    place = config.get("place") or {}
     names = ("country", "country_name", "region")
+    given = {name: place.get(name) for name in names}
     try:
-        intensity = carbon.intensity(
-            Place(
-                **{name: place.get(name) for name in names},
-                origin=place.get("origin") or "not set",
-            )
-        )
+        intensity = carbon.intensity(Place(**given, origin=place.get("origin") or "not set"))
     except Exception as error:  # noqa: BLE001 - what only emissions need must not end the report
         logger.warning("emissions cannot be found: %s", error)
         return None
-    return _emissions(total, intensity, pue_of(config))
+    return _emissions(total, intensity, pue)
 
 
 def _emissions(total: Figure, intensity: Intensity, pue: float) -> Emissions:
@@ -51,11 +47,6 @@ def _emissions(total: Figure, intensity: Intensity, pue: float) -> Emissions:
     assert low_kg is not None, "a known energy has an interval"
     assert high_kg is not None, "a known energy has an interval"
     return Emissions(kg=kg, low_kg=low_kg, high_kg=high_kg, **asdict(intensity), pue=pue)
-
-
-def pue_of(config: Mapping[str, Any]) -> float:
-    """Returns the power usage effectiveness in the settings of a run."""
-    return float(config.get("pue") or 1.0)
 
 
 def cost(total: Figure, price_per_kwh: float | None, pue: float) -> Cost | None:

@@ -6,13 +6,7 @@ from collections.abc import Iterator, Sequence
 from energy_callbacks.core import formatting
 from energy_callbacks.report.collect.merge import MergedAttempt
 from energy_callbacks.report.collect.process import ProcessJournal
-from energy_callbacks.report.model.models import (
-    Attempt,
-    Cost,
-    DeviceUse,
-    Emissions,
-    ReportWarning,
-)
+from energy_callbacks.report.model.models import Attempt, Cost, DeviceUse, Emissions, ReportWarning
 from energy_callbacks.report.model.schema import EnergyReport
 
 # A lower coverage than this gets a warning: energy is missing.
@@ -51,7 +45,11 @@ def warnings(
         *_of_place(report),
         *_of_length(report),
         *_of_sensors(report, processes),
-        *_of_journals(processes),
+        *(
+            ReportWarning(code=line["code"], message=line["message"], fix=line.get("fix") or "")
+            for process in processes
+            for line in process.warnings
+        ),
     ]
     return tuple(dict.fromkeys(found))
 
@@ -225,14 +223,6 @@ def _of_sensors(
             )
 
 
-def _of_journals(processes: Sequence[ProcessJournal]) -> Iterator[ReportWarning]:
-    for process in processes:
-        for line in process.warnings:
-            yield ReportWarning(
-                code=line["code"], message=line["message"], fix=line.get("fix") or ""
-            )
-
-
 def method_notes(report: EnergyReport, merged: Sequence[MergedAttempt]) -> tuple[str, ...]:
     """Returns the assumptions behind the numbers of a report, one sentence or more for each."""
     has_ranks = any(len(attempt.processes) > 1 for attempt in merged)
@@ -242,7 +232,12 @@ def method_notes(report: EnergyReport, merged: Sequence[MergedAttempt]) -> tuple
         *_notes_of_time(report, len(merged)),
         *_notes_of_work(report, has_ranks=has_ranks),
         *notes_of_views(report.emissions, report.cost),
-        *_notes_of_sensors(merged),
+        *(
+            f"{remark['source']}: {remark['message']}."
+            for attempt in merged
+            for process in attempt.processes
+            for remark in process.remarks
+        ),
     )
 
 
@@ -343,10 +338,3 @@ def notes_of_views(emissions: Emissions | None, cost: Cost | None) -> Iterator[s
 
 def _grams(mass_kg: float) -> str:
     return formatting.significant(1e3 * mass_kg)
-
-
-def _notes_of_sensors(merged: Sequence[MergedAttempt]) -> Iterator[str]:
-    for attempt in merged:
-        for process in attempt.processes:
-            for remark in process.remarks:
-                yield f"{remark['source']}: {remark['message']}."

@@ -2,7 +2,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,8 @@ def _row(parts: Sequence[OwnedDevice]) -> DeviceUse:
     newest = parts[-1]
     columns = [part.owner.columns.get(part.key, DeviceColumns()) for part in parts]
     energy = total([part.energy for part in parts], [part.owner.end_s for part in parts])
+    # Power is known in a part of the time.
+    seen = math.fsum(seen_s(one) for one in columns)
     return DeviceUse(
         key=newest.key,
         host=newest.identity.host,
@@ -44,31 +47,21 @@ def _row(parts: Sequence[OwnedDevice]) -> DeviceUse:
             for quantity, sensor in newest.record["sensors"].items()
         ),
         energy=as_figure(energy, [newest.properties["origin"]]),
-        mean_power_w=_mean_power_w(energy.energy_j, columns),
-        peak_power_w=_highest(one["power_w"] for one in columns),
-        memory_peak_bytes=_highest(one.memory_bytes for one in columns),
-        utilisation_mean=_mean(one["utilisation"] for one in columns),
-        temperature_max_c=_highest(one["temperature_c"] for one in columns),
+        mean_power_w=energy.energy_j / seen if energy.energy_j is not None and seen > 0.0 else None,
+        peak_power_w=_overall(np.max, [one["power_w"] for one in columns]),
+        memory_peak_bytes=_overall(np.max, [one.memory_bytes for one in columns]),
+        utilisation_mean=_overall(np.mean, [one["utilisation"] for one in columns]),
+        temperature_max_c=_overall(np.max, [one["temperature_c"] for one in columns]),
         throttled_s=_throttled_s(columns),
         notes=newest.notes,
         activity=activity.whole(columns),
     )
 
 
-def _mean_power_w(energy_j: float | None, columns: Sequence[DeviceColumns]) -> float | None:
-    """Returns the energy over the time in which power was seen."""
-    duration_s = math.fsum(seen_s(one) for one in columns)
-    return energy_j / duration_s if energy_j is not None and duration_s > 0.0 else None
-
-
-def _highest(columns: Iterable[Array]) -> float | None:
+def _overall(reduce: Callable[[Array], Any], columns: Iterable[Array]) -> float | None:
+    """Returns one number for the known values of several columns."""
     known = _known(columns)
-    return float(known.max()) if len(known) else None
-
-
-def _mean(columns: Iterable[Array]) -> float | None:
-    known = _known(columns)
-    return float(known.mean()) if len(known) else None
+    return float(reduce(known)) if len(known) else None
 
 
 def _known(columns: Iterable[Array]) -> Array:
@@ -98,7 +91,7 @@ def memory(attempts: Iterable[MergedAttempt]) -> Memory:
     return Memory(
         device_used_peak_bytes=device_peak,
         device_used_mean_bytes=device_mean,
-        peak_allocated_bytes=_highest(allocated),
+        peak_allocated_bytes=_overall(np.max, allocated),
         host_rss_peak_bytes=rss_peak,
         host_rss_mean_bytes=rss_mean,
     )

@@ -1,8 +1,9 @@
 """Figures of a report from the energies of devices: scopes, phases, efficiency, throughput."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import NamedTuple
 
 from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, interval_j, total
@@ -10,19 +11,7 @@ from energy_callbacks.core.records import Energy, Origin
 from energy_callbacks.report.collect import activity, phases
 from energy_callbacks.report.collect.merge import MergedAttempt, OwnedDevice
 from energy_callbacks.report.collect.process import ProcessJournal, energies
-from energy_callbacks.report.model.models import (
-    Activity,
-    DataWait,
-    Efficiencies,
-    Efficiency,
-    Figure,
-    FigureOrigin,
-    Phase,
-    Ratio,
-    Scopes,
-    Throughput,
-    WaitEnergy,
-)
+from energy_callbacks.report.model import models
 
 
 class DeviceEnergy(NamedTuple):
@@ -36,22 +25,6 @@ class DeviceEnergy(NamedTuple):
     phase: str | None
     duration_s: float
     energy: Energy
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """Optimizer steps of a run, with their samples, tokens and waits; ``None`` if not known.
-
-    Attributes:
-        executed_steps: steps of all attempts, including repetitions after a resume.
-        replayed_steps: number of repetitions among them.
-    """
-
-    executed_steps: int
-    replayed_steps: int
-    samples: float | None
-    tokens: float | None
-    data_wait_s: float | None
 
 
 def whole_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
@@ -89,29 +62,27 @@ def _waited(process: ProcessJournal, key: str) -> tuple[float, Energy]:
     return max(reported_s, known_s), replace(energy, coverage=energy.coverage * share)
 
 
-def figure(chosen: Sequence[DeviceEnergy]) -> Figure:
+def figure(chosen: Sequence[DeviceEnergy]) -> models.Figure:
     """Returns the sum of parts; unknown if all parts are unknown."""
     energy = total([part.energy for part in chosen], [part.duration_s for part in chosen])
-    origins: set[Origin] = {
-        part.device.properties["origin"] for part in chosen if part.energy.energy_j is not None
-    }
-    return as_figure(energy, origins)
+    known = [part.device for part in chosen if part.energy.energy_j is not None]
+    return as_figure(energy, [device.properties["origin"] for device in known])
 
 
-def as_figure(energy: Energy, origins: Iterable[Origin]) -> Figure:
+def as_figure(energy: Energy, origins: Iterable[Origin]) -> models.Figure:
     """Returns an energy with its origin, ``mixed`` for several."""
     known = set(origins)
-    origin: FigureOrigin | None = "mixed" if len(known) > 1 else next(iter(known), None)
-    return Figure(**asdict(energy), origin=origin if energy.energy_j is not None else None)
+    origin: models.FigureOrigin | None = "mixed" if len(known) > 1 else next(iter(known), None)
+    return models.Figure(**asdict(energy), origin=origin if energy.energy_j is not None else None)
 
 
-def scopes(chosen: Sequence[DeviceEnergy]) -> Scopes:
+def scopes(chosen: Sequence[DeviceEnergy]) -> models.Scopes:
     """Returns the sums over the GPUs, over the hosts, and over both."""
     by_scope = {
         scope: figure([part for part in chosen if part.device.properties["scope"] == scope])
         for scope in ("gpu", "host")
     }
-    return Scopes(**by_scope, total=figure(chosen))
+    return models.Scopes(**by_scope, total=figure(chosen))
 
 
 def measured_fraction(chosen: Iterable[DeviceEnergy]) -> float | None:
@@ -124,57 +95,53 @@ def measured_fraction(chosen: Iterable[DeviceEnergy]) -> float | None:
 
 def phase_table(
     attempts: Sequence[MergedAttempt], chosen: Sequence[DeviceEnergy]
-) -> tuple[Phase, ...]:
+) -> tuple[models.Phase, ...]:
     """Returns the time and energy of each phase, in order of appearance.
 
     Args:
         attempts: all attempts of the run; times are those of the lead processes.
         chosen: the ``phase_parts`` of the run.
     """
-    seconds: dict[str, float] = {}
+    seconds: dict[str, float] = defaultdict(float)
     for attempt in attempts:
         for name, duration_s in phases.durations_s(attempt.lead).items():
-            seconds[name] = seconds.get(name, 0.0) + duration_s
+            seconds[name] += duration_s
+    parts: dict[str, list[DeviceEnergy]] = {name: [] for name in seconds}
     for part in chosen:
-        seconds.setdefault(part.phase or "", 0.0)
+        parts.setdefault(part.phase or "", []).append(part)
     whole_j = figure(chosen).energy_j
     busy = activity.by_phase(attempts)
-    rows = (_phase(name, seconds[name], chosen, whole_j, busy.get(name)) for name in seconds)
-    return tuple(row for row in rows if row.duration_s > 0.0 or row.total.energy_j)
+    rows = []
+    for name, own in parts.items():
+        by_scope = scopes(own)
+        energy_j = by_scope.total.energy_j
+        if seconds[name] > 0.0 or energy_j:
+            rows.append(
+                models.Phase(
+                    name=name,
+                    duration_s=seconds[name],
+                    gpu=by_scope.gpu,
+                    host=by_scope.host,
+                    total=by_scope.total,
+                    share=energy_j / whole_j if whole_j and energy_j is not None else None,
+                    activity=busy.get(name),
+                )
+            )
+    return tuple(rows)
 
 
-def _phase(
-    name: str,
-    duration_s: float,
-    chosen: Sequence[DeviceEnergy],
-    whole_j: float | None,
-    busy: Activity | None,
-) -> Phase:
-    by_scope = scopes([part for part in chosen if part.phase == name])
-    energy_j = by_scope.total.energy_j
-    return Phase(
-        name=name,
-        duration_s=duration_s,
-        gpu=by_scope.gpu,
-        host=by_scope.host,
-        total=by_scope.total,
-        share=energy_j / whole_j if whole_j and energy_j is not None else None,
-        activity=busy,
-    )
+def _executed_steps(attempts: Iterable[MergedAttempt]) -> int:
+    """Returns the steps of the lead processes, including repetitions after a resume."""
+    return sum(line["steps"] for attempt in attempts for line in attempt.lead.steps)
 
 
-def work(attempts: Sequence[MergedAttempt]) -> Work:
-    """Returns the steps and waits of the lead processes, and the samples of all ranks."""
-    lead_lines = [line for attempt in attempts for line in attempt.lead.steps]
-    all_lines = [
-        line for attempt in attempts for process in attempt.processes for line in process.steps
-    ]
-    return Work(
-        executed_steps=sum(line["steps"] for line in lead_lines),
-        replayed_steps=_replayed_steps(attempts),
-        samples=sum_if_known(line["samples"] for line in all_lines),
-        tokens=sum_if_known(line["tokens"] for line in all_lines),
-        data_wait_s=sum_if_known(line["data_wait_s"] for line in lead_lines),
+def _of_all_ranks(attempts: Iterable[MergedAttempt], name: str) -> float | None:
+    """Returns the sum of a count over the steps of all ranks; ``None`` if not known."""
+    return sum_if_known(
+        line[name]
+        for attempt in attempts
+        for process in attempt.processes
+        for line in process.steps
     )
 
 
@@ -196,26 +163,35 @@ def _replayed_steps(attempts: Sequence[MergedAttempt]) -> int:
     return replayed
 
 
-def efficiencies(chosen: Sequence[DeviceEnergy], done: Work) -> Efficiencies:
-    """Returns the energy of the phase ``train`` per executed step, sample and token."""
+def efficiencies(
+    attempts: Sequence[MergedAttempt], chosen: Sequence[DeviceEnergy]
+) -> models.Efficiencies:
+    """Returns the energy of the phase ``train`` per executed step, sample and token.
+
+    Args:
+        attempts: all attempts of the run.
+        chosen: the ``phase_parts`` of the run.
+    """
+    steps = _executed_steps(attempts)
+    counts = {
+        "j_per_step": steps,
+        "j_per_sample": _of_all_ranks(attempts, "samples"),
+        "j_per_token": _of_all_ranks(attempts, "tokens"),
+    }
     train = scopes([part for part in chosen if part.phase == "train"])
-    return Efficiencies(gpu=_efficiency(train.gpu, done), total=_efficiency(train.total, done))
-
-
-def _efficiency(train: Figure, done: Work) -> Efficiency:
-    return Efficiency(
-        j_per_step=_ratio(train, done.executed_steps, done),
-        j_per_sample=_ratio(train, done.samples, done),
-        j_per_token=_ratio(train, done.tokens, done),
+    gpu, both = (
+        models.Efficiency(**{name: _ratio(energy, counts[name], steps) for name in counts})
+        for energy in (train.gpu, train.total)
     )
+    return models.Efficiencies(gpu=gpu, total=both)
 
 
-def _ratio(train: Figure, count: float | None, done: Work) -> Ratio | None:
-    found = _interval(train, count)
-    return None if found is None else Ratio(**found, steps=done.executed_steps)
+def _ratio(energy: models.Figure, count: float | None, steps: int) -> models.Ratio | None:
+    found = _interval(energy, count)
+    return None if found is None else models.Ratio(**found, steps=steps)
 
 
-def _interval(energy: Figure, count: float | None) -> dict[str, float] | None:
+def _interval(energy: models.Figure, count: float | None) -> dict[str, float] | None:
     """Returns value, 95 % interval and errors per unit of work, in J; ``None`` if unknown."""
     found = interval_j(energy)
     if found is None or not count:
@@ -231,33 +207,40 @@ def _interval(energy: Figure, count: float | None) -> dict[str, float] | None:
     }
 
 
-def _data_wait(waited: Sequence[DeviceEnergy]) -> DataWait:
+def _data_wait(waited: Sequence[DeviceEnergy]) -> models.DataWait:
     by_scope = scopes(waited)
     found = {name: _interval(getattr(by_scope, name), 1.0) for name in ("gpu", "host", "total")}
-    return DataWait(
-        **{name: None if one is None else WaitEnergy(**one) for name, one in found.items()}
+    return models.DataWait(
+        **{name: None if one is None else models.WaitEnergy(**one) for name, one in found.items()}
     )
 
 
-def throughput(done: Work, train_s: float, waited: Sequence[DeviceEnergy]) -> Throughput:
+def throughput(
+    attempts: Sequence[MergedAttempt], train_s: float, waited: Sequence[DeviceEnergy]
+) -> models.Throughput:
     """Returns work and speed over the time of the training phase.
 
+    Steps and waits are those of the lead processes.
+
     Args:
-        done: work of the run.
+        attempts: all attempts of the run.
         train_s: time in the phase ``train``.
         waited: the ``wait_parts`` of the run.
     """
-    return Throughput(
-        steps=done.executed_steps - done.replayed_steps,
-        replayed_steps=done.replayed_steps,
-        samples=_whole(done.samples),
-        tokens=_whole(done.tokens),
+    samples, tokens = (_of_all_ranks(attempts, name) for name in ("samples", "tokens"))
+    wait_s = sum_if_known(line["data_wait_s"] for one in attempts for line in one.lead.steps)
+    replayed_steps = _replayed_steps(attempts)
+    return models.Throughput(
+        steps=_executed_steps(attempts) - replayed_steps,
+        replayed_steps=replayed_steps,
+        samples=_whole(samples),
+        tokens=_whole(tokens),
         train_s=train_s,
-        samples_per_s=_over(done.samples, train_s),
-        tokens_per_s=_over(done.tokens, train_s),
-        data_wait_s=done.data_wait_s,
-        data_wait_fraction=_over(done.data_wait_s, train_s),
-        data_wait=_data_wait(waited) if waited and done.data_wait_s is not None else None,
+        samples_per_s=_over(samples, train_s),
+        tokens_per_s=_over(tokens, train_s),
+        data_wait_s=wait_s,
+        data_wait_fraction=_over(wait_s, train_s),
+        data_wait=_data_wait(waited) if waited and wait_s is not None else None,
     )
 
 

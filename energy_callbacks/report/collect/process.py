@@ -122,9 +122,7 @@ class ProcessJournal:
 
     def last_energy_j(self, key: str) -> float | None:
         """Returns the newest cumulative energy of a device; ``None`` if no row has one."""
-        if key not in self.columns:
-            return None
-        energy_j = self.columns[key]["energy_j"]
+        energy_j = self.columns.get(key, DeviceColumns())["energy_j"]
         known = energy_j[~np.isnan(energy_j)]
         return float(known[-1]) if len(known) else None
 

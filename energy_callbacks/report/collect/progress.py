@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.report.collect.merge import MergedAttempt
-from energy_callbacks.report.collect.rows import Array
+from energy_callbacks.report.collect.rows import Array, DeviceColumns
 from energy_callbacks.report.model.metrics import Metric
 from energy_callbacks.report.model.models import Progress, Span
 
@@ -34,9 +34,7 @@ def energy_at(attempt: MergedAttempt, t_s: Array) -> Array | None:
     energy_j = np.zeros(len(t_s))
     is_known = False
     for device in attempt.counted:
-        columns = device.owner.columns.get(device.key)
-        if columns is None:
-            continue
+        columns = device.owner.columns.get(device.key, DeviceColumns())
         rows = ~np.isnan(columns["energy_j"])
         if rows.any():
             at_s = attempt.start_of(device.owner) + np.append(0.0, columns.seen_s[rows])

@@ -6,8 +6,7 @@ for data, how many samples its steps have, and the power of its cards. A rank th
 others beyond chance is reported if the difference matters.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from statistics import median
 from typing import Literal, NamedTuple
@@ -66,8 +65,24 @@ def _rows(attempt: MergedAttempt) -> Iterator[RankUse]:
         hosts = [one for one in attempt.processes if one.host == process.host]
         own = {one.rank: _own(one, hosts) for one in hosts}
         mine = own.pop(process.rank)
-        is_shared = any(mine.keys() & cards.keys() for cards in own.values())
-        yield _row(attempt.number, process, tuple(mine.values()), is_shared=is_shared)
+        samples = sum_if_known(line["samples"] for line in process.steps)
+        train_s = phases.durations_s(process).get("train", 0.0)
+        gpu = _while_training(process, mine.values())
+        seen_s = train_s * gpu.coverage
+        is_known = gpu.energy_j is not None and gpu.is_resolved and seen_s > 0.0
+        yield RankUse(
+            attempt=attempt.number,
+            host=process.host,
+            rank=process.rank,
+            gpus=tuple(mine.values()),
+            shares_gpus=any(mine.keys() & cards.keys() for cards in own.values()),
+            steps=sum(line["steps"] for line in process.steps),
+            samples=None if samples is None else round(samples),
+            train_s=train_s,
+            data_wait_s=sum_if_known(line["data_wait_s"] for line in process.steps),
+            gpu=gpu,
+            gpu_power_w=(gpu.energy_j or 0.0) / seen_s if is_known else None,
+        )
 
 
 def _own(process: ProcessJournal, hosts: Iterable[ProcessJournal]) -> _Cards:
@@ -86,30 +101,7 @@ def _read(process: ProcessJournal) -> _Cards:
     return {line["uuid"] or key: key for key, line in lines.items() if line["kind"] == "gpu"}
 
 
-def _row(
-    attempt: int, process: ProcessJournal, gpus: tuple[str, ...], *, is_shared: bool
-) -> RankUse:
-    samples = sum_if_known(line["samples"] for line in process.steps)
-    train_s = phases.durations_s(process).get("train", 0.0)
-    gpu = _while_training(process, gpus)
-    seen_s = train_s * gpu.coverage
-    is_known = gpu.energy_j is not None and gpu.is_resolved and seen_s > 0.0
-    return RankUse(
-        attempt=attempt,
-        host=process.host,
-        rank=process.rank,
-        gpus=gpus,
-        shares_gpus=is_shared,
-        steps=sum(line["steps"] for line in process.steps),
-        samples=None if samples is None else round(samples),
-        train_s=train_s,
-        data_wait_s=sum_if_known(line["data_wait_s"] for line in process.steps),
-        gpu=gpu,
-        gpu_power_w=(gpu.energy_j or 0.0) / seen_s if is_known else None,
-    )
-
-
-def _while_training(process: ProcessJournal, gpus: Iterable[str]) -> Figure:
+def _while_training(process: ProcessJournal, gpus: Collection[str]) -> Figure:
     """Returns the energy of cards in the phase ``train`` of a rank, as read by that rank."""
     known = [
         phases.energies(process, key, energy_of(process, key)).get("train", UNKNOWN) for key in gpus
@@ -118,22 +110,19 @@ def _while_training(process: ProcessJournal, gpus: Iterable[str]) -> Figure:
 
 
 def imbalances(
-    attempts: Iterable[MergedAttempt], table: Iterable[RankUse]
+    attempts: Iterable[MergedAttempt], table: Sequence[RankUse]
 ) -> tuple[Imbalance, ...]:
     """Returns the rank that stands out most in each quantity, for each attempt.
 
     Args:
-        attempts: attempts of the run.
-        table: their ranks; attempts without rows are skipped.
+        attempts: attempts of the run; those of one process are skipped.
+        table: the ranks of the run.
     """
-    by_attempt: dict[int, list[RankUse]] = defaultdict(list)
-    for row in table:
-        by_attempt[row.attempt].append(row)
     return tuple(
         imbalance
         for attempt in attempts
-        if attempt.number in by_attempt
-        for imbalance in _of_attempt(attempt, by_attempt[attempt.number])
+        if len(attempt.processes) > 1
+        for imbalance in _of_attempt(attempt, [r for r in table if r.attempt == attempt.number])
     )
 
 

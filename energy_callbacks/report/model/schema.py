@@ -143,7 +143,7 @@ def from_json(text: str) -> EnergyReport:
     Raises:
         JournalError: if the text is not a report, is damaged, or has a newer schema version.
     """
-    _check_format(_parsed(text))
+    _check_format(text)
     from pydantic import ValidationError
 
     try:
@@ -158,19 +158,16 @@ def from_json(text: str) -> EnergyReport:
     return report
 
 
-def _parsed(text: str) -> Any:
+def _check_format(text: str) -> None:
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError as error:
         raise JournalError(
             f"this is not an energy report: no JSON at line {error.lineno} ({error.msg}); "
             "give an energy_report.json, an energy_report.html or a run folder"
         ) from error
-
-
-def _check_format(value: Any) -> None:
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        found = value.get("format") if isinstance(value, dict) else type(value).__name__
+    found = value.get("format") if isinstance(value, dict) else type(value).__name__
+    if found != FORMAT:
         raise JournalError(
             f"this is not an energy report: expected format {FORMAT!r}, got {found!r}; "
             "give an energy_report.json, an energy_report.html or a run folder"
