@@ -100,21 +100,21 @@ def _judge(comparison: Comparison, group: str, quantity: str | None, limit: floa
             f"--fail-if-regress: {quantity or 'no quantity'} is not known of {group} and "
             f"{first}; choose another with --on"
         )
-    found = f"{group}: {BY_NAME[effect.quantity].title.lower()} {change(effect)}"
+    difference = f"{group}: {BY_NAME[effect.quantity].title.lower()} {change(effect)}"
     forbidden = [one for one in comparison.caveats if validity.forbids(one, effect, first)]
     if forbidden:
-        return _say(UNJUDGED, f"cannot be judged: {found}: {forbidden[0].message}")
+        return _say(UNJUDGED, f"cannot be judged: {difference}: {forbidden[0].message}")
     low, high = effect.low, effect.high
     if low is None or high is None or effect.basis == "blocks":
-        return _say(UNJUDGED, f"cannot be judged from one run a side: {found}; repeat it")
+        return _say(UNJUDGED, f"cannot be judged from one run a side: {difference}; repeat it")
     if effect.quantity == "samples_per_s":  # less is worse
         low, high = 1.0 / high, 1.0 / low
     percent = f"{100.0 * limit:g} %"
     if effect.verdict != "not resolved" and low - 1.0 > limit:
-        return _say(REGRESSED, f"regressed: {found}, more than {percent}")
+        return _say(REGRESSED, f"regressed: {difference}, more than {percent}")
     if high - 1.0 > limit:
         interval = f"the interval leaves more than {percent} open, repeat runs to close it"
-        return _say(0, f"not known to be regressed: {found}; {interval}")
+        return _say(0, f"not known to be regressed: {difference}; {interval}")
     return 0
 
 

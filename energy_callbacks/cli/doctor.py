@@ -58,10 +58,10 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
     """
     from energy_callbacks.sensing.discovery import discover
 
-    found = discover(SystemClock(), devices="all")
+    sensors = discover(SystemClock(), devices="all")
     channels: list[dict[str, Any]] = []
-    missing = list(found.unavailable)
-    for source in found.sources:
+    missing = list(sensors.unavailable)
+    for source in sensors.sources:
         try:
             channels += _examine(source)
         except SourceUnavailable as error:

@@ -36,8 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     from energy_callbacks.sensing.discovery import discover
 
     clock = SystemClock()
-    found = discover(clock, devices="all")
-    watch = Watch(found.sources, clock)
+    sensors = discover(clock, devices="all")
+    watch = Watch(sensors.sources, clock)
     watch.start()
     try:
         looks = _looks(watch, arguments.interval, arguments.seconds)
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
             for devices in looks:
                 print(json.dumps(as_json(watch.elapsed_s, devices)), flush=True)
         else:
-            _show(watch, looks, found.unavailable)
+            _show(watch, looks, sensors.unavailable)
     except KeyboardInterrupt:
         pass  # the usual end
     finally:

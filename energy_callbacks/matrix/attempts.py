@@ -59,7 +59,7 @@ class Outcome:
         return self.exit_code == 0
 
     @property
-    def said(self) -> str:
+    def status(self) -> str:
         """How it ended, as text."""
         if self.is_running:
             return "running"

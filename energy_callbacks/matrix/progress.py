@@ -59,7 +59,7 @@ class JobProgress:
         self._running.pop(job.folder, None)
         self._done += 1
         took = (outcome.ended_unix_s or outcome.started_unix_s) - outcome.started_unix_s
-        self.say(f"[{self._done}/{self._count}] {job}: {outcome.said}, {took:.0f} s")
+        self.say(f"[{self._done}/{self._count}] {job}: {outcome.status}, {took:.0f} s")
         if not outcome.is_done:
             for line in outcome.last_lines():
                 self.say(f"    {line}")

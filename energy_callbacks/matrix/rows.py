@@ -60,7 +60,7 @@ class MatrixTable:
     notes: Sequence[str]
 
 
-def table(plan: MatrixPlan, results: Results) -> MatrixTable:
+def read_table(plan: MatrixPlan, results: Results) -> MatrixTable:
     """Read the results of all jobs."""
     jobs = plan.jobs()
     attempts = [one for job in jobs for one in results.outcomes(job)]
@@ -79,7 +79,7 @@ def _row(
     outcomes = [(job, one) for job in jobs if (one := results.outcome(job)) is not None]
     done = [(job, one) for job, one in outcomes if one.is_done]
     failed = [(job, one) for job, one in outcomes if not one.is_done and not one.is_running]
-    reports = [found for _, one in done if (found := _report(one.folder)) is not None]
+    reports = [report for _, one in done if (report := _report(one.folder)) is not None]
     measured = [one for one in reports if _energy_j(one, scope)]
     energies_j = [energy_j for one in reports if (energy_j := _energy_j(one, scope))]
     ratios = [getattr(report.efficiency, scope).j_per_sample for report in reports]

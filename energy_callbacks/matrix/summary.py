@@ -14,7 +14,7 @@ from energy_callbacks.core.atomic_files import write
 from energy_callbacks.core.units import JOULES_PER_WATT_HOUR
 from energy_callbacks.matrix.attempts import Results
 from energy_callbacks.matrix.plan import MatrixPlan
-from energy_callbacks.matrix.rows import ConfigurationRow, MatrixTable, table
+from energy_callbacks.matrix.rows import ConfigurationRow, MatrixTable, read_table
 from energy_callbacks.matrix.verdict import MatrixVerdict, verdict
 from energy_callbacks.report.charts.drawing import Chart, energy_unit, panels, short_name
 from energy_callbacks.report.charts.palette import BLUES, INK
@@ -35,21 +35,21 @@ def conclude(plan: MatrixPlan, results: Results) -> int:
     Returns:
         1 if a job has failed, else 0.
     """
-    found = table(plan, results)
-    answer = verdict(plan, found)
-    order = [*answer.costs_j, *(row.name for row in found.rows)]
-    found = replace(found, rows=sorted(found.rows, key=lambda row: order.index(row.name)))
+    table = read_table(plan, results)
+    answer = verdict(plan, table)
+    order = [*answer.costs_j, *(row.name for row in table.rows)]
+    table = replace(table, rows=sorted(table.rows, key=lambda row: order.index(row.name)))
     if answer.comparison is not None:
         answer.comparison.save(results.folder)
-    write(results.folder / "matrix.json", _as_json(plan, found, answer))
-    write(results.folder / PAGE, _page(plan, found, answer, results.folder))
-    _print(plan, found, answer, results.folder / PAGE)
-    return int(any(row.failed for row in found.rows))
+    write(results.folder / "matrix.json", _as_json(plan, table, answer))
+    write(results.folder / PAGE, _page(plan, table, answer, results.folder))
+    _print(plan, table, answer, results.folder / PAGE)
+    return int(any(row.failed for row in table.rows))
 
 
-def heads(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict) -> list[str]:
+def heads(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict) -> list[str]:
     """Return the column heads of the table."""
-    scope = "GPU energy" if found.scope == "gpu" else "energy"
+    scope = "GPU energy" if table.scope == "gpu" else "energy"
     to_target = [] if answer.target is None else [f"to {answer.target:.4g}"]
     metric = [plan.metric] if plan.metric else []
     return [*plan.parameters, *to_target, scope, "per sample", "time", *metric, "runs"]
@@ -75,26 +75,28 @@ def cells(plan: MatrixPlan, row: ConfigurationRow, answer: MatrixVerdict) -> lis
     return [formatting.one_line(text) for text in shown]
 
 
-def _print(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict, page: Path) -> None:
+def _print(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict, page: Path) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in heads(plan, found, answer):
-        shown.add_column(name, justify="left" if name in plan.parameters else "right", no_wrap=True)
-    for row in found.rows:
-        shown.add_row(*map(Text, cells(plan, row, answer)))
+    rich_table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in heads(plan, table, answer):
+        rich_table.add_column(
+            name, justify="left" if name in plan.parameters else "right", no_wrap=True
+        )
+    for row in table.rows:
+        rich_table.add_row(*map(Text, cells(plan, row, answer)))
     # A file gets wide lines, so that no cell is cut off.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _FILE_COLUMNS)
-    console.print(shown)
+    console.print(rich_table)
     caveats = answer.comparison.caveats if answer.comparison is not None else ()
-    for line in (answer.sentence, *found.notes, *(one.message for one in caveats), str(page)):
+    for line in (answer.sentence, *table.notes, *(one.message for one in caveats), str(page)):
         console.print(line, markup=False, soft_wrap=True)
 
 
-def _page(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict, folder: Path) -> str:
+def _page(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict, folder: Path) -> str:
     from energy_callbacks.compare import page
     from energy_callbacks.report.render import html
 
@@ -104,18 +106,18 @@ def _page(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict, folder: P
         {"comparison": None, **details},
         plan=plan,
         answer=answer,
-        remarks=found.notes,
-        heads=heads(plan, found, answer),
-        rows=[(row, cells(plan, row, answer)) for row in found.rows],
-        picture=html.svg(chart, found, 9.4, chart.name),
+        remarks=table.notes,
+        heads=heads(plan, table, answer),
+        rows=[(row, cells(plan, row, answer)) for row in table.rows],
+        picture=html.svg(chart, table, 9.4, chart.name),
         place=lambda path: quote(path.relative_to(folder).as_posix()),
         command=plan.command if isinstance(plan.command, str) else shlex.join(plan.words),
     )
 
 
-def energies_figure(found: MatrixTable, *, width_in: float = 9.4) -> "Canvas | None":
+def energies_figure(table: MatrixTable, *, width_in: float = 9.4) -> "Canvas | None":
     """Draw the energy of each run by configuration, with a bar at the mean, the cheapest on top."""
-    rows = [row for row in found.rows if row.energy_j is not None]
+    rows = [row for row in table.rows if row.energy_j is not None]
     if not rows:
         return None
     scale_j, unit = energy_unit(max(max(row.energies_j) for row in rows))
@@ -128,20 +130,20 @@ def energies_figure(found: MatrixTable, *, width_in: float = 9.4) -> "Canvas | N
         axes.set_yticks(range(len(rows)), [short_name(row.name, 48) for row in rows])
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlim(left=0.0)
-        scope = "GPU energy" if found.scope == "gpu" else "energy"
+        scope = "GPU energy" if table.scope == "gpu" else "energy"
         axes.set_xlabel(f"{scope} of a run ({unit}); bars are means")
     return canvas
 
 
-def _as_json(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict) -> str:
+def _as_json(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict) -> str:
     content = {
         "name": plan.name,
         "answer": answer.sentence,
         "is_real": answer.is_real,
-        "scope": found.scope,
+        "scope": table.scope,
         "ranked_by": answer.quantity,
         "target": answer.target,
-        "notes": list(found.notes),
+        "notes": list(table.notes),
         "configurations": [
             {
                 "parameters": dict(row.parameters),
@@ -154,7 +156,7 @@ def _as_json(plan: MatrixPlan, found: MatrixTable, answer: MatrixVerdict) -> str
                 "missing": row.missing,
                 "folders": [str(outcome.folder) for _, outcome in row.done],
             }
-            for row in found.rows
+            for row in table.rows
         ],
     }
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

@@ -43,34 +43,34 @@ class MatrixVerdict:
         return self.comparison.target
 
 
-def verdict(plan: MatrixPlan, found: MatrixTable) -> MatrixVerdict:
+def verdict(plan: MatrixPlan, table: MatrixTable) -> MatrixVerdict:
     """Rank the configurations, and compare the cheapest with each other one."""
     # A run of unknown energy must not hide the other runs of its configuration.
-    groups = {row.name: row.measured for row in found.rows if row.measured}
+    groups = {row.name: row.measured for row in table.rows if row.measured}
     if len(groups) < 2:
-        return _without_comparison(found)
-    metric = plan.metric if any(row.metric is not None for row in found.rows) else None
+        return _without_comparison(table)
+    metric = plan.metric if any(row.metric is not None for row in table.rows) else None
 
     def against(first: str) -> Comparison:
         ordered = {first: groups[first], **groups}
         comparison = compare(ordered, metric=metric, goal=plan.goal)
-        return comparison if found.scope == "total" else _of_gpus(comparison)
+        return comparison if table.scope == "total" else _of_gpus(comparison)
 
     first = next(iter(groups))
     comparison = against(first)
-    quantity = _quantity(comparison, found, is_judged=metric is not None)
+    quantity = _quantity(comparison, table, is_judged=metric is not None)
     means = {group.name: group.means.get(quantity) for group in comparison.groups}
     ranked = sorted((mean, name) for name, mean in means.items() if mean is not None)
     costs_j = {name: mean for mean, name in ranked}
     if not costs_j:
-        return _without_comparison(found)
+        return _without_comparison(table)
     best = next(iter(costs_j))
     by_best = comparison if first == best else against(best)
     baseline = plan.baseline_name if plan.baseline_name in groups else best
     effects = [e for name in costs_j if (e := by_best.effect(name, quantity)) is not None]
-    unknown = [row.name for row in found.rows if row.name not in costs_j]
+    unknown = [row.name for row in table.rows if row.name not in costs_j]
     return MatrixVerdict(
-        sentence=_sentence(plan, by_best, quantity, costs_j, effects) + _rest(unknown, found),
+        sentence=_sentence(plan, by_best, quantity, costs_j, effects) + _rest(unknown, table),
         is_real=None if unknown else _is_real(effects),
         comparison=by_best if baseline == best else against(baseline),
         quantity=quantity,
@@ -78,9 +78,9 @@ def verdict(plan: MatrixPlan, found: MatrixTable) -> MatrixVerdict:
     )
 
 
-def _quantity(comparison: Comparison, found: MatrixTable, *, is_judged: bool) -> str:
+def _quantity(comparison: Comparison, table: MatrixTable, *, is_judged: bool) -> str:
     """Return the quantity that is ranked: energy to the metric's target, else of a whole run."""
-    if found.scope == "gpu":
+    if table.scope == "gpu":
         return _GPU_ENERGY
     is_reached = all(ENERGY_TO_TARGET in group.means for group in comparison.groups)
     return ENERGY_TO_TARGET if is_judged and is_reached else "energy_j"
@@ -114,17 +114,17 @@ def _is_real(effects: Sequence[Effect]) -> bool | None:
     return all(effect.verdict == "higher" for effect in effects) if effects else None
 
 
-def _rest(unknown: Sequence[str], found: MatrixTable) -> str:
+def _rest(unknown: Sequence[str], table: MatrixTable) -> str:
     """Return a sentence about configurations of unknown cost."""
     if not unknown:
         return ""
     names = ", ".join(unknown[:_NAMED]) + (", ..." if len(unknown) > _NAMED else "")
-    return f" Of {len(unknown)} of {len(found.rows)} configurations nothing is known: {names}."
+    return f" Of {len(unknown)} of {len(table.rows)} configurations nothing is known: {names}."
 
 
-def _without_comparison(found: MatrixTable) -> MatrixVerdict:
+def _without_comparison(table: MatrixTable) -> MatrixVerdict:
     """Return the answer if there are no two configurations to compare."""
-    known = {row.name: row.energy_j for row in found.rows if row.energy_j is not None}
+    known = {row.name: row.energy_j for row in table.rows if row.energy_j is not None}
     costs = ", ".join(f"{name}: {formatting.energy(cost_j)}" for name, cost_j in known.items())
     sentence = f"There are no two configurations to compare. {costs}."
     if not known:
@@ -180,8 +180,8 @@ def _against_baseline(plan: MatrixPlan, best: str, effects: Sequence[Effect]) ->
     """Compare the baseline with the cheapest; the page compares all with the baseline."""
     if plan.baseline_name in (None, best):
         return ""
-    found = [effect for effect in effects if effect.group == plan.baseline_name]
-    if not found:
+    effect = next((one for one in effects if one.group == plan.baseline_name), None)
+    if effect is None:
         return f" Of the baseline {plan.baseline_name} the cost is not known."
-    is_real = "really takes" if found[0].verdict == "higher" else "is not resolved to take"
-    return f" The baseline {plan.baseline_name} {is_real} more ({change(found[0])})."
+    is_real = "really takes" if effect.verdict == "higher" else "is not resolved to take"
+    return f" The baseline {plan.baseline_name} {is_real} more ({change(effect)})."

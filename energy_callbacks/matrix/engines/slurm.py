@@ -156,8 +156,8 @@ def _queued(path: Path) -> list[str]:
 def _max_array_size() -> int:
     with suppress(SlurmFailed):
         config = _output("scontrol", "show", "config")
-        if found := re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.MULTILINE):
-            return max(int(found[1]), 1)
+        if match := re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.MULTILINE):
+            return max(int(match[1]), 1)
     return _DEFAULT_ARRAY_SIZE
 
 
