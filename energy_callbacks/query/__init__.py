@@ -6,7 +6,7 @@ the rest only if it uses the tables ``phases``, ``devices`` or ``metrics``.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -114,7 +114,7 @@ def _uses_unnamed(tree: Any) -> bool:
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
     """Yields all objects of a JSON tree."""
-    inner = tree if isinstance(tree, list) else ()
+    inner: Iterable[Any] = tree if isinstance(tree, list) else ()
     if isinstance(tree, dict):
         yield tree
         inner = tree.values()

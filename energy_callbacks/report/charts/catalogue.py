@@ -6,11 +6,10 @@ To add a chart of every report, add a line to ``CHARTS``.
 from collections.abc import Iterator
 
 from energy_callbacks.report.charts import plots
-from energy_callbacks.report.charts.batch_size_plot import batch_size_figure
 from energy_callbacks.report.charts.drawing import Chart, figure_png
 from energy_callbacks.report.charts.memory_plot import memory_over_time
 from energy_callbacks.report.charts.metric_plot import metric_over_energy
-from energy_callbacks.report.charts.profile_sections import sections
+from energy_callbacks.report.charts.sections import batch_size_sections, profile_sections
 from energy_callbacks.report.model.schema import EnergyReport
 
 # Width of a picture in inches, and points per inch: 1500 pixels, also readable on paper.
@@ -36,15 +35,8 @@ def pictures(
         dpi: points per inch.
     """
     run = report.run.name or f"run {report.run.run_id}"
-    profiles = [section.chart for section in sections(report.profile) if section.chart]
-    for chart in (*CHARTS, *_searches(report), *profiles):
+    sections = (*batch_size_sections(report), *profile_sections(report.profile))
+    for chart in (*CHARTS, *(section.chart for section in sections if section.chart)):
         figure = chart.figure(report, width_in)
         if figure is not None:
             yield chart.name, figure_png(figure, title=f"{chart.title} · {run}", dpi=dpi)
-
-
-def _searches(report: EnergyReport) -> Iterator[Chart]:
-    """Yields a chart for each batch-size search."""
-    for number, curve in enumerate(report.batch_sizes, start=1):
-        name = "batch_sizes" if number == 1 else f"batch_sizes_{number}"
-        yield Chart(name=name, title="Batch size", draw=batch_size_figure, data=curve)

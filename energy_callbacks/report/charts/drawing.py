@@ -19,30 +19,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
+_IN_INK = ("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor")
+_LIKE_GRID = ("axes.edgecolor", "grid.color", "xtick.color", "ytick.color")
+_OFF = (
+    "text.parse_math",
+    "axes.spines.top",
+    "axes.spines.right",
+    "legend.frameon",
+    "path.simplify",
+)
 _STYLE: Mapping[str, Any] = {
+    **dict.fromkeys(_IN_INK, INK),
+    **dict.fromkeys(_LIKE_GRID, GRID),
+    **dict.fromkeys(_OFF, False),
+    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "none"),
     "svg.fonttype": "none",
     "font.family": "DejaVu Sans",
     "font.size": 9.0,
-    "text.color": INK,
-    "text.parse_math": False,
-    "axes.edgecolor": GRID,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": GRID,
+    "legend.fontsize": 8.5,
     "grid.linewidth": 0.6,
     "hatch.linewidth": 1.1,
-    "xtick.color": GRID,
-    "ytick.color": GRID,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "path.simplify": False,
 }
 # The longest label, in characters, that fits a legend on a desktop.
 LONG_LABEL = 28

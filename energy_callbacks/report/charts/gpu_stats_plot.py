@@ -2,14 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from energy_callbacks.report.charts.drawing import panels, style
+from energy_callbacks.report.charts.drawing import panels
 from energy_callbacks.report.charts.palette import BLUES
 from energy_callbacks.report.collect.gpu_stats import Sample
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _PANELS: Final = (
     ("power", "power (W)"),
@@ -20,13 +17,10 @@ _PANELS: Final = (
 
 
 def save(samples: Sequence[Sample], path: Path) -> None:
-    """Write the chart as a PNG file on a white background."""
-    with style():
-        figure(samples).savefig(path, dpi=120, facecolor="white")
+    """Write a PNG file with a panel for each quantity and a line for each GPU.
 
-
-def figure(samples: Sequence[Sample]) -> "Figure":
-    """Draw a panel for each quantity and a line for each GPU; unknown values leave gaps."""
+    Unknown values leave gaps in the lines.
+    """
     with panels(9.4, 8.0, len(_PANELS), sharex=True) as (canvas, drawn):
         for index in sorted({sample["gpu_index"] for sample in samples}):
             of_gpu = [sample for sample in samples if sample["gpu_index"] == index]
@@ -40,4 +34,4 @@ def figure(samples: Sequence[Sample]) -> "Figure":
             axes.set_ylim(bottom=0.0)
         drawn[-1].set_xlabel("time measured (s)")
         drawn[0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=8)
-    return canvas
+        canvas.savefig(path, dpi=120, facecolor="white")

@@ -5,6 +5,7 @@ The page embeds the report's JSON, so that ``from_html`` returns an equal report
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -13,11 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 from energy_callbacks.core import formatting
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report.charts import drawing, palette
-from energy_callbacks.report.charts.batch_size_plot import batch_size_figure
 from energy_callbacks.report.charts.catalogue import CHARTS
 from energy_callbacks.report.charts.drawing import Chart
-from energy_callbacks.report.charts.profile_sections import sections
-from energy_callbacks.report.model import batch_sizes, figure_format
+from energy_callbacks.report.charts.sections import (
+    Section,
+    batch_size_sections,
+    profile_sections,
+)
+from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.display import as_notebook_html
 from energy_callbacks.report.model.schema import EnergyReport, from_json, to_json
 from energy_callbacks.report.render.headline import cards
@@ -48,8 +52,10 @@ def render(report: EnergyReport) -> str:
         report=report,
         cards=cards(report),
         charts=drawn(report, CHARTS),
-        batch_sizes=_batch_sizes(report),
-        sections=[{"section": one, **_drawn(one.chart)} for one in sections(report.profile)],
+        batch_sizes=[
+            _section(section, f"sizes-{i}") for i, section in enumerate(batch_size_sections(report))
+        ],
+        sections=[_section(section) for section in profile_sections(report.profile)],
         colours=_phase_colours(report),
         started=datetime.fromtimestamp(report.run.started_unix_s, tz=UTC),
         title=report.run.name or f"run {report.run.run_id}",
@@ -131,24 +137,12 @@ def drawn(shown: Any, charts: Iterable[Chart]) -> list[dict[str, Any]]:
     return found
 
 
-def _drawn(chart: Chart | None) -> dict[str, Any]:
-    """Returns one chart as ``drawn`` does; empty if there is none."""
-    return next(iter(drawn(None, [] if chart is None else [chart])), {})
-
-
-def _batch_sizes(report: EnergyReport) -> list[dict[str, Any]]:
-    """Returns sentence, table and chart of each batch-size search."""
-    return [
-        {
-            "sentence": curve.sentence,
-            "head": batch_sizes.HEAD,
-            "rows": batch_sizes.rows(curve),
-            **_drawn(
-                Chart(name=f"sizes-{i}", title="Batch size", draw=batch_size_figure, data=curve)
-            ),
-        }
-        for i, curve in enumerate(report.batch_sizes)
-    ]
+def _section(section: Section, name: str = "") -> dict[str, Any]:
+    """Returns a section and its chart as ``drawn`` does, under another name if there is one."""
+    if section.chart is None:
+        return {"section": section}
+    chart = replace(section.chart, name=name or section.chart.name)
+    return {"section": section, **next(iter(drawn(None, [chart])), {})}
 
 
 def svg(chart: Chart, shown: Any, width_in: float, name: str) -> Any:

@@ -1,10 +1,15 @@
 """The tables of a report, which the plain text and the terminal share."""
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 
 from energy_callbacks.core import formatting
-from energy_callbacks.report.charts.profile_sections import Section, sections
-from energy_callbacks.report.model import batch_sizes, figure_format
+from energy_callbacks.report.charts.sections import (
+    Section,
+    batch_size_sections,
+    profile_sections,
+)
+from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.models import Attempt, DeviceUse, Figure, Phase, RankUse
 from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render.headline import known_ratios
@@ -44,14 +49,8 @@ def run_tables(report: EnergyReport) -> Iterator[Section]:
         rows=[_rank(one, with_attempt=several) for one in report.ranks],
         notes=[one.message for one in report.imbalances],
     )
-    for curve in report.batch_sizes:
-        yield Section(
-            title="Batch size",
-            remarks=(curve.sentence,),
-            head=batch_sizes.HEAD,
-            rows=batch_sizes.rows(curve),
-        )
-    yield from sections(report.profile)
+    yield from batch_size_sections(report)
+    yield from profile_sections(report.profile)
 
 
 def _phase(phase: Phase) -> _Row:
@@ -82,21 +81,11 @@ def _ratios(report: EnergyReport) -> list[_Row]:
 
 def _activities(report: EnergyReport) -> list[_Row]:
     """Returns the load of the GPUs by phase; empty if no GPU reports it."""
-    known = [(phase.name, phase.activity) for phase in report.phases if phase.activity is not None]
+    shares = attrgetter("sm_active", "sm_occupancy", "tensor_active", "dram_active")
     return [
-        (
-            name,
-            *(
-                _or_dash(share, formatting.percent)
-                for share in (
-                    busy.sm_active,
-                    busy.sm_occupancy,
-                    busy.tensor_active,
-                    busy.dram_active,
-                )
-            ),
-        )
-        for name, busy in known
+        (phase.name, *(_or_dash(one, formatting.percent) for one in shares(phase.activity)))
+        for phase in report.phases
+        if phase.activity is not None
     ]
 
 

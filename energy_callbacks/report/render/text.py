@@ -6,7 +6,7 @@ from pathlib import Path
 
 from energy_callbacks.core import formatting
 from energy_callbacks.core.tables import aligned, display_width
-from energy_callbacks.report.charts.profile_sections import Section
+from energy_callbacks.report.charts.sections import Section
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.display import as_text
 from energy_callbacks.report.model.schema import EnergyReport

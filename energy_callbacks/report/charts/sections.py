@@ -1,17 +1,22 @@
-"""The sections of a report about profiles; the page, the text and the terminal share them."""
+"""The sections of a report about batch-size searches and profiles, with tables and charts.
+
+The page, the text and the terminal share them.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from energy_callbacks.report.charts.batch_size_plot import batch_size_figure
 from energy_callbacks.report.charts.drawing import Chart
 from energy_callbacks.report.charts.profile_plots import host_figure, kernels_figure
 from energy_callbacks.report.model import (
+    batch_sizes,
     profile_host,
     profile_kernels,
     profile_lines,
     profile_phases,
 )
-from energy_callbacks.report.model.schema import Profile
+from energy_callbacks.report.model.schema import EnergyReport, Profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +40,21 @@ class Section:
     chart: Chart | None = None
 
 
-def sections(profile: Profile | None) -> Iterator[Section]:
+def batch_size_sections(report: EnergyReport) -> Iterator[Section]:
+    """Yields a section for each batch-size search."""
+    title = "Batch size"
+    for number, curve in enumerate(report.batch_sizes, start=1):
+        name = "batch_sizes" if number == 1 else f"batch_sizes_{number}"
+        yield Section(
+            title=title,
+            remarks=(curve.sentence,),
+            head=batch_sizes.HEAD,
+            rows=batch_sizes.rows(curve),
+            chart=Chart(name=name, title=title, draw=batch_size_figure, data=curve),
+        )
+
+
+def profile_sections(profile: Profile | None) -> Iterator[Section]:
     """Yields the sections of all profiles of a run."""
     if profile is None:
         return
