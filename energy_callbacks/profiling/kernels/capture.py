@@ -1,12 +1,13 @@
-"""One recorded window: its trace, and the sensor readings of the same time."""
+"""Recorded windows of an attempt: their traces, and the sensor readings of the same time."""
 
 import gzip
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
+from energy_callbacks.profiling.kernels.schedule import Schedule
 from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.traces import xplane
 from energy_callbacks.profiling.kernels.traces.kineto import Trace
@@ -69,3 +70,25 @@ class Capture:
             file.write(json.dumps(document, separators=(",", ": ")))
         self.path.unlink()
         return sums, compressed
+
+
+@dataclass(slots=True, kw_only=True)
+class KernelRun:
+    """One attempt with its recorded windows.
+
+    Attributes:
+        folder: folder of the files.
+        schedule: steps of the attempt, and the cost of windows.
+        flops_per_step: FLOPs of a step if the user gave them.
+        framework: framework whose profiler recorded; ``None`` if no window was opened.
+        captures: recorded windows.
+        notes: problems during the attempt.
+    """
+
+    meter: ActiveAttempt
+    folder: Path
+    schedule: Schedule
+    flops_per_step: float | None
+    framework: str | None = None
+    captures: list[Capture] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)

@@ -3,19 +3,16 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
-from energy_callbacks.core.records import Device, Energy, Quantity
+from energy_callbacks.core.records import Energy, Quantity
 from energy_callbacks.profiling.kernels.bound import roofline, verdict
-from energy_callbacks.profiling.kernels.capture import Capture
+from energy_callbacks.profiling.kernels.capture import KernelRun
 from energy_callbacks.profiling.kernels.classes import IDLE
 from energy_callbacks.profiling.kernels.peaks import Peak, peak_of
-from energy_callbacks.profiling.kernels.schedule import Schedule, Stretch
 from energy_callbacks.profiling.kernels.tally import PARTS, KernelEnergySplit, KernelTally, split
 from energy_callbacks.profiling.kernels.traces import stacks
 from energy_callbacks.report.model.profile_kernels import KernelProfile, KernelRow
@@ -38,50 +35,31 @@ _NO_LIMITS: Final[dict[str, Any]] = {
 }
 
 
-def record(
-    meter: ActiveAttempt,
-    folder: Path,
-    schedule: Schedule,
-    captures: Sequence[Capture],
-    *,
-    framework: str | None,
-    flops_per_step: float | None,
-    notes: Sequence[str],
-) -> dict[str, Any]:
-    """Returns the profile as the journal keeps it, and writes the files of it.
-
-    Args:
-        meter: the meter, which still measures.
-        folder: folder of the files.
-        schedule: steps of the attempt, and the cost of windows.
-        captures: recorded windows.
-        framework: framework whose profiler recorded; ``None`` if no window was opened.
-        flops_per_step: FLOPs of a step if the user gave them.
-        notes: problems during the attempt.
-    """
-    tally, traces = _evaluated(captures, meter, folder)
-    scope = "gpu" if any(device.scope == "gpu" for device in meter.devices) else "host"
-    energy, step_s = _step_energy(meter, schedule.stretches, scope), schedule.step_s
+def record(run: KernelRun) -> dict[str, Any]:
+    """Returns the profile as the journal keeps it, and writes its files; the meter is running."""
+    tally, traces = _evaluated(run)
+    scope = "gpu" if any(device.scope == "gpu" for device in run.meter.devices) else "host"
+    energy, step_s = _step_energy(run, scope), run.schedule.step_s
     parts, limits = None, _NO_LIMITS
     if tally.steps and tally.time_s:
         # Without a device the profiler makes the operators themselves slower, so that the duration
         # of a step outside of windows does not fit to them.
         parts = split(tally, step_s if tally.has_device else None, energy.energy_j)
-        limits = _limits(meter, schedule, tally, parts, flops_per_step)
+        limits = _limits(run, tally, parts)
     else:
-        notes = [*notes, _why_nothing(len(captures), framework, schedule.steps)]
-    files = stacks.write(parts.rows if parts else (), schedule.steps, folder)
+        run.notes.append(_why_nothing(run))
+    files = stacks.write(parts.rows if parts else (), run.schedule.steps, run.folder)
     profile = KernelProfile(
-        framework=framework,
-        windows=len(captures),
-        steps=schedule.steps,
+        framework=run.framework,
+        windows=len(run.captures),
+        steps=run.schedule.steps,
         step_s=step_s,
-        overhead=schedule.overhead,
+        overhead=run.schedule.overhead,
         scope=scope,
         j_per_step=energy.energy_j,
         j_per_step_error=None if energy.energy_j is None else energy.error_j,
         traces=tuple(traces),
-        notes=tuple(notes),
+        notes=tuple(run.notes),
         **limits,
         **_figures(tally, parts),
         folded=files.get("folded"),
@@ -90,17 +68,15 @@ def record(
     return asdict(profile)
 
 
-def _evaluated(
-    captures: Sequence[Capture], meter: ActiveAttempt, folder: Path
-) -> tuple[KernelTally, list[str]]:
+def _evaluated(run: KernelRun) -> tuple[KernelTally, list[str]]:
     """Returns the sums of all windows, and the names of their traces."""
-    tally, traces = KernelTally(), []
-    for capture in captures:
+    tally, traces, meter = KernelTally(), [], run.meter
+    for capture in run.captures:
         if capture.tracks is None:
             meter.wait_until_seen(min(capture.end_s, meter.now_s()), _PATIENCE_S)
             capture.keep_readings(meter, meter.now_s(), at_once=True)
         window, path = capture.evaluate(meter.rank)
-        traces.append(str(path.relative_to(folder.parent)))
+        traces.append(str(path.relative_to(run.folder.parent)))
         if window is not None:
             tally.add(window)
     return tally, traces
@@ -126,18 +102,13 @@ def _figures(tally: KernelTally, parts: KernelEnergySplit | None) -> dict[str, A
     }
 
 
-def _limits(
-    meter: ActiveAttempt,
-    schedule: Schedule,
-    tally: KernelTally,
-    parts: KernelEnergySplit,
-    flops_per_step: float | None,
-) -> dict[str, Any]:
+def _limits(run: KernelRun, tally: KernelTally, parts: KernelEnergySplit) -> dict[str, Any]:
     """Returns the fields of ``KernelProfile`` about the limit of the training."""
-    gpus = [device for device in meter.devices if device.kind == "gpu"]
-    activity = _activity(meter, gpus, schedule.stretches)
+    gpus = [device for device in run.meter.devices if device.kind == "gpu"]
+    activity = _activity(run, [gpu.key for gpu in gpus])
     peak = peak_of(gpus[0].name) if gpus else None
-    roof = roofline(flops_per_step, schedule.step_s, activity, peak, tally.devices)
+    step_s = run.schedule.step_s
+    roof = roofline(run.flops_per_step, step_s, activity, peak, tally.devices)
     limit = verdict(parts, has_device=tally.has_device, activity=activity, roof=roof)
     return {
         "activity": activity or None,
@@ -156,22 +127,23 @@ def _traffic(activity: Mapping[str, float], peak: Peak | None) -> Iterator[str]:
         yield f"the memory moved {moved:.3g} TB/s of {most:.4g}, all the time ({peak.source})"
 
 
-def _why_nothing(windows: int, framework: str | None, steps: int) -> str:
-    if windows and framework != "torch":
+def _why_nothing(run: KernelRun) -> str:
+    if run.captures and run.framework != "torch":
         return (
             "the trace is there and the table is not: it is made where the package xprof is "
             "installed and an accelerator worked"
         )
-    if windows:
+    if run.captures:
         return "the windows hold no whole step with work of a device or an operator in it"
     return (
-        f"no window was recorded in {steps} steps: the training ended, or changed "
+        f"no window was recorded in {run.schedule.steps} steps: the training ended, or changed "
         "its phase, too soon; give KernelProfiler a smaller windows_after"
     )
 
 
-def _step_energy(meter: ActiveAttempt, stretches: Sequence[Stretch], scope: str) -> Energy:
+def _step_energy(run: KernelRun, scope: str) -> Energy:
     """Returns the mean energy of a step outside of windows."""
+    meter, stretches = run.meter, run.schedule.stretches
     if not stretches:
         return UNKNOWN
     meter.wait_until_seen(max(one.end_s for one in stretches), _PATIENCE_S)
@@ -194,17 +166,15 @@ def _step_energy(meter: ActiveAttempt, stretches: Sequence[Stretch], scope: str)
     return mean if mean.is_resolved else UNKNOWN
 
 
-def _activity(
-    meter: ActiveAttempt, gpus: Sequence[Device], stretches: Sequence[Stretch]
-) -> dict[str, float]:
+def _activity(run: KernelRun, gpus: Sequence[str]) -> dict[str, float]:
     """Returns means of the GPUs' own counters while training, as far back as they are kept."""
     means: dict[str, float] = {}
     for quantity in _ACTIVITY:
         values = [
             value
-            for gpu in gpus
-            for one in stretches
-            for value in meter.timeline.values(gpu.key, quantity, one.start_s, one.end_s)
+            for key in gpus
+            for one in run.schedule.stretches
+            for value in run.meter.timeline.values(key, quantity, one.start_s, one.end_s)
         ]
         if values:
             means[quantity] = float(np.mean(values))

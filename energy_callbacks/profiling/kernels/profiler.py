@@ -4,14 +4,13 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
 from energy_callbacks.profiling.frameworks import select_backend
 from energy_callbacks.profiling.frameworks.select_backend import FRAMEWORKS, Framework
-from energy_callbacks.profiling.kernels.capture import Capture
+from energy_callbacks.profiling.kernels.capture import Capture, KernelRun
 from energy_callbacks.profiling.kernels.findings import record
 from energy_callbacks.profiling.kernels.protocol import (
     NotNowError,
@@ -100,16 +99,21 @@ class KernelProfiler(AttemptProfiler["_Run"]):
             return None
         length = self.warm_up_steps + self.active_steps
         schedule = Schedule(self.windows_after, length, self.max_overhead)
-        return _Run(self, meter, schedule, meter.run_folder / "profile")
+        return _Run(
+            meter=meter,
+            folder=meter.run_folder / "profile",
+            schedule=schedule,
+            flops_per_step=self.flops_per_step,
+            settings=self,
+        )
 
 
-@dataclass(slots=True)
-class _Run:
-    """One attempt.
+@dataclass(slots=True, kw_only=True)
+class _Run(KernelRun):
+    """Opens and closes the windows of one attempt.
 
     Attributes:
         recorder: recorder of the open window; ``None`` if no window is open.
-        framework: framework of the last recorder.
         used_bytes: size of the traces of all windows.
         opened_s: start of the open window.
         waits_s: waits for data in the open window.
@@ -117,17 +121,11 @@ class _Run:
     """
 
     settings: KernelProfiler
-    meter: ActiveAttempt
-    schedule: Schedule
-    folder: Path
     recorder: TraceRecorder | None = None
-    framework: str | None = None
-    captures: list[Capture] = field(default_factory=list)
     used_bytes: int = 0
     opened_s: float = 0.0
     waits_s: list[tuple[float, float]] = field(default_factory=list)
     done_s: float | None = None
-    notes: list[str] = field(default_factory=list)
 
     def mark(self, name: str, t_s: float) -> None:
         if name.startswith("phase:"):
@@ -214,14 +212,6 @@ class _Run:
         except RuntimeError as error:  # for example if another thread ends the profiler
             self.notes.append(f"a window could not be ended: {error}")
         began_s = time.monotonic()
-        profile = record(
-            self.meter,
-            self.folder,
-            self.schedule,
-            self.captures,
-            framework=self.framework,
-            flops_per_step=self.settings.flops_per_step,
-            notes=self.notes,
-        )
+        profile = record(self)
         logger.info("kernel profile worked out in %.1f s", time.monotonic() - began_s)
         self.meter.record_profile("kernels", profile)
