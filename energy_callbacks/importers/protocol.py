@@ -1,7 +1,7 @@
 """The protocol of a log format, and the log file that it gets."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -71,12 +71,12 @@ class Log:
             else:
                 damage.places += 1
 
-    def chosen(self, runs: Mapping[str, T], labels: Mapping[str, str]) -> T:
+    def chosen(self, runs: Mapping[str, T], label: Callable[[T], str]) -> T:
         """Returns the chosen run, or the only one.
 
         Args:
             runs: runs by name, in the order of the file.
-            labels: text that tells the runs apart for users, by name.
+            label: returns the text that tells a run apart for users.
 
         Raises:
             JournalError: if none of several runs was chosen, or one that does not exist.
@@ -88,7 +88,7 @@ class Log:
         if self.choice in runs:
             return runs[self.choice or ""]
         problem = f"no run {self.choice!r}" if self.choice else f"{len(runs)} runs"
-        named = [f"{name} ({labels[name]})" for name in list(runs)[-_MOST_NAMED:]]
+        named = [f"{name} ({label(runs[name])})" for name in list(runs)[-_MOST_NAMED:]]
         which = "the last are" if len(runs) > len(named) else "they are"
         raise JournalError(
             f"{self.path} holds {problem}; give {self.path.name}#{LAST}, or the name of one "

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.records import Device, Scope
@@ -14,7 +15,6 @@ from energy_callbacks.importers import values
 from energy_callbacks.importers.files import Damage
 from energy_callbacks.importers.log_clock import LogClock
 from energy_callbacks.importers.protocol import Log
-from energy_callbacks.importers.trapezoid import Array
 from energy_callbacks.sensing.estimation.power_intervals import MOST_POWER_W
 
 MOST_SAMPLES: Final = 3_000_000
@@ -27,6 +27,7 @@ COLUMNS: Final = (
 """Values of a sample; NaN for unknown ones."""
 _SCOPES: Final[dict[str, Scope]] = {"gpu": "gpu", "cpu": "host"}
 Names = tuple[str, ...]
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

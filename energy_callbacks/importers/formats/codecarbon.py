@@ -6,7 +6,7 @@ counts. Energies are in kWh and multiplied by the PUE, which is divided out if t
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -45,7 +45,7 @@ def records(log: Log) -> Iterator[Record]:
     """See ``Importer``."""
     damage = files.Damage()
     states = _states(log, damage)
-    rows = log.chosen(states, {run_id: _label(rows[-1]) for run_id, rows in states.items()})
+    rows = log.chosen(states, _label)
     row = max(rows, key=_duration_s)
     duration_s, ended = _duration_s(row), values.moment(row.get("timestamp"))
     stated_pue = values.number(row.get("pue"))
@@ -90,7 +90,8 @@ def _duration_s(row: Row) -> float:
     return values.at_least_0(row["duration"]) or 0.0
 
 
-def _label(row: Row) -> str:
+def _label(states: Sequence[Row]) -> str:
+    row = states[-1]
     texts = (row.get("project_name"), row.get("timestamp"), f"{row['duration']} s")
     return ", ".join(filter(None, map(values.short_text, texts)))
 

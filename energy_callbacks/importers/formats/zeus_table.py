@@ -34,7 +34,7 @@ def records(log: Log) -> Iterator[Record]:
     """See ``Importer``."""
     damage = files.Damage()
     rows = _rows(log, damage)
-    row = log.chosen(rows, {number: _label(row) for number, row in rows.items()})
+    row = log.chosen(rows, _label)
     duration_s, power_w = (above_0(row[name]) or 0.0 for name in _NEEDED)
     energy_j = duration_s * power_w
     energy = Energy(

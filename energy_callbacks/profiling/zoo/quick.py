@@ -80,18 +80,18 @@ def run_quick_profile(
     """
     _check(model_name, dataset, epochs=epochs, batch_size=batch_size, max_steps=max_steps)
     with requires("torch", extra="lightning"):
-        from energy_callbacks.profiling.zoo import torch_data, torch_train
+        from energy_callbacks.profiling.zoo import torch_data, torch_models
     from energy_callbacks.profiling.zoo import table
 
     data = torch_data.load(dataset, Path(data_dir))
-    batches = torch_train.batches(len(data[0]), epochs, batch_size)[:max_steps]
+    batches = torch_models.batches(len(data[0]), epochs, batch_size)[:max_steps]
     reports, rows = {}, []
     for name in MODELS if model_name == "all" else (model_name,):
         folder = _new(Path(out) / f"{name}-{dataset}")
         members = [PROFILERS["kernels"].create()] if profilers is None else profilers()
         settings = replace(config or EnergyConfig(), report_dir=folder, run_name=folder.name)
         with EnergyMeter(config=settings, profilers=members) as meter:
-            parameters = torch_train.train(name, data, batches, meter, device)
+            parameters = torch_models.train(name, data, batches, meter, device)
         meter.save_report()
         reports[name] = meter.report()
         rows.append(table.row(name, dataset, parameters, reports[name]))

@@ -1,4 +1,4 @@
-"""Models built from the descriptions in their papers, with PyTorch alone.
+"""Builds models from the descriptions in their papers with PyTorch alone, and trains them.
 
 ResNets: He et al., Deep Residual Learning for Image Recognition, arXiv:1512.03385, table 1, with
 the stride in the 3 x 3 convolution of a bottleneck as in later practice. Transformer: a small
@@ -6,11 +6,13 @@ version of Dosovitskiy et al., An Image is Worth 16x16 Words, arXiv:2010.11929, 
 patches of the image.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
+
+from energy_callbacks.meter import EnergyMeter
 
 
 def resnet18(classes: int = 1000) -> nn.Module:
@@ -106,3 +108,67 @@ MODELS: Final[Mapping[str, Callable[[int], nn.Module]]] = {
     "resnet50": resnet50,
     "transformer": Transformer,
 }
+# The first steps choose kernels and fill caches; they are not measured as training.
+_WARM_UP_STEPS: Final = 3
+
+
+def train(
+    model_name: str,
+    data: tuple[Tensor, Tensor],
+    batches: Sequence[Tensor],
+    meter: EnergyMeter,
+    device: str | None,
+) -> int:
+    """Trains a new model for ten classes in a plain loop, in the phase ``train``.
+
+    Args:
+        model_name: one of ``MODELS``.
+        data: images and labels.
+        batches: indices of the samples of each step.
+        meter: a meter that has been started.
+        device: such as ``cuda:0``; ``None`` is a GPU of CUDA or ROCm if there is one.
+
+    Returns:
+        Number of parameters of the model.
+    """
+    torch.manual_seed(0)
+    images, labels = data
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    model = MODELS[model_name](10).to(device)
+    if device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats(device)  # of the previous model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    with meter.phase("setup"):
+        for batch in batches[:_WARM_UP_STEPS]:
+            _step(model, optimizer, images[batch].to(device), labels[batch].to(device))
+    with meter.phase("train"):
+        for batch in batches:
+            inputs, targets = images[batch].to(device), labels[batch].to(device)
+            meter.mark("data_ready")
+            _step(model, optimizer, inputs, targets)
+            meter.step(samples=len(batch))
+            meter.mark("batch_done")
+        if device.startswith("cuda"):
+            torch.cuda.synchronize(device)  # wait for the last steps
+    return sum(one.numel() for one in model.parameters())
+
+
+def batches(samples: int, epochs: int, batch_size: int) -> list[Tensor]:
+    """Returns the indices of the samples of each step; incomplete batches are left out."""
+    size = min(batch_size, samples)
+    generator = torch.Generator().manual_seed(0)
+    return [
+        batch
+        for _ in range(epochs)
+        for batch in torch.split(torch.randperm(samples, generator=generator), size)
+        if len(batch) == size
+    ]
+
+
+def _step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, targets: Tensor
+) -> None:
+    loss: Any = nn.functional.cross_entropy(model(inputs), targets)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from energy_callbacks.profiling.kernels.bound import BoundVerdict, roofline, verdict
-from energy_callbacks.profiling.kernels.peaks import peak_of
+from energy_callbacks.profiling.kernels.bound import BoundVerdict, peak_of, roofline, verdict
 from energy_callbacks.profiling.kernels.tally import split, tally
 from energy_callbacks.profiling.kernels.traces.kineto import Trace
 from tests.profiling.kernels.cuda_trace import ADD, GEMM, Work, trace
