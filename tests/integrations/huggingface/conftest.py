@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``evaluate`` by itself lets transformers 5 make a folder ``runs`` where one stands."""
+    """Change the folder: in transformers 5 ``evaluate`` alone creates a folder ``runs``."""
     monkeypatch.chdir(tmp_path)

@@ -36,7 +36,7 @@ class SlowAtTheEnd(TrainerCallback):
 
 
 class Death(TrainerCallback):
-    """One rank is killed in the middle."""
+    """A callback that kills one rank in the middle of training."""
 
     def __init__(self, rank: int) -> None:
         self.rank = rank

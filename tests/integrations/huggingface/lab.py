@@ -26,7 +26,7 @@ from tests.integrations.slow_rows import SlowRows
 
 
 class Data(Dataset):
-    """Rows as the Trainer wants them."""
+    """Rows in the format of the Trainer."""
 
     def __init__(self, clock: FakeClock, samples: int, load_s: float = 0.0) -> None:
         self._rows = SlowRows(clock, samples, load_s)
@@ -62,21 +62,21 @@ class Model(torch.nn.Module):
 
 
 class SlowToSave(Trainer):
-    """A checkpoint takes the time that the plan says."""
+    """A Trainer whose checkpoints take the time of the plan."""
 
     def save_model(self, *args: Any, **kwargs: Any) -> None:
         self.model.clock.advance(self.model.plan.checkpoint_s or 0.0)
         super().save_model(*args, **kwargs)
 
     def get_train_dataloader(self) -> DataLoader:
-        """A stream makes its own batches."""
+        """Return the loader; a stream makes its own batches."""
         if isinstance(self.train_dataset, Stream):
             return DataLoader(self.train_dataset, batch_size=None)
         return super().get_train_dataloader()
 
 
 class Stream(IterableDataset):
-    """Batches of these sizes, one after the other."""
+    """Batches of these sizes in order."""
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self._sizes = sizes
@@ -87,7 +87,7 @@ class Stream(IterableDataset):
 
 
 class HuggingFaceTraining:
-    """One trainer, as a user makes it once."""
+    """One Trainer, created once as by a user."""
 
     def __init__(self, folder: Path, clock: FakeClock, plan: Plan, callbacks: tuple) -> None:
         self.folder = folder
@@ -178,7 +178,7 @@ class HuggingFaceTraining:
 
 
 def untimed(rows: dict[str, Any]) -> dict[str, Any]:
-    """Rows without those that HF measures in real time."""
+    """Return rows without those that Hugging Face measures in real time."""
     return {
         tag: found for tag, found in rows.items() if not tag.endswith(("runtime", "_per_second"))
     }

@@ -34,7 +34,7 @@ TAG = "energy/gpu_wh"
 
 
 class Counting(TrainerCallback):
-    """Counts how often each event reaches it."""
+    """Counts the calls of each event."""
 
     def __init__(self) -> None:
         self.seen: dict[str, int] = {}
@@ -47,13 +47,13 @@ class Counting(TrainerCallback):
 
 
 def names(one: Any) -> list[str]:
-    """The trainer's callbacks, in order."""
+    """Return the names of the trainer's callbacks in order."""
     return [type(other).__name__ for other in one.callback_handler.callbacks]
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["in the list", "added later"])
 def test_each_event_reaches_everybody_once(tmp_path: Path, late: bool) -> None:
-    """Moving to the front and hanging curtains neither skips a callback nor calls one twice."""
+    """Moving to the front and adding filters neither skips nor repeats a callback."""
     settings = {"report_to": ["tensorboard"], "eval_strategy": "epoch", "eval_data": Rows(20)}
     expected, before, after = Counting(), Counting(), Counting()
     trainer(tmp_path / "a", TinyModel(FakeClock()), expected, **settings).train()
@@ -70,7 +70,7 @@ def test_each_event_reaches_everybody_once(tmp_path: Path, late: bool) -> None:
 
 
 def test_the_list_is_as_it_was(tmp_path: Path) -> None:
-    """After training no curtain hangs, ours stands first, and the user's list was not touched."""
+    """After training there is no filter, ours is first, and the user's list is unchanged."""
     clock = FakeClock()
     ours, other = callback(clock), Counting()
     given = [other, ours]
@@ -85,7 +85,7 @@ def test_the_list_is_as_it_was(tmp_path: Path) -> None:
 
 
 def test_curtains_of_a_broken_call_are_replaced(tmp_path: Path) -> None:
-    """After an exception the next training has each figure once, under its own name."""
+    """After an exception the next training logs each figure once, under its own name."""
     clock = FakeClock()
     model = FailingModel(clock, RuntimeError("boom"), at_pass=50)
     one = trainer(tmp_path, model, callback(clock), data=Rows(160), report_to=["tensorboard"])
@@ -115,7 +115,7 @@ def test_report_to_energy(tmp_path: Path) -> None:
 def test_report_to_energy_stands_back_for_an_instance(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Both given: the user's own one measures, once, whatever its folder, with one warning."""
+    """With both, the user's callback measures, with one warning, whatever its folder."""
     clock = FakeClock()
     ours = callback(clock, report_dir=tmp_path / "mine")
     one = trainer(tmp_path, TinyModel(clock), ours, report_to=["energy"], eval_data=Rows(20))
@@ -132,7 +132,7 @@ def test_report_to_energy_stands_back_for_an_instance(
 def test_the_second_of_two_in_one_folder_stands_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Two callbacks with one run folder: the first measures, with one warning."""
+    """Of two callbacks with one run folder the first measures, with one warning."""
     clock = FakeClock()
     first, second = callback(clock), callback(clock)
     trainer(tmp_path, TinyModel(clock), first, second).train()
@@ -143,7 +143,7 @@ def test_the_second_of_two_in_one_folder_stands_back(
 
 
 def test_of_two_in_two_folders_the_first_writes_the_rows(tmp_path: Path) -> None:
-    """Each has its report; the event file has one row a step, and the logs are the first's."""
+    """Each has its report; rows in event file and logs are those of the first."""
     clock = FakeClock()
     first = callback(clock, report_dir=tmp_path / "one")
     second = callback(clock, power_w=50.0, report_dir=tmp_path / "two")
@@ -165,7 +165,7 @@ def test_of_two_in_two_folders_the_first_writes_the_rows(tmp_path: Path) -> None
 
 
 def test_a_second_tracker_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """CodeCarbonCallback, which report_to="all" adds, is warned of once and left in place."""
+    """CodeCarbonCallback of report_to="all" causes one warning and stays in the list."""
     codecarbon = CodeCarbonCallback.__new__(CodeCarbonCallback)
     codecarbon.tracker = None
     for event in ("on_init_end", "on_train_begin", "on_train_end"):
@@ -181,7 +181,7 @@ def test_a_second_tracker_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixt
 def test_a_writer_that_fails_does_not_end_the_training(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A full disk under TensorBoard costs one warning of ours; other reporters go on."""
+    """A full disk causes one warning of ours; other reporters continue."""
 
     class Full:
         def add_scalar(self, tag: str, value: float, step: int) -> None:
@@ -203,7 +203,7 @@ def test_a_writer_that_fails_does_not_end_the_training(
 def test_our_own_file_that_fails_does_not_end_the_training(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Likewise for the event file in the run folder."""
+    """The same for the event file in the run folder."""
 
     def full(*_: Any) -> None:
         raise OSError("no space left on device")
@@ -218,7 +218,7 @@ def test_our_own_file_that_fails_does_not_end_the_training(
 
 
 def test_curtains_hang_only_from_the_first_place(tmp_path: Path) -> None:
-    """Behind TensorBoard they would move ours in the list, and its hook would be called twice."""
+    """After TensorBoard they would move ours in the list, and repeat its hook."""
     ours, board = callback(FakeClock()), TensorBoardCallback(tb_writer=object())
     behind, before = [board, ours], [ours, board]
     OtherTrainerCallbacks(ours, behind, tmp_path).add_filters()
@@ -230,7 +230,7 @@ def test_curtains_hang_only_from_the_first_place(tmp_path: Path) -> None:
 
 
 def test_a_curtain_lets_other_rows_pass() -> None:
-    """Rows that are not ours stay whole."""
+    """Rows without our figures do not change."""
     row = LogRow()
     mine = {"loss": 1.0}
     row.put(mine, {TAG: 2.0})

@@ -33,7 +33,7 @@ COUNTS = {
 
 
 def throughput(root: Path, *, model: Any = None, ours: dict | None = None, **settings: Any) -> Any:
-    """Train, and what was counted."""
+    """Train, and return the counts of the report."""
     clock = FakeClock() if model is None else model.clock
     one = callback(clock, **(ours or {}))
     trainer(root, model or TinyModel(clock), one, **settings).train()
@@ -52,7 +52,7 @@ def throughput(root: Path, *, model: Any = None, ours: dict | None = None, **set
     ],
 )
 def test_every_sample_counts_once(tmp_path: Path, settings: dict, steps: int, samples: int) -> None:
-    """Short last batches, dropped ones, accumulation and a stop in the middle of an epoch."""
+    """With short batches, dropped batches, accumulation and a stop within an epoch."""
     found = throughput(tmp_path, **settings)
     assert (found.steps, found.samples) == (steps, samples)
 
@@ -63,7 +63,7 @@ def test_every_sample_counts_once(tmp_path: Path, settings: dict, steps: int, sa
 def test_accumulated_samples_are_what_the_model_has_seen(
     tmp_path: Path, rows: int, accumulate: int
 ) -> None:
-    """Batches that do not fill the last step of an epoch: versions train on more or fewer."""
+    """Versions differ in whether they train on batches that do not fill the last step."""
     model = Witness(FakeClock())
     ours = callback(model.clock)
     settings = {"data": Rows(rows), "gradient_accumulation_steps": accumulate}
@@ -76,7 +76,7 @@ def test_accumulated_samples_are_what_the_model_has_seen(
 
 @pytest.mark.parametrize("counts", [{}, COUNTS], ids=["loader", "functions"])
 def test_a_stop_between_two_micro_batches(tmp_path: Path, counts: dict) -> None:
-    """What was trained on since the last step is counted, though it never comes to a step."""
+    """Micro-batches after the last step are counted although no step follows."""
 
     class Stopping(TrainerCallback):
         def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -93,7 +93,7 @@ def test_a_stop_between_two_micro_batches(tmp_path: Path, counts: dict) -> None:
 
 
 def test_an_endless_dataset_has_full_batches(tmp_path: Path) -> None:
-    """Where nobody knows how many rows there are, each batch counts as full."""
+    """If the number of rows is unknown, all batches count as full."""
 
     class Endless(IterableDataset):
         def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
@@ -105,7 +105,7 @@ def test_an_endless_dataset_has_full_batches(tmp_path: Path) -> None:
 
 
 def test_batches_of_unequal_size_are_not_guessed(tmp_path: Path) -> None:
-    """A batch sampler of the user's without a size: no samples, unless batch_size_fn counts."""
+    """With a batch sampler without a size, samples are unknown without batch_size_fn."""
 
     class Growing:
         def __iter__(self) -> Iterator[list[int]]:
@@ -137,7 +137,7 @@ def test_a_loader_of_the_users_own(tmp_path: Path) -> None:
 
 
 def test_resuming_with_another_batch_size(tmp_path: Path) -> None:
-    """The state of a checkpoint still holds the old size, which 4.50 trains with, 5 does not."""
+    """The checkpoint has the old size; transformers 4.50 trains with it, version 5 does not."""
     clock = FakeClock()
     settings = {"data": Rows(64), "save_strategy": "epoch", "max_steps": 32}
     trainer(tmp_path, TinyModel(clock), callback(clock), **(settings | {"max_steps": 16})).train()
@@ -150,7 +150,7 @@ def test_resuming_with_another_batch_size(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("accumulate", "at_step"), [(1, 5), (3, 1), (3, 2)])
 def test_resuming_in_the_middle_of_an_epoch(tmp_path: Path, accumulate: int, at_step: int) -> None:
-    """Skipped batches are not counted, the short last one is."""
+    """Skipped batches are not counted, and the short last batch is."""
     clock = FakeClock()
     settings = {
         "data": Rows(30), "gradient_accumulation_steps": accumulate,
@@ -169,7 +169,7 @@ def test_resuming_in_the_middle_of_an_epoch(tmp_path: Path, accumulate: int, at_
 def test_tokens_are_those_that_the_trainer_counts(
     tmp_path: Path, mode: Any, accumulate: int
 ) -> None:
-    """include_num_input_tokens_seen: every token of every micro-batch, also after a resume."""
+    """include_num_input_tokens_seen counts all micro-batches, also after a resume."""
     clock = FakeClock()
     settings = {
         "include_num_input_tokens_seen": mode,
@@ -186,13 +186,13 @@ def test_tokens_are_those_that_the_trainer_counts(
 
 
 def test_without_a_count_there_are_no_tokens(tmp_path: Path) -> None:
-    """Unknown is absent, not zero."""
+    """An unknown number is absent, not zero."""
     assert throughput(tmp_path, data=Rows(30)).tokens is None
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_functions_of_the_user_see_each_micro_batch_once(tmp_path: Path, accumulate: int) -> None:
-    """They are given what model.forward gets, in training only, and sum up over a step."""
+    """They get the inputs of model.forward in training only; a step is the sum."""
     seen: list[set[str]] = []
 
     def count(inputs: Any) -> int:
@@ -210,7 +210,7 @@ def test_functions_of_the_user_see_each_micro_batch_once(tmp_path: Path, accumul
 
 
 def test_only_the_first_training_pass_of_a_batch_counts(tmp_path: Path) -> None:
-    """A loss that also generates, evaluates and runs the model twice counts a batch once."""
+    """A loss that generates, evaluates and runs the model twice counts a batch once."""
 
     class Busy(Trainer):
         def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -232,7 +232,7 @@ def test_only_the_first_training_pass_of_a_batch_counts(tmp_path: Path) -> None:
 def test_a_count_that_fails_is_left_out(
     tmp_path: Path, setting: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A function that raises costs one warning and its figures, no training."""
+    """A function that raises causes one warning; its figures are missing."""
 
     def broken(inputs: object) -> int:
         raise KeyError("no such thing")
@@ -246,7 +246,7 @@ def test_a_count_that_fails_is_left_out(
 
 @pytest.mark.parametrize("ours", [{}, {"batch_size_fn": len}], ids=["none", "given"])
 def test_the_model_is_as_it_was(tmp_path: Path, ours: dict) -> None:
-    """No hook is on the model afterwards; one is on it in between only if it is needed."""
+    """No hook remains on the model, and one is added only if needed."""
     hooks: list[int] = []
 
     class Looking(TinyModel):
@@ -261,7 +261,7 @@ def test_the_model_is_as_it_was(tmp_path: Path, ours: dict) -> None:
 
 
 def test_a_pickled_model_takes_nothing_of_ours_along(tmp_path: Path) -> None:
-    """A model that is pickled in the middle of training is whole, and counts nothing for us."""
+    """A model that is pickled during training works, and does not count."""
     copies: list[bytes] = []
 
     class Pickled(TinyModel):
@@ -284,7 +284,7 @@ def test_a_pickled_model_takes_nothing_of_ours_along(tmp_path: Path) -> None:
 
 
 def test_a_compiled_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch.compile: functions are called in every step, never compiled; nothing is so twice."""
+    """torch.compile: functions are called once in every step, and are not compiled."""
 
     class Plain(TinyModel):
         def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> dict:
@@ -309,7 +309,7 @@ def test_a_compiled_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 class SlowRows(Rows):
-    """A quarter of a batch's time for each row."""
+    """Rows that take a quarter of a batch's time each."""
 
     def __init__(self, clock: FakeClock, rows: int) -> None:
         super().__init__(rows)
@@ -322,7 +322,7 @@ class SlowRows(Rows):
 
 @pytest.mark.parametrize("event", ["on_evaluate", "on_step_end", "on_log", "on_epoch_end"])
 def test_slow_callbacks_are_no_waiting(tmp_path: Path, event: str) -> None:
-    """Each batch waits a tenth of a second; what the user's callbacks do between them does not."""
+    """Each batch waits a tenth of a second; time in the user's callbacks is not waiting."""
     clock = FakeClock()
     ours = callback(clock)
     trainer(

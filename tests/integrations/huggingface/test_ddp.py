@@ -40,7 +40,7 @@ RANKS = "tests.integrations.huggingface.ddp_script"
 def trained(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, scripts: Scripts
 ) -> Path:
-    """The folder of a training with two processes, with the variables of torchrun or under it."""
+    """Run a training with two processes, with the variables of torchrun or under it; its folder."""
     folder = tmp_path_factory.mktemp("ddp")
     if request.param == "variables":
         one_host = {"LOCAL_WORLD_SIZE": "2"}
@@ -57,7 +57,7 @@ def trained(
 
 
 def test_the_saved_report_holds_both_ranks(trained: Path) -> None:
-    """The first rank waits for the slower one: both have finished, 800 samples were seen once."""
+    """The first rank waits for the second; both have finished 800 samples in total."""
     assert_both_ranks_finished(load(trained / "energy" / "energy_report.json"))
 
 
@@ -67,12 +67,12 @@ def test_tokens_are_not_counted_by_every_rank(trained: Path) -> None:
 
 
 def test_the_host_is_counted_once(trained: Path) -> None:
-    """Only the first rank speaks for CPU and RAM."""
+    """Only the first rank measures CPU and RAM."""
     assert_host_counted_once(load(trained / "energy" / "energy_report.json"))
 
 
 def test_only_the_first_rank_writes_rows(trained: Path) -> None:
-    """One event file; ranks see different joules, and the others' logs stay as they were."""
+    """There is one event file, and the other ranks' logs are unchanged."""
     assert boards(trained) == [trained / "energy"]
     assert len(list((trained / "energy").glob("events.*"))) == 1
     assert "energy/total_wh" in (trained / "tags-0.txt").read_text()
@@ -80,7 +80,7 @@ def test_only_the_first_rank_writes_rows(trained: Path) -> None:
 
 
 def test_the_tags_agree_with_the_report(trained: Path) -> None:
-    """Joules a sample in the curves are the report's; one rank's samples would double them."""
+    """Joules per sample in the curves equal the report; samples of one rank would double them."""
     report = load(trained / "energy" / "energy_report.json")
     rows = scalars(trained / "energy")["efficiency/total_j_per_sample"]
     assert report.efficiency.total.j_per_sample is not None
@@ -88,7 +88,7 @@ def test_the_tags_agree_with_the_report(trained: Path) -> None:
 
 
 def test_the_total_is_the_sum_of_the_physical_cards(tmp_path: Path, scripts: Scripts) -> None:
-    """Both ranks read the second of two cards: its joules count once."""
+    """Both ranks read the second of two cards; its energy counts once."""
     arguments = (str(tmp_path), "--cards", "two")
     ranks = start_ranks(scripts, RANKS, tmp_path, *arguments, environment=fake_cards(tmp_path))
     assert_ranks_end_well(ranks)
@@ -98,7 +98,7 @@ def test_the_total_is_the_sum_of_the_physical_cards(tmp_path: Path, scripts: Scr
 
 
 def test_a_rank_that_dies_leaves_its_journal(tmp_path: Path, scripts: Scripts) -> None:
-    """The second rank is killed (-9) in the middle: the report has both, and names the dead one."""
+    """The second rank is killed (-9): the report includes both, and names the killed one."""
     arguments = (str(tmp_path), "--dying-rank", "1", "--step-s", "0.06", "--cards", "two")
     ranks = start_ranks(scripts, RANKS, tmp_path, *arguments, environment=fake_cards(tmp_path))
     assert [wait(running) for _, running in ranks] == [1, -signal.SIGKILL]
@@ -106,7 +106,7 @@ def test_a_rank_that_dies_leaves_its_journal(tmp_path: Path, scripts: Scripts) -
 
 
 def test_a_budget_ends_both_ranks_at_one_step(tmp_path: Path, scripts: Scripts) -> None:
-    """Cards of 500 W and room for two of six seconds: both ranks vote, and end together."""
+    """Cards of 500 W, and a budget for two of six seconds: both ranks end at the same step."""
     arguments = (str(tmp_path), "--max-energy-wh", "0.3", "--step-s", "0.06", "--cards", "two")
     ranks = start_ranks(scripts, RANKS, tmp_path, *arguments, environment=fake_cards(tmp_path))
     assert_ranks_end_well(ranks)

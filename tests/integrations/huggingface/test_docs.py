@@ -14,6 +14,6 @@ class TestDocs(Documented):
     demo = Demo(folder="huggingface/version_0", samples=360, curve="train/loss")
 
     def shorten_the_demo(self, patch: pytest.MonkeyPatch) -> None:
-        """400 sequences of the manual."""
+        """Use 400 sequences of the manual."""
         text = "\n".join(text_huggingface.topics.values())[: 400 * text_huggingface.SEQUENCE]
         patch.setattr(text_huggingface, "topics", {"some": text})

@@ -28,13 +28,13 @@ SIZE = 4
 
 
 def language_model() -> GPT2LMHeadModel:
-    """A transformer that takes ``num_items_in_batch`` for its loss, without weights to load."""
+    """Return a transformer that uses ``num_items_in_batch``, without downloaded weights."""
     torch.manual_seed(0)
     return GPT2LMHeadModel(GPT2Config(**SMALL))
 
 
 def sentences(rows: int = 64) -> list[dict[str, torch.Tensor]]:
-    """Rows whose labels are in part not to be counted."""
+    """Return rows of which some labels are masked."""
     generator = torch.Generator().manual_seed(0)
     found = []
     for row in range(rows):
@@ -46,7 +46,7 @@ def sentences(rows: int = 64) -> list[dict[str, torch.Tensor]]:
 
 
 class Plain(torch.nn.Module):
-    """A loss of its own."""
+    """A model that computes its own loss."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Plain(torch.nn.Module):
 
 
 class Repeatable(Trainer):
-    """Rows in their order, and dropout from a seed: those are drawn when a loader is made, too."""
+    """A Trainer with rows in order and seeded dropout, which is drawn when a loader is created."""
 
     is_seeded = False
 
@@ -72,7 +72,7 @@ class Repeatable(Trainer):
 
 
 def weights(model: torch.nn.Module) -> list[torch.Tensor]:
-    """As they are now."""
+    """Return the current weights."""
     return [one.detach().clone() for one in model.parameters()]
 
 
@@ -97,7 +97,7 @@ def weights(model: torch.nn.Module) -> list[torch.Tensor]:
 def test_weights_after_some_steps_are_those_of_train(
     tmp_path: Path, settings: dict[str, Any], accumulation: int
 ) -> None:
-    """Same data, same dropout, same clipping, same loss a token, same learning rates."""
+    """Same data, dropout, clipping, loss per token and learning rates."""
     batch = {"per_device_train_batch_size": SIZE, "gradient_accumulation_steps": accumulation}
     settings = dict(settings)
     make = Plain if settings.pop("plain", False) else language_model
@@ -120,7 +120,7 @@ def test_weights_after_some_steps_are_those_of_train(
 
 
 def test_the_training_does_not_begin(tmp_path: Path) -> None:
-    """The Trainer's own preparation ends where callbacks would be told that it begins."""
+    """The Trainer's own preparation ends before callbacks receive the begin of training."""
     model = Tunable()
     trainer = Factory(tmp_path, model)(per_device_train_batch_size=4)
     loop = InnerLoop(trainer, 4)
@@ -133,7 +133,7 @@ def test_the_training_does_not_begin(tmp_path: Path) -> None:
 
 
 def test_chosen_rows_make_a_batch_of_their_own(tmp_path: Path) -> None:
-    """Collated as the loader does it, so often as asked for."""
+    """The rows are collated as by the loader, and repeated for accumulation."""
     model = Tunable()
     trainer = Factory(tmp_path, model)(per_device_train_batch_size=4)
     loop = InnerLoop(trainer, 4)
@@ -142,7 +142,7 @@ def test_chosen_rows_make_a_batch_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_is_not_the_trainers_is_refused(tmp_path: Path) -> None:
-    """A ``train`` that tells nobody of its beginning."""
+    """This ``train`` does not call on_train_begin."""
     trainer = Factory(tmp_path, Tunable())(per_device_train_batch_size=4)
     trainer.train = lambda: None
     with pytest.raises(RuntimeError, match="without on_train_begin"):

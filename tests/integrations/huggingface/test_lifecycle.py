@@ -41,7 +41,7 @@ OUT_OF_MEMORY = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.
 
 
 class SlowToSave(Trainer):
-    """A checkpoint takes a second."""
+    """A Trainer whose checkpoints take a second."""
 
     def save_model(self, *args: Any, **kwargs: Any) -> None:
         self.model.clock.advance(1.0)
@@ -60,7 +60,7 @@ class SlowToSave(Trainer):
     ],
 )  # fmt: skip
 def test_phases_add_up(tmp_path: Path, settings: dict, evaluations: int, checkpoints: int) -> None:
-    """Training, evaluations and checkpoints have their own time and joules; none is lost."""
+    """Training, evaluations and checkpoints have separate time and energy, which add up."""
     clock = FakeClock()
     ours = callback(clock)
     trainer(
@@ -75,7 +75,7 @@ def test_phases_add_up(tmp_path: Path, settings: dict, evaluations: int, checkpo
 
 
 def test_several_evaluation_sets(tmp_path: Path) -> None:
-    """A dictionary of sets: each evaluation is validation, in training and by itself.
+    """With a dict of sets each evaluation is validation, inside training and alone.
 
     By itself each of them is an attempt, which begins when its first batch is done.
     """
@@ -91,7 +91,7 @@ def test_several_evaluation_sets(tmp_path: Path) -> None:
 
 
 def test_a_prediction_inside_training(tmp_path: Path) -> None:
-    """A callback of the user's that predicts after each epoch: phase predict, not train."""
+    """A user callback that predicts after each epoch is the phase predict, not train."""
 
     class Predicting(TrainerCallback):
         def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -107,7 +107,7 @@ def test_a_prediction_inside_training(tmp_path: Path) -> None:
 
 
 def test_a_prediction_that_raises_inside_training_ends_there(tmp_path: Path) -> None:
-    """One that the user's callback forgives does not make the next epoch a prediction."""
+    """If the user callback catches its error, the next epoch is training."""
 
     class Forgiving(TrainerCallback):
         def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -124,7 +124,7 @@ def test_a_prediction_that_raises_inside_training_ends_there(tmp_path: Path) -> 
 
 
 def test_an_evaluation_that_raises_ends_there(tmp_path: Path) -> None:
-    """A stand-alone evaluation that broke does not reach into the next one."""
+    """A failed evaluation alone does not affect the next one."""
     clock = FakeClock()
     ours = callback(clock)
     model = FailingModel(clock, RuntimeError("boom"), at_pass=3)
@@ -140,7 +140,7 @@ def test_an_evaluation_that_raises_ends_there(tmp_path: Path) -> None:
 
 
 def test_auto_find_batch_size_is_tuning(tmp_path: Path) -> None:
-    """Out of memory above 2 samples: what did not fit is tuning, and samples are what was run."""
+    """Sizes above 2 run out of memory: they are tuning, and only the samples that ran count."""
 
     class Small(TinyModel):
         failures = 0
@@ -167,7 +167,7 @@ def test_auto_find_batch_size_is_tuning(tmp_path: Path) -> None:
 
 
 def test_a_late_out_of_memory_is_tuning_since_the_last_step(tmp_path: Path) -> None:
-    """Steps that were done stay training; only what was lost after the last of them is tuning."""
+    """Completed steps stay training; only the time after the last one is tuning."""
 
     class Late(TinyModel):
         passes = 0
@@ -190,7 +190,7 @@ def test_a_late_out_of_memory_is_tuning_since_the_last_step(tmp_path: Path) -> N
 
 
 def test_restored_callback_states(tmp_path: Path) -> None:
-    """restore_callback_states_from_checkpoint=True keeps the user's object, and the run goes on."""
+    """restore_callback_states_from_checkpoint=True keeps the user's object and the run."""
     clock = FakeClock()
     first, second = callback(clock), callback(clock)
     settings = {"save_strategy": "epoch", "restore_callback_states_from_checkpoint": True}
@@ -203,7 +203,7 @@ def test_restored_callback_states(tmp_path: Path) -> None:
 
 
 def test_our_state_in_a_checkpoint_is_small_and_known(tmp_path: Path) -> None:
-    """trainer_state.json holds run, folder and energy under our own key, which names no class."""
+    """trainer_state.json has run, folder and energy under a key that is not a class name."""
     clock = FakeClock()
     ours = callback(clock)
     trainer(tmp_path, TinyModel(clock), ours, data=Rows(160), save_strategy="epoch").train()
@@ -216,7 +216,7 @@ def test_our_state_in_a_checkpoint_is_small_and_known(tmp_path: Path) -> None:
 
 
 def test_a_trial_that_was_pruned_ends(tmp_path: Path) -> None:
-    """A call that fires on_train_end without a last row, as a pruned trial does, is finished."""
+    """A pruned trial calls on_train_end without a last row, and is finished."""
 
     class Pruned(Trainer):
         def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
@@ -233,7 +233,7 @@ def test_a_trial_that_was_pruned_ends(tmp_path: Path) -> None:
 
 
 def test_added_in_the_middle_it_measures_the_next_training(tmp_path: Path) -> None:
-    """A callback that missed the beginning leaves that training alone, evaluations included."""
+    """A callback that was added during a training ignores it and its evaluations."""
 
     class Adding(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -250,7 +250,7 @@ def test_added_in_the_middle_it_measures_the_next_training(tmp_path: Path) -> No
 
 
 def test_nothing_is_kept_alive(tmp_path: Path) -> None:
-    """After a training that broke, looking at the report lets go of all that the call held."""
+    """After a failed training reading the report releases all objects of the call."""
     clock = FakeClock()
     ours = callback(clock)
     model = FailingModel(clock, RuntimeError("boom"))
@@ -264,7 +264,7 @@ def test_nothing_is_kept_alive(tmp_path: Path) -> None:
 
 
 def test_no_thread_is_left(tmp_path: Path) -> None:
-    """After a run in real time no thread of ours is alive."""
+    """No thread of ours remains after a run in real time."""
     before = set(threading.enumerate())
     trainer(tmp_path, TinyModel(FakeClock()), GpuEnergyCallback(), num_train_epochs=1).train()
     left = [t.name for t in set(threading.enumerate()) - before if "energy_callbacks" in t.name]
@@ -272,7 +272,7 @@ def test_no_thread_is_left(tmp_path: Path) -> None:
 
 
 def test_it_can_be_pickled_and_copied(tmp_path: Path) -> None:
-    """Before, after and in the middle of a training; the copies measure by themselves."""
+    """Before, after and during a training; copies measure independently."""
 
     class Copying(Remembering):
         def on_step_end(self, *_: Any, **__: Any) -> None:
@@ -290,7 +290,7 @@ def test_it_can_be_pickled_and_copied(tmp_path: Path) -> None:
 def test_a_bug_of_ours_does_not_end_the_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A hook that breaks in the middle becomes one warning; the list is tidy afterwards."""
+    """A failing hook causes one warning, and the list is restored."""
 
     def broken(*_: object) -> None:
         raise RuntimeError("our bug")
@@ -310,7 +310,7 @@ def test_a_bug_of_ours_does_not_end_the_training(
 
 
 def test_the_summary_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line at the end says what it took and where the report is."""
+    """One line at the end has the energy and the path of the report."""
     clock = FakeClock()
     trainer(tmp_path, TinyModel(clock), callback(clock), disable_tqdm=False).train()
     lines = [line for line in capsys.readouterr().out.splitlines() if "energy_report.html" in line]
@@ -319,7 +319,7 @@ def test_the_summary_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_a_slow_callback_between_steps_is_training(tmp_path: Path) -> None:
-    """What the user's callbacks do inside a step is part of training, as it holds it up."""
+    """Time in user callbacks inside a step is training."""
     clock = FakeClock()
     ours = callback(clock)
     trainer(tmp_path, TinyModel(clock), ours, Ticking(clock, "on_pre_optimizer_step", 0.1)).train()

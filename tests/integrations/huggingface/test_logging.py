@@ -53,12 +53,12 @@ def is_ours(tag: str) -> bool:
 
 
 def timeless(row: dict[str, Any]) -> dict[str, Any]:
-    """What has nothing to do with how long it took."""
+    """Return values that do not depend on durations."""
     return {name: value for name, value in row.items() if not OF_TIME.search(name)}
 
 
 def run(root: Path, model: TinyModel, *callbacks: Any, **settings: Any) -> tuple[Any, dict]:
-    """Train, and read the log history and the only event file back."""
+    """Train, and read the log history and the only event file."""
     one = trainer(root, model, *callbacks, **({"report_to": ["tensorboard"]} | settings))
     one.train()
     [board] = boards(root)
@@ -67,7 +67,7 @@ def run(root: Path, model: TinyModel, *callbacks: Any, **settings: Any) -> tuple
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_row_of_the_training_is_there_bit_for_bit(tmp_path: Path, name: str) -> None:
-    """With our callback event file and log history hold the same rows as without, and ours."""
+    """Event file and log history have the same rows as without our callback, and ours."""
     clock = FakeClock()
     history, found = run(tmp_path / "a", TinyModel(FakeClock()), **SETTINGS[name])
     history_with, found_with = run(
@@ -83,7 +83,7 @@ def test_every_row_of_the_training_is_there_bit_for_bit(tmp_path: Path, name: st
 
 
 def test_the_log_history_holds_all_of_them(tmp_path: Path) -> None:
-    """What trainer_state.json keeps of a row is what TensorBoard shows, to the last digit."""
+    """A row in trainer_state.json equals the row in TensorBoard."""
     clock = FakeClock()
     settings = SETTINGS["evaluation"] | {"save_strategy": "epoch"}
     history, found = run(tmp_path, TinyModel(clock), callback(clock), **settings)
@@ -96,7 +96,7 @@ def test_the_log_history_holds_all_of_them(tmp_path: Path) -> None:
 
 
 def test_rows_of_an_evaluation_stay_as_they_are(tmp_path: Path) -> None:
-    """Not one of our keys in a row that the Trainer made of an evaluation, nor in its metrics."""
+    """Rows and metrics of an evaluation have none of our keys."""
 
     class Counting(Remembering):
         evaluations = 0
@@ -123,7 +123,7 @@ def test_rows_of_an_evaluation_stay_as_they_are(tmp_path: Path) -> None:
 def test_reporters_find_all_of_them_in_the_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reporter that stands before the user's callbacks, as W&B does, is handed every figure."""
+    """A reporter before the user callbacks, such as W&B, gets every figure."""
     monkeypatch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "fake", Remembering)
     clock = FakeClock()
     one = trainer(tmp_path, TinyModel(clock), callback(clock), report_to=["tensorboard", "fake"])
@@ -136,7 +136,7 @@ def test_reporters_find_all_of_them_in_the_logs(
 
 
 def test_mlflow_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real MLflow callback of transformers writes our figures into its run."""
+    """The MLflow callback of transformers writes our figures into its run."""
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
@@ -153,7 +153,7 @@ def test_mlflow_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_line_of_the_console_stays_readable(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], disable_tqdm: bool
 ) -> None:
-    """A line shows a few of our figures with four digits, the final one too, and nothing else."""
+    """Each line has only a few of our figures, with four digits."""
     clock = FakeClock()
     ours = callback(clock, country="DEU")
     one = trainer(tmp_path, TinyModel(clock), ours, disable_tqdm=disable_tqdm)
@@ -169,7 +169,7 @@ def test_a_line_of_the_console_stays_readable(
 
 
 def test_train_returns_them(tmp_path: Path) -> None:
-    """The metrics that train() returns, and save_metrics writes, hold the final figures."""
+    """The metrics of train() and save_metrics include the final figures."""
     clock = FakeClock()
     one = trainer(tmp_path, TinyModel(clock), callback(clock))
     metrics = one.train().metrics
@@ -179,7 +179,7 @@ def test_train_returns_them(tmp_path: Path) -> None:
 
 
 def test_without_tensorboard_the_loss_comes_along(tmp_path: Path) -> None:
-    """report_to=[]: an event file in the run folder with HF's own rows and names, and ours."""
+    """report_to=[]: the event file in the run folder has the rows of Hugging Face, and ours."""
     settings = SETTINGS["evaluation"]
     clock = FakeClock()
     _, theirs = run(tmp_path / "a", TinyModel(FakeClock()), **settings)
@@ -192,7 +192,7 @@ def test_without_tensorboard_the_loss_comes_along(tmp_path: Path) -> None:
 
 
 def test_a_train_loss_of_the_users_own_is_no_end(tmp_path: Path) -> None:
-    """Only the Trainer's last row ends measuring, not a row that a user names likewise."""
+    """Only the Trainer's last row ends measuring, not a user's row with the same name."""
     from transformers import Trainer
 
     class Chatty(Trainer):
@@ -208,7 +208,7 @@ def test_a_train_loss_of_the_users_own_is_no_end(tmp_path: Path) -> None:
 
 
 def test_real_time_without_any_setting(tmp_path: Path) -> None:
-    """GpuEnergyCallback() and nothing else, on this machine's own sensors, in real time."""
+    """GpuEnergyCallback() without settings, on the sensors of this machine."""
     from energy_callbacks.huggingface import GpuEnergyCallback
 
     ours = GpuEnergyCallback()
@@ -221,7 +221,7 @@ def test_real_time_without_any_setting(tmp_path: Path) -> None:
 
 
 def test_the_metrics_are_means_of_the_whole_training(tmp_path: Path) -> None:
-    """A slow first half counts in what train() returns, and not in the curve's last row."""
+    """A slow first half affects the result of train(), but not the curve's last row."""
     clock = FakeClock()
     ours = callback(clock)
 

@@ -30,7 +30,7 @@ TAG = "efficiency/gpu_j_per_sample"
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
-    """Ten words, made without a network."""
+    """Return a tokenizer of ten words, created offline."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     words = ["<pad>", "</s>", "the", "joule", "is", "a", "unit", "of", "work", "."]
@@ -42,7 +42,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def test_sft_of_trl(tmp_path: Path) -> None:
-    """TRL's SFTTrainer: rows of its own, samples, tokens, evaluation, exact tags."""
+    """TRL's SFTTrainer: rows, samples, tokens, evaluation, exact tags."""
     trl = pytest.importorskip("trl")
     datasets = pytest.importorskip("datasets")
     torch.manual_seed(0)
@@ -81,7 +81,7 @@ def test_sft_of_trl(tmp_path: Path) -> None:
 
 
 def test_seq2seq(tmp_path: Path) -> None:
-    """Seq2SeqTrainer, whose evaluate and predict call those of Trainer."""
+    """The evaluate and predict of Seq2SeqTrainer call those of Trainer."""
     clock = FakeClock()
     ours = callback(clock)
     one = trainer(

@@ -1,4 +1,4 @@
-"""The batch size of a Trainer: what is found takes effect, and nothing else has changed."""
+"""The batch size of a Trainer: the result takes effect, and nothing else has changed."""
 
 import copy
 import gc
@@ -28,7 +28,7 @@ from tests.integrations.huggingface.tunable import Events, Factory, Seen, Tunabl
 
 
 def test_what_is_found_is_what_the_model_is_then_trained_with(tmp_path: Path) -> None:
-    """The largest size that fits, also where nobody names a limit: 96 rows, 32 at once at most."""
+    """The largest size that fits, also without a limit: 32 of 96 rows."""
     factory = Factory(tmp_path, Tunable(most=32))
     result = tuned(factory, tmp_path, max_trials=12)
     assert result.size == 32
@@ -38,7 +38,7 @@ def test_what_is_found_is_what_the_model_is_then_trained_with(tmp_path: Path) ->
 
 
 def test_the_effective_batch_is_kept(tmp_path: Path) -> None:
-    """24 at a time do not fit: 12 twice do, in the same number of optimizer steps."""
+    """24 do not fit: 12 are accumulated twice, with the same number of optimizer steps."""
     factory = Factory(tmp_path, Tunable(most=20))
     result = tuned(factory, tmp_path, global_batch_size=24)
     assert (result.size, result.accumulation) == (12, 2)
@@ -51,7 +51,7 @@ def test_the_effective_batch_is_kept(tmp_path: Path) -> None:
 
 
 def test_every_trial_ran_at_its_own_size(tmp_path: Path) -> None:
-    """Neither the last rows of an epoch, fewer than a size, nor another size are counted in."""
+    """Neither the short last batch of an epoch nor another size is counted."""
     factory = Factory(tmp_path, Tunable(most=1000), data=Rows(10))
     started: list[int] = []
     result = tuned(factory, tmp_path, on_trial=lambda trial: started.append(trial.size), min_size=3)
@@ -60,7 +60,7 @@ def test_every_trial_ran_at_its_own_size(tmp_path: Path) -> None:
 
 
 def test_samples_are_those_that_the_model_has_seen(tmp_path: Path) -> None:
-    """Steps of a trial times its samples, between warm-up and end."""
+    """The steps of a trial times its samples, between warm-up and end."""
     model = Tunable()
     result = tuned(Factory(tmp_path, model), tmp_path, min_size=5, max_size=5)
     (trial,) = result.trials
@@ -70,7 +70,7 @@ def test_samples_are_those_that_the_model_has_seen(tmp_path: Path) -> None:
 
 
 def state_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> Any:
-    """All that tells how a training would go on."""
+    """Return all state that determines a training."""
     return copy.deepcopy(
         {
             "weights": model.state_dict(),
@@ -84,7 +84,7 @@ def state_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) ->
 
 
 def same(one: Any, other: Any) -> bool:
-    """Bit for bit."""
+    """Whether two states are bitwise equal."""
     if isinstance(one, torch.Tensor):
         return torch.equal(one, other)
     if isinstance(one, dict):
@@ -101,7 +101,7 @@ def same(one: Any, other: Any) -> bool:
 def test_the_training_is_as_before(
     tmp_path: Path, steps_before: int, most: int, lasting: int
 ) -> None:
-    """Weights, an optimizer of the user's own, generators; also where each trial fails.
+    """Weights, a user's optimizer and generators are restored, also if each trial fails.
 
     So they are where the memory ends in the middle of a trial, after steps of the optimizer.
     """
@@ -134,7 +134,7 @@ def test_the_training_is_as_before(
 
 
 def test_a_training_after_the_search_is_the_one_without_it(tmp_path: Path) -> None:
-    """Same losses and same weights, with all that prepares the model for training."""
+    """Losses and weights are equal, with everything that prepares the model for training."""
     settings: dict[str, Any] = {
         "bf16": True,
         "gradient_checkpointing": True,
@@ -159,7 +159,7 @@ def test_a_training_after_the_search_is_the_one_without_it(tmp_path: Path) -> No
 
 
 def test_an_error_of_the_model_passes_through(tmp_path: Path) -> None:
-    """... and leaves the model as it was."""
+    """The error propagates, and the model is restored."""
     model = Tunable(most=4, error=ZeroDivisionError("of the user's"))
     before = state_of(model, None)
     with pytest.raises(ZeroDivisionError, match="of the user's"):
@@ -170,20 +170,20 @@ def test_an_error_of_the_model_passes_through(tmp_path: Path) -> None:
 def test_an_error_that_only_accelerate_takes_for_want_of_memory_passes_through(
     tmp_path: Path,
 ) -> None:
-    """Its search would have tried again with smaller batches."""
+    """Accelerate's search would repeat with smaller batches."""
     model = Tunable(most=0, error=RuntimeError("The user's table is out of memory."))
     with pytest.raises(RuntimeError, match="user's table"):
         tuned(Factory(tmp_path, model), tmp_path)
 
 
 def test_nothing_fits(tmp_path: Path) -> None:
-    """The smallest size that is allowed, what was said of it, and what to do."""
+    """The message names the smallest allowed size, the error and the remedy."""
     with pytest.raises(NothingFits, match=r"batch size 8 does not fit: .*2\.00 GiB.*min_size"):
         tuned(Factory(tmp_path, Tunable(most=7)), tmp_path, min_size=8)
 
 
 def test_no_callback_is_called_and_nothing_is_evaluated_or_saved(tmp_path: Path) -> None:
-    """Callbacks are told that a Trainer was made, and no more; ours leaves no report."""
+    """Callbacks receive only the creation of a Trainer; ours leaves no report."""
     events = Events()
     ours = GpuEnergyCallback(report_dir=tmp_path / "ours")
 
@@ -213,7 +213,7 @@ def test_no_callback_is_called_and_nothing_is_evaluated_or_saved(tmp_path: Path)
 
 
 def test_our_callback_then_sees_the_training_alone(tmp_path: Path) -> None:
-    """All of its samples, none of the search's."""
+    """It counts all samples of the training, and none of the search."""
     ours = GpuEnergyCallback(report_dir=tmp_path / "ours")
     factory = Factory(tmp_path, Tunable(), callbacks=[ours])
     result = tuned(factory, tmp_path)
@@ -222,7 +222,7 @@ def test_our_callback_then_sees_the_training_alone(tmp_path: Path) -> None:
 
 
 def test_the_trainer_and_what_it_held_are_let_go(tmp_path: Path) -> None:
-    """Loader and optimizer of the search are not there any more, its Trainer may be."""
+    """Loader and optimizer of the search are freed; its Trainer may exist."""
     seen: list[weakref.ref[Any]] = []
 
     class Watched(Trainer):
@@ -251,7 +251,7 @@ def test_the_trainer_and_what_it_held_are_let_go(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_lasting", [False, True])
 def test_workers_end_with_the_trials(tmp_path: Path, is_lasting: bool) -> None:
-    """One trial's are gone before the next."""
+    """The workers of a trial end before the next trial."""
     workers: list[int] = []
 
     def count(trial: Any) -> None:
@@ -269,7 +269,7 @@ def test_workers_end_with_the_trials(tmp_path: Path, is_lasting: bool) -> None:
 
 
 class Ragged(torch.utils.data.Dataset):
-    """Rows of 1 to 7 tokens; those of seven are 13 of 96, far apart."""
+    """Rows of 1 to 7 tokens; 13 of 96 rows have seven, at distant positions."""
 
     def __len__(self) -> int:
         return 96
@@ -281,14 +281,14 @@ class Ragged(torch.utils.data.Dataset):
 
 
 def padded(rows: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
-    """As collators with dynamic padding do."""
+    """Collate with dynamic padding."""
     most = max(len(row["input_ids"]) for row in rows)
     ids = [row["input_ids"] + [0] * (most - len(row["input_ids"])) for row in rows]
     return {"input_ids": torch.tensor(ids)}
 
 
 class Reader(torch.nn.Module):
-    """Takes rows of any length; writes down the shapes and contents of what it sees."""
+    """A model for rows of any length that records the shapes and contents of its inputs."""
 
     main_input_name = "input_ids"
 
@@ -303,7 +303,7 @@ class Reader(torch.nn.Module):
 
 
 def first_batches(model: Reader, result: BatchSizeResult) -> dict[int, torch.Tensor]:
-    """What the model saw first of each size."""
+    """Return the first batch of each size."""
     firsts: dict[int, torch.Tensor] = {}
     for batch in model.seen:
         firsts.setdefault(len(batch), batch)
@@ -312,7 +312,7 @@ def first_batches(model: Reader, result: BatchSizeResult) -> dict[int, torch.Ten
 
 
 def test_each_trial_begins_with_the_longest_rows(tmp_path: Path) -> None:
-    """Nobody asked for it: thirteen rows have seven tokens, and a small batch is full of them."""
+    """By default: thirteen rows have seven tokens, and fill a small batch."""
     model = Reader()
     factory = Factory(tmp_path, model, data=Ragged(), rest={"data_collator": padded})
     result = tuned(factory, tmp_path, max_size=32)
@@ -322,7 +322,7 @@ def test_each_trial_begins_with_the_longest_rows(tmp_path: Path) -> None:
 
 
 def test_the_longest_rows_are_accumulated_too(tmp_path: Path) -> None:
-    """With gradients there the second pass needs more than the first."""
+    """With gradients allocated the second pass needs more memory."""
     model = Reader()
     factory = Factory(tmp_path, model, data=Ragged(), rest={"data_collator": padded})
     tuned(factory, tmp_path, global_batch_size=32, min_size=8, max_size=8)
@@ -334,7 +334,7 @@ def test_the_longest_rows_are_accumulated_too(tmp_path: Path) -> None:
 
 
 def test_a_length_of_the_users_own(tmp_path: Path) -> None:
-    """Where memory does not go with the tokens: here the shortest rows are called the longest."""
+    """If memory does not grow with tokens: here the shortest rows count as longest."""
     model = Reader()
     factory = Factory(tmp_path, model, data=Ragged(), rest={"data_collator": padded})
     result = tuned(
@@ -345,7 +345,7 @@ def test_a_length_of_the_users_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["stored", "with lengths", "transformed", "shuffled"])
 def test_tables_of_hugging_face(tmp_path: Path, kind: str) -> None:
-    """Lengths from ``input_ids`` as stored, from a column, or as a transform makes them."""
+    """Lengths from stored ``input_ids``, from a column, or from transformed rows."""
     datasets = pytest.importorskip("datasets")
     rows = [Ragged()[index]["input_ids"] for index in range(96)]
     table = datasets.Dataset.from_dict({"input_ids": rows, "text": ["word"] * 96})
@@ -368,7 +368,7 @@ def test_tables_of_hugging_face(tmp_path: Path, kind: str) -> None:
 
 
 def test_rows_grouped_by_length_are_grouped_by_the_size_on_trial(tmp_path: Path) -> None:
-    """The sampler reads the arguments, not what the loader is made with."""
+    """The sampler reads the arguments, not the batch size of the loader."""
     import inspect
 
     from transformers import TrainingArguments
@@ -398,7 +398,7 @@ def test_rows_grouped_by_length_are_grouped_by_the_size_on_trial(tmp_path: Path)
 
 
 def test_a_sampler_of_the_users_own_says_how_many_rows_there_are(tmp_path: Path) -> None:
-    """Twelve of 96 rows: no larger batch is ever whole."""
+    """Twelve of 96 rows: no larger batch is complete."""
 
     class Few(Trainer):
         def _get_train_sampler(self, *given: Any) -> Any:
@@ -409,7 +409,7 @@ def test_a_sampler_of_the_users_own_says_how_many_rows_there_are(tmp_path: Path)
 
 
 def test_a_model_that_is_made_for_each_training(tmp_path: Path) -> None:
-    """``model_init`` is called when the Trainer is made; a second model would fill memory."""
+    """``model_init`` is called by the constructor; a second model would need memory."""
     made: list[Any] = []
 
     class Making(Trainer):
@@ -433,7 +433,7 @@ class Stream(IterableDataset):
 
 
 class OwnBatches(Trainer):
-    """Its batches have three rows, whatever is asked for."""
+    """A Trainer whose batches always have three rows."""
 
     def get_train_dataloader(self) -> Any:
         sampler = BatchSampler(SequentialSampler(self.train_dataset), 3, drop_last=False)
@@ -453,7 +453,7 @@ class OwnBatches(Trainer):
 def test_what_has_no_size_to_choose_is_refused(
     tmp_path: Path, settings: dict[str, Any], told: str
 ) -> None:
-    """Before anything is run."""
+    """The error is raised before any step."""
     model = Tunable()
     with pytest.raises(ValueError, match=told):
         tuned(Factory(tmp_path, model, **settings), tmp_path)
@@ -471,7 +471,7 @@ def test_what_has_no_size_to_choose_is_refused(
 def test_ranks_that_cannot_step_alone_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attribute: str, value: Any, told: str
 ) -> None:
-    """One that runs out of memory would leave the others waiting."""
+    """A rank without memory would block the others."""
     from accelerate.utils import DistributedType
 
     def make(**batch: int) -> Trainer:
@@ -491,7 +491,7 @@ def test_ranks_that_cannot_step_alone_are_refused(
 
 
 def test_a_factory_that_does_not_hand_the_size_on_is_refused(tmp_path: Path) -> None:
-    """Else what is found would have no effect."""
+    """Otherwise the result would have no effect."""
     factory = Factory(tmp_path, Tunable())
     with pytest.raises(ValueError, match=r"per_device_train_batch_size=1, and .* have 4"):
         tuned(lambda **batch: factory(per_device_train_batch_size=4), tmp_path)
@@ -508,7 +508,7 @@ def test_a_factory_that_does_not_hand_the_size_on_is_refused(tmp_path: Path) -> 
 
 
 def test_a_trainer_is_no_factory(tmp_path: Path) -> None:
-    """And a function that forgot to return one is none either."""
+    """Nor is a function that returns nothing."""
     factory = Factory(tmp_path, Tunable())
     trainer: Any = factory(per_device_train_batch_size=4)
     with pytest.raises(TypeError, match=r"a function that makes a Trainer.* got Trainer"):
@@ -518,7 +518,7 @@ def test_a_trainer_is_no_factory(tmp_path: Path) -> None:
 
 
 def test_options_are_checked_before_a_trainer_is_made(tmp_path: Path) -> None:
-    """Making one may take minutes."""
+    """Creating a Trainer may take minutes."""
     factory = Factory(tmp_path, Tunable())
     options: dict[str, Any] = {"max_sise": 3}
     with pytest.raises(TypeError, match="no option 'max_sise'"):

@@ -14,7 +14,7 @@ RANKS = "tests.integrations.huggingface.tuner_ddp_script"
 
 
 def test_ranks_agree_and_train_with_what_they_found(tmp_path: Path, scripts: Scripts) -> None:
-    """Sixteen fit on the first, eight on the second: eight, four times on each of two, make 64.
+    """16 fit on the first rank, 8 on the second: 8, four times on each of two, are 64.
 
     While they search, none waits for the other in a step, also where the loss or the count of
     tokens would ask all of them.

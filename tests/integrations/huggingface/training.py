@@ -43,7 +43,7 @@ class TinyModel(torch.nn.Module):
 
 
 class Witness(TinyModel):
-    """Counts what it is trained on: the truth, whatever the version of the Trainer feeds it."""
+    """A model that counts its training samples, independent of the Trainer version."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(clock)
@@ -58,7 +58,7 @@ class Witness(TinyModel):
 
 
 class FailingModel(TinyModel):
-    """Raises in the forward pass with the given number, once."""
+    """A model that raises once, in the forward pass with the given number."""
 
     def __init__(self, clock: FakeClock, error: BaseException, at_pass: int = 30) -> None:
         super().__init__(clock)
@@ -73,7 +73,7 @@ class FailingModel(TinyModel):
 
 
 class Rows(Dataset):
-    """So many rows of fixed data."""
+    """A number of fixed rows."""
 
     def __init__(self, rows: int = BATCHES * BATCH_SIZE) -> None:
         generator = torch.Generator().manual_seed(0)
@@ -87,14 +87,14 @@ class Rows(Dataset):
 
 
 class Ticking(TrainerCallback):
-    """Lets time pass in one event, as something slow of the user's would."""
+    """A callback that lets time pass in one event, like a slow user callback."""
 
     def __init__(self, clock: FakeClock, event: str, duration_s: float) -> None:
         setattr(self, event, lambda *_, **__: clock.advance(duration_s))
 
 
 class Remembering(TrainerCallback):
-    """Remembers the logs that it was handed, as a reporting callback would send them."""
+    """A callback that records its logs, like a reporting callback."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -149,5 +149,5 @@ def trainer(
 
 
 def boards(root: Path) -> list[Path]:
-    """All folders with event files below a folder."""
+    """Return all folders with event files below a folder."""
     return sorted({path.parent for path in root.rglob("events.out.tfevents*")})

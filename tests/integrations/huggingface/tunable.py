@@ -17,11 +17,11 @@ WANT = "CUDA out of memory. Tried to allocate 2.00 GiB."
 
 
 class Seen(UserList):
-    """What a model has seen; a list of its own would be put back after the search."""
+    """Sizes that a model has seen; an attribute of the model would be restored after the search."""
 
 
 class Tunable(torch.nn.Module):
-    """Runs out of memory beyond ``most`` samples; writes the sizes it sees into a list."""
+    """A model that runs out of memory beyond ``most`` samples and records sizes in a list."""
 
     main_input_name = "input_ids"
 
@@ -51,7 +51,7 @@ class Tunable(torch.nn.Module):
 
 
 class Factory:
-    """Makes Trainers of one model; ``made`` are all of them."""
+    """Creates Trainers of one model; ``made`` has all of them."""
 
     def __init__(self, root: Path, model: torch.nn.Module, **settings: Any) -> None:
         self.root = root
@@ -85,7 +85,7 @@ class Factory:
 
 
 class Events(TrainerCallback):
-    """Names of all events that it was told of."""
+    """A callback that records the names of all events."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -97,7 +97,7 @@ class Events(TrainerCallback):
 
 
 def tuned(factory: Any, root: Path, **options: Any) -> BatchSizeResult:
-    """A quick search of the largest size."""
+    """Run a quick search for the largest size."""
     meter = EnergyMeter(config=EnergyConfig(report_dir=root / "energy"), sources=[])
     defaults: dict[str, Any] = {
         "objective": "largest",

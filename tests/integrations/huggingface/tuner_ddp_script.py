@@ -15,7 +15,7 @@ from tests.integrations.ranks import leave
 
 
 class Model(Tunable):
-    """Takes ``num_items_in_batch``, which the Trainer then counts over all ranks."""
+    """A model that takes ``num_items_in_batch``, which the Trainer counts over all ranks."""
 
     def forward(self, input_ids: torch.Tensor, labels: Any = None, **items: Any) -> Any:
         assert "num_items_in_batch" in items
@@ -23,7 +23,7 @@ class Model(Tunable):
 
 
 class Talking(Trainer):
-    """Its loss asks the other ranks, as TRL's trainers do for their figures."""
+    """A Trainer whose loss communicates with other ranks, as TRL's trainers do."""
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
         loss = super().compute_loss(*args, **kwargs)
@@ -37,7 +37,7 @@ if __name__ == "__main__":
     rows = [{"input_ids": torch.ones(3), "labels": torch.ones(1)} for _ in range(128)]
 
     def make_trainer(**batch: int) -> Trainer:
-        """The same model each time."""
+        """Return a Trainer of the same model each time."""
         args = TrainingArguments(
             output_dir=str(folder),
             use_cpu=True,

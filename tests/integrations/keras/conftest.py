@@ -41,7 +41,7 @@ _OF_THE_BACKEND = frozenset(
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave to one backend what does not depend on it, where several run side by side."""
+    """Run tests that do not depend on the backend with one backend only, if several run."""
     if not hasattr(config, "workerinput"):
         return
     lanes = config.workerinput["lanes"]
@@ -80,14 +80,14 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session", autouse=True, params=[BACKEND])
 def backend(request: pytest.FixtureRequest) -> str:
-    """Names of tests say on which backend they ran."""
+    """Show the backend in the names of tests."""
     name: str = request.param
     return name
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _steps_compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """JAX keeps what it has compiled in files: many trainings have the same steps."""
+    """Cache compiled JAX functions in files, because many trainings have the same steps."""
     if BACKEND != "jax":
         return
     import jax
@@ -99,7 +99,7 @@ def _steps_compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="session")
 def scripts() -> Iterator[Scripts]:
-    """Starts scripts; Keras on PyTorch is imported before they begin."""
+    """Start scripts; with PyTorch Keras is imported before they begin."""
     if BACKEND != "torch":
         yield Spawning()
         return

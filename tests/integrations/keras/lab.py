@@ -24,7 +24,7 @@ OPTIMIZER = "optimizer"
 
 
 class SlowSave(keras.callbacks.BackupAndRestore):
-    """A checkpoint after each epoch that takes time and stays."""
+    """A callback that saves a checkpoint after each epoch, which takes time."""
 
     def __init__(self, folder: Path, clock: FakeClock, save_s: float) -> None:
         super().__init__(folder, delete_checkpoint=False)
@@ -60,7 +60,7 @@ class KerasTraining:
 
     @contextmanager
     def _model(self) -> Iterator[keras.Model]:
-        """For one call, with the values that the last one has left."""
+        """Return the model for one call, with the values of the last call."""
         compiled = self._kept if self._kept and self._kept.is_whole else self._taken()
         self._kept = compiled
         yield compiled.model
@@ -80,7 +80,7 @@ class KerasTraining:
 
     @property
     def _kind(self) -> Hashable:
-        """Of the model: what it is compiled with, and the kind of data."""
+        """Return what the model is compiled with, and the kind of data."""
         plan = self.plan
         settings = tuple(plan.settings.get(OPTIMIZER, {}).items())
         return settings, plan.accumulate, plan.stream, plan.workers, plan.waits
@@ -168,18 +168,18 @@ class KerasTraining:
 
 
 def _array(one: Any) -> Any:
-    """A data set of an HDF5 file as an array; a group has none."""
+    """Return a data set of an HDF5 file as an array; a group has none."""
     return one[()] if isinstance(one, h5py.Dataset) else None
 
 
 def csv_logger(folder: Path) -> callbacks.CSVLogger:
-    """It makes no folder."""
+    """Create the folder and the callback."""
     folder.mkdir()
     return callbacks.CSVLogger(folder / "log.csv")
 
 
 def stream(sizes: tuple[int, ...]) -> Iterator[Any]:
-    """Batches of these sizes, one after the other."""
+    """Yield batches of these sizes in order."""
     ends = np.cumsum(sizes)[:-1]
     yield from zip(*(np.split(column, ends) for column in data(sum(sizes))), strict=True)
 

@@ -12,7 +12,7 @@ from tests.integrations.keras.training import BATCH_SIZE, data, model
 
 @dataclass(frozen=True)
 class Compiled:
-    """A model that is compiled and built.
+    """A compiled and built model.
 
     Attributes:
         model: of Keras.
@@ -29,13 +29,13 @@ class Compiled:
 
 
 class Models:
-    """Those that no training has at the moment, by what they were made for."""
+    """Models that no training uses at the moment, by their kind."""
 
     def __init__(self) -> None:
         self._idle: dict[Hashable, list[Compiled]] = defaultdict(list)
 
     def take(self, kind: Hashable, optimizer: keras.optimizers.Optimizer) -> Compiled:
-        """One for a training of this kind, from its initial values on; with this optimizer if new.
+        """Return a model of a kind with its initial values, and this optimizer if it is new.
 
         Trainings of one kind have the same optimizer, and data of the same shapes.
         """
@@ -49,22 +49,22 @@ class Models:
         return found
 
     def give_back(self, kind: Hashable, compiled: Compiled) -> None:
-        """A training has ended without an exception, which may leave anything in a model."""
+        """Return a model after a training that has ended without an exception."""
         compiled.model._initial_epoch = None  # BackupAndRestore leaves it there
         self._idle[kind].append(compiled)
 
 
 def _held(trained: keras.Model) -> list[keras.Variable]:
-    """Weights and the state of the optimizer; each epoch resets the metrics."""
+    """Return weights and optimizer state; each epoch resets the metrics."""
     return [*trained.weights, *trained.optimizer.variables]
 
 
 def values(trained: keras.Model) -> list[np.ndarray]:
-    """What its variables hold."""
+    """Return the values of the variables."""
     return [np.array(keras.ops.convert_to_numpy(one)) for one in _held(trained)]
 
 
 def put(trained: keras.Model, held: list[np.ndarray]) -> None:
-    """Let its variables hold this."""
+    """Set the values of the variables."""
     for variable, value in zip(_held(trained), held, strict=True):
         variable.assign(value.copy())  # JAX may give the memory of an array to the next step

@@ -9,7 +9,7 @@ from tests.integrations.no_tensorflow import forbid_tensorflow, lean_keras
 
 
 def main(port: str, rank: int, folder: Path, *kinds: str) -> None:
-    """Trainings on each kind of data, with a run folder of its name; prints what came of each."""
+    """Train on each kind of data, in a run folder of its name, and print the results."""
     import jax
 
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -18,7 +18,7 @@ def main(port: str, rank: int, folder: Path, *kinds: str) -> None:
 
 
 def train(data: str, folder: Path) -> dict[str, Any]:
-    """Two epochs of 3 steps; each process brings 4 samples to each of them."""
+    """Train two epochs of 3 steps; each process has 4 samples per step."""
     import keras
     import numpy as np
 
@@ -36,7 +36,7 @@ def train(data: str, folder: Path) -> dict[str, Any]:
 
 
 def given(data: str, x: Any) -> dict[str, Any]:
-    """Three batches of 4, as ``fit`` takes them."""
+    """Return three batches of 4 in a form that ``fit`` accepts."""
     if data == "arrays":
         return {"x": x, "y": x[:, :1], "batch_size": 4}
     if data == "tf.data":

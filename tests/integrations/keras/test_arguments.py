@@ -26,14 +26,14 @@ from energy_callbacks.keras import GpuEnergyCallback
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], kind: Any, message: str) -> None:
-    """With the setting's name and what it got."""
+    """The message has the setting and its value."""
     with pytest.raises(kind, match=message):
         GpuEnergyCallback(**settings)
 
 
 @pytest.mark.parametrize("update_freq", ["epoch", "batch", 1, 100])
 def test_the_words_of_tensorboard_are_understood(update_freq: Any) -> None:
-    """update_freq means what it means there."""
+    """update_freq has the meaning of TensorBoard's callback."""
     expected = {"epoch": None, "batch": 1}.get(update_freq, update_freq)
     assert GpuEnergyCallback(update_freq=update_freq)._batches_per_row == expected
 

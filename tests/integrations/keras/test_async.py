@@ -21,7 +21,7 @@ thread_safe = pytest.mark.skipif(
 
 
 class Listening(keras.callbacks.Callback):
-    """Notes the threads on which Keras tells the ends of batches."""
+    """A callback that records the threads on which batch ends are called."""
 
     async_safe = True
 
@@ -35,14 +35,14 @@ class Listening(keras.callbacks.Callback):
 
 @thread_safe
 def test_the_asynchronous_dispatch_stays() -> None:
-    """With our callback in the list Keras dispatches ends of batches as it does without it."""
+    """With our callback Keras dispatches batch ends as without it."""
     listed = CallbackList([GpuEnergyCallback()])
     assert [getattr(listed, flag) for flag in FLAGS] == [True] * 3
 
 
 @thread_safe
 def test_curtains_keep_it_too() -> None:
-    """Nor does anything else that we put into the list override these hooks."""
+    """The callbacks that we add to the list do not override these hooks."""
     ours = GpuEnergyCallback()
     listed = CallbackList([ours], add_history=True, add_progbar=True)
     siblings = OtherKerasCallbacks(ours)
@@ -56,7 +56,7 @@ def test_curtains_keep_it_too() -> None:
 
 @thread_safe
 def test_in_a_real_fit() -> None:
-    """Ends of batches are told on another thread than that of the training."""
+    """Batch ends are called on another thread than training."""
     listening = Listening()
     clock = FakeClock()
     model().fit(
@@ -68,7 +68,7 @@ def test_in_a_real_fit() -> None:
 
 @pytest.mark.skipif(BACKEND != "jax", reason="only JAX keeps the state of a training elsewhere")
 def test_no_hook_copies_the_state_of_a_training_on_jax(monkeypatch: pytest.MonkeyPatch) -> None:
-    """self.model in a hook of a batch would bring all variables back, 40 times an epoch."""
+    """self.model in a batch hook would copy all variables, 40 times per epoch."""
 
     def syncs(*callbacks: Any) -> int:
         trained, found = model(), []

@@ -26,12 +26,12 @@ SAMPLES = 10  # 4 + 4 + 2
 
 
 def counts(ours: Any) -> tuple[int, float | None]:
-    """Optimizer steps and samples of a run."""
+    """Return optimizer steps and samples of a run."""
     return ours.report.throughput.steps, ours.report.throughput.samples
 
 
 class Short(keras.utils.PyDataset):
-    """Batches of 4, 4 and 2."""
+    """Batches of 4, 4 and 2 samples."""
 
     def __len__(self) -> int:
         return 3
@@ -43,13 +43,13 @@ class Short(keras.utils.PyDataset):
 
 
 def generator(epochs: int = 1) -> Iterator[Any]:
-    """The same batches, from a generator that Keras knows nothing of."""
+    """Yield the same batches; Keras knows nothing about a generator."""
     batches = Short()
     return (batches[index] for _ in range(epochs) for index in range(3))
 
 
 class Witness(keras.layers.Layer):
-    """Counts the rows that reach a model which runs eagerly."""
+    """A layer that counts its rows; the model runs eagerly."""
 
     rows = 0
 
@@ -59,14 +59,14 @@ class Witness(keras.layers.Layer):
 
 
 class OwnStep(keras.Sequential):
-    """A ``train_step`` of the user's, whose loss tracker may count anything."""
+    """A model with a user's ``train_step``, whose loss tracker may count anything."""
 
     def train_step(self, *args: Any, **kwargs: Any) -> Any:
         return super().train_step(*args, **kwargs)
 
 
 def own_step() -> keras.Model:
-    """The linear model with a train_step of the user's."""
+    """Return the linear model with this train_step."""
     keras.utils.set_random_seed(0)
     found = OwnStep([keras.Input((4,)), keras.layers.Dense(1)])
     found.compile("sgd", "mse")
@@ -80,7 +80,7 @@ def own_step() -> keras.Model:
     ids=["plain", "sample weights", "class weights"],
 )
 def test_weights_do_not_change_the_number_of_samples(weights: dict) -> None:
-    """10 samples are 10 samples, whatever they weigh in the loss."""
+    """10 samples are 10 samples with any weights in the loss."""
     clock = FakeClock()
     ours = callback(clock)
     x, _ = data(SAMPLES)
@@ -90,7 +90,7 @@ def test_weights_do_not_change_the_number_of_samples(weights: dict) -> None:
 
 @pytest.mark.every_backend
 def test_a_data_set_whose_batches_nobody_announces() -> None:
-    """A PyDataset says no batch size; its samples are counted at the end of each epoch."""
+    """A PyDataset has no batch size; its samples are counted at the end of each epoch."""
     clock = FakeClock()
     ours = callback(clock)
     history = fit(clock, ours, x=Short(workers=0), batch_size=None, epochs=12).history
@@ -103,7 +103,7 @@ def test_a_data_set_whose_batches_nobody_announces() -> None:
 @whole_generators
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 def test_a_generator_without_a_length() -> None:
-    """The execution that finds no data left is a step only where the optimizer counts it."""
+    """The execution without data is a step only if the optimizer counts it."""
     clock = FakeClock()
     ours, trained = callback(clock), model()
     fit(clock, ours, model=trained, x=generator(), batch_size=None, epochs=1)
@@ -117,7 +117,7 @@ def test_a_generator_without_a_length() -> None:
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.parametrize("settings", [{"epochs": 1}, {"steps_per_epoch": 3}])
 def test_a_generator_counts_as_far_as_it_reaches_the_model(settings: dict[str, int]) -> None:
-    """Keras 3.6 loses the first batches of a generator on JAX and torch: they are not counted."""
+    """Keras 3.6 loses the first batches of a generator on JAX and torch; these are not counted."""
     clock = FakeClock()
     ours, witness = callback(clock), Witness()
     trained = keras.Sequential([keras.Input((4,)), witness, keras.layers.Dense(1)])
@@ -132,7 +132,7 @@ def test_a_generator_counts_as_far_as_it_reaches_the_model(settings: dict[str, i
 
 @pytest.mark.every_backend
 def test_validation_is_not_counted() -> None:
-    """Keras counts validation in the same place: what it holds is read before."""
+    """Keras counts validation in the same variable, which is read before."""
     clock = FakeClock()
     ours = callback(clock)
     fit(clock, ours, x=Short(workers=0), batch_size=None, validation_data=data(40))
@@ -150,7 +150,7 @@ def test_a_generator_with_steps_per_epoch() -> None:
 
 @whole_generators
 def test_the_word_of_the_user_is_corrected_by_what_was_counted() -> None:
-    """batch_size=4 for figures within the epoch; at its end the short batch is known."""
+    """batch_size=4 is used within the epoch; at its end the short batch is known."""
     clock = FakeClock()
     ours = callback(clock, batch_size=BATCH_SIZE)
     fit(clock, ours, x=generator(2), batch_size=None, steps_per_epoch=3)
@@ -161,7 +161,7 @@ def test_the_word_of_the_user_is_corrected_by_what_was_counted() -> None:
 @pytest.mark.skipif(BACKEND == "torch", reason="Keras refuses steps_per_execution on torch")
 @pytest.mark.parametrize("execution", [2, 3, 8])
 def test_several_steps_an_execution(execution: int) -> None:
-    """5 batches in executions of 2, 3 or 8: 5 steps an epoch."""
+    """5 batches in executions of 2, 3 or 8 are 5 steps per epoch."""
     clock = FakeClock()
     ours, trained = callback(clock), model(steps_per_execution=execution)
     fit(clock, ours, model=trained, samples=18)
@@ -172,7 +172,7 @@ def test_several_steps_an_execution(execution: int) -> None:
 
 
 def test_accumulation_runs_over_epochs_and_calls() -> None:
-    """3 batches to a step, 4 an epoch: what the optimizer counts, and every sample."""
+    """3 batches per step, 4 per epoch: the optimizer's count, and every sample."""
     clock = FakeClock()
     ours = callback(clock)
     trained = model(optimizer=keras.optimizers.SGD(0.01, gradient_accumulation_steps=3))
@@ -184,7 +184,7 @@ def test_accumulation_runs_over_epochs_and_calls() -> None:
 
 
 def test_an_own_train_step_counts_what_the_data_adapter_says() -> None:
-    """Its loss tracker is not trusted: batches of 4, the last one of 2."""
+    """Its loss tracker is ignored: batches of 4, the last one of 2."""
     clock = FakeClock()
     ours = callback(clock)
     fit(clock, ours, model=own_step(), samples=SAMPLES)
@@ -192,7 +192,7 @@ def test_an_own_train_step_counts_what_the_data_adapter_says() -> None:
 
 
 def test_an_own_train_step_on_unknown_batches() -> None:
-    """Nobody knows the samples, so nobody claims any; the steps are known all the same."""
+    """Samples are unknown, and steps are known."""
     clock = FakeClock()
     ours = callback(clock)
     history = fit(clock, ours, model=own_step(), x=Short(workers=0), batch_size=None).history
@@ -201,7 +201,7 @@ def test_an_own_train_step_on_unknown_batches() -> None:
 
 
 def test_an_own_train_step_with_the_word_of_the_user() -> None:
-    """batch_size= is all there is: three batches of 4."""
+    """With batch_size= three batches have 4 samples each."""
     clock = FakeClock()
     ours = callback(clock, batch_size=BATCH_SIZE)
     fit(clock, ours, model=own_step(), x=Short(workers=0), batch_size=None)
@@ -210,7 +210,7 @@ def test_an_own_train_step_with_the_word_of_the_user() -> None:
 
 @pytest.mark.every_backend
 def test_an_epoch_that_is_stopped() -> None:
-    """stop_training in the middle of an epoch: only what was done is counted."""
+    """stop_training within an epoch: only completed batches are counted."""
 
     class Stop(keras.callbacks.Callback):
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -227,7 +227,7 @@ def test_an_epoch_that_is_stopped() -> None:
 
 @pytest.mark.every_backend
 def test_an_evaluation_in_the_middle_of_an_epoch() -> None:
-    """Another callback evaluates, which resets what Keras has counted: the data adapter knows."""
+    """Another callback evaluates and so resets Keras' count; the data adapter is used instead."""
     clock = FakeClock()
     ours = callback(clock)
 
@@ -241,7 +241,7 @@ def test_an_evaluation_in_the_middle_of_an_epoch() -> None:
 
 
 def test_the_first_batches_of_a_run_are_not_forgotten() -> None:
-    """One batch in one epoch is one step of one batch."""
+    """One batch in one epoch is one step with one batch."""
     clock = FakeClock()
     ours = callback(clock)
     fit(clock, ours, samples=3, epochs=1)
@@ -249,7 +249,7 @@ def test_the_first_batches_of_a_run_are_not_forgotten() -> None:
 
 
 def test_steps_that_the_optimizer_skips() -> None:
-    """A loss scale that is too large at first: skipped batches are no steps, in the end."""
+    """With a loss scale that is too large at first, skipped batches are no steps."""
     clock = FakeClock()
     ours = callback(clock)
     optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01), 2.0**127)

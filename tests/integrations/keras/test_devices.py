@@ -20,29 +20,29 @@ pytestmark = pytest.mark.every_backend
 
 
 def only(backend: str) -> pytest.MarkDecorator:
-    """A test of one backend's words."""
+    """Mark a test of one backend."""
     return pytest.mark.skipif(backend != BACKEND, reason=f"only {backend} speaks so")
 
 
 def on(value: Any) -> Any:
-    """A model whose weights are such a value."""
+    """Return a model whose weights have such a value."""
     return SimpleNamespace(trainable_variables=[SimpleNamespace(value=value)])
 
 
 def test_a_model_on_the_cpu_uses_no_gpu() -> None:
-    """Its weights say so, on every backend."""
+    """Its weights are on the CPU, on every backend."""
     assert devices.used_gpus(model()) == ()
 
 
 @pytest.mark.parametrize("nothing", [None, SimpleNamespace(trainable_variables=[], variables=[])])
 def test_a_model_without_weights_says_nothing(nothing: Any) -> None:
-    """Then the meter asks the driver."""
+    """The meter then asks the driver."""
     assert devices.used_gpus(nothing) is None
 
 
 @only("torch")
 def test_torch() -> None:
-    """The index of the device of the weights."""
+    """The index of the device of the weights is used."""
     import torch
 
     assert devices.used_gpus(on(SimpleNamespace(device=torch.device("cuda", 3)))) == (3,)
@@ -52,7 +52,7 @@ def test_torch() -> None:
 
 @only("jax")
 def test_jax() -> None:
-    """All devices of this process that hold a part of the weights, by their hardware number."""
+    """All devices of this process that hold a part of the weights, by hardware number."""
 
     def device(platform: str, number: int, process: int = 0) -> Any:
         return SimpleNamespace(
@@ -67,7 +67,7 @@ def test_jax() -> None:
 
 @only("tensorflow")
 def test_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Logical numbers become those of the cards that set_visible_devices has left."""
+    """Logical numbers are mapped to cards that set_visible_devices allows."""
     import tensorflow as tf
 
     visible = [SimpleNamespace(name=f"/physical_device:GPU:{number}") for number in (2, 3)]
@@ -81,14 +81,14 @@ def test_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_process() -> None:
-    """Alone, and reports name Keras with its version."""
+    """A single process; reports have the version of Keras."""
     found = devices.process(model())
     assert (found.framework, found.framework_version) == ("keras", keras.__version__)
     assert (found.rank, found.world_size, found.local_rank) == (0, 1, 0)
 
 
 def test_a_process_of_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs such as torchrun say which process this is where the backend knows of no other."""
+    """The variables of launchers such as torchrun count if the backend knows no other process."""
     for name, value in {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}.items():
         monkeypatch.setenv(name, value)
     found = devices.process(model())
@@ -97,7 +97,7 @@ def test_a_process_of_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @only("tensorflow")
 def test_a_worker_of_tensorflow() -> None:
-    """The chief is the first; workers follow it."""
+    """The chief is rank 0, and workers follow."""
 
     def process(kind: str, number: int) -> Any:
         tasks = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
@@ -114,7 +114,7 @@ def test_a_worker_of_tensorflow() -> None:
 
 @only("jax")
 def test_a_process_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
-    """jax.distributed counts the processes."""
+    """jax.distributed has the number of processes."""
     import jax
 
     monkeypatch.setattr(jax, "process_index", lambda: 1)
@@ -124,7 +124,7 @@ def test_a_process_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @only("torch")
 def test_a_process_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch.distributed counts them where it is initialised."""
+    """torch.distributed has the number of processes, if initialized."""
     from torch import distributed
 
     monkeypatch.setattr(distributed, "is_initialized", lambda: True)
@@ -135,7 +135,7 @@ def test_a_process_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(BACKEND == "torch", reason="Keras distributes nothing on torch")
 def test_two_devices_of_one_process() -> None:
-    """Each batch is shared by two devices, and counted once."""
+    """Two devices share each batch, which is counted once."""
     clock = FakeClock()
     ours = callback(clock)
     with two_devices.used():
@@ -147,7 +147,7 @@ def test_two_devices_of_one_process() -> None:
 
 
 def two_processes(folder: Path, *kinds: str) -> Any:
-    """What the first of two processes of JAX says of a training on each kind of data."""
+    """Return the output of the first of two JAX processes for each kind of data."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -165,7 +165,7 @@ def two_processes(folder: Path, *kinds: str) -> Any:
 
 
 def assert_one_attempt_of_two_ranks(folder: Path, *kinds: str) -> None:
-    """Each rank has its samples; callbacks are not shown our figures."""
+    """Each rank has its samples; callbacks do not see our figures."""
     first = two_processes(folder, *kinds)
     assert set(first) == set(kinds)
     for data, found in first.items():
@@ -177,7 +177,7 @@ def assert_one_attempt_of_two_ranks(folder: Path, *kinds: str) -> None:
 @only("jax")
 @pytest.mark.skipif(IS_3_6, reason="Keras 3.6 refuses all but tf.data in several processes")
 def test_two_processes_of_jax(tmp_path: Path) -> None:
-    """Batches of a size that Keras announces, and others: one attempt with two ranks."""
+    """Known and unknown batch sizes: one attempt with two ranks."""
     assert_one_attempt_of_two_ranks(tmp_path, "arrays", "PyDataset")
 
 

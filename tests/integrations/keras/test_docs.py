@@ -17,7 +17,7 @@ SAMPLES = 80
 
 @pytest.fixture(autouse=True)
 def _few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The digits are the first ones only."""
+    """Use the first digits only."""
     # Other lanes read this file, too: without what only these tests need.
     import sklearn.datasets
     from sklearn.utils import Bunch
@@ -35,7 +35,7 @@ def _few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_charts_of_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody looks at them here."""
+    """Skip the charts, which are not checked here."""
     for name in ("page", "plots"):
         monkeypatch.setattr(f"energy_callbacks.compare.{name}.CHARTS", ())
 
@@ -47,13 +47,13 @@ class TestDocs(Documented):
 
 
 def test_the_study_of_quantisation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A short one ends with a comparison."""
+    """A short study ends with a comparison."""
     options = ("--repeats", "2", "--seconds", "0.1", "--units", "32")
     examples.run("quantisation_study.py", tmp_path, monkeypatch, *options, leaves="comparison.html")
 
 
 def test_the_study_of_frameworks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A short one asks for each backend in turn, and ends with a comparison.
+    """A short study runs each backend in turn, and ends with a comparison.
 
     All trainings run here, on the backend of this process. It finds two backends.
     """
@@ -82,7 +82,7 @@ def test_the_study_of_frameworks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow(reason="a process that imports a framework for each training")
 def test_the_study_of_frameworks_in_processes(tmp_path: Path) -> None:
-    """As a user runs it."""
+    """Run it like a user."""
     command = [sys.executable, str(examples.EXAMPLES / "framework_study.py")]
     subprocess.run([*command, "--repeats", "1", "--epochs", "1"], cwd=tmp_path, check=True)
     assert list(tmp_path.rglob("comparison.html"))

@@ -13,7 +13,7 @@ from tests.integrations.keras.training import BACKEND, data, model
 @pytest.mark.every_backend
 @pytest.mark.skipif(BACKEND == "torch", reason="see tests/profiling/frameworks/test_profilers.py")
 def test_windows_of_a_training(tmp_path: Path) -> None:
-    """Traces lie where TensorBoard's plugin looks; without a GPU there is no table: it is said."""
+    """Traces are where TensorBoard's plugin looks; without a GPU the report says so."""
     profiler = KernelProfiler(windows_after=(10, 30), max_overhead=1.0)
     profiler._max_overhead = math.inf  # a window takes longer than all of these steps
     ours = GpuEnergyCallback(report_dir=tmp_path, profile=[profiler])

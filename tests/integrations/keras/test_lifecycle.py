@@ -28,7 +28,7 @@ from tests.integrations.reading import phases, scalars
 
 
 class Doing(keras.callbacks.Callback):
-    """Something of the user's at the end of each epoch."""
+    """A callback that calls a function at the end of each epoch."""
 
     def __init__(self, action: Any) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Doing(keras.callbacks.Callback):
 
 
 def by_hand(ours: Any, clock: FakeClock, trained: Any = None, **params: Any) -> None:
-    """A training loop of the user's own: two epochs of three batches."""
+    """A user's training loop: two epochs of three batches."""
     listed = CallbackList([ours], model=trained, **params)
     x, y = data(3 * BATCH_SIZE)
     listed.on_train_begin()
@@ -60,7 +60,7 @@ def by_hand(ours: Any, clock: FakeClock, trained: Any = None, **params: Any) -> 
 
 
 def test_a_loop_of_the_users_own() -> None:
-    """CallbackList called by hand: steps, samples, phases and a finished report."""
+    """CallbackList called directly: steps, samples, phases and a finished report."""
     clock = FakeClock()
     ours = callback(clock, batch_size=BATCH_SIZE)
     by_hand(ours, clock, model(), epochs=2, steps=3, verbose=0)
@@ -72,7 +72,7 @@ def test_a_loop_of_the_users_own() -> None:
 
 
 def test_a_loop_of_the_users_own_without_a_model(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is known but the hooks: each batch is a step of unknown size."""
+    """Only hooks are known: each batch is a step of unknown size."""
     clock = FakeClock()
     ours = callback(clock)
     by_hand(ours, clock)
@@ -82,7 +82,7 @@ def test_a_loop_of_the_users_own_without_a_model(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.every_backend
 def test_evaluate_and_predict_of_another_callback() -> None:
-    """Inside fit, with our callback handed on: phases of the run, not runs of their own."""
+    """Inside fit with our callback they are phases of the run, not separate runs."""
     clock = FakeClock()
     ours = callback(clock)
     x, y = data(20)
@@ -106,7 +106,7 @@ def test_evaluate_and_predict_of_another_callback() -> None:
 def test_our_line_comes_after_the_progress_bar(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The bar of evaluate and predict is whole first; our line stands by itself."""
+    """The bars of evaluate and predict are complete before our line."""
     clock = FakeClock()
     ours = callback(clock)
     given = data(20) if name == "evaluate" else data(20)[:1]
@@ -119,7 +119,7 @@ def test_our_line_comes_after_the_progress_bar(
 
 
 def test_evaluate_after_a_fit_that_raised() -> None:
-    """The flags of a call that has ended mean nothing: evaluate is an attempt of its own."""
+    """The state of the failed call is ignored: evaluate is a separate attempt."""
     clock = FakeClock()
     ours = callback(clock)
     trained = model()
@@ -141,7 +141,7 @@ def test_evaluate_after_a_fit_that_raised() -> None:
 @pytest.mark.every_backend
 @pytest.mark.parametrize("name", ["evaluate", "predict"])
 def test_fit_after_an_evaluation_that_raised(name: str) -> None:
-    """What evaluate has left open is closed, and the fit is whole."""
+    """The failed evaluate is ended, and the fit is complete."""
     clock = FakeClock()
     ours = callback(clock)
     trained = model()
@@ -164,7 +164,7 @@ def test_fit_after_an_evaluation_that_raised(name: str) -> None:
 
 
 def test_a_later_initial_epoch_goes_on_with_the_run(tmp_path: Path) -> None:
-    """initial_epoch=2 in a new process: the run in TensorBoard's folder, no step twice."""
+    """initial_epoch=2 in a new process continues the run in TensorBoard's folder."""
     clock = FakeClock()
     trained, board = model(), tmp_path / "tb"
     first, second = callback(clock), callback(clock)
@@ -178,7 +178,7 @@ def test_a_later_initial_epoch_goes_on_with_the_run(tmp_path: Path) -> None:
 
 
 def test_a_new_training_in_an_old_folder_is_a_new_run(tmp_path: Path) -> None:
-    """Without initial_epoch nothing goes on."""
+    """Without initial_epoch no run continues."""
     clock = FakeClock()
     first, second = callback(clock), callback(clock)
     fit(clock, first, TensorBoard(tmp_path))
@@ -188,7 +188,7 @@ def test_a_new_training_in_an_old_folder_is_a_new_run(tmp_path: Path) -> None:
 
 
 def test_an_optimizer_that_forgot_its_steps_replays_nothing(tmp_path: Path) -> None:
-    """Weights alone were loaded: the steps of before are not taken for repeated ones."""
+    """Only weights were loaded: previous steps do not count as repeated."""
     clock = FakeClock()
     first, second = callback(clock), callback(clock)
     fit(clock, first, TensorBoard(tmp_path))
@@ -198,7 +198,7 @@ def test_an_optimizer_that_forgot_its_steps_replays_nothing(tmp_path: Path) -> N
 
 
 def test_backup_and_restore_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
-    """Its checkpoints of every few batches resume at the start of the epoch; so do our counts."""
+    """Checkpoints of every few batches resume at the start of the epoch; counts do too."""
     clock = FakeClock()
     first, second = callback(clock), callback(clock)
 
@@ -219,7 +219,7 @@ def test_backup_and_restore_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
 
 
 def test_a_bucket_is_no_place_for_a_journal(tmp_path: Path) -> None:
-    """A TensorBoard folder that is no local path is left to TensorBoard."""
+    """A TensorBoard folder that is not a local path is used by TensorBoard only."""
     clock = FakeClock()
     ours = callback(clock)
 
@@ -234,7 +234,7 @@ def test_a_bucket_is_no_place_for_a_journal(tmp_path: Path) -> None:
 
 
 def test_a_list_of_the_users_own_stays_as_it_was() -> None:
-    """fit(callbacks=CallbackList(...)), twice: no curtain stays behind, every row comes once."""
+    """fit(callbacks=CallbackList(...)), twice: no filter remains, and no row is repeated."""
     clock = FakeClock()
     ours, history = callback(clock), keras.callbacks.History()
     trained = model()
@@ -251,7 +251,7 @@ def test_a_list_of_the_users_own_stays_as_it_was() -> None:
 
 
 def test_a_bare_callback() -> None:
-    """callbacks=callback, not a list."""
+    """callbacks=callback instead of a list."""
     clock = FakeClock()
     ours = callback(clock)
     model().fit(*data(), batch_size=BATCH_SIZE, epochs=1, verbose=0, callbacks=ours)
@@ -260,7 +260,7 @@ def test_a_bare_callback() -> None:
 
 @pytest.mark.skipif(IS_3_6, reason="Keras 3.6 itself raises on torch")
 def test_no_epoch_at_all() -> None:
-    """A fit that has nothing to do leaves nothing behind."""
+    """A fit without epochs leaves no files."""
     clock = FakeClock()
     ours = callback(clock)
     fit(clock, ours, epochs=0)
@@ -268,7 +268,7 @@ def test_no_epoch_at_all() -> None:
 
 
 def test_pickles_and_copies_after_a_run_and_after_an_exception() -> None:
-    """No frame, model or list of a call travels with a copy."""
+    """Copies contain no frame, model or list of a call."""
     clock = FakeClock()
     ours = GpuEnergyCallback(country="DEU")
 
@@ -286,7 +286,7 @@ def test_pickles_and_copies_after_a_run_and_after_an_exception() -> None:
 
 
 def test_nothing_of_the_training_is_kept() -> None:
-    """The data and the other callbacks of a fit are free as soon as it has ended."""
+    """Data and other callbacks of a fit are freed as soon as it has ended."""
     clock = FakeClock()
     ours, other = callback(clock), Doing(lambda _: None)
     trained = model()
@@ -299,7 +299,7 @@ def test_nothing_of_the_training_is_kept() -> None:
 
 
 def test_energy_until_the_exception() -> None:
-    """A fit that raises in its second epoch: joules of what was done until then."""
+    """A fit that raises in its second epoch has the energy up to then."""
     clock = FakeClock()
     ours = callback(clock)
     epochs = iter([False, True])
@@ -320,7 +320,7 @@ def test_energy_until_the_exception() -> None:
 def test_a_bug_in_the_adapter_does_not_end_the_training(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Measuring ends with one warning, in whichever hook it happens."""
+    """Measuring ends with one warning, in any hook."""
     clock = FakeClock()
 
     def broken(*_: Any) -> None:

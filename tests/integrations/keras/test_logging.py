@@ -27,7 +27,7 @@ FREQUENCIES: tuple[Any, ...] = ("epoch", "batch", 5, 7)
 
 
 def logged(folder: Path, *callbacks: Any, update_freq: Any = "epoch") -> dict:
-    """Rows of the training run of the user's TensorBoard callback, which stands before ours."""
+    """Return the rows of the user's TensorBoard callback, which precedes ours."""
     clock = callbacks[0]._meter._clock if callbacks else FakeClock()
     board = TensorBoard(folder, write_graph=False, update_freq=update_freq)
     fit(clock, board, *callbacks, validation_data=data(20))
@@ -36,7 +36,7 @@ def logged(folder: Path, *callbacks: Any, update_freq: Any = "epoch") -> dict:
 
 @pytest.mark.parametrize("freq", FREQUENCIES)
 def test_every_row_of_tensorboard_is_there_bit_for_bit(tmp_path: Path, freq: Any) -> None:
-    """Whatever its update_freq is, TensorBoard's own rows are the same, and ours are no more."""
+    """With any update_freq TensorBoard's own rows are the same as without us."""
     without = logged(tmp_path / "without", update_freq=freq)
     with_ours = logged(tmp_path / "with", callback(FakeClock(), update_freq=freq), update_freq=freq)
     # With update_freq=7 Keras itself drops its rows of an epoch that does not end at a multiple.
@@ -48,7 +48,7 @@ def test_every_row_of_tensorboard_is_there_bit_for_bit(tmp_path: Path, freq: Any
 
 
 def test_rows_an_epoch(tmp_path: Path) -> None:
-    """By default our rows lie at TensorBoard's epochs, the last one with the totals."""
+    """By default our rows have TensorBoard's epochs, and the last one has the totals."""
     ours = callback(FakeClock())
     found = logged(tmp_path, ours)
     assert steps(found[TAG]) == [0, 1, 1]
@@ -60,7 +60,7 @@ def test_rows_an_epoch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("board_freq", ["epoch", 5])
 def test_rows_each_few_batches(tmp_path: Path, board_freq: Any) -> None:
-    """update_freq=5: a row each 5 batches and at the end of epochs, whatever TensorBoard does."""
+    """update_freq=5: a row every 5 batches and at the end of epochs."""
     found = logged(tmp_path, callback(FakeClock(), update_freq=5), update_freq=board_freq)
     expected = [*range(5, 81, 5), 80]
     assert steps(found["energy/gpu_wh"]) == expected[-len(found["energy/gpu_wh"]) :]
@@ -72,7 +72,7 @@ def test_rows_each_few_batches(tmp_path: Path, board_freq: Any) -> None:
 
 @pytest.mark.skipif(IS_3_6, reason="Keras 3.6 writes all its rows of batches at step 0")
 def test_rows_at_odd_batches(tmp_path: Path) -> None:
-    """update_freq=7 of 40 batches: TensorBoard's counter runs on over epochs, and so does ours."""
+    """update_freq=7 of 40 batches: TensorBoard's counter continues over epochs, like ours."""
     found = logged(tmp_path, callback(FakeClock(), update_freq=7), update_freq=7)
     ours = set(steps(found["energy/gpu_wh"]))
     assert ours - {40, 80} <= set(steps(found["batch_loss"])) == set(range(7, 81, 7))
@@ -80,7 +80,7 @@ def test_rows_at_odd_batches(tmp_path: Path) -> None:
 
 
 def test_history_and_csv_have_the_same_keys_in_every_epoch(tmp_path: Path) -> None:
-    """Callbacks before and after ours see them, from the first epoch on."""
+    """Callbacks before and after ours see them from the first epoch on."""
     clock = FakeClock()
     table = tmp_path / "log.csv"
     history = fit(clock, CSVLogger(table), callback(clock), epochs=3).history
@@ -94,7 +94,7 @@ def test_history_and_csv_have_the_same_keys_in_every_epoch(tmp_path: Path) -> No
 
 
 def test_tokens_have_their_keys(tmp_path: Path) -> None:
-    """tokens_per_sample=10 at 5 J a sample is half a joule a token."""
+    """tokens_per_sample=10 at 5 J per sample is 0.5 J per token."""
     clock = FakeClock()
     ours = callback(clock, tokens_per_sample=10)
     history = fit(clock, ours).history
@@ -103,7 +103,7 @@ def test_tokens_have_their_keys(tmp_path: Path) -> None:
 
 
 def test_loss_is_what_it_was(tmp_path: Path) -> None:
-    """The history of the model's own metrics is the same with us as without us, bit for bit."""
+    """The history of the model's metrics is bitwise the same as without us."""
     clock = FakeClock()
     plain = fit(FakeClock(), validation_data=data(20)).history
     history = fit(clock, callback(clock), validation_data=data(20)).history
@@ -115,7 +115,7 @@ def test_loss_is_what_it_was(tmp_path: Path) -> None:
 def test_the_progress_bar_stays_as_it_was(
     tmp_path: Path, verbose: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No figure of ours beside the loss on the screen; one line about the report at the end."""
+    """The screen shows none of our figures beside the loss, and one line at the end."""
     clock = FakeClock()
     fit(clock, callback(clock), verbose=verbose)
     shown = capsys.readouterr().out
@@ -126,14 +126,14 @@ def test_the_progress_bar_stays_as_it_was(
 
 
 def test_silent_training_stays_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """verbose=0: not a word."""
+    """verbose=0 prints nothing."""
     clock = FakeClock()
     fit(clock, callback(clock))
     assert capsys.readouterr().out == ""
 
 
 def monitors(folder: Path) -> list[Any]:
-    """Every kind of Keras callback that remembers the best value of a figure."""
+    """Return all kinds of Keras callbacks that keep the best value of a figure."""
     return [
         EarlyStopping(TAG, mode="min", patience=100),
         ReduceLROnPlateau(TAG, mode="min", patience=100),
@@ -153,7 +153,7 @@ def test_callbacks_monitor_joules_per_sample(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*not available", "ignore:.*only with")
 def test_what_is_not_known_yet_is_no_best_value(tmp_path: Path) -> None:
-    """The first epochs are too short for a figure: NaN in the history, nothing for monitors."""
+    """First epochs are too short for a figure: NaN in the history, hidden from monitors."""
     clock = FakeClock()
     watching = monitors(tmp_path)
     history = fit(clock, *watching, callback(clock), samples=4, epochs=20).history
@@ -163,7 +163,7 @@ def test_what_is_not_known_yet_is_no_best_value(tmp_path: Path) -> None:
 
 
 def test_without_tensorboard_a_file_of_ours_has_the_loss_too(tmp_path: Path) -> None:
-    """In ./energy_runs/<stamp>/energy: the rows that Keras would have written, and ours."""
+    """In ./energy_runs/<stamp>/energy: Keras' rows, and ours."""
     clock = FakeClock()
     ours = callback(clock)
     history = fit(clock, ours, validation_data=data(20)).history
@@ -181,7 +181,7 @@ def test_without_tensorboard_a_file_of_ours_has_the_loss_too(tmp_path: Path) -> 
 def test_tensorboard_that_cannot_write_disturbs_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One warning; the training, its history and the report are whole."""
+    """One warning; training, history and report are complete."""
     clock = FakeClock()
     ours = callback(clock)
 
@@ -191,7 +191,7 @@ def test_tensorboard_that_cannot_write_disturbs_nobody(
             raise OSError("disk full")
 
         def _skip(self, *_: Any) -> None:
-            """The user's own callback does nothing here, so that only ours meets the error."""
+            """Disable the user's callback, so that only ours meets the error."""
 
         on_train_begin = on_train_end = on_epoch_end = _skip
 

@@ -17,7 +17,7 @@ Attempt = Callable[[], Any]
 
 
 def of_tensorflow() -> list[Attempt]:
-    """A tensor of 128 TiB, and one in a graph."""
+    """Allocate a tensor of 128 TiB, directly and in a graph."""
     import tensorflow as tf
 
     return [
@@ -27,7 +27,7 @@ def of_tensorflow() -> list[Attempt]:
 
 
 def of_jax() -> list[Attempt]:
-    """An array of 128 TiB, and one in a compiled function."""
+    """Allocate an array of 128 TiB, directly and in a compiled function."""
     import jax
     import jax.numpy as jnp
 
@@ -40,7 +40,7 @@ def of_jax() -> list[Attempt]:
 @pytest.mark.skipif(BACKEND == "torch", reason="see tests/tuning/test_out_of_memory.py")
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_real_lack_is_known(number: int) -> None:
-    """In the type that the framework has for it."""
+    """In the framework's type of error."""
     attempts, name = {
         "tensorflow": (of_tensorflow, "ResourceExhaustedError"),
         "jax": (of_jax, "JaxRuntimeError"),
@@ -53,7 +53,7 @@ def test_a_real_lack_is_known(number: int) -> None:
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="it is TensorFlow that says so")
 def test_a_full_disk_is_none() -> None:
-    """It has the type of a lack of memory."""
+    """It has the same type as out of memory."""
     import tensorflow as tf
 
     with pytest.raises(tf.errors.ResourceExhaustedError) as caught:
@@ -63,7 +63,7 @@ def test_a_full_disk_is_none() -> None:
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="it is TensorFlow that says so")
 def test_what_gpus_say() -> None:
-    """Real types with the texts of allocators and of copies."""
+    """Real types with the messages of allocators and copies."""
     import tensorflow as tf
 
     said = tf.errors.ResourceExhaustedError(None, None, "failed to allocate memory")

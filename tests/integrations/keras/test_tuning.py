@@ -34,7 +34,7 @@ from tests.integrations.keras.tuning import (
 
 
 def scaled() -> Any:
-    """Too large a scale at first, so that steps are skipped."""
+    """Return an optimizer whose loss scale is too large at first, so that steps are skipped."""
     return keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01, momentum=0.9), 2.0**120)
 
 
@@ -55,20 +55,20 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 def for_every_backend(names: Iterable[str], *some: str) -> list[Any]:
-    """Names of cases; some of them are for every backend."""
+    """Return names of cases; some run on every backend."""
     marks = pytest.mark.every_backend
     return [pytest.param(one, marks=marks if one in some else ()) for one in names]
 
 
 def made(name: str) -> keras.Model:
-    """One of these."""
+    """Return the model of a case."""
     settings = {k: v() if callable(v) else v for k, v in MODELS[name].items()}
     return stateful(**settings)
 
 
 @pytest.mark.parametrize("name", for_every_backend(MODELS, "all of these"))
 def test_a_training_afterwards_is_the_same(name: str) -> None:
-    """Losses, values and random numbers of ``fit`` are to the bit those without a search."""
+    """Losses, values and random numbers of ``fit`` are bitwise those without a search."""
     expected = trained(made(name))
     model = made(name)
     before = numbers()
@@ -79,7 +79,7 @@ def test_a_training_afterwards_is_the_same(name: str) -> None:
 
 @pytest.mark.every_backend
 def test_a_training_goes_on_the_same() -> None:
-    """Between two calls of fit: optimizer state, metrics and compiled functions are kept."""
+    """Between two calls of fit optimizer state, metrics and compiled functions are kept."""
     model = stateful()
     trained(model)
     expected = trained(model)
@@ -98,7 +98,7 @@ def test_a_training_goes_on_the_same() -> None:
 
 @pytest.mark.every_backend
 def test_out_of_memory() -> None:
-    """Nothing, or only small sizes run: the model is as it was, and the size did run."""
+    """No size or only small sizes run: the model is restored, and the size did run."""
     expected = trained(stateful(Greedy(), optimizer="sgd"))
     model = stateful(Greedy(), optimizer="sgd")
     model.optimizer.build(model.trainable_variables)
@@ -119,7 +119,7 @@ def test_out_of_memory() -> None:
 
 
 class Failing(keras.Sequential):
-    """A train_step that fails after some calls."""
+    """A model whose train_step fails after some calls."""
 
     left = 10**9
 
@@ -131,7 +131,7 @@ class Failing(keras.Sequential):
 
 
 def test_an_error_of_the_user_passes_through() -> None:
-    """In the middle of a trial; the model is as it was."""
+    """Within a trial the error propagates, and the model is restored."""
 
     def failing(left: int) -> keras.Model:
         model = stateful(run_eagerly=True)
@@ -149,7 +149,7 @@ def test_an_error_of_the_user_passes_through() -> None:
 
 
 class TwoOptimizers(keras.Sequential):
-    """A custom train_step with an optimizer of its own."""
+    """A model with a custom train_step and a second optimizer."""
 
     def train_step(self, data: Any) -> Any:
         x, y = data
@@ -175,7 +175,7 @@ class TwoOptimizers(keras.Sequential):
 @pytest.mark.every_backend
 @pytest.mark.skipif(BACKEND == "jax", reason="there a train_step has no optimizer but the model's")
 def test_an_optimizer_of_a_custom_train_step() -> None:
-    """It is as it was, built or not."""
+    """It is restored, built or not."""
 
     def two(*, is_built: bool) -> TwoOptimizers:
         found = TwoOptimizers([keras.Input((4,)), *small().layers])
@@ -197,7 +197,7 @@ def test_an_optimizer_of_a_custom_train_step() -> None:
 
 
 class Batches(keras.utils.PyDataset):
-    """Batches of a size, the last one short."""
+    """Batches of a size; the last one is short."""
 
     def __init__(self, batch_size: int = 8, **workers: Any) -> None:
         super().__init__(**workers)
@@ -216,7 +216,7 @@ class Batches(keras.utils.PyDataset):
 
 
 class Fixed(keras.utils.PyDataset):
-    """Batches of four, whatever it is told."""
+    """Batches of four, whatever the batch size is."""
 
     def __init__(self, batch_size: int | None = None) -> None:
         super().__init__()
@@ -231,26 +231,26 @@ class Fixed(keras.utils.PyDataset):
 
 
 def samples() -> Any:
-    """The rows, one by one."""
+    """Return the single rows."""
     tf = pytest.importorskip("tensorflow")
     return tf.data.Dataset.from_tensor_slices(rows())
 
 
 def loader(**settings: Any) -> Any:
-    """The rows in PyTorch's batches."""
+    """Return the rows in PyTorch's batches."""
     torch = pytest.importorskip("torch")
     data = torch.utils.data.TensorDataset(*map(torch.from_numpy, rows()))
     return torch.utils.data.DataLoader(data, **{"batch_size": 8, "shuffle": True} | settings)
 
 
 def own_batches() -> Any:
-    """A loader whose batches somebody has chosen."""
+    """Return a loader with a batch sampler of the user."""
     torch = pytest.importorskip("torch")
     return torch.utils.data.DataLoader(loader().dataset, batch_sampler=[[0, 1]])
 
 
 def stream() -> Any:
-    """The rows, and nobody knows how many."""
+    """Return rows of unknown number."""
     torch = pytest.importorskip("torch")
 
     class Stream(torch.utils.data.IterableDataset):
@@ -278,7 +278,7 @@ KINDS = ("arrays", "batches of tf.data", "PyDataset", "loader")
 
 @pytest.mark.parametrize("name", for_every_backend(DATA, *KINDS))
 def test_no_short_batch_is_ever_run(name: str) -> None:
-    """Each batch has the samples that it is counted with, and no size is beyond the data."""
+    """Each batch has the counted number of samples, and no size exceeds the data."""
     model = Looking()
     limit = {"max_size": 40} if name == "endless tf.data" else {}
     three = {"min_size": 1, "max_trials": 3}
@@ -294,7 +294,7 @@ def test_no_short_batch_is_ever_run(name: str) -> None:
     "name", for_every_backend((name for name in DATA if name != "endless tf.data"), *KINDS[1:])
 )
 def test_a_training_on_the_data_is_the_same(name: str) -> None:
-    """With what the user hands to fit next, generators of loaders included."""
+    """With the user's data in the next fit, and generators of loaders."""
 
     def data() -> Any:
         seed(5)
@@ -318,7 +318,7 @@ def test_a_training_on_the_data_is_the_same(name: str) -> None:
 
 
 def test_dictionaries_and_sample_weights() -> None:
-    """Several inputs, weights of samples."""
+    """Several inputs and sample weights."""
     x, y = rows()
     first, second = keras.Input((4,), name="first"), keras.Input((4,), name="second")
     joined = keras.layers.Dense(1)(keras.layers.Add()([first, second]))
@@ -330,7 +330,7 @@ def test_dictionaries_and_sample_weights() -> None:
 
 
 def test_a_data_set_of_the_user_is_only_read() -> None:
-    """Neither its batch size nor its epochs are changed."""
+    """Its batch size and its epochs are unchanged."""
     data = Batches(8)
     tune_batch_size(small(), data, **QUICK)
     assert (data.batch_size, data.epochs) == (8, 0)
@@ -348,7 +348,7 @@ def test_a_generator_of_a_loader_is_put_back() -> None:
 
 @pytest.mark.every_backend
 def test_a_stream_needs_the_largest_size() -> None:
-    """Nobody knows its samples; each backend tells the end of a pass in its own way."""
+    """The number of samples is unknown; backends signal the end of a pass differently."""
     data = stream()
     with pytest.raises(ValueError, match="give max_size"):
         tune_batch_size(small(), data, **QUICK)
@@ -358,7 +358,7 @@ def test_a_stream_needs_the_largest_size() -> None:
 
 
 def test_a_stream_that_is_too_short() -> None:
-    """It never gives a batch of the size."""
+    """It never yields a whole batch."""
     with pytest.raises(ValueError, match="make max_size smaller"):
         tune_batch_size(small(), stream(), **QUICK | {"min_size": 64, "max_size": 64})
 
@@ -386,7 +386,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_data_that_is_refused(name: str) -> None:
-    """What, what was got, what to do; before anything is run."""
+    """The message has the problem, the type and the remedy, before any step."""
     make, kind, text = REFUSED[name]
     with pytest.raises(kind, match=text):
         tune_batch_size(small(), *make(), **QUICK)
@@ -405,7 +405,7 @@ def test_a_model_that_is_not_compiled() -> None:
 @pytest.mark.every_backend
 @pytest.mark.skipif(BACKEND == "torch", reason="Keras refuses steps_per_execution on torch")
 def test_several_steps_an_execution() -> None:
-    """All of them are counted, and an execution never runs into a short batch."""
+    """All steps are counted, and no execution includes a short batch."""
     model = Looking(steps_per_execution=3)
     data = source(model, *rows())
     build_all(model, data, 1)
@@ -421,7 +421,7 @@ def test_several_steps_an_execution() -> None:
 
 @pytest.mark.every_backend
 def test_a_global_batch() -> None:
-    """Micro-batches that divide it, and an optimizer that steps once for all of them."""
+    """Micro-batches divide it, and the optimizer steps once for all of them."""
     steps = []
 
     class Noted(keras.optimizers.SGD):
@@ -444,14 +444,14 @@ def test_a_global_batch() -> None:
 @pytest.mark.every_backend
 @pytest.mark.skipif(BACKEND == "torch", reason="Keras refuses steps_per_execution on torch")
 def test_a_global_batch_in_executions() -> None:
-    """Refused: nobody could tell which batches make a step."""
+    """It is rejected, because batches of a step are unknown."""
     model = stateful(steps_per_execution=2)
     with pytest.raises(ValueError, match="steps_per_execution=1"):
         tune_batch_size(model, *rows(), global_batch_size=8, **QUICK)
 
 
 def test_beside_the_callback(tmp_path: Any) -> None:
-    """With one meter for both the report has the search as a phase of its own."""
+    """With one meter for both the report has the search as a separate phase."""
     clocked = EnergyMeter()
     with clocked as meter:
         ours = GpuEnergyCallback(meter=meter)
@@ -463,7 +463,7 @@ def test_beside_the_callback(tmp_path: Any) -> None:
 
 
 def test_workers_end() -> None:
-    """No thread of a data set's workers outlives its trial."""
+    """No thread of a data set's workers remains after its trial."""
     before = set(threading.enumerate())
     left = []
 
@@ -479,7 +479,7 @@ def test_workers_end() -> None:
 @pytest.mark.every_backend
 @pytest.mark.skipif(BACKEND != "torch", reason="modes and gradients are torch's")
 def test_modes_and_gradients_of_torch() -> None:
-    """As they were: no gradient, and the mode of each layer."""
+    """No gradient remains, and each layer has its mode."""
     model = stateful()
     model.eval()
     layers = list(model.modules())  # Keras' own list of parameters comes with the first batch
@@ -491,7 +491,7 @@ def test_modes_and_gradients_of_torch() -> None:
 @pytest.mark.every_backend
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="strategies are TensorFlow's")
 def test_variables_that_a_strategy_mirrors() -> None:
-    """Every replica's are put back."""
+    """The values of all replicas are restored."""
     import tensorflow as tf
 
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope():

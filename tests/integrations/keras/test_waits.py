@@ -29,19 +29,19 @@ on_thread = pytest.mark.skipif(
 
 
 def waited_s(ours: GpuEnergyCallback) -> float | None:
-    """Seconds of waiting in the report."""
+    """Return the seconds of waiting in the report."""
     return ours.report.throughput.data_wait_s
 
 
 def batches(loader: Loader, epochs: int) -> Iterator[Any]:
-    """A generator of the batches of some epochs."""
+    """Yield the batches of some epochs."""
     for _ in range(epochs):
         for index in range(len(loader)):
             yield loader[index]
 
 
 def test_a_loader_that_is_not_timed_leaves_waiting_unknown() -> None:
-    """Neither a figure nor a tag."""
+    """There is neither a figure nor a tag."""
     clock = FakeClock()
     ours = callback(clock)
     history = fit(clock, ours, x=Batches(), batch_size=None).history
@@ -53,7 +53,7 @@ def test_a_loader_that_is_not_timed_leaves_waiting_unknown() -> None:
 @on_thread
 @pytest.mark.skipif(IS_3_6, reason="Keras 3.6 loses the first batches of a generator")
 def test_a_generator_may_be_timed() -> None:
-    """Two epochs of 40 batches: 80 waits, but for those that Keras peeks at before."""
+    """Two epochs of 40 batches are 80 waits, except those that Keras fetches before."""
     clock = FakeClock()
     ours = callback(clock)
     loader = Loader(clock)
@@ -64,7 +64,7 @@ def test_a_generator_may_be_timed() -> None:
 
 @on_thread
 def test_the_tag_has_a_column_from_the_first_epoch_on() -> None:
-    """Half of each epoch is waiting; reporters that freeze their columns find it at once."""
+    """Half of each epoch is waiting; reporters with fixed columns find the key at once."""
     clock = FakeClock()
     ours = callback(clock)
     history = fit(clock, ours, x=ours.timed(Loader(clock)), batch_size=None, epochs=3).history
@@ -75,7 +75,7 @@ def test_the_tag_has_a_column_from_the_first_epoch_on() -> None:
 @pytest.mark.every_backend
 @on_thread
 def test_validation_and_prediction_wait_for_nothing() -> None:
-    """A timed loader of validation, and a prediction in the middle of an epoch."""
+    """A timed loader in validation, and a prediction within an epoch."""
     clock = FakeClock()
     ours = callback(clock)
     trained = model()
@@ -102,7 +102,7 @@ def test_validation_and_prediction_wait_for_nothing() -> None:
 @pytest.mark.every_backend
 @on_thread
 def test_what_a_second_fit_peeks_at_belongs_to_no_training() -> None:
-    """After a training that raised, Keras fetches a batch before it calls any hook."""
+    """After a failed training Keras fetches a batch before it calls any hook."""
     clock = FakeClock()
     ours = callback(clock)
 
@@ -123,7 +123,7 @@ def test_what_a_second_fit_peeks_at_belongs_to_no_training() -> None:
 
 @pytest.mark.every_backend
 def test_on_other_threads_waiting_stays_unknown() -> None:
-    """Workers, and TensorFlow, fetch ahead: the time that a batch takes is no waiting."""
+    """Workers and TensorFlow fetch ahead: the time of a batch is not waiting."""
     clock = FakeClock()
     ours = callback(clock)
     workers = 1 if BACKEND == "tensorflow" else 2
@@ -135,7 +135,7 @@ def test_on_other_threads_waiting_stays_unknown() -> None:
 
 @pytest.mark.every_backend
 def test_a_timed_loader_gives_the_same_training() -> None:
-    """Weights to the bit, the loss of each epoch, and the hooks of the data set's own."""
+    """Weights and losses are bitwise equal, and the data set's hooks are called."""
     found = []
     for is_timed in (False, True):
         clock = FakeClock()
@@ -149,7 +149,7 @@ def test_a_timed_loader_gives_the_same_training() -> None:
 
 
 class Counted(Batches):
-    """Counts the ends of its epochs."""
+    """A data set that counts the ends of its epochs."""
 
     ends = 0
 
@@ -158,7 +158,7 @@ class Counted(Batches):
 
 
 def test_a_timed_loader_goes_to_workers_without_us() -> None:
-    """It pickles while a meter runs, which itself cannot be, and has the same batches there."""
+    """It can be pickled while a meter runs, and has the same batches in workers."""
     clock = FakeClock()
     ours = callback(clock)
     timed = ours.timed(Batches())
@@ -170,7 +170,7 @@ def test_a_timed_loader_goes_to_workers_without_us() -> None:
 
 
 def test_what_cannot_be_timed_is_refused() -> None:
-    """Arrays, lists and loaders of other makers: with the type, and what to do."""
+    """Arrays, lists and other loaders: the message has the type and the remedy."""
     ours = callback(FakeClock())
     with pytest.raises(TypeError, match=r"PyDataset or a generator, got list; pass anything else"):
         ours.timed([1, 2])

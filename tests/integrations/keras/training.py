@@ -19,7 +19,7 @@ IS_3_6 = keras.__version__.startswith("3.6.")
 
 
 class Tick(keras.callbacks.Callback):
-    """Every batch takes time; before each one of training something may happen."""
+    """A callback that lets each batch take time, and may call a function before it."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Tick(keras.callbacks.Callback):
 
 
 def model(**settings: Any) -> keras.Model:
-    """A linear model, the same every time; settings are those of ``compile``."""
+    """Return a linear model, always the same; settings are those of ``compile``."""
     keras.utils.set_random_seed(0)
     found = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     # To compile a function for XLA takes TensorFlow longer than all of its steps here.
@@ -62,13 +62,13 @@ def model(**settings: Any) -> keras.Model:
 
 
 def data(samples: int = 160) -> tuple[np.ndarray, np.ndarray]:
-    """Fixed rows."""
+    """Return fixed rows."""
     rows = np.random.default_rng(0).normal(size=(samples, 4)).astype("float32")
     return rows, rows.sum(axis=1, keepdims=True)
 
 
 class Batches(keras.utils.PyDataset):
-    """Fixed batches, from as many workers as Keras is asked for."""
+    """Fixed batches, with the number of workers that is set."""
 
     def __init__(self, samples: int = 160, **workers: Any) -> None:
         super().__init__(**workers)
@@ -83,7 +83,7 @@ class Batches(keras.utils.PyDataset):
 
 
 class Loader(Batches):
-    """The same, and each takes time on the thread that fetches it."""
+    """The same batches, each of which takes time on the fetching thread."""
 
     def __init__(self, clock: FakeClock, samples: int = 160, load_s: float = STEP_S) -> None:
         super().__init__(samples)
@@ -105,7 +105,7 @@ def callback(clock: FakeClock, report_dir: Path | None = None, **settings: Any) 
 
 
 def fit(clock: FakeClock, *callbacks: Any, samples: int = 160, **settings: Any) -> Any:
-    """Fit a new model, in an order as users write it; returns what ``fit`` returns."""
+    """Fit a new model in the order of user code, and return the history."""
     trained = settings.pop("model", None) or model()
     defaults = {"batch_size": BATCH_SIZE, "epochs": 2, "verbose": 0, "shuffle": False}
     if "x" not in settings:

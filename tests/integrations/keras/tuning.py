@@ -25,7 +25,7 @@ OUT_OF_MEMORY = "RESOURCE_EXHAUSTED: Out of memory allocating 4398046511104 byte
 
 
 class Looking(keras.Sequential):
-    """Notes the sizes of its batches, and trains nothing."""
+    """A model that records the sizes of its batches and trains nothing."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__([keras.Input((4,)), keras.layers.Dense(1)])
@@ -39,7 +39,7 @@ class Looking(keras.Sequential):
 
 
 class Greedy(keras.layers.Layer):
-    """Finds no memory for batches beyond a size, in the backend's own words."""
+    """A layer that raises the backend's out-of-memory error beyond a size."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Greedy(keras.layers.Layer):
 
 
 def layers(*more: Any) -> list[Any]:
-    """Weights, moving statistics and random numbers."""
+    """Return layers with weights, moving statistics and random numbers."""
     return [
         keras.layers.BatchNormalization(center=False, scale=False),
         keras.layers.Dropout(0.3),
@@ -81,7 +81,7 @@ def layers(*more: Any) -> list[Any]:
 
 
 def stateful(*more: Any, is_built: bool = True, **settings: Any) -> keras.Model:
-    """The same each time."""
+    """Return a model with state, always the same."""
     keras.utils.set_random_seed(3)
     inputs = [keras.Input((4,))] if is_built else []
     model = keras.Sequential([*inputs, *layers(*more)])
@@ -96,7 +96,7 @@ def stateful(*more: Any, is_built: bool = True, **settings: Any) -> keras.Model:
 
 
 def small(*more: Any, **settings: Any) -> keras.Model:
-    """The same each time, and soon compiled."""
+    """Return a small model, always the same, that compiles fast."""
     keras.utils.set_random_seed(3)
     parts = [keras.Input((4,)), *more, keras.layers.Dropout(0.3), keras.layers.Dense(1)]
     model = keras.Sequential(parts)
@@ -105,25 +105,25 @@ def small(*more: Any, **settings: Any) -> keras.Model:
 
 
 def seed(number: int) -> None:
-    """Of all generators, PyTorch's too."""
+    """Seed all generators, also PyTorch's."""
     keras.utils.set_random_seed(number)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(number)
 
 
 def rows(samples: int = SAMPLES) -> tuple[np.ndarray, np.ndarray]:
-    """Fixed ones."""
+    """Return fixed rows."""
     x = np.random.default_rng(0).normal(size=(samples, 4)).astype("float32")
     return x, x.sum(axis=1, keepdims=True)
 
 
 def whole() -> tuple[np.ndarray, np.ndarray]:
-    """Rows without a short batch, which would be one more size to compile."""
+    """Return rows without a short batch, which would be compiled separately."""
     return rows(40)
 
 
 def trained(model: keras.Model, *data: Any, **settings: Any) -> dict[str, Any]:
-    """What a training comes to, to the bit: losses, values, and the random numbers after it."""
+    """Return losses, values and random numbers after a training."""
     defaults: dict[str, Any] = {"epochs": 2, "verbose": 0} | (
         {} if settings.pop("is_batched", False) else {"batch_size": 8}
     )
@@ -132,7 +132,7 @@ def trained(model: keras.Model, *data: Any, **settings: Any) -> dict[str, Any]:
 
 
 def state(model: keras.Model) -> dict[str, Any]:
-    """All values, and what comes next of the random numbers."""
+    """Return all values, and the next random numbers."""
     held = [*model.variables, *model.metrics_variables]
     if model.optimizer is not None:
         held += model.optimizer.variables
@@ -141,7 +141,7 @@ def state(model: keras.Model) -> dict[str, Any]:
 
 
 def numbers() -> list[Any]:
-    """States of the generators of random numbers."""
+    """Return the states of the random generators."""
     found: list[Any] = [random.getstate(), np.random.get_state()[1].tobytes()]
     if "torch" in sys.modules:
         found.append(sys.modules["torch"].get_rng_state().numpy().tobytes())

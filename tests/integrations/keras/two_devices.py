@@ -12,7 +12,7 @@ _OF_JAX = "--xla_force_host_platform_device_count=2"
 
 
 def offer() -> None:
-    """Divide the processor; a backend fixes its devices before its first computation."""
+    """Split the CPU into two devices, before the first computation."""
     if BACKEND == "tensorflow":
         import tensorflow as tf
 
@@ -30,7 +30,7 @@ def offer() -> None:
 
 @contextmanager
 def used() -> Iterator[None]:
-    """Models that are made in here are on both."""
+    """Distribute the models that are created in this block over both devices."""
     if BACKEND == "tensorflow":
         import tensorflow as tf
 

@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _packages_are_asked_once() -> Iterator[None]:
-    """Each ``Trainer`` reads what all installed packages offer to it, for 25 ms."""
+    """Cache the entry points, which each ``Trainer`` reads in 25 ms."""
     from lightning.fabric.utilities import registry
 
     with pytest.MonkeyPatch.context() as patch:

@@ -41,7 +41,7 @@ class Module(pl.LightningModule):
 
 
 def main() -> None:
-    """Train as the command line says."""
+    """Train as given on the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--strategy", default="ddp")

@@ -38,7 +38,7 @@ class Module(pl.LightningModule):
 
 
 def main() -> None:
-    """Search and train as the command line says; tell what each rank has found."""
+    """Search and train as given on the command line, and report the result of each rank."""
     folder, way = Path(sys.argv[1]), sys.argv[2]
     module, loader = Module(), DataLoader(TensorDataset(torch.randn(192, 4)), batch_size=4)
     options = {
@@ -62,14 +62,14 @@ def main() -> None:
 
 
 class Tells(pl.Callback):
-    """Writes down what its rank has seen."""
+    """A callback that writes the result of its rank."""
 
     def __init__(self, folder: Path, result: object = None) -> None:
         self.folder = folder
         self.result = result
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Module) -> None:
-        """What was found, the sizes trained with, and a weight."""
+        """Write the result, the sizes of the training, and a weight."""
         result = self.result or trainer.callbacks[0].result
         told = {
             "size": result.size,

@@ -36,7 +36,7 @@ HOOKS = (
 
 
 class Module(pl.LightningModule):
-    """A small model whose training can be repeated to the bit."""
+    """A small model with bitwise reproducible training."""
 
     def __init__(self, begin_fault: Callable[[], object]) -> None:
         super().__init__()
@@ -61,13 +61,13 @@ class Module(pl.LightningModule):
 
 
 def data(batches: int) -> DataLoader:
-    """Fixed rows in an order that the global generator shuffles."""
+    """Return fixed rows in an order from the global generator."""
     rows = torch.randn(4 * batches, 16, generator=torch.Generator().manual_seed(0))
     return DataLoader(TensorDataset(rows), batch_size=4, shuffle=batches == BATCHES)
 
 
 def journal(folder: Path) -> tuple[int, Path]:
-    """The open journal below a run folder, and its file descriptor."""
+    """Return the open journal below a run folder, and its file descriptor."""
     (path,) = folder.rglob("*.jsonl")
     links = [link for link in Path("/proc/self/fd").iterdir() if link.exists()]
     (link,) = (link for link in links if link.resolve() == path.resolve())
@@ -75,13 +75,13 @@ def journal(folder: Path) -> tuple[int, Path]:
 
 
 def fill_disk(folder: Path) -> None:
-    """From now on the journal has no room."""
+    """Let the journal fail from now on."""
     number, _ = journal(folder)
     os.dup2(os.open("/dev/full", os.O_WRONLY), number)
 
 
 def timed(callback: Any) -> list[tuple[float, float]]:
-    """Wall time and processor time of each hook of a callback that training passes through."""
+    """Measure wall time and processor time of each hook of a callback."""
     durations_s: list[tuple[float, float]] = []
 
     def measure(name: str) -> Callable[..., None]:
@@ -101,7 +101,7 @@ def timed(callback: Any) -> list[tuple[float, float]]:
 
 
 def faults_of_card(fault: str, at_s: float) -> tuple[Fault, ...]:
-    """What the library plays from ``at_s`` on, since its epoch."""
+    """Return the faults of the NVML library from ``at_s`` on."""
     lost = float(pynvml.NVML_ERROR_GPU_IS_LOST)
     known = {
         "hang": Fault(group="*", kind="hang", start_s=at_s, value=30.0),
@@ -111,7 +111,7 @@ def faults_of_card(fault: str, at_s: float) -> tuple[Fault, ...]:
 
 
 def main(folder: Path, fault: str) -> dict[str, Any]:
-    """Train, and say what happened."""
+    """Train, and report the result."""
     energy = folder / "energy"
     begins: dict[str, Callable[[], object]] = {
         "disk_full": lambda: fill_disk(energy),

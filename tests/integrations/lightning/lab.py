@@ -74,7 +74,7 @@ class Module(pl.LightningModule):
 
 
 class Stream(IterableDataset):
-    """Batches of these sizes, one after the other."""
+    """Batches of these sizes in order."""
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self._sizes = sizes
@@ -85,14 +85,14 @@ class Stream(IterableDataset):
 
 
 def newer() -> Iterator[Stock]:
-    """Callbacks that Lightning 2.4 has not got."""
+    """Return callbacks that Lightning 2.4 does not have."""
     if hasattr(callbacks, "WeightAveraging"):
         yield Stock(name="WeightAveraging", make=lambda _: callbacks.WeightAveraging())
         yield Stock(name="EMAWeightAveraging", make=lambda _: callbacks.EMAWeightAveraging())
 
 
 class LightningTraining:
-    """One module; each call has a ``Trainer`` of its own with the same callbacks."""
+    """One module; each call has its own ``Trainer`` with the same callbacks."""
 
     def __init__(self, folder: Path, clock: FakeClock, plan: Plan, ours: tuple) -> None:
         self.folder = folder
@@ -174,12 +174,12 @@ class LightningTraining:
 
 
 def is_timed(tag: str) -> bool:
-    """Whether a tag's values depend on real time: of them only the steps are compared."""
+    """Whether a tag's values depend on real time; then only its steps are compared."""
     return tag.startswith(("DeviceStatsMonitor", "train/", "validate/"))
 
 
 class BiasLater(BaseFinetuning):
-    """The bias is trained from the second epoch on."""
+    """A callback that trains the bias from the second epoch on."""
 
     def freeze_before_training(self, pl_module: Module) -> None:
         pl_module.layer.bias.requires_grad_(False)

@@ -20,7 +20,7 @@ def is_hidden(name: str) -> bool:
 
 
 class Hidden(MetaPathFinder):
-    """Lets the newer package be missing."""
+    """An import hook that hides the newer package."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: Any = None
@@ -32,7 +32,7 @@ class Hidden(MetaPathFinder):
 
 
 def hide() -> None:
-    """From now on this process has no module ``lightning``, and never had one."""
+    """Remove the module ``lightning`` from this process."""
     for name in [*filter(is_hidden, sys.modules), "energy_callbacks.lightning"]:
         sys.modules.pop(name, None)
     sys.meta_path.insert(0, Hidden())

@@ -28,26 +28,26 @@ from tests.integrations.processes import Script, Scripts, wait
     ],
 )
 def test_wrong_settings_are_refused_at_construction(settings: dict, message: str) -> None:
-    """Each wrong setting names itself and its value."""
+    """The message has the setting and its value."""
     with pytest.raises(ValueError, match=message):
         GpuEnergyCallback(**settings)
 
 
 def test_what_should_count_must_be_a_function() -> None:
-    """At construction, not as a warning in the first batch."""
+    """The error is raised at construction, not as a warning in the first batch."""
     for name in ("batch_size_fn", "length_fn"):
         with pytest.raises(TypeError, match=name):
             GpuEnergyCallback(**{name: 5})
 
 
 def test_a_meter_and_settings_together_are_refused() -> None:
-    """Nothing is silently ignored."""
+    """No setting is silently ignored."""
     with pytest.raises(ValueError, match="meter="):
         GpuEnergyCallback(meter=EnergyMeter(), country="DEU")
 
 
 def test_a_device_that_is_not_there_is_refused_before_the_first_step(tmp_path: Path) -> None:
-    """devices=[7] on a machine without that card ends fit before any batch."""
+    """devices=[7] ends fit before any batch if that card does not exist."""
     module = TinyModule(FakeClock())
     with pytest.raises((ValueError, SourceUnavailable), match=r"devices=\[7\]|index 7"):
         trainer(tmp_path, GpuEnergyCallback(devices=[7])).fit(module, loader())
@@ -55,7 +55,7 @@ def test_a_device_that_is_not_there_is_refused_before_the_first_step(tmp_path: P
 
 
 def test_an_unwritable_folder_is_refused_before_the_first_step(tmp_path: Path) -> None:
-    """A file in the place of the run folder, because tests may run as root."""
+    """The run folder is a file, because tests may run as root."""
     (tmp_path / "taken").write_text("a file")
     clock = FakeClock()
     ours = callback(clock, report_dir=tmp_path / "taken")
@@ -67,7 +67,7 @@ def test_an_unwritable_folder_is_refused_before_the_first_step(tmp_path: Path) -
 
 @pytest.mark.parametrize("wrap", [lambda cb: [cb], lambda cb: cb], ids=["list", "bare"])
 def test_pytorch_lightning_takes_it_too(tmp_path: Path, wrap: object) -> None:
-    """The older package's Trainer drives our callback, in a list or bare."""
+    """The older package's Trainer calls our callback, with or without a list."""
     old = pytest.importorskip("pytorch_lightning")
     import torch
 
@@ -93,7 +93,7 @@ def test_pytorch_lightning_takes_it_too(tmp_path: Path, wrap: object) -> None:
 
 
 def test_lightning_cli_understands_the_arguments(tmp_path: Path) -> None:
-    """LightningCLI builds the callback from its typed arguments and refuses a wrong one."""
+    """LightningCLI creates the callback from typed arguments, and rejects a wrong one."""
 
     class Module(TinyModule):
         def __init__(self) -> None:
@@ -115,7 +115,7 @@ def test_lightning_cli_understands_the_arguments(tmp_path: Path) -> None:
 
 
 def test_without_the_new_package(tmp_path: Path, scripts: Scripts) -> None:
-    """Where only pytorch_lightning is installed, everything works with it."""
+    """Everything works if only pytorch_lightning is installed."""
     pytest.importorskip("pytorch_lightning")
     script = Script(module="tests.integrations.lightning.old_package_script", folder=tmp_path)
     assert wait(scripts.start(script)) == 0, script.output
@@ -123,7 +123,7 @@ def test_without_the_new_package(tmp_path: Path, scripts: Scripts) -> None:
 
 @pytest.mark.parametrize("setting", ["batch_size_fn", "length_fn"])
 def test_a_count_that_fails_is_left_out(tmp_path: Path, setting: str) -> None:
-    """A batch_size_fn or length_fn that raises costs one warning and its figures, no training."""
+    """A batch_size_fn or length_fn that raises causes one warning; its figures are missing."""
 
     def broken(batch: object) -> int:
         raise KeyError("no such thing")

@@ -25,7 +25,7 @@ RANKS = "tests.integrations.lightning.ddp_script"
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, scripts: Scripts) -> Path:
-    """The folder of a training as a user starts it; Lightning starts its second rank."""
+    """Run a training like a user; Lightning starts the second rank. Returns its folder."""
     folder = tmp_path_factory.mktemp("ddp")
     script = Script(module=RANKS, folder=folder, arguments=(str(folder),))
     assert wait(scripts.start(script), timeout_s=300.0) == 0, script.output
@@ -33,17 +33,17 @@ def trained(tmp_path_factory: pytest.TempPathFactory, scripts: Scripts) -> Path:
 
 
 def test_the_saved_report_holds_both_ranks(trained: Path) -> None:
-    """The first rank waits for the slower one: both have finished, and 800 samples were seen."""
+    """The first rank waits for the second; both have finished 800 samples in total."""
     assert_both_ranks_finished(load(trained / "energy" / "energy_report.json"))
 
 
 def test_the_host_is_counted_once(trained: Path) -> None:
-    """Only the first rank speaks for CPU and RAM."""
+    """Only the first rank measures CPU and RAM."""
     assert_host_counted_once(load(trained / "energy" / "energy_report.json"))
 
 
 def test_the_tags_agree_with_the_report(trained: Path) -> None:
-    """Joules a sample in the curves are the report's; one rank's samples would double them."""
+    """Joules per sample in the curves equal the report; samples of one rank would double them."""
     report = load(trained / "energy" / "energy_report.json")
     with (trained / "lightning_logs" / "version_0" / "metrics.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["efficiency/total_j_per_sample"]]
@@ -53,7 +53,7 @@ def test_the_tags_agree_with_the_report(trained: Path) -> None:
 
 
 def test_the_total_is_the_sum_of_the_physical_cards(tmp_path: Path, scripts: Scripts) -> None:
-    """Both ranks read the only card: its joules count once."""
+    """Both ranks read the only card; its energy counts once."""
     arguments = (str(tmp_path), "--cards", "shared")
     ranks = start_ranks(scripts, RANKS, tmp_path, *arguments, environment=fake_cards(tmp_path))
     assert_ranks_end_well(ranks)
@@ -63,7 +63,7 @@ def test_the_total_is_the_sum_of_the_physical_cards(tmp_path: Path, scripts: Scr
 
 
 def test_a_rank_that_dies_leaves_its_journal(tmp_path: Path, scripts: Scripts) -> None:
-    """The second rank is killed (-9) in the middle: the report has both, and names the dead one."""
+    """The second rank is killed (-9): the report includes both, and names the killed one."""
     arguments = (str(tmp_path), "--dying-rank", "1", "--step-s", "0.06", "--cards", "two")
     ranks = start_ranks(scripts, RANKS, tmp_path, *arguments, environment=fake_cards(tmp_path))
     assert [wait(running) for _, running in ranks] == [1, -signal.SIGKILL]
@@ -71,7 +71,7 @@ def test_a_rank_that_dies_leaves_its_journal(tmp_path: Path, scripts: Scripts) -
 
 
 def test_a_budget_ends_both_ranks_at_one_step(tmp_path: Path, scripts: Scripts) -> None:
-    """Cards of 500 W and room for two of six seconds: both ranks vote, and end together."""
+    """Cards of 500 W, and a budget for two of six seconds: both ranks end at the same step."""
     arguments = (str(tmp_path), "--max-energy-wh", "0.3", "--step-s", "0.06", "--cards", "two")
     ranks = start_ranks(scripts, RANKS, tmp_path, *arguments, environment=fake_cards(tmp_path))
     assert_ranks_end_well(ranks)
@@ -91,7 +91,7 @@ def test_a_budget_ends_both_ranks_at_one_step(tmp_path: Path, scripts: Scripts) 
 def test_ranks_that_are_children_write_journals(
     tmp_path: Path, scripts: Scripts, strategy: str
 ) -> None:
-    """The user's object stays in the parent and reads them, in a version it never heard of."""
+    """The user's object in the parent reads them, in a version of the logs it did not know."""
     for name in ("version_0", "version_1"):
         (tmp_path / "lightning_logs" / name).mkdir(parents=True)
     arguments = (str(tmp_path), "--strategy", strategy, "--beside-the-logs")
@@ -103,7 +103,7 @@ def test_ranks_that_are_children_write_journals(
 
 
 def test_two_hosts_are_one_run(tmp_path: Path, scripts: Scripts) -> None:
-    """A process on each of two hosts with one folder: both count, each by its own rank."""
+    """Processes on two hosts share one folder; both count, with their own ranks."""
     nodes = ({"LOCAL_RANK": "0", "NODE_RANK": "0"}, {"LOCAL_RANK": "0", "NODE_RANK": "1"})
     arguments = (str(tmp_path), "--nodes", "2")
     assert_ranks_end_well(start_ranks(scripts, RANKS, tmp_path, *arguments, different=nodes))

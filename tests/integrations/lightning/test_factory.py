@@ -23,13 +23,13 @@ VARIABLE = "ENERGY_CALLBACKS_LIGHTNING"
 
 
 def declared() -> dict[str, dict[str, str]]:
-    """The entry points of pyproject.toml, by group."""
+    """Return the entry points of pyproject.toml by group."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
 
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This distribution as pip would have installed it, with the entry points of the project."""
+    """Install the metadata of this distribution with the entry points of the project."""
     folder = tmp_path / "site" / "energy_callbacks-0.dist-info"
     folder.mkdir(parents=True)
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: energy-callbacks\nVersion: 0\n")
@@ -44,13 +44,13 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ours(made: pl.Trainer) -> list[GpuEnergyCallback]:
-    """Our callbacks in a trainer."""
+    """Return our callbacks in a trainer."""
     return [one for one in made.callbacks if isinstance(one, GpuEnergyCallback)]
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_declared_entry_points_resolve(group: str) -> None:
-    """Both Lightnings find one factory, which gives nothing while nobody asks."""
+    """Both Lightning packages find one factory, which returns nothing by default."""
     (point,) = importlib.metadata.entry_points(group=group, name="energy_callbacks")
     assert point.value == declared()[group]["energy_callbacks"]
     assert point.load()() == []
@@ -60,7 +60,7 @@ def test_the_declared_entry_points_resolve(group: str) -> None:
 def test_it_is_off_unless_the_environment_says_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None
 ) -> None:
-    """A Trainer is as it would be without us."""
+    """A Trainer is unchanged by default."""
     if value is not None:
         monkeypatch.setenv(VARIABLE, value)
     assert ours(trainer(tmp_path)) == []
@@ -74,7 +74,7 @@ def test_switched_off_beats_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_off_it_imports_nothing() -> None:
-    """Neither the core, nor the adapter, nor the other Lightning, nor NumPy."""
+    """It imports neither the core, nor the adapter, nor the other Lightning, nor NumPy."""
     code = (
         "import sys; from energy_callbacks_lightning.factory import callbacks; "
         "assert callbacks() == []; "
@@ -91,7 +91,7 @@ def test_off_it_imports_nothing() -> None:
 def test_on_it_measures_a_training_that_does_not_know_us(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No line of code: a report beside the logs."""
+    """Without any code there is a report beside the logs."""
     monkeypatch.setenv(VARIABLE, "1")
     made = trainer(tmp_path)
     assert len(ours(made)) == 1
@@ -101,7 +101,7 @@ def test_on_it_measures_a_training_that_does_not_know_us(
 
 
 def test_beside_one_of_the_user_it_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No RuntimeError at construction, one attempt, and every other callback has its hooks."""
+    """No RuntimeError at construction, one attempt, and all hooks of other callbacks."""
     monkeypatch.setenv(VARIABLE, "1")
     seen: list[str] = []
 
@@ -126,7 +126,7 @@ def test_checkpoints_resume_with_either(
     *,
     is_automatic_first: bool,
 ) -> None:
-    """One run of two attempts, without a word of Lightning about a callback that is missing."""
+    """One run with two attempts, without a Lightning warning about a missing callback."""
     monkeypatch.setenv(VARIABLE, "1")
     monkeypatch.setenv("ENERGY_CALLBACKS_RUN_DIR", str(tmp_path / "energy"))
     own = [] if is_automatic_first else [GpuEnergyCallback()]

@@ -35,7 +35,7 @@ HANG_S = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What the process of a training has left.
+    """The results of a training process.
 
     Attributes:
         script: with what it has said.
@@ -47,18 +47,18 @@ class Outcome:
 
     @property
     def answer(self) -> dict[str, Any]:
-        """What it has measured of itself."""
+        """Return what the process has measured."""
         answer: dict[str, Any] = json.loads((self.script.folder / "answer.json").read_text())
         return answer
 
     @property
     def report(self) -> EnergyReport:
-        """Of the run."""
+        """Return the report of the run."""
         return build(self.script.folder / "energy")
 
 
 def side_by_side(scripts: Scripts, folder: Path, *faults: str) -> list[Outcome]:
-    """Trainings under these faults, all at once: on a busy machine each takes long."""
+    """Run trainings with these faults in parallel, because each takes long."""
     running: dict[str, tuple[Script, Running]] = {}
     for fault in faults:
         (folder / fault).mkdir()
@@ -85,7 +85,7 @@ SAYS_IN_LOG = {"disk_full": "cannot be written", "folder_deleted": "no energy re
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_training_goes_on(fault: str, scripts: Scripts, tmp_path: Path) -> None:
-    """Weights equal to the bit, no hook over 5 ms, an end in time, and the fault is told."""
+    """Weights are bitwise equal, no hook exceeds 5 ms, and the fault is reported in time."""
     found, reference = side_by_side(scripts, tmp_path, fault, "without_us")
     without_us = reference.answer
     assert found.answer["weights"] == without_us["weights"]

@@ -35,7 +35,7 @@ def phases(report: object) -> dict[str, float]:
 
 
 def test_phases_add_up(tmp_path: Path) -> None:
-    """Training, validation and the sanity check have their own time and joules; none is lost."""
+    """Training, validation and sanity check have separate time and energy, which add up."""
     clock = FakeClock()
     ours = callback(clock)
     trainer(tmp_path, ours).fit(TinyModule(clock), loader(), loader(5))
@@ -49,7 +49,7 @@ def test_phases_add_up(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])
 def test_other_entry_points(tmp_path: Path, stage: str) -> None:
-    """validate, test and predict by themselves give a report with their phase."""
+    """validate, test and predict alone give a report with their phase."""
     clock = FakeClock()
     ours = callback(clock)
     getattr(trainer(tmp_path, ours), stage)(TinyModule(clock), loader())
@@ -59,7 +59,7 @@ def test_other_entry_points(tmp_path: Path, stage: str) -> None:
 
 
 def test_an_exception_leaves_a_report(tmp_path: Path) -> None:
-    """The training's own exception comes out, and the report says that it failed."""
+    """The training's exception propagates, and the report says that it failed."""
     clock = FakeClock()
     ours = callback(clock)
     module = FailingModule(clock, RuntimeError("boom"))
@@ -71,7 +71,7 @@ def test_an_exception_leaves_a_report(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_leaves_a_report(tmp_path: Path) -> None:
-    """KeyboardInterrupt ends in Lightning's SystemExit and a report that says interrupted."""
+    """KeyboardInterrupt ends in Lightning's SystemExit and a report with status interrupted."""
     clock = FakeClock()
     ours = callback(clock)
     with pytest.raises(SystemExit):
@@ -80,7 +80,7 @@ def test_ctrl_c_leaves_a_report(tmp_path: Path) -> None:
 
 
 def test_no_thread_is_left(tmp_path: Path) -> None:
-    """After a run in real time no thread of ours is alive."""
+    """No thread of ours remains after a run in real time."""
     before = set(threading.enumerate())
     trainer(tmp_path, GpuEnergyCallback(), max_epochs=1).fit(TinyModule(FakeClock()), loader(4))
     left = [t.name for t in set(threading.enumerate()) - before if "energy_callbacks" in t.name]
@@ -88,7 +88,7 @@ def test_no_thread_is_left(tmp_path: Path) -> None:
 
 
 def test_a_second_fit_is_a_second_attempt(tmp_path: Path) -> None:
-    """The same trainer fits again: one run, two attempts, all steps counted."""
+    """A second fit of the trainer is a second attempt of one run; all steps count."""
     clock = FakeClock()
     ours = callback(clock)
     lightning = trainer(tmp_path, ours, max_epochs=1)
@@ -101,7 +101,7 @@ def test_a_second_fit_is_a_second_attempt(tmp_path: Path) -> None:
 
 
 def test_the_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
-    """The run's id travels in the checkpoint; the resumed attempt belongs to the same run."""
+    """The checkpoint has the run id; the resumed attempt belongs to the same run."""
     clock = FakeClock()
     first, second = callback(clock), callback(clock)
     lightning = trainer(tmp_path, first, max_epochs=1)
@@ -115,7 +115,7 @@ def test_the_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_resuming_a_finished_run_does_no_harm(tmp_path: Path) -> None:
-    """A fit that has nothing left to do ends in order."""
+    """A fit without remaining steps ends normally."""
     clock = FakeClock()
     lightning = trainer(tmp_path, callback(clock), max_epochs=1)
     lightning.fit(TinyModule(clock), loader())
@@ -148,7 +148,7 @@ def test_fast_dev_run(tmp_path: Path) -> None:
 
 
 def test_tuner_runs_beside_us(tmp_path: Path) -> None:
-    """Lightning's learning-rate finder does its trials; the fit after it is measured."""
+    """Lightning's learning-rate finder runs its trials; the following fit is measured."""
     clock = FakeClock()
     ours = callback(clock)
     lightning = trainer(tmp_path, ours, max_epochs=1)
@@ -160,7 +160,7 @@ def test_tuner_runs_beside_us(tmp_path: Path) -> None:
 
 
 class Sized(TinyModule):
-    """Makes its own loader of the size that a finder wants."""
+    """A module whose loader has the size that a finder sets."""
 
     batch_size = 2
 
@@ -172,7 +172,7 @@ class Sized(TinyModule):
 
 @pytest.mark.parametrize("way", ["in the list, before", "in the list, after", "of the tuner"])
 def test_a_batch_size_finder_finds_the_same_beside_us(tmp_path: Path, way: str) -> None:
-    """It finds the size that it finds without us; the fit after its trials is measured whole."""
+    """It finds the same size as without us; the following fit is measured completely."""
 
     def found(root: Path, *ours: object) -> tuple[int, int]:
         module = Sized(FakeClock() if not ours else clock)
@@ -199,7 +199,7 @@ def test_a_batch_size_finder_finds_the_same_beside_us(tmp_path: Path, way: str) 
 
 
 def test_pickles_and_copies(tmp_path: Path) -> None:
-    """The callback survives pickle and deepcopy, before and after a run."""
+    """The callback supports pickle and deepcopy, before and after a run."""
     fresh = GpuEnergyCallback(country="DEU", tags={"a": "b"})
     assert pickle.loads(pickle.dumps(fresh)).state_key == fresh.state_key
     assert type(copy.deepcopy(fresh)).__module__ == "energy_callbacks.lightning"
@@ -208,7 +208,7 @@ def test_pickles_and_copies(tmp_path: Path) -> None:
 
 
 def test_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ENERGY_CALLBACKS_DISABLED=1: the training runs, nothing is written."""
+    """ENERGY_CALLBACKS_DISABLED=1: the training runs, and nothing is written."""
     monkeypatch.setenv("ENERGY_CALLBACKS_DISABLED", "1")
     trainer(tmp_path, GpuEnergyCallback(), max_epochs=1).fit(TinyModule(FakeClock()), loader(2))
     assert not list(tmp_path.rglob("energy"))
@@ -217,7 +217,7 @@ def test_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_bug_of_ours_does_not_end_the_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A meter that breaks in the middle becomes one warning; training ends as without us."""
+    """A meter that fails causes one warning; training ends as without us."""
     clock = FakeClock()
     ours = callback(clock)
 
@@ -233,7 +233,7 @@ def test_a_bug_of_ours_does_not_end_the_training(
 
 
 def test_waiting_for_the_first_batch_of_an_epoch_counts(tmp_path: Path) -> None:
-    """A loader that takes a second to start costs a second of waiting after validation too."""
+    """A loader that needs a second to start is a second of waiting, also after validation."""
     clock = FakeClock()
     ours = callback(clock)
 
@@ -250,7 +250,7 @@ def test_waiting_for_the_first_batch_of_an_epoch_counts(tmp_path: Path) -> None:
 
 
 def test_saving_a_checkpoint_is_no_waiting(tmp_path: Path) -> None:
-    """A checkpoint that takes a second after each validation does not count as waiting for data."""
+    """A checkpoint of a second after each validation is not waiting for data."""
     clock = FakeClock()
     ours = callback(clock)
 
@@ -264,7 +264,7 @@ def test_saving_a_checkpoint_is_no_waiting(tmp_path: Path) -> None:
 
 
 def test_copying_a_batch_to_the_device_is_no_waiting(tmp_path: Path) -> None:
-    """A copy that waits for work which the device still has does not count as waiting for data."""
+    """A copy that waits for pending work of the device is not waiting for data."""
     clock = FakeClock()
     ours = callback(clock)
 

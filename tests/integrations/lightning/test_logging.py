@@ -36,14 +36,14 @@ SETTINGS = {
 
 
 def run(root: Path, module: TinyModule, *callbacks: object, **settings: object) -> dict:
-    """Fit, and read the event file back."""
+    """Fit, and read the event file."""
     trainer(root, *callbacks, **settings).fit(module, loader(), loader(5))
     return scalars(root / "tb" / "version_0")
 
 
 @pytest.fixture(scope="module")
 def rows_with_ours(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Rows]:
-    """What a training with our callback has written, by the name of its settings."""
+    """The rows of a training with our callback, by the name of its settings."""
 
     @functools.cache
     def rows(name: str) -> Rows:
@@ -59,7 +59,7 @@ def rows_with_ours(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], 
 def test_every_row_of_the_training_is_there_bit_for_bit(
     tmp_path: Path, rows_with_ours: Callable[[str], Rows], name: str
 ) -> None:
-    """With our callback the event file holds the same loss rows as without it, and ours."""
+    """The event file has the same loss rows as without our callback, and ours."""
     without = run(tmp_path, TinyModule(FakeClock()), **SETTINGS[name])
     with_ours = rows_with_ours(name)
     assert without
@@ -69,7 +69,7 @@ def test_every_row_of_the_training_is_there_bit_for_bit(
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_our_steps_are_those_of_the_loss(rows_with_ours: Callable[[str], Rows], name: str) -> None:
-    """Our rows lie at steps of the loss, in the same event file, up to the last one."""
+    """Our rows have steps of the loss, in the same event file, up to the last one."""
     found = rows_with_ours(name)
     loss = set(steps(found.get("train_loss_step", []))) | set(steps(found["train_loss_epoch"]))
     ours = steps(found["energy/gpu_wh"])
@@ -79,7 +79,7 @@ def test_our_steps_are_those_of_the_loss(rows_with_ours: Callable[[str], Rows], 
 
 
 def test_manual_optimisation(tmp_path: Path) -> None:
-    """Two optimizer steps a batch count as two steps, at Lightning's own logger step."""
+    """Two optimizer steps per batch count as two steps, at Lightning's logger step."""
     clock = FakeClock()
     found = run(tmp_path, ManualModule(clock), callback(clock))
     assert set(steps(found["energy/gpu_wh"])) <= set(steps(found["train_loss"])) | {39, 79}
@@ -89,7 +89,7 @@ def test_manual_optimisation(tmp_path: Path) -> None:
 
 
 def test_joules_per_sample_are_watts_times_seconds_over_samples(tmp_path: Path) -> None:
-    """200 W for 0.1 s a batch of 4 is 5 J a sample, validation left out, inside its interval."""
+    """200 W for 0.1 s per batch of 4 is 5 J per sample without validation, in its interval."""
     clock = FakeClock()
     found = run(tmp_path, TinyModule(clock), callback(clock))
     for step, value in found[TAG]:
@@ -111,7 +111,7 @@ def test_energy_so_far_ends_at_the_total(tmp_path: Path) -> None:
 
 
 def test_without_a_gpu_its_tags_are_absent(tmp_path: Path) -> None:
-    """No device with scope gpu: no gpu tag, not even as zero."""
+    """Without a device of scope gpu there is no gpu tag, not even zero."""
     from energy_callbacks import EnergyMeter
     from energy_callbacks.core.records import Device
     from energy_callbacks.lightning import GpuEnergyCallback
@@ -128,7 +128,7 @@ def test_without_a_gpu_its_tags_are_absent(tmp_path: Path) -> None:
 
 
 def test_without_a_logger(tmp_path: Path) -> None:
-    """logger=False: nothing to log to, nothing raised, the report beside the checkpoints."""
+    """logger=False: nothing is logged or raised, and the report is beside the checkpoints."""
     clock = FakeClock()
     ours = callback(clock)
     trainer(tmp_path, ours, logger=False).fit(TinyModule(clock), loader())
@@ -146,7 +146,7 @@ def test_several_loggers(tmp_path: Path) -> None:
 
 
 def test_own_log_interval(tmp_path: Path) -> None:
-    """log_every_n_steps of ours is independent of the trainer's."""
+    """Our log_every_n_steps is independent of the trainer's."""
     clock = FakeClock()
     found = run(tmp_path, TinyModule(clock), callback(clock, log_every_n_steps=10))
     assert set(steps(found["power/gpu_w"])) <= {9, 19, 29, 39, 49, 59, 69, 79}
@@ -170,7 +170,7 @@ def test_checkpoint_monitors_before_anything_was_seen(tmp_path: Path) -> None:
 
 
 def test_real_time_without_any_setting(tmp_path: Path) -> None:
-    """GpuEnergyCallback() and nothing else, on this machine's own sensors, in real time."""
+    """GpuEnergyCallback() without settings, on the sensors of this machine."""
     from energy_callbacks.lightning import GpuEnergyCallback
 
     ours = GpuEnergyCallback()

@@ -1,4 +1,4 @@
-"""The user's metrics in Lightning: each told once, when it is new, and nothing waits for it."""
+"""The user's metrics in Lightning are reported once, when they are new, without waiting."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,20 +15,20 @@ from tests.integrations.lightning.training import TinyModule, callback, loader, 
 
 
 class Logging(TinyModule):
-    """Logs what others forget: at the end of the epoch, and the same value again and again."""
+    """A module that logs at the end of the epoch, and the same value repeatedly."""
 
     def on_validation_epoch_end(self) -> None:
-        """A metric that stands still."""
+        """Log a constant metric."""
         self.log("val_acc", 0.5)
 
     def on_train_epoch_end(self) -> None:
-        """After the hooks of callbacks, and not in each epoch."""
+        """Log after the hooks of callbacks, and not in each epoch."""
         if self.current_epoch != 1:
             self.log("late", float(self.current_epoch))
 
 
 def found(tmp_path: Path, **settings: object) -> dict[str, list[tuple[float | None, float]]]:
-    """Epochs and values of each metric in the report of three epochs."""
+    """Return epochs and values of each metric in the report of three epochs."""
     clock = FakeClock()
     ours = callback(clock)
     settings = {"max_epochs": 3, "num_sanity_val_steps": 2} | settings
@@ -40,7 +40,7 @@ def found(tmp_path: Path, **settings: object) -> dict[str, list[tuple[float | No
 
 
 def test_each_metric_is_told_once_an_epoch_with_the_epoch_that_it_is_of(tmp_path: Path) -> None:
-    """Also one that stands still, one that is logged late, and none of the sanity check."""
+    """Also a constant one and one that is logged late, but none of the sanity check."""
     told = found(tmp_path)
     assert told["val_acc"] == [(0.0, 0.5), (1.0, 0.5), (2.0, 0.5)]
     assert told["late"] == [(0.0, 0.0), (2.0, 2.0)]
@@ -48,14 +48,14 @@ def test_each_metric_is_told_once_an_epoch_with_the_epoch_that_it_is_of(tmp_path
 
 
 def test_every_validation_within_an_epoch_counts(tmp_path: Path) -> None:
-    """Two an epoch; the training's own metrics still once."""
+    """With two validations per epoch the training's own metrics are reported once."""
     told = found(tmp_path, val_check_interval=0.5)
     assert [epoch for epoch, _ in told["val_acc"]] == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]
     assert [epoch for epoch, _ in told["train_loss_epoch"]] == [0.0, 1.0, 2.0]
 
 
 def test_without_logger_and_progress_bar_nothing_is_fetched_from_a_device() -> None:
-    """A tensor of the device 'meta' has no value: to read it is an error."""
+    """Reading a tensor of the device 'meta' would be an error."""
     logged = {"on_host": torch.tensor(1.0), "on_device": torch.empty((), device="meta")}
     silent = SimpleNamespace(
         callback_metrics=logged, loggers=[], progress_bar_callback=None, current_epoch=3

@@ -19,7 +19,7 @@ TRAINING = (*WITHOUT_CHARTS, "tests.integrations.lightning.fit_and_test_script")
 
 @pytest.mark.slow(reason="a command that imports Lightning; tests/cli has one of the bare meter")
 def test_fit_and_test_inside_a_command(tmp_path: Path) -> None:
-    """Phases and steps of both, the card once, from the import of torch on."""
+    """Phases and steps of both calls, and the card once, from the import of torch on."""
     scenario = Scenario(cards=(h200(Constant(POWER_W)),)).write(tmp_path / "scenario")
     sees_all = {key: value for key, value in env(scenario).items() if key != "CUDA_VISIBLE_DEVICES"}
     done = subprocess.run(

@@ -14,7 +14,7 @@ from tests.integrations.lightning.training import trainer
 
 
 def begun(folder: Path, run_id: str, *, ppid: int | None = None, unix_s: float = 1e9) -> None:
-    """A journal of a child of this process, or of another."""
+    """Write a journal of a child of this process, or of another one."""
     writer = journal.JournalWriter(journal.path_for(folder, 1, run_id, 0))
     form = {"type": "header", "format": journal.FORMAT, "version": journal.VERSION}
     who = {"run_id": run_id, "attempt": 1, "host": run_id, "rank": 0}
@@ -23,7 +23,7 @@ def begun(folder: Path, run_id: str, *, ppid: int | None = None, unix_s: float =
 
 
 def test_the_newest_child_is_reported(tmp_path: Path) -> None:
-    """In whichever version of the logs it lies; never a run of somebody else."""
+    """In any version of the logs, but never the run of another process."""
     ours = GpuEnergyCallback()
     made = trainer(tmp_path, ours)
     logs = Path(made.log_dir).parent
@@ -34,7 +34,7 @@ def test_the_newest_child_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_chosen_folder_needs_no_trainer(tmp_path: Path) -> None:
-    """The callback knows it by itself, and takes no run of before for its own."""
+    """The callback has the folder, and ignores a previous run in it."""
     ours = GpuEnergyCallback(report_dir=tmp_path)
     begun(tmp_path, "foreign", ppid=1)
     with pytest.raises(JournalError, match="never started"):
@@ -44,6 +44,6 @@ def test_a_chosen_folder_needs_no_trainer(tmp_path: Path) -> None:
 
 
 def test_without_any_trainer_nothing_is_invented(tmp_path: Path) -> None:
-    """The callback says that it was never started."""
+    """The error says that the callback was never started."""
     with pytest.raises(JournalError, match="never started"):
         _ = GpuEnergyCallback().report

@@ -21,7 +21,7 @@ from tests.outputs.tensorboard_view import TensorBoardView, parameters, values
 
 
 class WithHyperparameters(TinyModule):
-    """Keeps its own hyperparameters, as most modules do."""
+    """A module that saves its hyperparameters, as most do."""
 
     def __init__(self, clock: FakeClock, rate: float = 0.1) -> None:
         super().__init__(clock)
@@ -29,12 +29,12 @@ class WithHyperparameters(TinyModule):
 
 
 def fit(root: Path, module: TinyModule, **settings: object) -> None:
-    """Two epochs with our callback."""
+    """Train two epochs with our callback."""
     trainer(root, callback(module.clock), **settings).fit(module, loader(), loader(5))
 
 
 def test_charts_have_the_prefix_of_the_logger(tmp_path: Path) -> None:
-    """``TensorBoardLogger(prefix=...)`` puts a word before each tag, of ours too."""
+    """``TensorBoardLogger(prefix=...)`` adds a prefix to each tag, also to ours."""
     logger = TensorBoardLogger(tmp_path, name="tb", version=0, prefix="mine")
     fit(tmp_path, TinyModule(FakeClock()), logger=logger)
     view = TensorBoardView(tmp_path / "tb")
@@ -44,7 +44,7 @@ def test_charts_have_the_prefix_of_the_logger(tmp_path: Path) -> None:
 
 
 def test_every_tensorboard_logger_has_the_pages(tmp_path: Path) -> None:
-    """And no other kind of logger is asked for a writer."""
+    """Loggers of other kinds are ignored."""
     loggers = [
         TensorBoardLogger(tmp_path, name="one", version=0),
         CSVLogger(tmp_path, name="csv"),
@@ -55,7 +55,7 @@ def test_every_tensorboard_logger_has_the_pages(tmp_path: Path) -> None:
 
 
 def test_hyperparameters_of_the_module_stay(tmp_path: Path) -> None:
-    """Lightning logs those of ``save_hyperparameters`` first: the page shows them and not ours."""
+    """Lightning logs those of ``save_hyperparameters`` first; the page shows them."""
     fit(tmp_path, WithHyperparameters(FakeClock()))
     view = TensorBoardView(tmp_path / "tb")
     assert view.hparams() == ["rate"]
@@ -64,14 +64,14 @@ def test_hyperparameters_of_the_module_stay(tmp_path: Path) -> None:
 
 
 def test_the_last_values_of_the_model_are_metrics(tmp_path: Path) -> None:
-    """Losses of training and validation, beside the joules."""
+    """Losses of training and validation are shown beside the energy."""
     fit(tmp_path, TinyModule(FakeClock()))
     found = values(TensorBoardView(tmp_path / "tb").sessions()["version_0"])
     assert {"final/val_loss", "final/train_loss", "final/total_wh"} <= set(found)
 
 
 def test_a_training_that_raised_is_a_failed_session(tmp_path: Path) -> None:
-    """With its joules, and its report as text."""
+    """With its energy, and its report as text."""
     with pytest.raises(RuntimeError, match="out of memory"):
         fit(tmp_path, FailingModule(FakeClock(), RuntimeError("out of memory")))
     view = TensorBoardView(tmp_path / "tb")

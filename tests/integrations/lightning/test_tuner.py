@@ -45,12 +45,12 @@ from tests.integrations.lightning.tuning import (
 
 
 def trained_sizes(net: Net, before: int) -> set[int]:
-    """Of the batches that came after so many."""
+    """Return the sizes of the batches after the first ones."""
     return set(net.told.sizes[before:])
 
 
 class Rows(pl.LightningDataModule):
-    """Has the batch size, and the data."""
+    """A datamodule with batch size and data."""
 
     def __init__(self, batch_size: int = 16) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Rows(pl.LightningDataModule):
 
 
 def test_the_curve_is_that_of_the_steps(tmp_path: Path) -> None:
-    """20 ms and 1 ms a sample: each trial's samples a second and joules a sample follow."""
+    """20 ms + 1 ms per sample determine samples/s and joules per sample of each trial."""
     net = Net()
     asked = options(net, tmp_path, max_trials=3, patience=STEADY)
     result = tune_batch_size(trainer(tmp_path), net, **asked)
@@ -73,7 +73,7 @@ def test_the_curve_is_that_of_the_steps(tmp_path: Path) -> None:
 
 
 def test_the_size_is_set_and_trained_with(tmp_path: Path) -> None:
-    """By the call before fit, in the module's attribute; fit then uses it."""
+    """The call before fit sets the module's attribute, and fit uses it."""
     net, lightning = Net(most=100), trainer(tmp_path)
     result = tune_batch_size(lightning, net, **options(net, tmp_path, objective="largest"))
     assert net.batch_size == result.size <= 100
@@ -83,7 +83,7 @@ def test_the_size_is_set_and_trained_with(tmp_path: Path) -> None:
 
 
 def test_a_datamodule_has_the_size(tmp_path: Path) -> None:
-    """In its hparams, as ``save_hyperparameters`` puts it; the module's attribute goes along."""
+    """In its hparams, as by ``save_hyperparameters``; the module's attribute is set too."""
     net, data = Net(most=64), Rows()
     result = tune_batch_size(
         trainer(tmp_path), net, datamodule=data,
@@ -93,7 +93,7 @@ def test_a_datamodule_has_the_size(tmp_path: Path) -> None:
 
 
 def test_a_loader_that_is_passed_stays_as_it_is(tmp_path: Path) -> None:
-    """Lightning's finder refuses it (lightning#11604); ours tries others and says what to do."""
+    """Lightning's finder rejects it (lightning#11604); ours searches and says what to do."""
     net, loader = Net(), DataLoader(rows(), batch_size=4, drop_last=True)
     del net.batch_size
     result = tune_batch_size(
@@ -106,7 +106,7 @@ def test_a_loader_that_is_passed_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_fit_goes_on_with_what_the_callback_has_found(tmp_path: Path) -> None:
-    """The same fit, with a loader that was passed to it."""
+    """The same fit continues, with a loader that was passed to it."""
     net = Net(most=100)
     tuner = BatchSizeTuner(**options(net, tmp_path, objective="largest", powers_of_two=True))
     steps: list[int] = []
@@ -127,7 +127,7 @@ def test_fit_goes_on_with_what_the_callback_has_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("home", ["lightning.pytorch", "pytorch_lightning"])
 def test_both_packages(tmp_path: Path, home: str) -> None:
-    """Each package's Trainer takes the callback, orders it first, and leaves fit by its own way."""
+    """Each package's Trainer accepts the callback, orders it first, and leaves fit."""
     package = pytest.importorskip(home)
     body = {
         name: value
@@ -161,7 +161,7 @@ def test_both_packages(tmp_path: Path, home: str) -> None:
 
 
 def test_never_a_size_that_did_not_run(tmp_path: Path) -> None:
-    """BatchSizeFinder(max_val=16) with memory for 15 answers 16, which it has not tried."""
+    """BatchSizeFinder(max_val=16) with memory for 15 returns 16, which it has not tried."""
     net = Net(most=15, batch_size=2, data=rows(60 * 7))
     tuner = BatchSizeTuner(max_val=16, init_val=2, **options(net, tmp_path, objective="largest"))
     trainer(tmp_path, tuner).fit(net)
@@ -171,7 +171,7 @@ def test_never_a_size_that_did_not_run(tmp_path: Path) -> None:
 
 
 def test_nothing_fits(tmp_path: Path) -> None:
-    """Its binary search answers 1, untried, and the other raises batch_size=0; ours says it."""
+    """Lightning's finder returns 1, untried, or raises batch_size=0; ours gives the reason."""
     net = Net(most=0)
     with pytest.raises(NothingFits, match="batch size 2 does not fit: OutOfMemoryError"):
         tune_batch_size(trainer(tmp_path), net, **options(net, tmp_path))
@@ -179,7 +179,7 @@ def test_nothing_fits(tmp_path: Path) -> None:
 
 
 def test_nothing_fits_of_a_datamodule(tmp_path: Path) -> None:
-    """Module and datamodule have the sizes that each had."""
+    """Module and datamodule keep their sizes."""
     net, data = Net(most=0), Rows(8)
     with pytest.raises(NothingFits):
         tune_batch_size(trainer(tmp_path), net, datamodule=data, **options(net, tmp_path))
@@ -187,7 +187,7 @@ def test_nothing_fits_of_a_datamodule(tmp_path: Path) -> None:
 
 
 def test_validation_has_no_part_in_trials(tmp_path: Path) -> None:
-    """Out of memory there ends its search in a KeyError (lightning#18985)."""
+    """Out of memory there ends Lightning's finder in a KeyError (lightning#18985)."""
 
     class Validated(Net):
         def validation_step(self, batch: Any, batch_idx: int) -> None:
@@ -201,7 +201,7 @@ def test_validation_has_no_part_in_trials(tmp_path: Path) -> None:
 
 
 def test_fewer_samples_than_the_batch_size(tmp_path: Path) -> None:
-    """It returns 64 for 16 rows, unchanged and untried; ours goes no further than there are."""
+    """Lightning's finder returns 64 for 16 rows, untried; ours stops at the number of rows."""
     net = Net(batch_size=64, data=rows(16))
     result = tune_batch_size(trainer(tmp_path), net, **options(net, tmp_path, objective="largest"))
     assert result.size == net.batch_size == 16
@@ -209,7 +209,7 @@ def test_fewer_samples_than_the_batch_size(tmp_path: Path) -> None:
 
 
 def test_no_validation_is_wanted_and_none_is_asked_for(tmp_path: Path) -> None:
-    """It overrides limit_val_batches=0, and then wants a loader that is not there."""
+    """Lightning's finder overrides limit_val_batches=0, and needs a missing loader."""
 
     class Validated(Net):
         def validation_step(self, batch: Any, batch_idx: int) -> None:
@@ -224,7 +224,7 @@ def test_no_validation_is_wanted_and_none_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_global_batch_is_kept(tmp_path: Path) -> None:
-    """It knows nothing of accumulation (lightning#17393): 96 samples, for 40 of which is room."""
+    """Lightning's finder ignores accumulation (lightning#17393): 96 samples, 40 fit."""
     net = Net(most=40)
     lightning = trainer(tmp_path)
     asked = options(net, tmp_path, global_batch_size=96, objective="largest", max_trials=9)
@@ -237,7 +237,7 @@ def test_a_global_batch_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_step_of_a_global_batch_is_whole(tmp_path: Path) -> None:
-    """So many micro-batches, then the optimizer, once: counted where the loader does not end."""
+    """All micro-batches, then one optimizer step; checked away from the end of the loader."""
     steps: list[int] = []
 
     class Counted(Net):
@@ -255,7 +255,7 @@ def test_a_step_of_a_global_batch_is_whole(tmp_path: Path) -> None:
 
 
 def test_the_longest_samples_fill_a_whole_step(tmp_path: Path) -> None:
-    """Where the trainer accumulates four batches, a trial begins with four of the longest."""
+    """If the trainer accumulates four batches, a trial begins with four of the longest."""
     seen: list[int] = []
 
     class Counted(Net):
@@ -270,7 +270,7 @@ def test_the_longest_samples_fill_a_whole_step(tmp_path: Path) -> None:
 
 
 def test_what_accumulates_already_goes_on_to(tmp_path: Path) -> None:
-    """Sizes are those of micro-batches then, and each trial takes at least one whole step."""
+    """Sizes are those of micro-batches, and each trial has at least one whole step."""
     steps: list[int] = []
 
     class Counted(Net):
@@ -292,7 +292,7 @@ def test_what_accumulates_already_goes_on_to(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "most"), [(Net, 10**9), (Net, 40), (Manual, 10**9), (Manual, 0)])
 def test_fit_is_the_fit_without_a_search(tmp_path: Path, kind: type[Net], most: int) -> None:
-    """Bit for bit in every state, where the search was before it, also where nothing has fitted."""
+    """Bitwise in every state, with a search before or in it, also if nothing has fitted."""
     found = []
     for searched in (True, False):
         pl.seed_everything(1, verbose=False)
@@ -309,7 +309,7 @@ def test_fit_is_the_fit_without_a_search(tmp_path: Path, kind: type[Net], most: 
 
 
 class Milestone(BatchSizeTuner):
-    """Searches in the middle of the training, and looks around before and afterwards."""
+    """A tuner that searches during training, and compares the state before and after."""
 
     def on_fit_start(self, *_: Any) -> None:
         self.states: list[dict] = []
@@ -330,7 +330,7 @@ class Milestone(BatchSizeTuner):
 
 @pytest.mark.parametrize(("kind", "most"), [(Net, 40), (Net, 0), (Manual, 10**9), (Manual, 40)])
 def test_nothing_is_changed_in_the_middle(tmp_path: Path, kind: type[Net], most: int) -> None:
-    """Weights, moments, learning rates, generators, counters, gradients, metrics: all as before."""
+    """Weights, moments, learning rates, generators, counters, gradients, metrics are unchanged."""
     net = kind()
     net.most_later = most
     tuner = Milestone(**options(net, tmp_path, max_trials=4))
@@ -345,7 +345,7 @@ def test_nothing_is_changed_in_the_middle(tmp_path: Path, kind: type[Net], most:
 
 
 def test_no_random_number_is_drawn(tmp_path: Path) -> None:
-    """Also where the module draws some while it is set up."""
+    """Also if the module draws some in its setup."""
 
     class Drawing(Net):
         def setup(self, stage: str) -> None:
@@ -360,7 +360,7 @@ def test_no_random_number_is_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["training_step", "optimizer_step", "on_train_start"])
 def test_an_error_of_the_user_passes_through(tmp_path: Path, where: str) -> None:
-    """As itself; the module is as it was, and the trainer trains afterwards."""
+    """The error propagates, the module is restored, and the trainer can train afterwards."""
 
     class Broken(Net):
         is_broken = True
@@ -383,7 +383,7 @@ def test_an_error_of_the_user_passes_through(tmp_path: Path, where: str) -> None
 
 
 def test_nobody_else_sees_the_trials(tmp_path: Path) -> None:
-    """No callback, no logger, no checkpoint; a logger's experiment can still be asked for."""
+    """No callback, logger or checkpoint; a logger's experiment is available."""
     seen: list[str] = []
 
     class Watching(pl.Callback):
@@ -415,7 +415,7 @@ def test_nobody_else_sees_the_trials(tmp_path: Path) -> None:
 
 
 def test_generators_of_the_loader_are_put_back(tmp_path: Path) -> None:
-    """The order of the samples in the fit is that without a search."""
+    """The order of samples in the fit is that without a search."""
     firsts = []
     for searched in (True, False):
         net = Net()
@@ -434,7 +434,7 @@ def test_generators_of_the_loader_are_put_back(tmp_path: Path) -> None:
 
 
 class Looking(Net):
-    """Notes what the trainer has set for a step."""
+    """A module that records settings of the trainer in a step."""
 
     def forward(self, batch: Any) -> torch.Tensor:
         self.told.types.add(self.layers[0](batch[0]).dtype)
@@ -456,7 +456,7 @@ class Looking(Net):
     ],
 )
 def test_a_trial_is_a_step_of_the_trainer(tmp_path: Path, settings: dict, is_so: Any) -> None:
-    """Its precision, its clipping, its watch for anomalies."""
+    """With its precision, clipping and anomaly detection."""
     net = Looking()
     tune_batch_size(trainer(tmp_path, **settings), net, **options(net, tmp_path, max_trials=2))
     assert is_so(net.told)
@@ -466,14 +466,14 @@ def test_a_trial_is_a_step_of_the_trainer(tmp_path: Path, settings: dict, is_so:
 
 
 class Compiled(Net):
-    """Without what the compiler of PyTorch 2.13 cannot read, such as ``self.log``."""
+    """A module without code that PyTorch 2.13 cannot compile, such as ``self.log``."""
 
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
         return self.layers(batch[0]).square().mean()
 
 
 def test_a_compiled_module(tmp_path: Path) -> None:
-    """As ``trainer.fit(torch.compile(model))``: the same weights as without a search."""
+    """``trainer.fit(torch.compile(model))``: the same weights as without a search."""
     weights = []
     for searched in (True, False):
         pl.seed_everything(0, verbose=False)
@@ -491,7 +491,7 @@ def test_a_compiled_module(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_broken", [False, True])
 def test_loaders_with_workers(tmp_path: Path, is_broken: bool) -> None:
-    """Made for each size, and gone afterwards, also where an error still holds on to the loop."""
+    """Created for each size and ended afterwards, also if an error still refers to the loop."""
 
     class Broken(Net):
         def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
@@ -514,7 +514,7 @@ def test_loaders_with_workers(tmp_path: Path, is_broken: bool) -> None:
 
 @pytest.mark.parametrize("combine", [dict, list, CombinedLoader])
 def test_several_loaders(tmp_path: Path, combine: type) -> None:
-    """Of one batch size; all get the other one, in the same shape."""
+    """Loaders of one batch size all get the other one, in the same structure."""
 
     class Both(Net):
         def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
@@ -536,7 +536,7 @@ def test_several_loaders(tmp_path: Path, combine: type) -> None:
 
 
 class Stream(IterableDataset):
-    """So many rows, and no length."""
+    """A number of rows without a length."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -546,7 +546,7 @@ class Stream(IterableDataset):
 
 
 def test_a_stream(tmp_path: Path) -> None:
-    """Full batches alone are counted; one that never comes ends the search with a word."""
+    """Only full batches are counted; without one the search ends with an error message."""
     net = Net()
     loader = DataLoader(Stream(100), 16)
     asked = options(net, tmp_path, max_size=48)
@@ -561,7 +561,7 @@ def test_a_stream(tmp_path: Path) -> None:
 
 
 class Ragged(torch.utils.data.Dataset):
-    """Sequences of 10 tokens; the last has 50, which a trial would not come to."""
+    """Sequences of 10 tokens; the last one has 50, and a trial would not reach it."""
 
     def __len__(self) -> int:
         return 5000
@@ -571,7 +571,7 @@ class Ragged(torch.utils.data.Dataset):
 
 
 def test_a_trial_begins_with_the_longest(tmp_path: Path) -> None:
-    """Memory for 1000 tokens: 20 samples padded to 50, where others would be 100."""
+    """Memory for 1000 tokens: 20 samples padded to 50; without padding 100 would fit."""
 
     class Tokens(Net):
         def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
@@ -592,7 +592,7 @@ def test_a_trial_begins_with_the_longest(tmp_path: Path) -> None:
 
 
 def test_loaders_that_each_epoch_makes_anew(tmp_path: Path) -> None:
-    """``reload_dataloaders_every_n_epochs`` does not bring back the module's own in a trial."""
+    """``reload_dataloaders_every_n_epochs`` does not restore the module's loader in a trial."""
     net = Net()
     lightning = trainer(tmp_path, reload_dataloaders_every_n_epochs=1)
     result = tune_batch_size(lightning, net, **options(net, tmp_path, max_trials=2))
@@ -601,7 +601,7 @@ def test_loaders_that_each_epoch_makes_anew(tmp_path: Path) -> None:
 
 
 def test_a_schedule_for_so_many_steps(tmp_path: Path) -> None:
-    """One cycle of all steps: trials do not use it up, and it is made for the new number."""
+    """A cycle of all steps: trials do not consume it, and it is created for the new number."""
 
     class Cycle(Net):
         def configure_optimizers(self) -> Any:
@@ -619,7 +619,7 @@ def test_a_schedule_for_so_many_steps(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_keeps_its_size(tmp_path: Path) -> None:
-    """No second search: the checkpoint has the size and the accumulation."""
+    """There is no second search: the checkpoint has size and accumulation."""
     net = Net(most=40)
     asked = {"global_batch_size": 64, "objective": "largest"}
     lightning = trainer(tmp_path, BatchSizeTuner(**options(net, tmp_path, **asked)))
@@ -638,7 +638,7 @@ def test_a_resumed_run_keeps_its_size(tmp_path: Path) -> None:
 
 
 def test_joules_are_in_the_report_of_the_training(tmp_path: Path) -> None:
-    """The callback's meter, which runs already, measures the trials in the phase ``tuning``."""
+    """The callback's running meter measures the trials in the phase ``tuning``."""
     net = Net()
     ours = GpuEnergyCallback(meter=meter(net, tmp_path))
     asked = options(net, tmp_path, patience=STEADY)
@@ -657,7 +657,7 @@ def test_joules_are_in_the_report_of_the_training(tmp_path: Path) -> None:
 
 
 class _Bucket(BatchSampler):
-    """Of the user's own."""
+    """A user's batch sampler."""
 
 
 @pytest.mark.parametrize(
@@ -673,7 +673,7 @@ class _Bucket(BatchSampler):
     ],
 )
 def test_a_loader_of_no_other_size_is_refused(tmp_path: Path, loader: Any, said: str) -> None:
-    """Before any step."""
+    """The error is raised before any step."""
     net = Net()
     with pytest.raises(ValueError, match=said):
         tune_batch_size(
@@ -683,7 +683,7 @@ def test_a_loader_of_no_other_size_is_refused(tmp_path: Path, loader: Any, said:
 
 
 def test_a_module_without_the_attribute_is_refused(tmp_path: Path) -> None:
-    """And one whose loader does not use it."""
+    """Also a module whose loader does not use it."""
     net = Net()
     with pytest.raises(ValueError, match="has no 'width'"):
         tune_batch_size(trainer(tmp_path), net, batch_arg_name="width", **options(net, tmp_path))
@@ -694,7 +694,7 @@ def test_a_module_without_the_attribute_is_refused(tmp_path: Path) -> None:
 
 
 def test_steps_that_need_all_ranks_are_refused() -> None:
-    """Each rank has steps of its own number."""
+    """Ranks run different numbers of steps."""
     strategy = pl.strategies.FSDPStrategy()
     with pytest.raises(ValueError, match="with DDP, got FSDPStrategy"):
         check(SimpleNamespace(strategy=strategy, lightning_module=Net(), world_size=2))
@@ -722,7 +722,7 @@ def test_misuse_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_lightning_s_tuner_knows_what_it_is(tmp_path: Path) -> None:
-    """It refuses a second search, as for its own finder; the callback can be pickled."""
+    """Lightning's Tuner rejects a second search; the callback can be pickled."""
     tuner = BatchSizeTuner(max_val=64)
     with pytest.raises(ValueError, match="already configured with a `BatchSizeFinder`"):
         Tuner(trainer(tmp_path, tuner)).scale_batch_size(Net())
@@ -730,7 +730,7 @@ def test_lightning_s_tuner_knows_what_it_is(tmp_path: Path) -> None:
 
 
 def test_only_fit_is_tuned(tmp_path: Path) -> None:
-    """The callback stays silent in validate, test and predict."""
+    """The callback does nothing in validate, test and predict."""
 
     class Tested(Net):
         def test_step(self, batch: Any, batch_idx: int) -> None:

@@ -15,7 +15,7 @@ RANKS = "tests.integrations.lightning.ddp_tuner_script"
 
 @pytest.mark.parametrize("way", ["before", "ddp", "ddp_fork"])
 def test_ranks_find_one_size_and_train_with_it(tmp_path: Path, scripts: Scripts, way: str) -> None:
-    """Memory for 100 samples on one and 24 on the other: 24 on both, and equal weights."""
+    """100 samples fit on one rank and 24 on the other: 24 on both, and equal weights."""
     arguments = (str(tmp_path), way)
     if way == "ddp_fork":  # starts both ranks itself
         script = Script(module=RANKS, folder=tmp_path, arguments=arguments)

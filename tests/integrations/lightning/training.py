@@ -85,7 +85,7 @@ class FailingModule(TinyModule):
 
 
 def loader(batches: int = 40) -> DataLoader:
-    """So many full batches of fixed data."""
+    """Return a loader of full batches of fixed data."""
     generator = torch.Generator().manual_seed(0)
     data = torch.randn(batches * BATCH_SIZE, 4, generator=generator)
     return DataLoader(TensorDataset(data), batch_size=BATCH_SIZE)

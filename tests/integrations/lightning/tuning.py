@@ -23,13 +23,13 @@ STEADY = Patience(block_s=0.25, least_s=1.0, most_s=2.0)
 
 
 def rows(count: int = 256) -> TensorDataset:
-    """Fixed data."""
+    """Return fixed data."""
     generator = torch.Generator().manual_seed(0)
     return TensorDataset(torch.randn(count, 8, generator=generator))
 
 
 class Net(pl.LightningModule):
-    """Everything that has a state; a batch of more than ``most`` samples does not fit.
+    """A module with all kinds of state; a batch of more than ``most`` samples does not fit.
 
     A step takes ``LAUNCH_S + size x SAMPLE_S`` of virtual time.
     """
@@ -49,7 +49,7 @@ class Net(pl.LightningModule):
         self.steps = 0
 
     def forward(self, batch: Any) -> torch.Tensor:
-        """A loss."""
+        """Return a loss."""
         (inputs,) = batch
         self.told.sizes.append(len(inputs))
         self.clock.advance(LAUNCH_S + len(inputs) * SAMPLE_S)
@@ -77,7 +77,7 @@ class Net(pl.LightningModule):
 
 
 class _Told:
-    """What a module has been given, kept where no search puts it back."""
+    """Inputs of a module, recorded where a search does not restore them."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
@@ -87,7 +87,7 @@ class _Told:
 
 
 class Manual(Net):
-    """Two optimizers as of a GAN, stepped by hand."""
+    """A module with two optimizers, stepped manually as in a GAN."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -116,7 +116,7 @@ class Manual(Net):
 
 
 def meter(net: Net, folder: Path) -> EnergyMeter:
-    """Of a GPU of constant power, on the net's clock."""
+    """Return a meter of a GPU of constant power, on the net's clock."""
     source = ScriptedSource(
         net.clock, power_w=lambda t_s: POWER_W, energy_j=lambda t_s: POWER_W * t_s
     )
@@ -126,13 +126,13 @@ def meter(net: Net, folder: Path) -> EnergyMeter:
 
 
 def options(net: Net, folder: Path, **more: Any) -> dict[str, Any]:
-    """Of a search that takes no real time and says nothing."""
+    """Return options of a search that takes no real time and prints nothing."""
     base = {"meter": meter(net, folder), "patience": QUICK, "max_trials": 6}
     return base | {"on_trial": lambda trial: None} | more
 
 
 def trainer(folder: Path, *callbacks: Any, **settings: Any) -> pl.Trainer:
-    """Quiet, on the CPU."""
+    """Return a quiet CPU trainer."""
     defaults: dict[str, Any] = {
         "accelerator": "cpu", "max_epochs": 2, "logger": False, "enable_checkpointing": False,
         "enable_progress_bar": False, "enable_model_summary": False, "default_root_dir": folder,
@@ -142,7 +142,7 @@ def trainer(folder: Path, *callbacks: Any, **settings: Any) -> pl.Trainer:
 
 
 def state(lightning: pl.Trainer) -> dict[str, Any]:
-    """Everything that a step changes, as plain values."""
+    """Return all state that a step changes, as plain values."""
     net = lightning.lightning_module
     return dict(
         _leaves(
