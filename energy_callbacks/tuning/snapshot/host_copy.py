@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-# Parts of a module's structure: ``ModuleSnapshot`` restores them.
+# Parts of a module's structure: ``TorchSnapshot`` restores them.
 _STRUCTURE: Final = frozenset(
     {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "training"}
 )
@@ -149,14 +149,19 @@ def keep_attributes(module: Any) -> Callable[[], None]:
 
 
 def keep_items(containers: Iterable[Any]) -> Callable[[], None]:
-    """Return a function that restores the items of dicts and lists. Items are not copied."""
-    kept = [(held, dict(held) if isinstance(held, dict) else list(held)) for held in containers]
+    """Return a function that restores the items of dicts, lists and sets. Items are not copied."""
+    kept = [(held, dict(held) if hasattr(held, "items") else list(held)) for held in containers]
 
     def restore() -> None:
         for held, items in kept:
-            _refill(held, items)
+            if _ids(held) != _ids(items):  # dicts of scripted modules cannot be changed
+                _refill(held, items)
 
     return restore
+
+
+def _ids(held: Any) -> Any:
+    return {k: id(v) for k, v in held.items()} if hasattr(held, "items") else [*map(id, held)]
 
 
 def _refill_dict(held: dict[Any, Any], items: dict[Any, Callable[[], Any]]) -> Any:

@@ -5,13 +5,12 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
-from energy_callbacks.tuning.snapshot.host_copy import keep_copy
-from energy_callbacks.tuning.snapshot.module_snapshot import (
-    ModuleSnapshot,
-    OptimizerSnapshot,
-    TensorSnapshot,
-)
+from energy_callbacks.tuning.snapshot.host_copy import keep_copy, keep_items
 from energy_callbacks.tuning.snapshot.random_state import RandomState
+from energy_callbacks.tuning.snapshot.tensor_snapshot import OptimizerSnapshot, TensorSnapshot
+
+# A module's tensors by name, and the buffers that are not saved. There is no public access.
+_REGISTRIES = ("_parameters", "_buffers", "_non_persistent_buffers_set")
 
 
 class TorchSnapshot:
@@ -66,8 +65,11 @@ class TorchSnapshot:
             for one in stateful
             if hasattr(one, "_per_optimizer_states")
         ]
-        parts = {id(part): part for module in modules for part in module.modules()}
-        self._modules = [ModuleSnapshot(part) for part in parts.values()]
+        parts = {id(part): part for module in modules for part in module.modules()}.values()
+        self._modes = [(part, part.training) for part in parts]
+        self._restore_names = keep_items(
+            getattr(part, name) for part in parts for name in _REGISTRIES
+        )
         self._optimizers = [OptimizerSnapshot(optimizer) for optimizer in optimizers]
         self._random = RandomState()
 
@@ -80,8 +82,10 @@ class TorchSnapshot:
             one.load_state_dict(state())
         for scaler, stages in self._stages:
             scaler._per_optimizer_states = stages()  # noqa: SLF001
-        for module in self._modules:
-            module.restore()
+        self._restore_names()
+        for module, is_training in self._modes:
+            if module.training != is_training:
+                module.training = is_training
         with sys.modules["torch"].no_grad():
             # Memory is freed before any is allocated.
             parts = [*self._tensors, *self._optimizers]

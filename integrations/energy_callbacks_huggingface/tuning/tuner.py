@@ -11,8 +11,8 @@ from energy_callbacks.tuning import BatchSizeResult, TuningOptions
 from energy_callbacks.tuning.options import at_most, search_settings
 from energy_callbacks.tuning.out_of_memory import free_memory
 from energy_callbacks.tuning.snapshot.host_copy import keep_items
-from energy_callbacks.tuning.snapshot.module_snapshot import OptimizerSnapshot
 from energy_callbacks.tuning.snapshot.random_state import RandomState
+from energy_callbacks.tuning.snapshot.tensor_snapshot import OptimizerSnapshot
 from energy_callbacks_huggingface.tuning.factory import TrainerFactory, create
 from energy_callbacks_huggingface.tuning.inner_loop import InnerLoop
 from energy_callbacks_huggingface.tuning.row_lengths import longest_rows

@@ -1,4 +1,4 @@
-"""Snapshots of PyTorch modules, their tensors, and optimizers."""
+"""Snapshots of PyTorch tensors and optimizers."""
 
 from typing import Any
 
@@ -44,38 +44,6 @@ def _is_at(tensor: Any, view: Any) -> bool:
     if (tensor.device, tensor.dtype, tensor.layout) != (view.device, view.dtype, view.layout):
         return False
     return bool(tensor.is_set_to(view)) if is_strided(view) else True
-
-
-class ModuleSnapshot:
-    """A module's mode, and which tensors it has under which names.
-
-    Args:
-        module: its children are not included.
-    """
-
-    def __init__(self, module: Any) -> None:
-        self._module = module
-        self._is_training = module.training
-        # There is no public way to restore these.
-        self._parameters = dict(module._parameters)  # noqa: SLF001
-        self._buffers = dict(module._buffers)  # noqa: SLF001
-        self._unsaved = set(module._non_persistent_buffers_set)  # noqa: SLF001
-
-    def restore(self) -> None:
-        """Restore the mode, and the same tensors under the same names."""
-        _refill(self._module._parameters, self._parameters)  # noqa: SLF001
-        _refill(self._module._buffers, self._buffers)  # noqa: SLF001
-        unsaved = self._module._non_persistent_buffers_set  # noqa: SLF001
-        unsaved.clear()
-        unsaved.update(self._unsaved)
-        if self._module.training != self._is_training:
-            self._module.training = self._is_training
-
-
-def _refill(now: Any, before: dict[str, Any]) -> None:
-    if {name: id(held) for name, held in now.items()} != {n: id(t) for n, t in before.items()}:
-        now.clear()
-        now.update(before)
 
 
 class OptimizerSnapshot:
