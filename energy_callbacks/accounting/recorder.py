@@ -207,14 +207,9 @@ class JournalRecorder:
                 f"({self._writer.last_error}): steps, phases and curves lack them",
             )
             self._write_queued()
-        totals = {
-            "type": "totals",
-            "t_s": now_s - self.start_s,
-            "status": status,
-            "error": error,
-            "energy": self._energies(self.start_s, now_s),
-        }
-        self._writer.write(totals | self._waiting.record() | values)
+        energy = self._energies(self.start_s, now_s)
+        values = self._waiting.record() | values
+        self._writer.write(journal.totals(now_s - self.start_s, status, error, energy, **values))
         self._writer.close()
 
     def _write_queued(self) -> None:
@@ -278,10 +273,9 @@ class JournalRecorder:
         return count - before
 
     def _energies(self, start_s: float, end_s: float) -> Record:
-        if end_s <= start_s:
-            return {}
-        energies = {k: self.timeline.energy(k, start_s, end_s) for k in self.timeline.metered}
-        return {key: journal.energy_as_json(energy) for key, energy in energies.items()}
+        keys = self.timeline.metered if end_s > start_s else ()
+        energies = {key: self.timeline.energy(key, start_s, end_s) for key in keys}
+        return journal.energies_as_json(energies)
 
     def _write_series(self, now_s: float) -> None:
         if now_s <= self._row_s:

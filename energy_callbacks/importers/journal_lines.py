@@ -93,24 +93,18 @@ def window(name: str, start_s: float, end_s: float, energy: Mapping[str, Energy]
 
 
 def _timed(start_s: float, end_s: float, energy: Mapping[str, Energy]) -> Record:
-    return {"type": "event", "start_s": start_s, "end_s": end_s, "energy": _as_json(energy)}
-
-
-def _as_json(energy: Mapping[str, Energy]) -> Record:
-    return {key: journal.energy_as_json(one) for key, one in energy.items()}
+    return {
+        "type": "event",
+        "start_s": start_s,
+        "end_s": end_s,
+        "energy": journal.energies_as_json(energy),
+    }
 
 
 def totals(end_s: float, energy: Mapping[str, Energy]) -> Record:
     """Returns the last line."""
-    return {
-        "type": "totals",
-        "t_s": end_s,
-        "status": "finished",
-        "error": None,
-        "energy": _as_json(energy),
-        "sampler_cpu_s": None,
-        "missed_readings": {},
-    }
+    as_json = journal.energies_as_json(energy)
+    return journal.totals(end_s, "finished", None, as_json, sampler_cpu_s=None, missed_readings={})
 
 
 def warning(code: str, message: str, fix: str = "") -> Record:

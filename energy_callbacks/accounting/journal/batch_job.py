@@ -77,16 +77,13 @@ class Job:
         >>> Job(system="slurm", id="78", array_id="77", task="1", name="train", queue="gpu").label
         'Slurm job 77_1, train, in gpu'
         """
-        words = [
-            _TITLES.get(self.system, self.system),
-            "pod" if self.system == "kubernetes" else "job",
-        ]
+        title = _TITLES.get(self.system, self.system)
+        kind = "pod" if self.system == "kubernetes" else "job"
         is_task = self.system == "slurm" and self.array_id is not None and self.task is not None
-        found = f"{self.array_id}_{self.task}" if is_task else self.id
-        parts = [" ".join([*words, found] if found else words)]
-        parts += [self.name] if self.name else []
+        number = f"{self.array_id}_{self.task}" if is_task else self.id
         place = "/".join(part for part in (self.cluster, self.queue) if part)
-        return ", ".join([*parts, f"in {place}"] if place else parts)
+        job = " ".join(part for part in (title, kind, number) if part)
+        return ", ".join(part for part in (job, self.name, place and f"in {place}") if part)
 
 
 def identity(environment: Mapping[str, str], root: Path = Path("/")) -> Job | None:

@@ -5,6 +5,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
@@ -37,13 +38,11 @@ def describe() -> dict[str, Any]:
 
 
 def _packages() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in _PACKAGES:
-        try:
-            found[name] = _version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+        with suppress(PackageNotFoundError):
+            versions[name] = _version(name)
+    return versions
 
 
 @cache

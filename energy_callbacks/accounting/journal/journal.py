@@ -295,6 +295,11 @@ def energy_as_json(energy: Energy) -> Record:
     return {name: getattr(energy, name) for name in _ENERGY}
 
 
+def energies_as_json(energies: Mapping[str, Energy]) -> Record:
+    """Convert energies by device to their record in a journal."""
+    return {key: energy_as_json(energy) for key, energy in energies.items()}
+
+
 def energy_from_json(record: Mapping[str, Any]) -> Energy:
     """Convert a record in a journal to an ``Energy``."""
     return Energy(**{name: record[name] for name in _ENERGY})
@@ -314,6 +319,12 @@ def _rounded(value: float | None, decimals: int) -> float | None:
     if value is None or not math.isfinite(value):
         return None
     return round(value, decimals) if decimals else round(value)
+
+
+def totals(t_s: float, status: str, error: str | None, energy: Record, **values: Any) -> Record:
+    """The ``totals`` line: the last line, with the energy of the whole attempt by device."""
+    line = {"type": "totals", "t_s": t_s, "status": status, "error": error, "energy": energy}
+    return line | values
 
 
 def device_record(device: Device, channels: Iterable[Channel]) -> Record:

@@ -1,4 +1,4 @@
-"""Sums the used budget over all ranks, so that all stop together; the only collective here."""
+"""Sums the used budget over all ranks, so that all of them stop after the same step."""
 
 import sys
 from datetime import timedelta

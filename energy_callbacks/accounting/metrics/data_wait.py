@@ -173,5 +173,5 @@ class DataWaitEnergy:
         if not self._steps.sees_waits:
             return {}
         energies = {key: total.as_energy(self._waited_s) for key, total in self._sums.items()}
-        as_json = {key: journal.energy_as_json(energy) for key, energy in energies.items()}
+        as_json = journal.energies_as_json(energies)
         return {"data_wait": {"duration_s": self._waited_s, "energy": as_json}}

@@ -271,13 +271,10 @@ class ScalarBoard:
     def _measured_fraction(self, whole: Energy, end_s: float) -> float | None:
         if not whole.energy_j:
             return None
-        origins = {device.key: device.origin for device in self._timeline.devices}
-        measured = total(
-            self._energy(key, self.start_s, end_s)
-            for key in self._timeline.keys("total")
-            if origins.get(key) == "measured"
-        )
-        return (measured.energy_j or 0.0) / whole.energy_j
+        measured = {d.key for d in self._timeline.devices if d.origin == "measured"}
+        keys = [key for key in self._timeline.keys("total") if key in measured]
+        energy = total(self._energy(key, self.start_s, end_s) for key in keys)
+        return (energy.energy_j or 0.0) / whole.energy_j
 
     def _pooled(self, before: StepCounts, now: StepCounts) -> tuple[StepCounts, float]:
         """The step from which figures per step are computed, and their random share."""
