@@ -63,7 +63,7 @@ def meter_from(settings: CallbackSettings, own: Sequence[str]) -> EnergyMeter:
 
     Raises:
         TypeError: for an unknown setting, or one of the wrong type.
-        ValueError: for a wrong value, or settings beside ``meter``.
+        ValueError: for a wrong value, or other settings together with ``meter``.
     """
     known = (*own, *SETTINGS)
     for name in settings:

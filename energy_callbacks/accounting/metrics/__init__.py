@@ -1,1 +1,1 @@
-"""Figures beside the loss: energy, emissions, throughput, forecasts and budgets."""
+"""Figures logged during a training: energy, emissions, throughput, forecasts, budgets."""

@@ -38,7 +38,7 @@ class Place:
         country: ISO 3166 alpha-3 code; ``None`` if the place is unknown.
         country_name: in English.
         region: state or province as CodeCarbon writes it, such as ``quebec``.
-        origin: where the place comes from, for people.
+        origin: where the place comes from, as text.
     """
 
     country: str | None = None
@@ -63,7 +63,7 @@ class Intensity:
         low_kg_per_kwh: lower end of its interval.
         high_kg_per_kwh: upper end of its interval.
         place: as shown to people; ``None`` if unknown.
-        source: where the figure and its interval come from, for people.
+        source: where the figure and its interval come from, as text.
         year: of the figure; ``None`` without a figure, or if the table does not state it.
     """
 

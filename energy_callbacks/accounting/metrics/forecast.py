@@ -36,7 +36,7 @@ class RunForecast:
     """A forecast of the whole run, with the half-widths of 95 % intervals.
 
     Attributes:
-        after: the part of the training that was measured, in words.
+        after: description of the part of the training that was measured.
         steps: optimizer steps of this attempt so far.
         planned_steps: optimizer steps that this attempt will make.
         energy_j: of GPUs and host, over all attempts.

@@ -53,7 +53,7 @@ _STALE_S: Final = 10.0
 # If figures were requested within this time, the next ones are prepared in advance. Less frequent
 # requests wait a millisecond for them.
 _OFTEN_S: Final = 10.0
-# So many rows are enough to judge how well the sensors resolve the steps.
+# Number of rows that suffices to judge how well the sensors resolve the steps.
 _ROWS: Final = 1000
 
 Scalars = dict[str, float]
