@@ -126,8 +126,7 @@ def _say(code: int, text: str) -> int:
 def _groups(words: Sequence[str]) -> dict[str, list[Path]]:
     """Return the name and runs of each argument."""
     groups: dict[str, list[Path]] = {}
-    for word in words:
-        name, paths = _group(word)
+    for name, paths in map(_group, words):
         if name in groups:
             raise ValueError(f"two groups are called {name!r}; name them: NAME=PATH")
         groups[name] = paths

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -114,7 +115,10 @@ class LocalEngine(Engine):
             ValueError: if fewer GPUs are visible than ``gpus`` names.
             SourceUnavailable: if the masks of the environment do not identify the visible GPUs.
         """
-        visible = [one.uuid for one in resolve(os.environ, _inventory())]
+        gpus: Sequence[GpuInfo] = ()
+        with suppress(SourceUnavailable):
+            gpus = inventory()
+        visible = [one.uuid for one in resolve(os.environ, gpus)]
         if self.gpus is None or self.gpus == "all":
             return visible
         wanted = range(self.gpus) if isinstance(self.gpus, int) else self.gpus
@@ -124,13 +128,6 @@ class LocalEngine(Engine):
                 'counted from 0; write gpus = "all" for what there is'
             )
         return [visible[number] for number in wanted]
-
-
-def _inventory() -> tuple[GpuInfo, ...]:
-    try:
-        return inventory()
-    except SourceUnavailable:
-        return ()
 
 
 def _serve(
