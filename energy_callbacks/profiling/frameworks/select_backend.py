@@ -36,19 +36,20 @@ def recorder(
     path: Path,
     *,
     warm_up_steps: int,
-    active_steps: int,
-    max_events: int,
     max_bytes: int,
+    **torch_only: int,
 ) -> TraceRecorder:
-    """Return a recorder of one window; see ``TorchRecorder`` and ``XplaneRecorder``."""
+    """Return a recorder of one window; see ``TorchRecorder`` and ``XplaneRecorder``.
+
+    Args:
+        chosen: the framework.
+        path: of the trace.
+        warm_up_steps: steps that are not recorded.
+        max_bytes: of the trace.
+        torch_only: further limits of ``TorchRecorder``.
+    """
     if chosen == "torch":
-        return TorchRecorder(
-            path,
-            warm_up_steps=warm_up_steps,
-            active_steps=active_steps,
-            max_events=max_events,
-            max_bytes=max_bytes,
-        )
+        return TorchRecorder(path, warm_up_steps=warm_up_steps, max_bytes=max_bytes, **torch_only)
     start, stop = _tensorflow() if chosen == "tensorflow" else _jax()
     return XplaneRecorder(
         chosen,

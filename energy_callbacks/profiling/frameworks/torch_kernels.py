@@ -35,7 +35,6 @@ class KernelWindows:
             of the time since the start. The first, in step 10, opens in any case.
 
     Attributes:
-        max_overhead: see above.
         seen_steps: steps of the training so far.
         cost_s: time that windows have cost so far.
     """
@@ -43,7 +42,7 @@ class KernelWindows:
     def __init__(self, most: int, steps: int, max_overhead: float) -> None:
         self._most = most
         self._steps = steps
-        self.max_overhead = max_overhead
+        self._max_overhead = max_overhead
         self._start_s = time.monotonic()
         self._last_s: float | None = None
         self._shortest_s: float | None = None
@@ -76,7 +75,7 @@ class KernelWindows:
         is_done = len(self._done) >= self._most or self._failures >= _MOST_FAILURES
         if is_done or self.seen_steps < self._due_step or not is_used():
             return False
-        return not self._done or self.cost_s <= self.max_overhead * (now_s - self._start_s)
+        return not self._done or self.cost_s <= self._max_overhead * (now_s - self._start_s)
 
     def _open(self) -> None:
         window = KernelWindow(self._steps)

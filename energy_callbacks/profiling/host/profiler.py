@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ _PATIENCE_S: Final = 3.0
 _LINES: Final = 60
 
 
+@dataclass(eq=False, kw_only=True)
 class HostProfiler(AttemptProfiler["_HostRun"]):
     """Follow the Python calls of some training steps, and memory line by line in named functions.
 
@@ -46,23 +48,21 @@ class HostProfiler(AttemptProfiler["_HostRun"]):
         TypeError: if a name is not that of a Python function.
     """
 
-    def __init__(
-        self,
-        *,
-        skip: int = 10,
-        steps: int = 20,
-        longest_s: float = 60.0,
-        functions: str | Sequence[str | Callable[..., Any]] = (),
-        whole: bool = False,
-    ) -> None:
+    skip: int = 10
+    steps: int = 20
+    longest_s: float = 60.0
+    functions: str | Sequence[str | Callable[..., Any]] = ()
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        skip, steps, longest_s = self.skip, self.steps, self.longest_s
         if skip < 0 or steps < 1 or longest_s <= 0.0 or int(skip) != skip or int(steps) != steps:
             raise ValueError(
                 f"HostProfiler(skip={skip}, steps={steps}, longest_s={longest_s}): skip and "
                 "steps are whole numbers from 0 and 1 on, longest_s is more than 0"
             )
-        self.skip, self.steps, self.longest_s, self.whole = skip, steps, longest_s, whole
-        named = (functions,) if isinstance(functions, str) else functions
-        self.functions = profile_lines(*named).names if named else ()
+        named = (self.functions,) if isinstance(self.functions, str) else self.functions
+        self.functions = self.names = profile_lines(*named).names if named else ()
 
     def _begin(self, meter: ActiveAttempt) -> "_HostRun | None":
         if meter.rank != 0 or meter.run_folder is None:
@@ -86,12 +86,12 @@ class _HostRun:
         self._start_s = self._end_s = 0.0
         self._is_over = False
         self._lines: profile_lines | None = None
-        if settings.functions:
-            self._lines = profile_lines(*settings.functions).__enter__()
+        if settings.names:
+            self._lines = profile_lines(*settings.names).__enter__()
         self._workers = Workers(
             WorkerTracker(
                 folder=folder,
-                functions=settings.functions,
+                functions=settings.names,
                 batches=settings.steps,
                 longest_s=settings.longest_s,
                 inherited=self._lines,

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from dataclasses import dataclass
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core.guard import pass_on_signals
@@ -12,12 +13,14 @@ from energy_callbacks.profiling.lines.attribution import Attribution
 from energy_callbacks.profiling.lines.stack_sampler import StackSampler
 from energy_callbacks.profiling.lines.stacks import stacks_of
 from energy_callbacks.profiling.lines.tally import LineTally
+from energy_callbacks.report.model.profile_lines import LineProfile
 
 logger = logging.getLogger("energy_callbacks")
 
 _PATIENCE_S = 6.0
 
 
+@dataclass(eq=False, kw_only=True)
 class LineProfiler(AttemptProfiler["_LineRun"]):
     """Joules by line and function of your own files; libraries count for the line that calls them.
 
@@ -40,30 +43,28 @@ class LineProfiler(AttemptProfiler["_LineRun"]):
         ValueError: if a setting is out of range.
     """
 
-    def __init__(
-        self,
-        *,
-        rate_hz: float = 25.0,
-        windows: int = 2,
-        window_steps: int = 2,
-        max_overhead: float = 0.01,
-    ) -> None:
-        if not 1.0 <= rate_hz <= 1000.0:
-            raise ValueError(f"rate_hz is from 1 to 1000 looks a second: got {rate_hz!r}; try 25")
-        if windows < 0 or window_steps < 1 or not 0.0 < max_overhead < 1.0:
+    rate_hz: float = 25.0
+    windows: int = 2
+    window_steps: int = 2
+    max_overhead: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not 1.0 <= self.rate_hz <= 1000.0:
             raise ValueError(
-                f"got windows={windows!r}, window_steps={window_steps!r}, "
-                f"max_overhead={max_overhead!r}; give no fewer than 0 windows of 1 step, and a "
-                "share between 0 and 1"
+                f"rate_hz is from 1 to 1000 looks a second: got {self.rate_hz!r}; try 25"
             )
-        self.rate_hz = rate_hz
-        self._windows = (windows, window_steps, max_overhead)
+        if self.windows < 0 or self.window_steps < 1 or not 0.0 < self.max_overhead < 1.0:
+            raise ValueError(
+                f"got windows={self.windows!r}, window_steps={self.window_steps!r}, "
+                f"max_overhead={self.max_overhead!r}; give no fewer than 0 windows of 1 step, and "
+                "a share between 0 and 1"
+            )
 
     def _begin(self, meter: ActiveAttempt) -> "_LineRun | None":
         if meter.rank != 0:
             return None
         try:
-            return _LineRun(meter, self.rate_hz, KernelWindows(*self._windows))
+            return _LineRun(self, meter)
         except RuntimeError as error:
             logger.warning("no energy by lines of source: %s", error)
             return None
@@ -72,14 +73,17 @@ class LineProfiler(AttemptProfiler["_LineRun"]):
 class _LineRun:
     """Line profiling of one attempt, from the creation of this object until ``stop``."""
 
-    def __init__(self, meter: ActiveAttempt, rate_hz: float, windows: KernelWindows) -> None:
-        self._meter, self._windows = meter, windows
+    def __init__(self, settings: LineProfiler, meter: ActiveAttempt) -> None:
+        self._meter = meter
+        self._windows = KernelWindows(
+            settings.windows, settings.window_steps, settings.max_overhead
+        )
         self._start_s, self._process_s = meter.now_s(), time.process_time()
         self._phase: str | None = None
         self._phase_s = self._start_s
         self._train: list[tuple[float, float]] = []
         self._tally = LineTally(self._start_s)
-        self._sampler = StackSampler(self._tally.take, rate_hz, windows.max_overhead)
+        self._sampler = StackSampler(self._tally.take, settings.rate_hz, settings.max_overhead)
         self._sampler.start()
 
     def mark(self, name: str, t_s: float) -> None:
@@ -114,13 +118,16 @@ class _LineRun:
             attribution.host(self._tally, process_s),
             attribution.gpu(self._train, kernel_s, busy_s * self._windows.seen_steps),
         )
-        profile = record.profile(
-            attribution.shares,
-            [scope for scope in scopes if scope is not None],
-            duration_s=end_s - self._start_s,
+        shares, duration_s = attribution.shares, end_s - self._start_s
+        profile = LineProfile(
+            duration_s=duration_s,
             looks=self._sampler.looks,
-            cost_s=self._sampler.cost_s,
+            cost_share=self._sampler.cost_s / duration_s,
             windows=count,
+            scopes=tuple(scope for scope in scopes if scope is not None),
+            lines=record.source_lines(shares),
+            functions=record.functions(shares),
+            files=(),
         )
-        stacks = stacks_of(self._tally, attribution.shares)
+        stacks = stacks_of(self._tally, shares)
         self._meter.record_profile("lines", record.write(profile, stacks, self._meter.run_folder))

@@ -11,33 +11,11 @@ from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.lines import listing, scalene, stacks
 from energy_callbacks.profiling.lines.attribution import LineShare, Shares, sum_known
 from energy_callbacks.profiling.lines.stacks import Stack
-from energy_callbacks.report.model.profile_lines import LineProfile, ScopeShare, SourceLine
+from energy_callbacks.report.model.profile_lines import LineProfile, SourceLine
 
 _MOST_LINES: Final = 100
 _MOST_FUNCTIONS: Final = 50
 _LONGEST: Final = 160
-
-
-def profile(
-    shares: Shares,
-    scopes: Sequence[ScopeShare],
-    *,
-    duration_s: float,
-    looks: int,
-    cost_s: float,
-    windows: int,
-) -> LineProfile:
-    """Return the profile with all lines and functions, those with most energy first."""
-    return LineProfile(
-        duration_s=duration_s,
-        looks=looks,
-        cost_share=cost_s / duration_s,
-        windows=windows,
-        scopes=tuple(scopes),
-        lines=_source_lines(shares, has_source=True),
-        functions=_source_lines(_by_function(shares), has_source=False),
-        files=(),
-    )
 
 
 def write(found: LineProfile, samples: Sequence[Stack], run_folder: Path | None) -> dict[str, Any]:
@@ -68,30 +46,15 @@ def write(found: LineProfile, samples: Sequence[Stack], run_folder: Path | None)
     return asdict(record)
 
 
-def _by_function(shares: Shares) -> Shares:
-    """Sum up the lines of each function; energy of functions that it calls is theirs."""
-    totals: dict[tuple[str, str], LineShare] = {}
-    first: dict[tuple[str, str], int] = {}
-    for line, share in shares.items():
-        key = (line.file, line.function)
-        first[key] = min(first.get(key, line.line), line.line)
-        total = totals.setdefault(key, LineShare())
-        total.merge(share)
-        for name in ("work_j", "waiting_j", "gpu_s", "gpu_j"):
-            setattr(total, name, sum_known(getattr(total, name), getattr(share, name)))
-    return {Line(key[0], first[key], key[1]): total for key, total in totals.items()}
-
-
-def _source_lines(shares: Shares, *, has_source: bool) -> tuple[SourceLine, ...]:
+def source_lines(shares: Shares) -> tuple[SourceLine, ...]:
+    """Return the lines with their source, those with most energy first."""
     gpu_s = sum(share.gpu_s or 0.0 for share in shares.values())
     lines = [
         SourceLine(
             file=line.file,
             line=line.line,
             function=line.function,
-            source=linecache.getline(line.file, line.line).rstrip("\n")[:_LONGEST]
-            if has_source
-            else "",
+            source=linecache.getline(line.file, line.line).rstrip("\n")[:_LONGEST],
             wall_s=share.wall_s,
             cpu_s=share.busy_s,
             wait_s=share.wait_s,
@@ -103,3 +66,18 @@ def _source_lines(shares: Shares, *, has_source: bool) -> tuple[SourceLine, ...]
         for line, share in shares.items()
     ]
     return tuple(sorted(lines, key=lambda one: (one.energy_j or 0.0, one.wall_s), reverse=True))
+
+
+def functions(shares: Shares) -> tuple[SourceLine, ...]:
+    """Return the sums of the lines of each function; callees have their own."""
+    totals: dict[tuple[str, str], LineShare] = {}
+    first: dict[tuple[str, str], int] = {}
+    for line, share in shares.items():
+        key = (line.file, line.function)
+        first[key] = min(first.get(key, line.line), line.line)
+        total = totals.setdefault(key, LineShare())
+        total.merge(share)
+        for name in ("work_j", "waiting_j", "gpu_s", "gpu_j"):
+            setattr(total, name, sum_known(getattr(total, name), getattr(share, name)))
+    by_line = {Line(file, first[file, name], name): total for (file, name), total in totals.items()}
+    return tuple(replace(line, source="") for line in source_lines(by_line))

@@ -23,9 +23,6 @@ _NOT_RECORDED: Final = {
     "n_growth_mb": 0.0, "n_peak_mb": 0.0, "n_malloc_mb": 0.0, "n_mallocs": 0,
     "n_python_fraction": 0.0, "n_usage_fraction": 0.0,
 }  # fmt: skip
-_REGIONS: Final = (
-    "start_outermost_loop", "end_outermost_loop", "start_region_line", "end_region_line",
-)  # fmt: skip
 
 
 def profile(found: LineProfile, stacks: Sequence[Stack]) -> str:
@@ -101,11 +98,11 @@ def _seen(found: LineProfile, line: SourceLine, before: dict[str, Any]) -> dict[
 
 
 def _unseen(number: int, text: str) -> dict[str, Any]:
-    times = dict.fromkeys(("n_core_utilization", *_TIMES), 0.0)
+    regions = ("start_outermost_loop", "end_outermost_loop", "start_region_line", "end_region_line")
     return {
         **_NOT_RECORDED,
-        **times,
-        **dict.fromkeys(_REGIONS, max(number, 1)),
+        **dict.fromkeys(("n_core_utilization", *_TIMES), 0.0),
+        **dict.fromkeys(regions, max(number, 1)),
         "line": text,
         "lineno": number,
     }

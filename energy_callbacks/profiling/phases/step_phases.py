@@ -1,7 +1,6 @@
 """The profiler of step phases: follows steps for a while, and splits their energy at the end."""
 
 import logging
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -19,6 +18,7 @@ from energy_callbacks.profiling.phases.split import Refusal, split
 from energy_callbacks.profiling.phases.torch_hooks import TorchHooks
 from energy_callbacks.report.model import profile_phases
 from energy_callbacks.report.model.profile_phases import StepPhase
+from energy_callbacks.sensing.clock import Periodic
 from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 
 logger = logging.getLogger("energy_callbacks")
@@ -41,6 +41,7 @@ _JITTED: Final = Refusal(
 )
 
 
+@dataclass(eq=False, kw_only=True)
 class StepPhases(AttemptProfiler["_PhaseRun"]):
     """Time and energy of data wait, transfer, forward, backward and optimizer in a training step.
 
@@ -62,12 +63,14 @@ class StepPhases(AttemptProfiler["_PhaseRun"]):
         ValueError: if it is not positive.
     """
 
-    def __init__(self, *, follow_s: float = 60.0, device_events: bool = True) -> None:
-        self._follow_s = check_positive("follow_s", follow_s) or 0.0
-        self._device_events = device_events
+    follow_s: float = 60.0
+    device_events: bool = True
+
+    def __post_init__(self) -> None:
+        check_positive("follow_s", self.follow_s)
 
     def _begin(self, meter: ActiveAttempt) -> "_PhaseRun":
-        return _PhaseRun(meter, self._follow_s, device_events=self._device_events)
+        return _PhaseRun(self, meter)
 
     def enter(self, phase: str) -> None:
         """Begin a phase of the step, in loops whose phases PyTorch does not report.
@@ -79,26 +82,51 @@ class StepPhases(AttemptProfiler["_PhaseRun"]):
             self._run.enter(phase)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Observations:
+    """The phases that were marked, and the readings of the device during them."""
+
+    spans: Spans
+    names: tuple[str, ...]
+    readings: Readings | None
+    energy_j: float | None
+    is_dated_by_device: bool
+
+
 class _PhaseRun:
-    """Step phases of one attempt; see ``StepPhases`` for the settings.
+    """Step phases of one attempt; after ten steps, phases are marked for some time.
+
+    Args:
+        settings: of the profiler.
+        meter: of the attempt.
 
     Attributes:
-        followed: the steps whose phases are marked; ``None`` before and after an error.
+        marks: the phases so far; ``None`` before phases are marked, and after an error.
     """
 
-    def __init__(self, meter: ActiveAttempt, follow_s: float, *, device_events: bool) -> None:
-        self._meter = meter
-        self._follow_s = follow_s
-        self._device_events = device_events
-        self._steps = 0
+    def __init__(self, settings: StepPhases, meter: ActiveAttempt) -> None:
+        self._settings, self._meter = settings, meter
+        self._skipped = self._steps = 0
         self._is_training = False
-        self.followed: _FollowedSteps | None = None
+        self._start_s: float | None = None
+        self._end_s: float | None = None
+        self._observations: _Observations | None = None
+        self._device: str | None = None
+        self._generation = forks.generation
+        self._hooks = TorchHooks(self._on_phase)
+        self._periodic: Periodic | None = None
+        self.marks: PhaseMarks | None = None
+
+    @property
+    def _active_marks(self) -> PhaseMarks | None:
+        """The marks, while phases are marked; ``None`` in a fork of the process."""
+        is_active = self._end_s is None and self._generation == forks.generation
+        return self.marks if is_active else None
 
     def enter(self, phase: str) -> None:
         """Begin a phase of the step."""
-        followed = self.followed
-        if followed is not None and followed.is_active and self._is_training:
-            followed.marks.begin(phase, self._meter.now_s())
+        if self._is_training and (marks := self._active_marks) is not None:
+            marks.begin(phase, self._meter.now_s())
 
     def _on_phase(self, phase: str) -> None:
         """Handle a phase that PyTorch reports, in the middle of the training's own calls."""
@@ -113,149 +141,96 @@ class _PhaseRun:
         """See ``Profiler``."""
         if name.startswith("phase:"):
             self._is_training = name == "phase:train"
-        followed = self.followed
-        if followed is None or not followed.is_active:
+        marks = self._active_marks
+        if marks is None:
             return
         if not self._is_training:
-            followed.marks.begin(OUTSIDE, t_s)
+            marks.begin(OUTSIDE, t_s)
         elif name == "phase:train":
-            followed.begin_step(t_s)
-        elif name == "data_ready" and followed.marks.name in ("data wait", OUTSIDE):
-            followed.marks.begin("transfer", t_s)
+            self._begin_step(marks, t_s)
+        elif name == "data_ready" and marks.name in ("data wait", OUTSIDE):
+            marks.begin("transfer", t_s)
         elif name == "batch_done":
-            followed.marks.begin("data wait", t_s)
+            marks.begin("data wait", t_s)
 
     def step(self, t_s: float) -> None:
         """See ``Profiler``."""
-        self._steps += 1
-        if self.followed is not None:
-            self.followed.step(t_s, self._follow_s)
-        elif self._steps == _SKIPPED_STEPS:
-            self.followed = _FollowedSteps(
-                self._meter, t_s, self._on_phase, device_events=self._device_events
-            )
+        self._skipped += 1
+        if self._skipped == _SKIPPED_STEPS:
+            self._follow(t_s)
+        elif (marks := self._active_marks) is not None:
+            self._steps += 1
+            self._begin_step(marks, t_s)
+            if t_s - (self._start_s or t_s) >= self._settings.follow_s or marks.is_full:
+                self._leave(marks, t_s)
 
-    def stop(self) -> None:
-        """See ``Profiler``; takes some seconds, more for steps of a few milliseconds."""
-        try:
-            if self.followed is not None:
-                self._meter.record_profile("step_phases", asdict(self.followed.profile()))
-        finally:
-            self._drop()
-
-    def _drop(self) -> None:
-        followed, self.followed = self.followed, None
-        if followed is not None:
-            followed.close()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Observations:
-    """The phases that were marked, and the readings of the device during them."""
-
-    spans: Spans
-    names: tuple[str, ...]
-    readings: Readings | None
-    energy_j: float | None
-    is_dated_by_device: bool
-
-
-class _FollowedSteps:
-    """Steps whose phases are marked, from the creation of this object on.
-
-    Args:
-        meter: that measures them.
-        start_s: the current time.
-        on_phase: called with each phase that PyTorch reports.
-        device_events: whether events of the device date phases.
-
-    Attributes:
-        marks: the phases so far.
-    """
-
-    def __init__(
-        self,
-        meter: ActiveAttempt,
-        start_s: float,
-        on_phase: Callable[[str], None],
-        *,
-        device_events: bool,
-    ) -> None:
-        self._meter = meter
-        self._generation = forks.generation
-        self._start_s = start_s
-        self._end_s: float | None = None
-        self._steps = 0
-        self._observations: _Observations | None = None
+    def _follow(self, t_s: float) -> None:
+        meter = self._meter
+        self._start_s, self._generation = t_s, forks.generation
         self._device = device_of(meter)
         if self._device is not None:
             meter.timeline.follow_power(self._device)
-        on_gpu = self._device is not None and self._device.startswith("gpu")
-        self.marks = PhaseMarks(StepEnds(meter.clock) if on_gpu and device_events else None)
-        self._hooks = TorchHooks(on_phase)
+        has_events = str(self._device).startswith("gpu") and self._settings.device_events
+        self.marks = PhaseMarks(StepEnds(meter.clock) if has_events else None)
         self._periodic = meter.clock.every(_SETTLE_S, self._look, name="energy_callbacks phases")
-        self.marks.begin("data wait", start_s)
         self._hooks.install()
-
-    @property
-    def is_active(self) -> bool:
-        """Whether phases are still marked, and this process is not a fork."""
-        return self._end_s is None and self._generation == forks.generation
-
-    def step(self, t_s: float, follow_s: float) -> None:
-        """Count a step; stop marking if enough time was followed."""
-        if not self.is_active:
-            return
-        self._steps += 1
-        self.begin_step(t_s)
-        if t_s - self._start_s >= follow_s or self.marks.is_full:
-            self._leave(t_s)
-
-    def begin_step(self, t_s: float) -> None:
-        """Begin the first phase of a step."""
         self.marks.begin("data wait", t_s)
+
+    def _begin_step(self, marks: PhaseMarks, t_s: float) -> None:
+        marks.begin("data wait", t_s)
         self._hooks.begin_step()  # a validation may have used up the hook of the forward pass
 
-    def _leave(self, t_s: float) -> None:
+    def _leave(self, marks: PhaseMarks, t_s: float) -> None:
         self._end_s = t_s
         self._hooks.remove()
-        self.marks.begin(OUTSIDE, t_s)
+        marks.begin(OUTSIDE, t_s)
 
     def _look(self) -> None:
         """Date marks, and read the sensor while the timeline has details; on a separate thread."""
-        if self._observations is not None:
+        marks = self.marks
+        if marks is None or self._observations is not None:
             return
-        self.marks.settle()
+        marks.settle()
         if self._end_s is not None and self._meter.now_s() - self._end_s >= _CONFIRMED_S:
-            self._observations = self._observe()
+            self._observations = self._observe(marks)
 
-    def _observe(self) -> _Observations:
-        self.marks.close()
-        spans, names = self.marks.spans()
+    def _observe(self, marks: PhaseMarks) -> _Observations:
+        marks.close()
+        spans, names = marks.spans()
         device, meter = self._device, self._meter
         return _Observations(
             spans=spans,
             names=names,
             energy_j=None if device is None else measured_j(meter, device, spans),
             readings=None if device is None else readings(meter, device, spans),
-            is_dated_by_device=self.marks.by_device,
+            is_dated_by_device=marks.by_device,
         )
 
-    def profile(self) -> profile_phases.StepPhases:
-        """Stop marking, and return times and energies per step."""
+    def stop(self) -> None:
+        """See ``Profiler``; takes some seconds, more for steps of a few milliseconds."""
+        try:
+            if self.marks is not None and self._periodic is not None:
+                self._record(self.marks, self._periodic)
+        finally:
+            self._drop()
+
+    def _record(self, marks: PhaseMarks, periodic: Periodic) -> None:
         if self._end_s is None:
-            self._leave(self._meter.now_s())
-        self._periodic.ask_to_stop()
-        self._periodic.wait(_PATIENCE_S)
+            self._leave(marks, self._meter.now_s())
+        periodic.ask_to_stop()
+        periodic.wait(_PATIENCE_S)
         if self._observations is None:
             self._meter.wait_until_seen(self._end_s or 0.0, _PATIENCE_S)
-            self._observations = self._observe()
-        return _profile(self._observations, self._device, self._steps)
+            self._observations = self._observe(marks)
+        profile = _profile(self._observations, self._device, self._steps)
+        self._meter.record_profile("step_phases", asdict(profile))
 
-    def close(self) -> None:
+    def _drop(self) -> None:
         """Restore PyTorch, and stop following the sensor."""
+        self.marks = None
         self._hooks.remove()
-        self._periodic.ask_to_stop()
+        if self._periodic is not None:
+            self._periodic.ask_to_stop()
         if self._device is not None:
             self._meter.timeline.leave_power(self._device)
 

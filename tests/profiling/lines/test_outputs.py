@@ -33,8 +33,9 @@ def share(wall_s, cpu, work_j, waiting_j, **gpu):
 
 def profile_of(shares, scopes=(), **numbers):
     """A profile of 10 s."""
-    values = {"duration_s": 10.0, "looks": 1, "cost_s": 0.0, "windows": 0, **numbers}
-    return record.profile(shares, scopes, **values)
+    values = {"duration_s": 10.0, "looks": 1, "cost_share": 0.0, "windows": 0, **numbers}
+    lines, functions = record.source_lines(shares), record.functions(shares)
+    return LineProfile(scopes=scopes, lines=lines, functions=functions, files=(), **values)
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def found(tmp_path):
         ScopeShare(scope="host", energy_j=500.0, attributed_j=450.0, reason=None),
         ScopeShare(scope="gpu", energy_j=2000.0, attributed_j=1500.0, reason=None),
     )
-    return profile_of(shares, scopes, looks=500, cost_s=0.03, windows=2)
+    return profile_of(shares, scopes, looks=500, cost_share=0.003, windows=2)
 
 
 @pytest.fixture

@@ -125,9 +125,9 @@ def test_what_is_no_model_begins_no_forward_and_a_validation_uses_no_hook_up(tmp
     begun = []
     with machine.meter(tmp_path, phases) as meter, meter.phase("train"):
         for step in range(14):
-            if phases._run.followed is not None:
-                begun.append([name for name, _ in phases._run.followed.marks._marks])
-                phases._run.followed.marks._marks.clear()
+            if phases._run.marks is not None:
+                begun.append([name for name, _ in phases._run.marks._marks])
+                phases._run.marks._marks.clear()
             torch.nn.Identity()(torch.ones(1))
             meter.mark("data_ready")
             model(torch.ones(2, 4)).sum().backward()
@@ -136,7 +136,7 @@ def test_what_is_no_model_begins_no_forward_and_a_validation_uses_no_hook_up(tmp
                 with meter.phase("validation"):
                     model(torch.ones(2, 4))
             meter.step()
-        begun.append([name for name, _ in phases._run.followed.marks._marks])
+        begun.append([name for name, _ in phases._run.marks._marks])
     usual = ["transfer", "forward", "backward", "other", "optimizer", "other", "data wait"]
     assert begun[2] == usual
     assert begun[-1] == usual, "the step after a validation"
@@ -152,7 +152,7 @@ def test_a_copy_of_one_that_follows_follows_nothing(tmp_path):
             loop.meter.step()
         for twin in (copy.deepcopy(loop.phases), pickle.loads(pickle.dumps(loop.phases))):
             assert twin._run is None
-            assert twin._follow_s == 30.0
+            assert twin.follow_s == 30.0
         assert copy.deepcopy(loop.meter).is_running is False
 
 
