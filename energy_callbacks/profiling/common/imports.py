@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -43,12 +43,7 @@ class _Finder(MetaPathFinder):
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,
-        target: ModuleType | None = None,  # noqa: ARG002 - of the protocol
-    ) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, path: Any, _target: Any = None) -> ModuleSpec | None:
         """Return the module's spec with a wrapped loader; ``None`` for other modules."""
         if fullname != self._name or self not in sys.meta_path:
             return None

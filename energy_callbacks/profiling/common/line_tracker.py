@@ -20,38 +20,15 @@ MOST_IN_A_CALL: Final = 20_000
 """Traced lines of one call, about 20 ms: a loop over numbers launches no kernels."""
 
 
-class TrackedLines:
-    """Lines, and the moments at which each began as Unix time in nanoseconds."""
-
-    def __init__(self) -> None:
-        self._unix_ns: list[int] = []
-        self._lines: list[Line | None] = []
-
-    def add(self, unix_ns: int, line: Line | None) -> None:
-        """Begin a line; ``None`` for code that is not the user's."""
-        self._unix_ns.append(unix_ns)
-        self._lines.append(line)
-
-    def __len__(self) -> int:
-        return len(self._unix_ns)
-
-    def at(self, unix_ns: float) -> Line | None:
-        """Return the line at a moment; ``None`` before the first one."""
-        number = bisect_right(self._unix_ns, unix_ns) - 1
-        return self._lines[number] if number >= 0 else None
-
-
 class LineTracker:
     """Traces the thread that starts it, until ``stop`` or a maximum number of lines.
 
     A call with very many lines is not traced further: what it launches then has no line.
-
-    Attributes:
-        lines: the traced lines.
     """
 
     def __init__(self) -> None:
-        self.lines = TrackedLines()
+        self._unix_ns: list[int] = []
+        self._lines: list[Line | None] = []
         self._thread = threading.get_ident()
         self._generation = forks.generation
         self._is_on = False
@@ -63,7 +40,7 @@ class LineTracker:
             return False
         self._is_on = True
         frame: FrameType | None = sys._getframe()  # noqa: SLF001 - of this thread
-        self._add(_nearest(frame))
+        self.add(time.time_ns(), _nearest(frame))
         while frame is not None:  # settrace applies to new frames only
             if is_users(frame.f_code.co_filename):
                 frame.f_trace = self._trace_line
@@ -90,8 +67,18 @@ class LineTracker:
         """Whether it was stopped, or this process is a fork."""
         return not self._is_on or self._generation != forks.generation
 
-    def _add(self, line: Line | None) -> None:
-        self.lines.add(time.time_ns(), line)
+    def add(self, unix_ns: int, line: Line | None) -> None:
+        """Begin a line at a Unix time in nanoseconds; ``None`` for code that is not the user's."""
+        self._unix_ns.append(unix_ns)
+        self._lines.append(line)
+
+    def __len__(self) -> int:
+        return len(self._unix_ns)
+
+    def at(self, unix_ns: float) -> Line | None:
+        """Return the line at a Unix time in nanoseconds; ``None`` before the first one."""
+        number = bisect_right(self._unix_ns, unix_ns) - 1
+        return self._lines[number] if number >= 0 else None
 
     def _trace_call(self, frame: FrameType, _event: str, _argument: Any) -> Any:
         if self._is_over:
@@ -108,16 +95,16 @@ class LineTracker:
         if event == "line":
             count = self._counts[frame] = self._counts.get(frame, 0) + 1
             is_endless = count > MOST_IN_A_CALL
-            self._add(None if is_endless else _line(frame))
+            self.add(time.time_ns(), None if is_endless else _line(frame))
             if is_endless:
                 del self._counts[frame]
                 frame.f_trace = None
                 return None
         elif event == "return":
             self._counts.pop(frame, None)
-            self._add(_nearest(frame.f_back))
-        if len(self.lines) >= MOST_MOMENTS:
-            self._add(None)
+            self.add(time.time_ns(), _nearest(frame.f_back))
+        if len(self) >= MOST_MOMENTS:
+            self.add(time.time_ns(), None)
             self._is_on = False
         return self._trace_line
 

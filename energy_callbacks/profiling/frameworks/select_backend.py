@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from energy_callbacks.profiling.frameworks.protocol import TraceRecorder
 from energy_callbacks.profiling.frameworks.torch_profiler import TorchRecorder
-from energy_callbacks.profiling.kernels.protocol import TraceRecorder
 from energy_callbacks.profiling.kernels.traces.xplane import XplaneRecorder
 
 Framework = Literal["torch", "tensorflow", "jax"]
@@ -36,8 +36,9 @@ def recorder(
     path: Path,
     *,
     warm_up_steps: int,
+    active_steps: int,
+    max_events: int,
     max_bytes: int,
-    **torch_only: int,
 ) -> TraceRecorder:
     """Return a recorder of one window; see ``TorchRecorder`` and ``XplaneRecorder``.
 
@@ -45,11 +46,18 @@ def recorder(
         chosen: the framework.
         path: of the trace.
         warm_up_steps: steps that are not recorded.
+        active_steps: steps that are recorded; only PyTorch needs to know.
+        max_events: of the trace; only for PyTorch.
         max_bytes: of the trace.
-        torch_only: further limits of ``TorchRecorder``.
     """
     if chosen == "torch":
-        return TorchRecorder(path, warm_up_steps=warm_up_steps, max_bytes=max_bytes, **torch_only)
+        return TorchRecorder(
+            path,
+            warm_up_steps=warm_up_steps,
+            active_steps=active_steps,
+            max_events=max_events,
+            max_bytes=max_bytes,
+        )
     start, stop = _tensorflow() if chosen == "tensorflow" else _jax()
     return XplaneRecorder(
         chosen,

@@ -16,7 +16,8 @@ from typing import Any, Final
 from energy_callbacks.core.units import seconds_from_microseconds
 from energy_callbacks.profiling.common.line_tracker import LineTracker
 from energy_callbacks.profiling.common.source_location import Line
-from energy_callbacks.profiling.frameworks.torch_window import TorchWindow, is_foreign
+from energy_callbacks.profiling.frameworks.protocol import OccupiedError, TooLargeError
+from energy_callbacks.profiling.frameworks.torch_profiler import TorchRecorder
 from energy_callbacks.profiling.kernels.traces.kineto import Trace
 from energy_callbacks.profiling.kernels.traces.spans import length, spans, union
 
@@ -120,48 +121,55 @@ class KernelWindow:
         self._left = steps + 1
         self._trace: str | None = None
         self._tracker = LineTracker()
-        self._window = TorchWindow(warm_up_steps=1, active_steps=steps)
+        self._folder = tempfile.TemporaryDirectory()
+        self._recorder = TorchRecorder(
+            Path(self._folder.name) / "trace",
+            warm_up_steps=1,
+            active_steps=steps,
+            max_events=MOST_BYTES,
+            max_bytes=MOST_BYTES,
+            activities=_activities,
+        )
 
     def open(self) -> bool:
         """Start the warm-up; returns ``False`` if another profiler or a debugger is running."""
-        if sys.gettrace() is not None or is_foreign():
-            return False
         try:
-            return self._window.open(_activities())
-        except RuntimeError:  # from PyTorch, if another profiler is running
-            return False
+            if sys.gettrace() is None:
+                self._recorder.open()
+                return True
+        except (OccupiedError, RuntimeError):  # PyTorch raises the latter for another profiler
+            pass
+        self._folder.cleanup()
+        return False
 
     def step(self) -> bool:
         """Count a step whose work has been queued; returns whether the window is over."""
         self._left -= 1
-        if self._left == 0 or not self._window.is_open:  # the training may have its own profiler
+        try:
+            if self._left > 0:
+                self._recorder.step()
+                if self._left == self._steps:
+                    self._tracker.start()
+                return False
             self._tracker.stop()
-            if self._window.is_open:
-                self._finish()
-            return True
-        self._window.step()
-        if self._left == self._steps:
-            self._tracker.start()
-        return False
-
-    def _finish(self) -> None:
-        with self._window.finished() as profile, tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "trace.json"
-            profile.export_chrome_trace(str(path))
-            if path.stat().st_size <= MOST_BYTES:
-                self._trace = path.read_text(encoding="utf-8", errors="replace")
+            self._trace = self._recorder.close().read_text(encoding="utf-8", errors="replace")
+        except (OccupiedError, TooLargeError):
+            self._tracker.stop()
+        self._folder.cleanup()
+        return True
 
     def close(self) -> None:
         """Discard the window; called on another thread, it ends soon."""
         self._tracker.stop()
-        self._window.abort()
+        self._recorder.abort()
+        self._folder.cleanup()
 
     def result(self) -> tuple[dict[Line | None, float], float] | None:
         """Return ``kernel_times`` per step; ``None`` if the trace is too large or incomplete."""
         if self._trace is None:
             return None
         trace, self._trace = json.loads(self._trace), None
-        by_line, busy_s = kernel_times(trace, self._tracker.lines.at)
+        by_line, busy_s = kernel_times(trace, self._tracker.at)
         return {line: s / self._steps for line, s in by_line.items()}, busy_s / self._steps
 
 

@@ -1,11 +1,27 @@
-"""Records one window of kernels and operators with PyTorch's profiler."""
+"""Records one window of steps with PyTorch's profiler.
 
+A process has one such profiler, and two end each other. If the training creates one while a window
+is open, PyTorch resets Kineto, and ending the window afterwards ends the process (torch 2.13).
+Therefore the window ends before the other profiler is created.
+"""
+
+import gc
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from energy_callbacks.profiling.frameworks.torch_window import TorchWindow, is_foreign
-from energy_callbacks.profiling.kernels.protocol import NotNowError, OccupiedError, TooLargeError
+from energy_callbacks.profiling.common.main_thread import on_thread
+from energy_callbacks.profiling.frameworks.protocol import (
+    NotNowError,
+    OccupiedError,
+    TooLargeError,
+)
 
+RUNNING: Final = threading.Lock()
+"""Held while a window is open in this process."""
 # An event in Kineto's JSON has 200 to 500 bytes (torch 2.13: 300 on average).
 _BYTES_OF_EVENT: Final = 300
 _OCCUPIED: Final = (
@@ -23,6 +39,8 @@ class TorchRecorder:
         active_steps: steps that are recorded.
         max_events: of a trace.
         max_bytes: of a trace.
+        activities: returns what is recorded, from ``torch.profiler.ProfilerActivity``; by default
+            the operators of the CPU and the kernels of all accelerators.
     """
 
     framework = "torch"
@@ -35,34 +53,71 @@ class TorchRecorder:
         active_steps: int,
         max_events: int,
         max_bytes: int,
+        activities: Callable[[], list[Any]] | None = None,
     ) -> None:
         self._path = path.with_suffix(".json")
-        self._window = TorchWindow(warm_up_steps, active_steps)
+        self._steps = (warm_up_steps, active_steps)
         self._max_events = max_events
         self._max_bytes = max_bytes
+        self._activities = activities or _all_activities
+        self._thread = threading.get_ident()
+        self._profile: Any = None
+        self._undo = ExitStack()
+        self._is_recorded = self._is_replaced = False
 
     def open(self) -> None:
         """See ``TraceRecorder``."""
-        if is_foreign():
-            raise OccupiedError(_OCCUPIED)
-        if not self._window.open(_activities()):
-            raise NotNowError("a window of another profiler of ours is open")
+        from torch.profiler import schedule
 
-    def _check_not_replaced(self) -> None:
-        if self._window.is_replaced:
+        if _is_foreign():
             raise OccupiedError(_OCCUPIED)
+        if not RUNNING.acquire(blocking=False):
+            raise NotNowError("a window of another profiler of ours is open")
+        warm_up, active = self._steps
+        with ExitStack() as undo:
+            undo.callback(RUNNING.release)
+            profile = _profile(
+                activities=self._activities(),
+                schedule=schedule(wait=0, warmup=warm_up, active=active, repeat=1),
+                on_trace_ready=self._note_recorded,
+            )
+            profile.start()
+            kind: Any = sys.modules["torch.autograd.profiler"].profile
+            undo.callback(setattr, kind, "__init__", kind.__init__)
+            kind.__init__ = self._leaving_before(kind.__init__)
+            self._undo = undo.pop_all()
+        self._profile = profile
+
+    def _note_recorded(self, _: Any) -> None:
+        self._is_recorded = True
+
+    def _leaving_before(self, create: Callable[..., None]) -> Callable[..., None]:
+        """Wrap the constructor of PyTorch's profilers: this window ends before another begins."""
+
+        def leave_and_create(other: Any, *args: Any, **settings: Any) -> None:
+            if self._profile is not None:
+                self._end()
+                self._is_replaced = True
+            create(other, *args, **settings)
+
+        return leave_and_create
 
     def step(self) -> None:
         """See ``TraceRecorder``."""
-        self._check_not_replaced()
-        self._window.step()
+        if self._is_replaced:
+            raise OccupiedError(_OCCUPIED)
+        self._profile.step()
 
     def close(self) -> Path:
         """See ``TraceRecorder``."""
-        self._check_not_replaced()
-        with self._window.finished() as profile:
-            self._check_size(len(profile.profiler.kineto_results.events()))
-            profile.export_chrome_trace(str(self._path))
+        try:
+            self.step()  # after the last active step PyTorch stops recording
+            if not self._is_recorded:
+                raise RuntimeError("PyTorch's profiler has not ended its window")
+            self._check_size(len(self._profile.profiler.kineto_results.events()))
+            self._profile.export_chrome_trace(str(self._path))
+        finally:
+            self._end()
         size_bytes = self._path.stat().st_size
         if size_bytes > self._max_bytes:
             self._path.unlink()
@@ -82,11 +137,49 @@ class TorchRecorder:
 
     def abort(self) -> None:
         """See ``TraceRecorder``; called on another thread than ``open``, it ends soon."""
-        self._window.abort()
+        if not on_thread(self._thread, self._end):
+            self._end()
+
+    def _end(self) -> None:
+        profile, self._profile = self._profile, None
+        if profile is not None:
+            try:
+                profile.stop()
+            finally:
+                profile.profiler = None  # it is part of a reference cycle, and may be large
+                self._undo.close()
 
 
-def _activities() -> list[Any]:
-    """Return the activities of the CPU and of the accelerators that exist."""
+def _is_foreign() -> bool:
+    """Return whether the training has a profiler, running or scheduled."""
+    if RUNNING.locked():
+        return False
+    torch: Any = sys.modules["torch"]
+    if torch.autograd._profiler_enabled():  # noqa: SLF001 - it has no public name
+        return True
+    if not _has_other(torch.profiler.profile):
+        return False
+    gc.collect()  # a profiler that has ended stays in a reference cycle
+    return _has_other(torch.profiler.profile)
+
+
+def _has_other(profile: type) -> bool:
+    kinds = map(type, gc.get_objects())  # isinstance would initialise lazy objects
+    return any(issubclass(kind, profile) and kind.__module__ != __name__ for kind in kinds)
+
+
+def _profile(**settings: Any) -> Any:
+    """Create a ``torch.profiler.profile`` that ``_has_other`` recognises by its module.
+
+    ``record_shapes``, ``profile_memory``, ``with_stack`` and ``with_flops`` stay off: each makes
+    steps slower and traces larger, and stacks break the ranges of steps (pytorch/pytorch#174555).
+    """
+    import torch.profiler
+
+    return type("profile", (torch.profiler.profile,), {"__module__": __name__})(**settings)
+
+
+def _all_activities() -> list[Any]:
     import torch
     from torch.profiler import ProfilerActivity
 

@@ -74,26 +74,22 @@ class SampleRequest(NamedTuple):
     process_s: float
 
     def served(
-        self,
-        now_s: float,
-        span_s: tuple[float, float],
-        cpu_s: Callable[[], float],
-        process_s: Callable[[], float],
+        self, now_s: float, span_s: tuple[float, float], cpu_s: float, process_s: float
     ) -> StackSample:
         """Return the sample.
 
         Args:
             now_s: time at which the main thread serves the request.
             span_s: the last moment that the previous sample represents, and the newest moment.
-            cpu_s: returns the CPU time of the main thread; called only if a call has lasted.
-            process_s: returns the CPU time of the process; called only if a call has lasted.
+            cpu_s: CPU time of the main thread now.
+            process_s: CPU time of the process now.
         """
         waited_s = now_s - self.asked_s
         is_short = waited_s < _SHORT_S
         cpu, others = 1.0, 0.0
         if not is_short:
-            cpu = min((cpu_s() - self.cpu_s) / waited_s, 1.0)
-            others = max((process_s() - self.process_s) / waited_s - cpu, 0.0)
+            cpu = min((cpu_s - self.cpu_s) / waited_s, 1.0)
+            others = max((process_s - self.process_s) / waited_s - cpu, 0.0)
         is_forced = self.held_up_s > 0.9 * sys.getswitchinterval() and is_short
         return StackSample(
             since_s=span_s[0],
@@ -244,7 +240,7 @@ class StackSampler:
     def _take(self, frame: FrameType) -> None:
         now_s = time.monotonic()
         sample = self._request.served(
-            now_s, (self._since_s, self._until_s), time.thread_time, time.process_time
+            now_s, (self._since_s, self._until_s), time.thread_time(), time.process_time()
         )
         self._since_s = sample.until_s
         self._is_asked = False

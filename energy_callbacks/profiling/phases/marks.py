@@ -24,13 +24,13 @@ class PhaseMarks:
     """The begins of phases, in time order.
 
     Args:
-        ends: dates marks by events of the device; ``None`` to date them by the host's clock.
+        ends: dates marks by events of the device, or by the host's clock.
 
     Attributes:
         name: the phase that is active.
     """
 
-    def __init__(self, ends: StepEnds | None) -> None:
+    def __init__(self, ends: StepEnds) -> None:
         self._ends = ends
         self._marks: deque[tuple[str, StepEnd]] = deque(maxlen=_MOST)
         self.name = OUTSIDE
@@ -40,8 +40,7 @@ class PhaseMarks:
         if name == self.name:
             return
         self.name = name
-        end = StepEnd(t_s, t_s) if self._ends is None else self._ends.mark(t_s)
-        self._marks.append((name, end))
+        self._marks.append((name, self._ends.mark(t_s)))
 
     @property
     def is_full(self) -> bool:
@@ -50,19 +49,16 @@ class PhaseMarks:
 
     def settle(self) -> None:
         """Date the marks that the device has passed; callable on any thread."""
-        if self._ends is not None:
-            self._ends.settle()
+        self._ends.settle()
 
     def close(self) -> None:
         """Date the remaining marks as far as possible, and free the events."""
-        if self._ends is not None:
-            self._ends.close()
+        self._ends.close()
 
     @property
     def by_device(self) -> bool:
         """Whether events of the device have dated nearly all marks."""
-        ends = self._ends
-        return ends is not None and ends.steps > 0 and ends.host_marks < 0.02 * ends.steps
+        return self._ends.host_marks < 0.02 * self._ends.steps
 
     def spans(self) -> tuple[Spans, tuple[str, ...]]:
         """Return the spans between marks, and the names of the phases in the order of a step.

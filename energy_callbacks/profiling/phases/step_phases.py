@@ -171,7 +171,7 @@ class _PhaseRun:
         if self._device is not None:
             meter.timeline.follow_power(self._device)
         has_events = str(self._device).startswith("gpu") and self._settings.device_events
-        self.marks = PhaseMarks(StepEnds(meter.clock) if has_events else None)
+        self.marks = PhaseMarks(StepEnds(meter.clock, None if has_events else lambda: None))
         self._periodic = meter.clock.every(_SETTLE_S, self._look, name="energy_callbacks phases")
         self._hooks.install()
         self.marks.begin("data wait", t_s)

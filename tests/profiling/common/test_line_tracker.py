@@ -37,7 +37,7 @@ def test_moments_have_their_lines_in_calls_and_after_them():
         sorted([1], key=callback)
         now("after")  # AFTER
         follower.stop()
-        return follower.lines
+        return follower
 
     followed = program()
     for name in ("running", "inside", "after"):
@@ -62,7 +62,7 @@ def test_after_a_return_it_is_the_callers_line_again():
         follower.start()
         callee(); times.append(time.time_ns())  # CALLS  # fmt: skip  # noqa: E702
         follower.stop()
-        return follower.lines
+        return follower
 
     assert program().at(times[0]).line == line_with(program, "CALLS")
 
@@ -72,12 +72,12 @@ def test_it_leaves_no_trace():
     follower = LineTracker()
     follower.start()
     follower.stop()
-    count = len(follower.lines)
+    count = len(follower)
     for _ in range(10):
         pass
     assert sys.gettrace() is None
     assert sys._getframe().f_trace is None
-    assert len(follower.lines) == count
+    assert len(follower) == count
 
 
 def test_a_debugger_or_coverage_keeps_its_tracing():
@@ -101,8 +101,8 @@ def test_it_ends_itself_after_many_lines(monkeypatch):
     follower.start()
     for _ in range(1000):
         pass
-    assert len(follower.lines) == 101
-    assert follower.lines.at(time.time_ns()) is None, "what came later is not known"
+    assert len(follower) == 101
+    assert follower.at(time.time_ns()) is None, "what came later is not known"
     follower.stop()
     assert sys.gettrace() is None
 
@@ -123,7 +123,7 @@ def test_a_loop_over_numbers_is_followed_no_further(monkeypatch):
         endless()
         times.append(time.time_ns())  # AFTER
         follower.stop()
-        return follower.lines
+        return follower
 
     followed = program()
     assert len(followed) < 130
@@ -138,22 +138,22 @@ def test_another_thread_can_end_it():
     thread = threading.Thread(target=follower.stop)
     thread.start()
     thread.join()
-    count = len(follower.lines)
+    count = len(follower)
     _nothing()
     assert sys.gettrace() is None
-    assert len(follower.lines) <= count + 1
+    assert len(follower) <= count + 1
 
 
 def test_a_forked_child_is_not_followed():
     """A worker of a loader that is forked in a window runs as it would without us."""
     follower = LineTracker()
     assert follower.start()
-    moments = len(follower.lines)
+    moments = len(follower)
     child = os.fork()
     if child == 0:
         for _ in range(100):
             _nothing()
-        is_free = sys.gettrace() is None and len(follower.lines) <= moments + 20
+        is_free = sys.gettrace() is None and len(follower) <= moments + 20
         os._exit(0 if is_free else 1)
     follower.stop()
     assert os.waitpid(child, 0)[1] == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from energy_callbacks.profiling.common.line_tracker import TrackedLines
+from energy_callbacks.profiling.common.line_tracker import LineTracker
 from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.frameworks.torch_kernels import kernel_times
 from tests.profiling.lines.traces import BASE_NS, launch, trace
@@ -12,7 +12,7 @@ FORWARD, BACKWARD, ITEM = (Line("/x/train.py", number, "step") for number in (3,
 
 def followed():
     """Forward for 1 ms, backward for 1 ms, then a line that waits; microseconds after the base."""
-    found = TrackedLines()
+    found = LineTracker()
     for us, line in ((0, FORWARD), (1000, BACKWARD), (2000, ITEM), (9000, None)):
         found.add(BASE_NS + us * 1000, line)
     return found

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from energy_callbacks.profiling.frameworks import torch_kernels  # noqa: E402
 from energy_callbacks.profiling.frameworks.torch_kernels import KernelWindows  # noqa: E402
-from energy_callbacks.profiling.frameworks.torch_window import RUNNING  # noqa: E402
+from energy_callbacks.profiling.frameworks.torch_profiler import RUNNING  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("untraced")
 

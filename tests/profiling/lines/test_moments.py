@@ -75,7 +75,7 @@ def test_what_a_moment_came_upon(held_up_s, waited_s, is_before):
     """What is held up came before the call, but where Python had to let go in its middle."""
     asked_s = 5.0 + held_up_s
     request = SampleRequest(5.0, asked_s, held_up_s, cpu_s=1.0, process_s=2.0)
-    look = request.served(asked_s + waited_s, (4.9, 5.0), lambda: 1.005, lambda: 2.025)
+    look = request.served(asked_s + waited_s, (4.9, 5.0), 1.005, 2.025)
     assert look.is_before is is_before
     assert (look.since_s, look.asked_s, look.until_s) == (4.9, 5.0, 5.0)
     if waited_s > 0.001:  # a quarter of a core, and a whole one of other threads

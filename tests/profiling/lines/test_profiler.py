@@ -15,7 +15,7 @@ import pytest
 from energy_callbacks import EnergyMeter
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.records import Device
-from energy_callbacks.profiling.common.line_tracker import TrackedLines
+from energy_callbacks.profiling.common.line_tracker import LineTracker
 from energy_callbacks.profiling.common.source_location import Line
 from energy_callbacks.profiling.frameworks import torch_kernels
 from energy_callbacks.profiling.lines import LineProfiler
@@ -150,7 +150,7 @@ class PlayedWindow:
         pass
 
     def result(self):
-        followed = TrackedLines()
+        followed = LineTracker()
         followed.add(BASE_NS, self.heavy)
         events = launch(1, at_us=10, runs_us=(100, 15_100))
         return torch_kernels.kernel_times(trace(events), followed.at)

@@ -79,7 +79,7 @@ class Interpreter:
     def _hear(self, frame: FrameType) -> None:
         assert self._request is not None
         look: StackSample = self._request.served(
-            self._now_s, (self._since_s, self._until_s), lambda: self.cpu_s, lambda: self.cpu_s
+            self._now_s, (self._since_s, self._until_s), self.cpu_s, self.cpu_s
         )
         self._request, self._since_s = None, look.until_s
         self._look(frame, look)

@@ -8,9 +8,9 @@ from energy_callbacks.testing import FakeClock
 from tests.sensing.frameworks.scripted_events import ScriptedDevice
 
 
-def marked(*begins, ends=None):
-    """Marks at given moments."""
-    marks = PhaseMarks(ends)
+def marked(*begins):
+    """Marks at given moments, dated by the host."""
+    marks = PhaseMarks(StepEnds(FakeClock(), lambda: None))
     for name, t_s in begins:
         marks.begin(name, t_s)
     return marks
@@ -54,7 +54,7 @@ def test_the_last_tiny_phase_goes_to_the_first_of_the_next_step():
 
 def test_no_marks_are_no_phases():
     """Nothing to tell."""
-    spans, names = PhaseMarks(None).spans()
+    spans, names = marked().spans()
     assert names == ()
     assert spans.times_s().size == 0
 

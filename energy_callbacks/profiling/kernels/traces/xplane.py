@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from energy_callbacks.core.units import seconds_from_microseconds
+from energy_callbacks.profiling.frameworks.protocol import TooLargeError
 from energy_callbacks.profiling.kernels.classes import class_of, is_cudnn
-from energy_callbacks.profiling.kernels.protocol import TooLargeError
 from energy_callbacks.profiling.kernels.tally import KernelTally
 
 # xprof reads about 10 MB per second.
