@@ -248,7 +248,7 @@ def _check_placeholders(plan: MatrixPlan) -> None:
 
 
 def _check_command(command: object) -> None:
-    words: Sequence[object] = ()
+    words = command
     if isinstance(command, str):
         try:
             words = shlex.split(command)
@@ -257,9 +257,8 @@ def _check_command(command: object) -> None:
                 f"command = {command!r} is not understood ({error}); check its quotes, or give a "
                 "list of words"
             ) from error
-    elif isinstance(command, Sequence):
-        words = command
-    if not words or not all(isinstance(word, str) for word in words):
+    is_list = isinstance(words, Sequence) and all(isinstance(word, str) for word in words)
+    if not is_list or not words:
         raise ValueError(
             f"command must be a line or a list of words, got {command!r}; "
             'write command = "python train.py --lr {lr}"'

@@ -69,9 +69,10 @@ def verdict(plan: MatrixPlan, table: MatrixTable) -> MatrixVerdict:
     baseline = plan.baseline_name if plan.baseline_name in groups else best
     effects = [e for name in costs_j if (e := by_best.effect(name, quantity)) is not None]
     unknown = [row.name for row in table.rows if row.name not in costs_j]
+    is_known = bool(effects) and not unknown
     return MatrixVerdict(
         sentence=_sentence(plan, by_best, quantity, costs_j, effects) + _rest(unknown, table),
-        is_real=None if unknown else _is_real(effects),
+        is_real=all(one.verdict == "higher" for one in effects) if is_known else None,
         comparison=by_best if baseline == best else against(baseline),
         quantity=quantity,
         costs_j=costs_j,
@@ -107,11 +108,6 @@ def _of_gpus(comparison: Comparison) -> Comparison:
         caveats=(*comparison.caveats, caveat),
     )
     return replace(left, answers=tuple(answers(left)))
-
-
-def _is_real(effects: Sequence[Effect]) -> bool | None:
-    """Whether every other configuration takes more beyond chance; ``None`` if there is none."""
-    return all(effect.verdict == "higher" for effect in effects) if effects else None
 
 
 def _rest(unknown: Sequence[str], table: MatrixTable) -> str:

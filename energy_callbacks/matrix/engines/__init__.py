@@ -8,8 +8,4 @@ from energy_callbacks.matrix.engines.ray import RayEngine
 from energy_callbacks.matrix.engines.slurm import SlurmEngine
 
 # Data classes that derive from Engine.
-ENGINES: Final[Mapping[str, type[Any]]] = {
-    "local": LocalEngine,
-    "slurm": SlurmEngine,
-    "ray": RayEngine,
-}
+ENGINES: Final[Mapping[str, Any]] = {"local": LocalEngine, "slurm": SlurmEngine, "ray": RayEngine}
