@@ -18,21 +18,20 @@ class WriterBoard:
     @property
     def folder(self) -> str:
         """The run directory."""
-        return str(self._file_writer.get_logdir())
-
-    @property
-    def _file_writer(self) -> Any:
-        return self._writer._get_file_writer()  # noqa: SLF001 - receives summaries, in both libraries
+        return str(self._writer._get_file_writer().get_logdir())  # noqa: SLF001 - see ``add``
 
     def add(self, summary: Any, step: int) -> None:
-        """Append a summary. tensorboardX has its own classes for the same bytes."""
+        """Append a summary; only the writer's file writer accepts one, in both libraries.
+
+        tensorboardX has its own classes for the same bytes.
+        """
         if type(self._writer).__module__.partition(".")[0] == "tensorboardX":
             from tensorboardX.proto.summary_pb2 import (  # pyright: ignore[reportMissingImports]
                 Summary,
             )
 
             summary = Summary.FromString(summary.SerializeToString())
-        self._file_writer.add_summary(summary, step)
+        self._writer._get_file_writer().add_summary(summary, step)  # noqa: SLF001 - see above
 
     def flush(self) -> None:
         """Wait until the writer's thread has written everything."""

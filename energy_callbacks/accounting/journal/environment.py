@@ -22,6 +22,9 @@ _JOB_VARIABLES: Final = (
     "KUBERNETES_POD_NAME", "HOSTNAME",
 )  # fmt: skip
 
+_version: Final = cache(version)
+"""Version of an installed package; cached, because reading it takes milliseconds."""
+
 
 def describe() -> dict[str, Any]:
     """Everything about this process that is needed to repeat the run."""
@@ -43,16 +46,6 @@ def _packages() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             versions[name] = _version(name)
     return versions
-
-
-@cache
-def _version(package: str) -> str:
-    """Version of an installed package; cached, because reading it takes milliseconds.
-
-    Raises:
-        PackageNotFoundError: if it is not installed; this is not cached.
-    """
-    return version(package)
 
 
 def _git_commit() -> str | None:

@@ -307,9 +307,7 @@ def energy_from_json(record: Mapping[str, Any]) -> Energy:
 
 def row_as_json(row: Mapping[str, float | None]) -> list[float | None]:
     """Values in the order of ``COLUMNS``, without nulls at the end."""
-    values = [
-        _rounded(row[name], decimals) if name in row else None for name, decimals in COLUMNS.items()
-    ]
+    values = [_rounded(row.get(name), decimals) for name, decimals in COLUMNS.items()]
     while values and values[-1] is None:
         values.pop()
     return values
@@ -318,7 +316,7 @@ def row_as_json(row: Mapping[str, float | None]) -> list[float | None]:
 def _rounded(value: float | None, decimals: int) -> float | None:
     if value is None or not math.isfinite(value):
         return None
-    return round(value, decimals) if decimals else round(value)
+    return round(value, decimals or None)
 
 
 def totals(t_s: float, status: str, error: str | None, energy: Record, **values: Any) -> Record:

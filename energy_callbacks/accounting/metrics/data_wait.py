@@ -148,16 +148,13 @@ class DataWaitEnergy:
         metered = self._timeline.metered
         for device in self._timeline.devices:
             if device.key in metered:
-                fresh = _Sum(self._start_s, device.limit_w)
-                self._add(self._sums.setdefault(device.key, fresh), device.key, known_s)
+                so_far = self._sums.setdefault(device.key, _Sum(self._start_s, device.limit_w))
+                found = self._timeline.intervals(device.key, so_far.until_s, known_s)
+                if found is not None:
+                    so_far.add(found, np.diff(self._waited_until(found.t_s)))
         reached_s = min((total.until_s for total in self._sums.values()), default=known_s)
         is_needed = self._waits[:, 1] > max(reached_s, known_s - _KEPT_S)
         self._waits = self._waits[is_needed]
-
-    def _add(self, so_far: _Sum, key: str, known_s: float) -> None:
-        found = self._timeline.intervals(key, so_far.until_s, known_s)
-        if found is not None:
-            so_far.add(found, np.diff(self._waited_until(found.t_s)))
 
     def _waited_until(self, t_s: Array) -> Array:
         """Seconds of waiting up to each moment, from the oldest wait that is still kept, (n,)."""

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from importlib import metadata
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def test_versions_are_read_once_a_process(monkeypatch: pytest.MonkeyPatch) -> No
     def fail(package: str) -> str:
         raise PackageNotFoundError(package)
 
-    monkeypatch.setattr(environment, "version", fail)
+    monkeypatch.setattr(metadata.Distribution, "from_name", fail)
     assert environment.describe() == first
 
 
