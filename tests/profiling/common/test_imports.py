@@ -1,4 +1,4 @@
-"""To hear of an import, from modules that the test writes."""
+"""Tests of callbacks after imports, with modules that the test writes."""
 
 import importlib
 import sys
@@ -10,7 +10,7 @@ from energy_callbacks.profiling.common.imports import when_imported
 
 @pytest.fixture
 def names(tmp_path, monkeypatch):
-    """Two modules; the second breaks."""
+    """Writes two modules; the import of the second fails."""
     (tmp_path / "heard_subject.py").write_text("value = 1")
     (tmp_path / "broken_subject.py").write_text("raise OSError('own')")
     monkeypatch.syspath_prepend(tmp_path)
@@ -21,7 +21,7 @@ def names(tmp_path, monkeypatch):
 
 
 def test_told_once_after_the_import(names):
-    """With the module as its own code left it."""
+    """The callback gets the executed module, once."""
     heard = []
     when_imported("heard_subject", lambda module: heard.append(module.value))
     importlib.import_module("textwrap")
@@ -32,7 +32,7 @@ def test_told_once_after_the_import(names):
 
 
 def test_told_at_once_of_what_is_there(names):
-    """No import is waited for."""
+    """An imported module is passed on at once."""
     heard = []
     module = importlib.import_module("heard_subject")
     when_imported("heard_subject", heard.append)
@@ -40,7 +40,7 @@ def test_told_at_once_of_what_is_there(names):
 
 
 def test_forgotten_is_not_told(names):
-    """An import after it is an import as ever."""
+    """A cancelled callback is not called by a later import."""
     heard = []
     when_imported("heard_subject", heard.append)()
     importlib.import_module("heard_subject")
@@ -48,7 +48,7 @@ def test_forgotten_is_not_told(names):
 
 
 def test_a_module_that_breaks_breaks_as_ever(names):
-    """Its own exception, and nobody is told."""
+    """The import raises the module's exception, and the callback is not called."""
     heard = []
     when_imported("broken_subject", heard.append)
     with pytest.raises(OSError, match="own"):
@@ -57,7 +57,7 @@ def test_a_module_that_breaks_breaks_as_ever(names):
 
 
 def test_a_bug_of_ours_does_not_break_the_import(names, caplog):
-    """The module is there, and one warning."""
+    """The module is imported, and one warning is logged."""
 
     def broken(module):
         raise AttributeError("an older torch has no such hook")

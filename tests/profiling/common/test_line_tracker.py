@@ -1,4 +1,4 @@
-"""A thread that follows itself knows its line at every moment."""
+"""Tests of a thread that traces its own lines."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("untraced")
 
 
 def test_moments_have_their_lines_in_calls_and_after_them():
-    """Also in a function that was running before, and in a library that calls the user's code."""
+    """Lines are known in a function that was running before, and in callbacks from a library."""
     moments = {}
 
     def now(name):
@@ -31,21 +31,21 @@ def test_moments_have_their_lines_in_calls_and_after_them():
         return 0
 
     def program():
-        follower = LineTracker()
-        assert follower.start()
+        tracker = LineTracker()
+        assert tracker.start()
         now("running")  # RUNNING
         sorted([1], key=callback)
         now("after")  # AFTER
-        follower.stop()
-        return follower
+        tracker.stop()
+        return tracker
 
-    followed = program()
+    lines = program()
     for name in ("running", "inside", "after"):
         # The clock is read in the call of ``now``, a function of the user's, too.
-        before = followed.at(moments[name] - 1)
+        before = lines.at(moments[name] - 1)
         assert before is not None
         assert before.function.endswith("now")
-    numbers = {line.line for line in followed._lines if line is not None}
+    numbers = {line.line for line in lines._lines if line is not None}
     assert line_with(callback, "INSIDE") in numbers
     assert {line_with(program, "RUNNING"), line_with(program, "AFTER")} <= numbers
 
@@ -58,30 +58,30 @@ def test_after_a_return_it_is_the_callers_line_again():
         pass
 
     def program():
-        follower = LineTracker()
-        follower.start()
+        tracker = LineTracker()
+        tracker.start()
         callee(); times.append(time.time_ns())  # CALLS  # fmt: skip  # noqa: E702
-        follower.stop()
-        return follower
+        tracker.stop()
+        return tracker
 
     assert program().at(times[0]).line == line_with(program, "CALLS")
 
 
 def test_it_leaves_no_trace():
-    """Neither on the thread nor on frames that go on running."""
-    follower = LineTracker()
-    follower.start()
-    follower.stop()
-    count = len(follower)
+    """No trace function is left, neither on the thread nor on its frames."""
+    tracker = LineTracker()
+    tracker.start()
+    tracker.stop()
+    count = len(tracker)
     for _ in range(10):
         pass
     assert sys.gettrace() is None
     assert sys._getframe().f_trace is None
-    assert len(follower) == count
+    assert len(tracker) == count
 
 
 def test_a_debugger_or_coverage_keeps_its_tracing():
-    """It does not begin where somebody traces."""
+    """Tracing does not start if another trace function is installed."""
 
     def tracer(frame, event, argument):
         return None
@@ -95,20 +95,20 @@ def test_a_debugger_or_coverage_keeps_its_tracing():
 
 
 def test_it_ends_itself_after_many_lines(monkeypatch):
-    """A step of millions of lines does not fill the memory."""
+    """The number of lines, and so the memory, is limited."""
     monkeypatch.setattr(line_tracker, "MOST_MOMENTS", 100)
-    follower = LineTracker()
-    follower.start()
+    tracker = LineTracker()
+    tracker.start()
     for _ in range(1000):
         pass
-    assert len(follower) == 101
-    assert follower.at(time.time_ns()) is None, "what came later is not known"
-    follower.stop()
+    assert len(tracker) == 101
+    assert tracker.at(time.time_ns()) is None, "what came later is not known"
+    tracker.stop()
     assert sys.gettrace() is None
 
 
 def test_a_loop_over_numbers_is_followed_no_further(monkeypatch):
-    """Its line is not known any more; that of its caller is, as soon as it goes on."""
+    """After too many lines of a call, its line is unknown; the caller's line is known again."""
     monkeypatch.setattr(line_tracker, "MOST_IN_A_CALL", 100)
     times = []
 
@@ -118,42 +118,42 @@ def test_a_loop_over_numbers_is_followed_no_further(monkeypatch):
         times.append(time.time_ns())
 
     def program():
-        follower = LineTracker()
-        follower.start()
+        tracker = LineTracker()
+        tracker.start()
         endless()
         times.append(time.time_ns())  # AFTER
-        follower.stop()
-        return follower
+        tracker.stop()
+        return tracker
 
-    followed = program()
-    assert len(followed) < 130
-    assert followed.at(times[0]) is None
-    assert followed.at(times[1]).line == line_with(program, "AFTER")
+    lines = program()
+    assert len(lines) < 130
+    assert lines.at(times[0]) is None
+    assert lines.at(times[1]).line == line_with(program, "AFTER")
 
 
 def test_another_thread_can_end_it():
-    """The meter may be stopped elsewhere: then it ends with the next line."""
-    follower = LineTracker()
-    follower.start()
-    thread = threading.Thread(target=follower.stop)
+    """Stopped on another thread, tracing ends with the next line."""
+    tracker = LineTracker()
+    tracker.start()
+    thread = threading.Thread(target=tracker.stop)
     thread.start()
     thread.join()
-    count = len(follower)
+    count = len(tracker)
     _nothing()
     assert sys.gettrace() is None
-    assert len(follower) <= count + 1
+    assert len(tracker) <= count + 1
 
 
 def test_a_forked_child_is_not_followed():
-    """A worker of a loader that is forked in a window runs as it would without us."""
-    follower = LineTracker()
-    assert follower.start()
-    moments = len(follower)
+    """A forked child, such as a worker of a loader, is not traced."""
+    tracker = LineTracker()
+    assert tracker.start()
+    moments = len(tracker)
     child = os.fork()
     if child == 0:
         for _ in range(100):
             _nothing()
-        is_free = sys.gettrace() is None and len(follower) <= moments + 20
+        is_free = sys.gettrace() is None and len(tracker) <= moments + 20
         os._exit(0 if is_free else 1)
-    follower.stop()
+    tracker.stop()
     assert os.waitpid(child, 0)[1] == 0

@@ -1,4 +1,4 @@
-"""Calls on the main thread, asked for on others."""
+"""Tests of calls on the main thread that other threads request."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ MAIN = threading.main_thread().ident or 0
 
 
 def elsewhere(thread, job):
-    """Ask on another thread; what it said, when the main thread has looked up."""
+    """Request a call on another thread; returns the answer after the main thread could serve it."""
     said = []
     other = threading.Thread(target=lambda: said.append(on_thread(thread, job)))
     other.start()
@@ -23,7 +23,7 @@ def elsewhere(thread, job):
 
 
 def test_at_once_on_its_own_thread():
-    """No detour; what it raises comes out."""
+    """The call is direct; its exceptions are raised."""
     found = []
     assert on_thread(threading.get_ident(), lambda: found.append(1))
     assert found == [1]
@@ -32,20 +32,20 @@ def test_at_once_on_its_own_thread():
 
 
 def test_soon_on_the_main_thread():
-    """Once, and there."""
+    """The call is made once, on the main thread."""
     found = []
     assert elsewhere(MAIN, lambda: found.append(threading.get_ident()))
     assert found == [MAIN]
 
 
 def test_an_error_of_a_call_does_not_reach_the_program(caplog):
-    """It is told."""
+    """A warning is logged."""
     assert elsewhere(MAIN, lambda: {}["missing"])
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 def test_no_other_thread_can_be_asked():
-    """Nothing is called."""
+    """Other threads than the main one are refused."""
     found = []
     stay = threading.Event()
     other = threading.Thread(target=stay.wait)

@@ -1,4 +1,4 @@
-"""Which line did the work that the interpreter tells of only afterwards."""
+"""Tests of the line that did the work which a sample saw."""
 
 import dis
 import sys
@@ -14,7 +14,7 @@ ROOT = Path(energy_callbacks.__file__).parents[1]
 
 
 def code_of(source):
-    """The code of the function that a source defines, whose first line is 1."""
+    """Return the code of the function that a source defines; its first line is 1."""
     (code,) = [
         one
         for one in compile(textwrap.dedent(source).strip(), "/x/y.py", "exec").co_consts
@@ -24,7 +24,7 @@ def code_of(source):
 
 
 def offset_of(code, line, *names):
-    """Of the last instruction of a line with such a name."""
+    """Return the offset of the last instruction of a line with one of these names."""
     found = [
         one.offset
         for one in dis.get_instructions(code)
@@ -53,20 +53,20 @@ def step(a, b, f):
     ],
 )
 def test_the_line_that_worked(line, name, how, expected):
-    """Products take the time that is heard of at the next call; jumps take none."""
+    """Time that is sampled at the next call belongs to the product before; jumps take none."""
     code = code_of(PRODUCT)
     assert line_of(code, offset_of(code, line, name), how) == expected
 
 
 def test_what_came_before_a_call_ends_at_the_look_before():
-    """Python that ran until a call let go of the interpreter belongs to the line before it."""
+    """Python before a call that releases the interpreter belongs to the previous line."""
     code = code_of("def step(f, g):\n    f()\n    g()\n")
     assert line_of(code, offset_of(code, 3, "CALL"), "before") == 2
     assert line_of(code, offset_of(code, 2, "CALL"), "before") == 2
 
 
 def test_a_function_begins_at_its_resume():
-    """Generators and closures do a little before."""
+    """Generators and closures have instructions before their entry."""
     assert entry(code_of("def f():\n    return 1\n")) == 0
     assert entry(code_of("def f():\n    yield 1\n")) > 0
 
@@ -87,5 +87,5 @@ def test_a_function_begins_at_its_resume():
     ],
 )  # fmt: skip
 def test_whose_file_it_is(file, expected):
-    """Python's, installed ones and ours are not the user's."""
+    """Files of Python, of installed packages and of this package are not the user's."""
     assert is_users(file) is expected

@@ -1,4 +1,4 @@
-"""Kernels of a trace and the lines that launched them."""
+"""Tests of the time of kernels by the lines that launched them."""
 
 import pytest
 
@@ -11,7 +11,7 @@ FORWARD, BACKWARD, ITEM = (Line("/x/train.py", number, "step") for number in (3,
 
 
 def followed():
-    """Forward for 1 ms, backward for 1 ms, then a line that waits; microseconds after the base."""
+    """Lines: forward for 1 ms, backward for 1 ms, then a line that waits for 7 ms."""
     found = LineTracker()
     for us, line in ((0, FORWARD), (1000, BACKWARD), (2000, ITEM), (9000, None)):
         found.add(BASE_NS + us * 1000, line)
@@ -19,7 +19,7 @@ def followed():
 
 
 def test_a_kernel_belongs_to_the_line_that_launched_it_whenever_it_runs():
-    """Kernels run while ITEM waits; those that the autograd thread launched are BACKWARD's."""
+    """Kernels run while ITEM waits; kernels of the autograd thread belong to BACKWARD."""
     events = [
         *launch(1, at_us=500, runs_us=(600, 2600)),
         *launch(2, at_us=1500, runs_us=(2600, 6600), thread=99, by="cuda_driver"),
@@ -32,7 +32,7 @@ def test_a_kernel_belongs_to_the_line_that_launched_it_whenever_it_runs():
 
 
 def test_kernels_side_by_side_keep_the_device_busy_once():
-    """Two streams; copies count as kernels do; two devices are two."""
+    """Overlapping streams count once; copies count as kernels; devices are summed."""
     events = [
         *launch(1, at_us=1, runs_us=(10, 30)),
         *launch(2, at_us=2, runs_us=(20, 40), stream=8, kind="gpu_memcpy"),
@@ -44,7 +44,7 @@ def test_kernels_side_by_side_keep_the_device_busy_once():
 
 
 def test_a_kernel_without_its_launch_is_nobodys():
-    """As where it was launched before the window."""
+    """A kernel that was launched before the window has no line."""
     (_, kernel) = launch(1, at_us=500, runs_us=(600, 700))
     found, _ = kernel_times(trace([kernel]), followed().at)
     assert found == pytest.approx({None: 1e-4})

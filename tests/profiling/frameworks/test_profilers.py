@@ -1,4 +1,4 @@
-"""PyTorch's own profiler in real trainings, in a process that does all of them one after the other.
+"""Tests of PyTorch's profiler in real trainings, which run one after the other in one process.
 
 For TensorFlow and JAX see ``tests/integrations/keras/test_kernels.py``.
 """
@@ -32,7 +32,7 @@ CASES = (
 
 
 def run(forking: Forking, folder: Path, *cases: str) -> dict[str, Found]:
-    """What the script prints last."""
+    """Return the last output of the script."""
     script = Script(
         module="tests.profiling.kernels.torch_script",
         folder=folder,
@@ -46,18 +46,18 @@ def run(forking: Forking, folder: Path, *cases: str) -> dict[str, Found]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where each case has a folder."""
+    """The parent folder of all cases."""
     return tmp_path_factory.mktemp("kernels")
 
 
 @pytest.fixture(scope="module")
 def trainings(forking: Forking, folder: Path) -> dict[str, Found]:
-    """What was found in each case."""
+    """The results of each case."""
     return run(forking, folder, *CASES)
 
 
 def test_a_training_of_pytorch(trainings: dict[str, Found], folder: Path) -> None:
-    """Windows, classes and parts of a small network; valid traces with tracks in them."""
+    """A small network has windows, classes and parts, and valid traces with sensor tracks."""
     found = trainings["plain"]
     assert found["windows"] == 3
     assert found["measured_steps"] == 3 * found["windows"]
@@ -79,7 +79,7 @@ def test_a_training_of_pytorch(trainings: dict[str, Found], folder: Path) -> Non
 
 
 def test_a_slow_loader_is_found(trainings: dict[str, Found]) -> None:
-    """16 times 8 ms of waiting in each step: at least that, and most of the step."""
+    """16 waits of 8 ms per step are found, and they are most of the step."""
     found = trainings["slow_loader"]
     assert found["bound"] == "input"
     assert "input_bound" in found["advice"]
@@ -91,7 +91,7 @@ def test_a_slow_loader_is_found(trainings: dict[str, Found]) -> None:
     ("case", "word"), [("caps", "max_events=100"), ("small_files", "max_trace_bytes=20,000")]
 )
 def test_caps_hold(case: str, word: str, trainings: dict[str, Found], folder: Path) -> None:
-    """Of events and of bytes: one window was tried, and nothing is left of it."""
+    """Limits of events and bytes: one window is recorded, and its trace is removed."""
     found = trainings[case]
     assert word in found["notes"][0]
     assert found["windows"] == 0
@@ -103,14 +103,14 @@ def test_caps_hold(case: str, word: str, trainings: dict[str, Found], folder: Pa
 def test_a_training_that_breaks_in_a_window_stops_the_profiler(
     case: str, trainings: dict[str, Found]
 ) -> None:
-    """Nothing of PyTorch's goes on recording, on whatever thread it is ended; nothing is kept."""
+    """PyTorch's profiler stops, on whichever thread the training ends; no window is kept."""
     found = trainings[case]
     assert not found["is_profiling"]
     assert found["windows"] == 0
 
 
 def test_another_profiler_of_pytorch_goes_on(trainings: dict[str, Found]) -> None:
-    """Ours gives way, even to one that waits for its turn; theirs sees each step to the end."""
+    """The user's profiler, running or scheduled, records all of its steps; ours does not start."""
     found = trainings["beside_another"]
     assert found["is_running"]
     assert found["theirs"] == 2 * found["steps"]
@@ -120,7 +120,7 @@ def test_another_profiler_of_pytorch_goes_on(trainings: dict[str, Found]) -> Non
 
 
 def test_a_profiler_that_is_begun_in_a_window_gets_its_steps(trainings: dict[str, Found]) -> None:
-    """Ours ends before; to end it afterwards would end the process."""
+    """Our window ends before the user's profiler starts; ending it later would end the process."""
     found = trainings["meets_another"]
     assert found["theirs"] == [2 * 5] * 5
     assert not found["is_profiling"]
@@ -130,7 +130,7 @@ def test_a_profiler_that_is_begun_in_a_window_gets_its_steps(trainings: dict[str
     reason="4,000 real steps; test_profiler.py bounds what 100,000 steps keep in virtual time"
 )
 def test_memory_of_the_process_does_not_grow(forking: Forking, tmp_path: Path) -> None:
-    """After the last of four windows, in 3500 more steps: less than 20 MB."""
+    """In 3500 steps after the last of four windows, memory grows by less than 20 MB."""
     found = run(forking, tmp_path, "memory")["memory"]
     assert found["windows"] == 4
     early, late = found["rss"]

@@ -1,4 +1,4 @@
-"""Windows of PyTorch's profiler: few, short, one at a time, and without a GPU none."""
+"""Tests of when windows of PyTorch's profiler open and close."""
 
 import sys
 import threading
@@ -17,14 +17,14 @@ pytestmark = pytest.mark.usefixtures("untraced")
 
 @pytest.fixture
 def on_the_cpu(monkeypatch):
-    """The processor's operators in the place of a GPU's kernels."""
+    """Records operators of the CPU in place of kernels of a GPU."""
     activity = torch.profiler.ProfilerActivity.CPU
     monkeypatch.setattr(torch_kernels, "_activities", lambda: [activity])
     monkeypatch.setattr(torch_kernels, "is_used", lambda: True)
 
 
 def train(found, steps, pause_s=0.0):
-    """Steps of a small product."""
+    """Run steps with a small matrix product."""
     x = torch.ones(8, 8)
     for _ in range(steps):
         x = x @ x / 8.0
@@ -33,7 +33,7 @@ def train(found, steps, pause_s=0.0):
 
 
 def test_two_windows_of_two_steps(on_the_cpu):
-    """They open, end, give back the profiler and stop tracing; no third one opens."""
+    """Two windows open and end, release the profiler and stop tracing; no third one opens."""
     found = KernelWindows(2, 2, 0.99)
     train(found, 100, pause_s=0.02)
     count, kernel_s, busy_s = found.result()
@@ -44,7 +44,7 @@ def test_two_windows_of_two_steps(on_the_cpu):
 
 
 def test_the_next_window_waits_until_the_first_is_paid_for(on_the_cpu):
-    """At a hundred-thousandth of the time, one window is all that a second allows."""
+    """With an overhead of 1e-5, a training of a second has one window."""
     found = KernelWindows(2, 2, 1e-5)
     train(found, 100)
     assert found.cost_s > 0.0
@@ -52,7 +52,7 @@ def test_the_next_window_waits_until_the_first_is_paid_for(on_the_cpu):
 
 
 def test_a_training_that_ends_in_a_window_gives_all_back(on_the_cpu):
-    """What it recorded is thrown away."""
+    """An unfinished window is discarded."""
     for steps in (10, 11, 12):
         found = KernelWindows(2, 2, 0.5)
         train(found, steps)
@@ -63,7 +63,7 @@ def test_a_training_that_ends_in_a_window_gives_all_back(on_the_cpu):
 
 
 def test_a_window_that_another_thread_ends_is_over_on_its_own(on_the_cpu):
-    """As when a training broke, and a watcher noticed: PyTorch's profiler is off again."""
+    """If another thread ends a window, PyTorch's profiler stops on the training thread."""
     for steps in (10, 11, 12):
         found = KernelWindows(2, 2, 0.5)
         train(found, steps)
@@ -77,7 +77,7 @@ def test_a_window_that_another_thread_ends_is_over_on_its_own(on_the_cpu):
 
 
 def test_the_users_own_profiler_is_left_alone(on_the_cpu):
-    """While it runs no window opens, and it goes on."""
+    """While the user's profiler runs, no window opens, and it is not affected."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
         found = KernelWindows(2, 2, 0.5)
         train(found, 30)
@@ -86,7 +86,7 @@ def test_the_users_own_profiler_is_left_alone(on_the_cpu):
 
 
 def test_a_profiler_that_is_over_and_waits_to_be_collected_is_not_in_the_way(on_the_cpu):
-    """PyTorch's stay in cycles for a while."""
+    """Finished profilers of PyTorch remain in reference cycles for a while."""
     own = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
     with own:
         torch.ones(3) + 1
@@ -98,7 +98,7 @@ def test_a_profiler_that_is_over_and_waits_to_be_collected_is_not_in_the_way(on_
 
 
 def test_another_of_our_profilers_has_the_window(on_the_cpu):
-    """Kernels and lines are never recorded at once."""
+    """Kernels and lines are never recorded at the same time."""
     assert RUNNING.acquire(blocking=False)
     found = KernelWindows(1, 2, 0.5)
     train(found, 12)
@@ -107,14 +107,14 @@ def test_another_of_our_profilers_has_the_window(on_the_cpu):
 
 
 def test_no_gpu_no_window():
-    """Nothing of PyTorch's profiler is touched."""
+    """Without a GPU no window opens."""
     found = KernelWindows(2, 2, 0.5)
     train(found, 30)
     assert found.result() == (0, {}, 0.0)
 
 
 def test_a_trace_that_is_too_large_is_thrown_away(on_the_cpu, monkeypatch):
-    """Memory stays bounded."""
+    """A trace above the limit is discarded."""
     monkeypatch.setattr(torch_kernels, "MOST_BYTES", 10)
     found = KernelWindows(1, 2, 0.5)
     train(found, 30)

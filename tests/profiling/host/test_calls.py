@@ -1,4 +1,4 @@
-"""Figures of a profile, from statistics written down by hand."""
+"""Tests of the sums of a profile, with statistics written by hand."""
 
 import cProfile
 import pstats
@@ -24,14 +24,14 @@ def stats():
 
 
 def test_own_times_sum_to_the_whole():
-    """Own times of 2, 1, 4 and 3 s are the 10 s of ``main``; most comes first."""
+    """Own times of 2, 1, 4 and 3 s sum to the 10 s of ``main``, in descending order."""
     calls = Calls(stats())
     assert calls.own_s == 10.0
     assert [one["own_s"] for one in calls.top()] == [4.0, 3.0, 2.0, 1.0]
 
 
 def test_the_tree_has_each_function_below_its_callers():
-    """``read`` stands below both, with the time that each has in it; no child leaves its parent."""
+    """``read`` is below both callers, with its time in each, inside their rectangles."""
     nodes = Calls(stats()).tree()
     found = {(node["name"].split()[0], node["depth"]): [] for node in nodes}
     for node in nodes:
@@ -45,7 +45,7 @@ def test_the_tree_has_each_function_below_its_callers():
 
 
 def test_a_function_called_from_two_places_keeps_its_proportions():
-    """``load`` of 3 s, 1 s of it from elsewhere: ``read`` below it is split as its callers are."""
+    """If 1 of 3 s of ``load`` has another caller, ``read`` below it is divided alike."""
     told = stats()
     told[LOAD] = (4, 4, 1.0, 3.0, {MAIN: (3, 3, 0.7, 2.0)})
     widths = {

@@ -1,4 +1,4 @@
-"""The host profiler on a meter with a clock and a sensor of the test's own."""
+"""Tests of the host profiler, with a fake clock and sensor."""
 
 import copy
 import cProfile
@@ -31,12 +31,12 @@ HOST_W, STEP_S = 100.0, 2.0
 
 
 def busy(number):
-    """Some real work."""
+    """Do some real work."""
     return sum(one * one for one in range(2000)) + number
 
 
 def train(folder, *profilers, steps=40, device=CPU, fails_at=None, rank=0):
-    """Steps of 2 s on the fake clock at 100 W, with some real calls in each."""
+    """Run steps of 2 s on the fake clock at 100 W, with some real calls in each."""
     clock = FakeClock()
     source = ScriptedSource(clock, power_w=lambda t_s: HOST_W, device=device)
     meter = EnergyMeter(
@@ -56,12 +56,12 @@ def train(folder, *profilers, steps=40, device=CPU, fails_at=None, rank=0):
 
 
 def calls_of(folder):
-    """The profile of the calls in the report."""
+    """Return the calls of the report."""
     return build(folder).profile.host.calls
 
 
 def test_the_window_holds_the_steps_asked_for(tmp_path):
-    """After 10 steps 20 are followed: 20 calls of ``busy``, 40 s, a file that pstats opens."""
+    """20 steps after the first 10 are profiled: 20 calls of ``busy``, 40 s, a file for pstats."""
     train(tmp_path, HostProfiler())
     calls = calls_of(tmp_path)
     assert (calls.first_step, calls.steps, calls.duration_s) == (10, 20, 40.0)
@@ -72,7 +72,7 @@ def test_the_window_holds_the_steps_asked_for(tmp_path):
 
 
 def test_the_joules_of_the_window_are_attributed_whole(tmp_path):
-    """100 W for 40 s are 4000 J: what functions have and what is unattributed sum to it."""
+    """100 W for 40 s are 4000 J: functions and the unattributed rest sum to it."""
     train(tmp_path, HostProfiler())
     calls = calls_of(tmp_path)
     assert calls.energy_j == pytest.approx(4000.0, rel=1e-3)
@@ -86,7 +86,7 @@ def test_the_joules_of_the_window_are_attributed_whole(tmp_path):
 
 
 def test_without_a_sensor_there_are_times_and_no_joules(tmp_path):
-    """Unknown is said so, never 0 J."""
+    """Unknown energy is not reported as 0 J."""
     train(tmp_path, HostProfiler(), device=None)
     calls = calls_of(tmp_path)
     assert calls.energy_j is None
@@ -95,20 +95,20 @@ def test_without_a_sensor_there_are_times_and_no_joules(tmp_path):
 
 
 def test_the_energy_of_a_gpu_is_not_the_hosts(tmp_path):
-    """Where only a GPU is measured the host's joules are unknown."""
+    """If only a GPU is measured, the energy of the host is unknown."""
     train(tmp_path, HostProfiler(), device=Device(key="gpu0", kind="gpu", scope="gpu", name="GPU"))
     assert calls_of(tmp_path).energy_j is None
 
 
 def test_the_window_ends_in_time(tmp_path):
-    """Steps of 2 s and at most 5 s: three of them."""
+    """A window of at most 5 s has three steps of 2 s."""
     train(tmp_path, HostProfiler(longest_s=5.0))
     assert calls_of(tmp_path).steps == 3
 
 
 @pytest.mark.parametrize("fails_at", [15, 35])
 def test_a_training_that_breaks_leaves_no_profiler(tmp_path, fails_at):
-    """In the window or after it: nothing is active, and what was seen is in the report."""
+    """After an error no profiler is active, and the steps until then are in the report."""
     with pytest.raises(RuntimeError, match="own"):
         train(tmp_path, HostProfiler(), fails_at=fails_at)
     cProfile.Profile().runcall(busy, 1)  # raises on Python 3.12 where one is active
@@ -117,7 +117,7 @@ def test_a_training_that_breaks_leaves_no_profiler(tmp_path, fails_at):
 
 
 def test_a_window_that_another_thread_ends_is_over_on_its_own():
-    """As when a training broke, and a watcher noticed: the program runs unprofiled again."""
+    """If another thread ends a window, the profiler stops on the training thread."""
     window = ProfileWindow()
     other = threading.Thread(target=window.end)
     other.start()
@@ -128,20 +128,20 @@ def test_a_window_that_another_thread_ends_is_over_on_its_own():
 
 
 def test_too_few_steps_are_no_window(tmp_path):
-    """Five steps never reach the window: there is no section."""
+    """Five steps do not reach the window: the report has no section."""
     train(tmp_path, HostProfiler(), steps=5)
     assert build(tmp_path).profile is None
 
 
 @pytest.mark.parametrize(("steps", "first"), [(5, 0), (40, 10)])
 def test_a_whole_program_is_followed_where_it_makes_no_steps(tmp_path, steps, first):
-    """With ``whole`` the few steps are followed; of many the window alone."""
+    """With ``whole``, few steps are profiled from the beginning, many in the window only."""
     train(tmp_path, HostProfiler(whole=True), steps=steps)
     assert calls_of(tmp_path).first_step == first
 
 
 def test_beside_another_profiler_it_does_not_start(tmp_path, caplog):
-    """The user's own profiler stays; a warning says why ours is not there."""
+    """The user's profiler continues; a warning says why ours did not start."""
     mine = cProfile.Profile()
     mine.enable()
     try:
@@ -155,11 +155,11 @@ def test_beside_another_profiler_it_does_not_start(tmp_path, caplog):
 
 
 def test_a_forked_child_is_not_followed(tmp_path):
-    """What the parent has switched on is off in a child of it."""
+    """In a forked child the profiler is off."""
     read, write = os.pipe()
 
     class Forks:
-        """Told of steps after the profiler."""
+        """Forks in a step, after the profiler."""
 
         def start(self, meter):
             self.steps = 0
@@ -185,7 +185,7 @@ def test_a_forked_child_is_not_followed(tmp_path):
 
 
 def test_memory_lines_are_in_the_report(tmp_path, monkeypatch):
-    """A named function's line of 64 MiB, mapped anew, is in the file, the report and the page."""
+    """A line that allocates 64 MiB is in the file, the report and the page."""
     # Up to 32 MiB malloc may give memory that was freed before, which the process has already.
     (tmp_path / "loaded_subject.py").write_text(
         "def load(number):\n    kept = bytearray(64 << 20)\n    return len(kept)\n"
@@ -206,7 +206,7 @@ def test_memory_lines_are_in_the_report(tmp_path, monkeypatch):
 
 
 def test_the_report_shows_it_everywhere(tmp_path):
-    """Text, page and pictures have the table and the icicle; JSON gives the same back."""
+    """Text, page and pictures have the table and the icicle; JSON restores the report."""
     train(tmp_path, HostProfiler())
     report = build(tmp_path)
     told = text.render(report)
@@ -239,7 +239,7 @@ def test_the_record_is_bounded(tmp_path):
 
 
 def test_profilers_are_copied_before_the_training():
-    """Callbacks are pickled and copied; a profiler of theirs, too."""
+    """A profiler can be pickled and copied, as callbacks are."""
     profiler = HostProfiler(functions=["pydoc:plain"])
     for one in (copy.deepcopy(profiler), pickle.loads(pickle.dumps(profiler))):
         assert one.functions == ("pydoc:plain",)
@@ -247,19 +247,19 @@ def test_profilers_are_copied_before_the_training():
 
 @pytest.mark.parametrize("wrong", [{"skip": -1}, {"skip": 3.5}, {"steps": 0}, {"longest_s": 0.0}])
 def test_wrong_numbers_are_refused(wrong):
-    """At construction, with the value."""
+    """The constructor raises an error with the value."""
     with pytest.raises(ValueError, match=f"{next(iter(wrong))}={next(iter(wrong.values()))}"):
         HostProfiler(**wrong)
 
 
 def test_wrong_names_are_refused():
-    """At construction, with what is near."""
+    """The constructor raises an error with similar names."""
     with pytest.raises(ValueError, match="did you mean plain"):
         HostProfiler(functions=["pydoc:plane"])
 
 
 def test_the_users_own_profile_goes_on(tmp_path):
-    """One that is begun after our window is at work when ours is written, and after."""
+    """A user's profiler that starts after our window is not affected by it."""
     window = ProfileWindow()
     window.end()
     theirs = cProfile.Profile()

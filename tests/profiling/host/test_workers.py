@@ -1,4 +1,4 @@
-"""Worker processes of a real ``DataLoader`` are followed, forked and spawned."""
+"""Tests of the profiles of forked and spawned workers of a real ``DataLoader``."""
 
 import pstats
 from importlib.util import find_spec
@@ -13,7 +13,7 @@ METHODS = ("fork", "spawn")
 
 @pytest.fixture(scope="module")
 def trainings(forking, tmp_path_factory):
-    """A folder with a training for each method."""
+    """The folder with a training for each start method."""
     if not find_spec("torch"):
         pytest.skip("torch is not installed")
     folder = tmp_path_factory.mktemp("workers")
@@ -29,7 +29,7 @@ def trainings(forking, tmp_path_factory):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_workers_are_followed(method, trainings):
-    """Both leave their calls and lines; the user's functions ran, and the batches are the same."""
+    """Both workers write calls and lines; the user's functions and batches are unchanged."""
     folder = trainings / method
     assert {path.name for path in folder.glob("init*")} == {"init0", "init1"}
     workers = build(folder).profile.host.workers

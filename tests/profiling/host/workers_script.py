@@ -13,14 +13,14 @@ from energy_callbacks.profiling.host import HostProfiler
 
 
 def load(number):
-    """A sample that takes 16 MiB while it is made."""
+    """Return a sample; needs 16 MiB meanwhile."""
     kept = bytearray(16 << 20)
     time.sleep(0.002)
     return float(number + len(kept))
 
 
 class Samples:
-    """64 of them."""
+    """A data set of 64 samples."""
 
     def __len__(self):
         return 64
@@ -30,17 +30,17 @@ class Samples:
 
 
 def collate(samples):
-    """A function of the user's own."""
+    """The user's ``collate_fn``."""
     return sum(samples)
 
 
 def init(worker, folder):
-    """The user's own, too."""
+    """The user's ``worker_init_fn``."""
     (folder / f"init{worker}").touch()
 
 
 def main(folder, method):
-    """Train."""
+    """Run the training with one start method."""
     from torch.utils.data import DataLoader
 
     folder.mkdir()

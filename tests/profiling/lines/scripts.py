@@ -4,20 +4,20 @@ import time
 
 
 def count(loops):
-    """About 10 ms for 300,000, on whatever machine: work that is not over because time passes."""
+    """Work for about 10 ms per 300,000 loops; the amount of work does not depend on time."""
     for _ in range(loops):
         pass
 
 
 def seventy_thirty(turns):
-    """Two lines with three and seven tenths of the loops, about 3 and 7 ms."""
+    """Run two lines with 30 % and 70 % of the loops, about 3 and 7 ms."""
     for _ in range(turns):
         for _ in range(90_000): pass  # SHORT  # fmt: skip  # noqa: E701
         for _ in range(210_000): pass  # LONG  # fmt: skip  # noqa: E701
 
 
 def work_sleep_and_read(turns, read):
-    """A CPU-heavy line, a sleep and a call that blocks; seconds of each."""
+    """Run a CPU-heavy line, a sleep and a blocking call; returns the seconds of each."""
     took_s = [0.0, 0.0, 0.0]
     for _ in range(turns):
         moments = [time.monotonic()]
@@ -32,7 +32,7 @@ def work_sleep_and_read(turns, read):
 
 
 def line_with(function, comment):
-    """Number of the line of a function that ends with a comment."""
+    """Return the number of the line of a function that has a comment."""
     import inspect
 
     lines, first = inspect.getsourcelines(function)

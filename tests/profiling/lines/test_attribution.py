@@ -1,4 +1,4 @@
-"""Joules of lines in closed form; parts sum to the total."""
+"""Tests of the attribution of energy to lines, against closed forms."""
 
 import pytest
 
@@ -12,14 +12,14 @@ LINES = {site: line for line, site in SITES.items()}
 
 
 def spent(wall_s, cpu=1.0, others=0.0):
-    """A span in which so many cores worked."""
+    """Return the time of a span with these numbers of busy cores."""
     one = LineTime()
     one.add(wall_s, cpu, others)
     return one
 
 
 def given(spans, process_s):
-    """What the host's energy gives to lines."""
+    """Attribute the host's energy; returns the total and the shares."""
     shares: dict[Line, LineShare] = {}
     total_j = attribute_host(
         [({SITES.get(k): v for k, v in bin_.items()}, j) for bin_, j in spans],
@@ -39,21 +39,21 @@ def test_work_goes_by_cpu_time_and_waiting_is_separate():
 
 
 def test_an_idle_second_costs_what_was_measured_in_it():
-    """Spans are told apart: waiting in a span of 10 J is 10 J, work in one of 100 J is 100 J."""
+    """Spans are separate: waiting in a span of 10 J is 10 J, work in one of 100 J is 100 J."""
     _, shares = given([({A: spent(1.0)}, 100.0), ({C: spent(1.0, cpu=0.0)}, 10.0)], 1.0)
     assert shares[A].energy_j == pytest.approx(100.0)
     assert shares[C].energy_j == pytest.approx(10.0)
 
 
 def test_cores_weigh():
-    """A call with four cores takes four parts, one with one core one."""
+    """A call with four busy cores gets four times the energy of a call with one."""
     bins = {A: spent(0.5, cpu=1.0, others=3.0), B: spent(0.5)}
     _, shares = given([(bins, 100.0)], 2.5)
     assert (shares[A].work_j, shares[B].work_j) == pytest.approx((80.0, 20.0))
 
 
 def test_what_belongs_to_no_line_is_unattributed():
-    """CPU time that no look accounts for, and time outside of the user's code."""
+    """CPU time without samples, and time outside the user's code, is unattributed."""
     total_j, _ = given([({A: spent(1.0)}, 100.0)], process_s=2.0)
     assert total_j == pytest.approx(50.0)
     total_j, _ = given([({A: spent(0.5), None: spent(0.5)}, 100.0)], process_s=1.0)
@@ -61,7 +61,7 @@ def test_what_belongs_to_no_line_is_unattributed():
 
 
 def test_unknown_energy_stays_unknown_and_time_is_still_told():
-    """Nothing becomes zero."""
+    """Unknown energy is not reported as zero."""
     total_j, shares = given([({A: spent(1.0)}, None)], 1.0)
     assert total_j is None
     assert shares[A].energy_j is None
@@ -69,7 +69,7 @@ def test_unknown_energy_stays_unknown_and_time_is_still_told():
 
 
 def test_gpu_energy_goes_by_kernels_and_idle_power_to_nobody():
-    """100 s of which 60 with kernels at 500 W, else 100 W: A's kernels are two thirds."""
+    """100 s with kernels in 60 s at 500 W, else 100 W: A has two thirds of the kernel time."""
     shares: dict[Line, LineShare] = {C: LineShare(wall_s=50.0, wait_s=50.0)}
     given_j = attribute_gpu(
         34_000.0,

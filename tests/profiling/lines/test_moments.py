@@ -1,4 +1,4 @@
-"""When is looked, and what a look stands for, in virtual time."""
+"""Tests of the moments of samples and the time that they represent, in virtual time."""
 
 import itertools
 import sys
@@ -11,7 +11,7 @@ from tests.profiling.lines import virtual
 
 
 def moments_of(duration_s, *, look_s=0.0, waited_s=0.0, max_share=1.0):
-    """At 200 Hz, where the thread that asks always wakes in time."""
+    """Return the moments at 200 Hz if the sampling thread always wakes up in time."""
     moments, found = SamplingSchedule(0.0, 200.0, max_share), []
     while (due_s := moments.due_s) < duration_s:
         moment_s, _ = moments.pass_by(due_s + waited_s, waited_s=waited_s, rests=1, look_s=look_s)
@@ -20,7 +20,7 @@ def moments_of(duration_s, *, look_s=0.0, waited_s=0.0, max_share=1.0):
 
 
 def test_moments_scatter_around_their_rate():
-    """From half to one and a half periods, so that no step keeps pace with them."""
+    """Intervals scatter from 0.5 to 1.5 periods, so that no step is synchronous with them."""
     found = moments_of(30.0)
     periods_s = [b - a for a, b in itertools.pairwise(found)]
     assert len(found) == pytest.approx(6000, rel=0.03)
@@ -30,7 +30,7 @@ def test_moments_scatter_around_their_rate():
 
 @pytest.mark.parametrize("cost", ["look_s", "waited_s"])
 def test_looks_that_cost_much_become_rare(cost):
-    """Of 5 ms each, of which a hundredth of the time is allowed: at most twice a second."""
+    """Samples of 5 ms with a maximum share of 1 % are taken at most twice a second."""
     found = moments_of(60.0, max_share=0.01, **{cost: 0.005})
     assert 100 < len(found) < 200, "12000 at this rate"
     assert all(b - a >= 0.25 * 0.99 for a, b in itertools.pairwise(found[-50:]))
@@ -41,7 +41,7 @@ def test_looks_that_cost_much_become_rare(cost):
     [(1, 0.002, 0.0), (2, 0.002, 0.002), (None, 0.002, 0.002), (None, 0.0002, 0.0)],
 )
 def test_a_moment_that_the_interpreter_held_up_keeps_its_time(rests, late_s, held_up_s):
-    """Where the kernel counts no rests, lateness alone tells; a late timer moves the moment."""
+    """Without counts of context switches, the delay decides; a late timer moves the moment."""
     moments = SamplingSchedule(10.0, 200.0, 1.0)
     moment_s, found_s = moments.pass_by(10.0 + late_s, waited_s=0.0, rests=rests, look_s=0.0)
     assert found_s == pytest.approx(held_up_s)
@@ -50,7 +50,7 @@ def test_a_moment_that_the_interpreter_held_up_keeps_its_time(rests, late_s, hel
 
 
 def test_what_looks_stand_for_is_all_the_time():
-    """Without a gap, whatever the program does, and a call that lasts is one look."""
+    """Samples represent all the time without gaps, and a long call is one sample."""
     looks = []
     clock = FakeClock(start_s=0.0)
     interpreter = virtual.Interpreter(clock, lambda _, look: looks.append(look))
@@ -72,7 +72,7 @@ SOON_S, SWITCH_S = 0.0005, sys.getswitchinterval()
     [(0.0, 0.02, False), (0.003, 0.02, True), (SWITCH_S, SOON_S, False), (SWITCH_S, 0.02, True)],
 )
 def test_what_a_moment_came_upon(held_up_s, waited_s, is_before):
-    """What is held up came before the call, but where Python had to let go in its middle."""
+    """A delayed moment belongs to the code before the call, unless Python was forced to switch."""
     asked_s = 5.0 + held_up_s
     request = SampleRequest(5.0, asked_s, held_up_s, cpu_s=1.0, process_s=2.0)
     look = request.served(asked_s + waited_s, (4.9, 5.0), 1.005, 2.025)

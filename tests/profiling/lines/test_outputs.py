@@ -1,4 +1,4 @@
-"""Files of a profile: listings, flame graphs, Scalene's form."""
+"""Tests of the files of a profile: listings, flame graphs, Scalene's format."""
 
 import json
 from dataclasses import replace
@@ -40,7 +40,7 @@ def profile_of(shares, scopes=(), **numbers):
 
 @pytest.fixture
 def found(tmp_path):
-    """10 s: work, waiting, and a GPU kept busy by one line."""
+    """A profile of 10 s with a line that works, one that waits and one that uses the GPU."""
     path = tmp_path / "train.py"
     path.write_text(SOURCE)
     work, wait, backward = (Line(str(path), number, "main") for number in (2, 3, 4))
@@ -69,7 +69,7 @@ def samples(found):
 
 
 def test_the_record_is_small_and_gives_the_report_its_tables(found, samples, tmp_path):
-    """It survives JSON; lines come in the order of their joules, and the rest is named."""
+    """The record survives JSON; lines are ordered by energy, and the rest is unattributed."""
     told = record.write(found, samples, tmp_path)
     text = json.dumps(told)
     profile = from_record(LineProfile, json.loads(text))
@@ -87,7 +87,7 @@ def test_the_record_is_small_and_gives_the_report_its_tables(found, samples, tmp
 
 
 def test_a_record_of_many_lines_is_bounded(found):
-    """Thousands of lines are a record of less than 200 kB."""
+    """The record of thousands of lines has less than 200 kB."""
     lines = {
         Line("/home/somebody/project/package/module.py", number, f"Class{number}.method"): share(
             1.0, 1.0, 1.0, 0.0
@@ -98,7 +98,7 @@ def test_a_record_of_many_lines_is_bounded(found):
 
 
 def test_the_listing_has_each_line_beside_its_source(found, samples, tmp_path):
-    """As text and as a page without script in which nothing of the source is markup."""
+    """The listing is a text and a page without scripts; the source is escaped."""
     record.write(found, samples, tmp_path)
     text = (tmp_path / "profile/lines.txt").read_text()
     (backward,) = [line for line in text.splitlines() if "backward" in line]
@@ -115,7 +115,7 @@ def test_the_listing_has_each_line_beside_its_source(found, samples, tmp_path):
 
 
 def test_a_source_that_is_gone_leaves_the_numbers(found, tmp_path):
-    """As of a file that was deleted, or a cell of a notebook."""
+    """A line of a deleted file is listed without its source."""
     gone = profile_lines.SourceLine(
         file="/nowhere/gone.py", line=12, function="f", source="", wall_s=1.0, cpu_s=1.0,
         wait_s=0.0, gpu_share=None, host_j=None, waiting_j=None, gpu_j=None,
@@ -126,7 +126,7 @@ def test_a_source_that_is_gone_leaves_the_numbers(found, tmp_path):
 
 
 def test_unknown_energy_is_told_as_such():
-    """Without a sensor times are still shown."""
+    """Without a sensor, times are shown and energy is not known."""
     found = profile_of({Line("/x/a.py", 1, "f"): share(6.0, 1.0, None, None)}, looks=5)
     profile = from_record(LineProfile, record.write(found, [], None))
     assert "joules are not known" in profile.sentence
@@ -135,7 +135,7 @@ def test_unknown_energy_is_told_as_such():
 
 
 def test_folded_stacks_and_speedscope_sum_to_the_joules(samples):
-    """Millijoules by stack; speedscope's own schema rules hold."""
+    """The weights are millijoules, and the file is valid in speedscope's schema."""
     folded = stacks.folded(samples)
     assert sum(int(line.rpartition(" ")[2]) for line in folded.splitlines()) == 1_851_000
     assert "(other stacks) 1000" in folded
@@ -167,12 +167,12 @@ def test_folded_stacks_and_speedscope_sum_to_the_joules(samples):
 
 @pytest.fixture
 def of_scalene(found, samples):
-    """The profile in Scalene's form."""
+    """The profile in Scalene's format."""
     return json.loads(scalene.profile(found, samples))
 
 
 def test_scalenes_form_has_time_waiting_gpu_and_joules_of_each_line(of_scalene):
-    """All lines of the file, percentages that its viewer can sum, flame charts of millijoules."""
+    """The file has all lines, percentages up to 100, and flame charts of millijoules."""
     (file,) = of_scalene["files"].values()
     lines = file["lines"]
     assert [line["lineno"] for line in lines] == [1, 2, 3, 4, 5, 6, 7]
@@ -194,7 +194,7 @@ def test_scalenes_form_has_time_waiting_gpu_and_joules_of_each_line(of_scalene):
     reason="to import Scalene takes 10 s; test_scalenes_form has its fields and sums without it"
 )
 def test_scalene_accepts_it(of_scalene, monkeypatch):
-    """Its own model of its JSON checks types and sums."""
+    """Scalene's own model of its JSON accepts the file."""
     monkeypatch.setenv("LC_ALL", "POSIX")  # Scalene sets it for good
     pytest.importorskip("scalene")
     from scalene.scalene_json import ScaleneJSONSchema

@@ -1,4 +1,4 @@
-"""LineProfiler in a meter: the lines that are known to lead do lead, and parts sum to the total."""
+"""Tests of LineProfiler in a meter, with programs whose shares are known."""
 
 import copy
 import json
@@ -31,7 +31,7 @@ CPU = Device(key="cpu0", kind="cpu", scope="host", name="scripted processor")
 
 
 def meter_of(folder, clock, profiler, *, with_gpu=False):
-    """A host of 50 W, and a GPU of 300 W."""
+    """Return a meter of a host with 50 W, and optionally a GPU with 300 W."""
     sources = [ScriptedSource(clock, power_w=lambda t_s: 50.0, device=CPU, interval_s=0.05)]
     if with_gpu:
         sources.append(ScriptedSource(clock, power_w=lambda t_s: 300.0, interval_s=0.05))
@@ -40,7 +40,7 @@ def meter_of(folder, clock, profiler, *, with_gpu=False):
 
 
 def found_in(folder):
-    """The lines that the report shows."""
+    """Return the line profile of the report."""
     profile = build(folder).profile
     assert profile is not None
     assert profile.lines is not None
@@ -48,7 +48,7 @@ def found_in(folder):
 
 
 def measured(folder, program, *, profiler=None):
-    """Run a real program in the phase train; the lines that the report shows."""
+    """Run a real program in the phase train; returns the line profile of the report."""
     profiler = profiler or LineProfiler(rate_hz=100.0, max_overhead=0.9)
     meter = meter_of(folder, SystemClock(), profiler)
     with meter, meter.phase("train"):
@@ -58,7 +58,7 @@ def measured(folder, program, *, profiler=None):
 
 @pytest.fixture
 def played(monkeypatch):
-    """Runs a virtual program in the phase train; the lines that the report shows."""
+    """Runs a virtual program in the phase train; returns the line profile of the report."""
     interpreter = virtual.Interpreter(FakeClock()).install(monkeypatch)
 
     def run(folder, program, *, with_gpu=False, profiler=None):
@@ -72,7 +72,7 @@ def played(monkeypatch):
 
 
 def test_a_line_that_works_and_two_that_wait(tmp_path, played):
-    """They have the joules of their time, at 50 W; nearly all is attributed."""
+    """Each line gets its time at 50 W; nearly all energy is attributed."""
     program, turns = virtual.work_sleep_and_read, 400
     found = played(tmp_path, lambda interpreter, meter: program(interpreter, turns))
     assert [scope.scope for scope in found.scopes] == ["host"]
@@ -96,7 +96,7 @@ def test_a_line_that_works_and_two_that_wait(tmp_path, played):
 
 
 def reader():
-    """A read that blocks for 20 ms."""
+    """Return a function that blocks in a read for 20 ms."""
     read, write = os.pipe()
 
     def late():
@@ -114,7 +114,7 @@ def reader():
     reason="4 s of real work and waits; test_a_line_that_works_and_two_that_wait has virtual ones"
 )
 def test_a_real_line_that_works_and_two_that_wait(tmp_path):
-    """They have the joules of their time, at 50 W; nearly all is attributed."""
+    """Each line gets its time at 50 W; nearly all energy is attributed."""
     program, took_s = scripts.work_sleep_and_read, []
     found = measured(tmp_path, lambda: took_s.extend(program(40, reader())))
     assert found.energy_j == pytest.approx(50.0 * found.duration_s, rel=0.1)
@@ -135,7 +135,7 @@ def test_a_real_line_that_works_and_two_that_wait(tmp_path):
 
 
 class PlayedWindow:
-    """A window whose trace is written by hand: kernels of one line for 15 of 20 ms."""
+    """A window with a scripted trace: kernels of one line for 15 of 20 ms."""
 
     def __init__(self, steps):
         self.heavy = Line(__file__, scripts.line_with(gpu_program, "HEAVY"), "gpu_program")
@@ -157,7 +157,7 @@ class PlayedWindow:
 
 
 def gpu_program(interpreter, meter):
-    """20 ms a step: a line that launches, and one that waits for the GPU."""
+    """Run steps of 20 ms with a line that launches kernels and one that waits for the GPU."""
     for _ in range(150):
         assert meter.is_running  # HEAVY
         interpreter.wait(0.02)  # WAITS
@@ -165,7 +165,7 @@ def gpu_program(interpreter, meter):
 
 
 def test_the_gpus_joules_go_to_who_launched_not_to_who_waits(tmp_path, monkeypatch, played):
-    """A CPU-heavy, a GPU-heavy and a waiting line lead, and parts sum to the totals."""
+    """A CPU-heavy, a GPU-heavy and a waiting line have most energy; lines sum to the totals."""
     monkeypatch.setattr(torch_kernels, "KernelWindow", PlayedWindow)
     monkeypatch.setattr(torch_kernels, "is_used", lambda: True)
 
@@ -203,7 +203,7 @@ def test_without_a_trace_of_kernels_the_gpus_joules_are_nobodys(tmp_path, played
 
 
 def test_every_report_has_the_section(tmp_path):
-    """Text, terminal, page and JSON say the same, of a real program."""
+    """Text, terminal, page and JSON contain the profile of a real program."""
     measured(tmp_path, lambda: scripts.count(6_000_000))
     report = build(tmp_path)
     page = report._repr_html_()
@@ -243,7 +243,7 @@ def test_it_is_pickled_and_copied_before_and_while_it_runs(tmp_path):
 
 
 def test_a_second_attempt_begins_afresh(tmp_path, played):
-    """The newest attempt is what the report shows."""
+    """The report shows the newest attempt."""
     profiler = LineProfiler(rate_hz=100.0)
     for duration_s in (3.0, 1.0):
         found = played(
@@ -255,7 +255,7 @@ def test_a_second_attempt_begins_afresh(tmp_path, played):
 
 
 def test_on_another_thread_it_says_so_and_nothing_else_happens(tmp_path, caplog):
-    """The training goes on, without lines."""
+    """A training on another thread has no line profile, and a warning says why."""
     meter = EnergyMeter(
         sources=[], config=EnergyConfig(report_dir=tmp_path), profilers=[LineProfiler()]
     )
@@ -277,14 +277,14 @@ def test_on_another_thread_it_says_so_and_nothing_else_happens(tmp_path, caplog)
     [{"rate_hz": 0.0}, {"rate_hz": 1e6}, {"windows": -1}, {"window_steps": 0}, {"max_overhead": 0}],
 )
 def test_settings_that_make_no_sense_are_refused(settings):
-    """At once, with the value."""
+    """The constructor raises an error with the value."""
     (value,) = settings.values()
     with pytest.raises(ValueError, match=str(value)):
         LineProfiler(**settings)
 
 
 def test_of_several_ranks_the_first_is_followed(tmp_path):
-    """Each would write the same files, and the last would win."""
+    """Other ranks than the first are not profiled: they would overwrite its files."""
     profiler = LineProfiler()
     profiler.start(SimpleNamespace(rank=1, now_s=time.monotonic))
     assert profiler._run is None

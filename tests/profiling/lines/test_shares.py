@@ -1,4 +1,4 @@
-"""Shares of lines whose truth is known, in virtual time; and of real programs."""
+"""Tests of the shares of lines in virtual and real programs whose shares are known."""
 
 import time
 
@@ -12,7 +12,7 @@ from tests.profiling.lines import scripts, virtual
 
 
 def by_line(tally):
-    """What was spent, by function and line."""
+    """Return the time by function and line."""
     found: dict[tuple[str, int], LineTime] = {}
     for _, _, bin_ in tally.spans():
         for site, spent in bin_.items():
@@ -23,7 +23,7 @@ def by_line(tally):
 
 
 def looked_at(program, *arguments, change=lambda look: look):
-    """What was spent in a virtual program, by line, and the seconds that it ran."""
+    """Sample a virtual program; returns the time by line and the duration."""
     clock = FakeClock()
     start_s = clock.monotonic_s()
     tally = LineTally(start_s)
@@ -34,19 +34,19 @@ def looked_at(program, *arguments, change=lambda look: look):
 
 
 def followed(program, *arguments, rate_hz=200.0):
-    """What was spent in a real program, by line, and the seconds that it ran."""
+    """Sample a real program; returns the time by line and the duration."""
     start_s = time.monotonic()
     tally = LineTally(start_s)
-    asker = StackSampler(tally.take, rate_hz)
-    asker.start()
+    sampler = StackSampler(tally.take, rate_hz)
+    sampler.start()
     program(*arguments)
     passed_s = time.monotonic() - start_s
-    asker.stop()
+    sampler.stop()
     return by_line(tally), passed_s
 
 
 def test_thirty_and_seventy():
-    """Two lines that take turns of 3 and 7 ms."""
+    """Two alternating lines of 3 and 7 ms have 30 % and 70 %."""
     found, passed_s = looked_at(virtual.two_lines, 3000)
     for comment, share in (("SHORT", 0.3), ("LONG", 0.7)):
         one = found["two_lines", scripts.line_with(virtual.two_lines, comment)]
@@ -55,7 +55,7 @@ def test_thirty_and_seventy():
 
 @pytest.mark.parametrize(("work_s", "sleep_s"), [(0.003, 0.003), (0.002, 0.004), (0.008, 0.003)])
 def test_python_before_a_call_that_lets_go_is_not_the_calls(work_s, sleep_s):
-    """Python shorter than CPython's switch interval keeps its part beside a sleep, and longer."""
+    """Python before a sleep keeps its share, even if shorter than CPython's switch interval."""
     found, passed_s = looked_at(virtual.work_and_sleep, 4000, work_s, sleep_s)
     work, sleep = (
         found["work_and_sleep", scripts.line_with(virtual.work_and_sleep, comment)]
@@ -69,7 +69,7 @@ def test_python_before_a_call_that_lets_go_is_not_the_calls(work_s, sleep_s):
 
 
 def test_without_the_rule_the_call_has_it_all():
-    """The test above can fail: what came before is told by ``is_before`` alone."""
+    """The test above can fail: without ``is_before``, the sleep gets everything."""
     found, passed_s = looked_at(
         virtual.work_and_sleep,
         1000,
@@ -82,7 +82,7 @@ def test_without_the_rule_the_call_has_it_all():
 
 
 def test_a_matrix_product_is_heard_of_at_the_next_call_and_is_still_its_own_line():
-    """The interpreter does not look after an operator; the product keeps its time."""
+    """A matrix product is sampled at the next call, and keeps its time."""
     a = np.random.default_rng(0).normal(size=(700, 700))
 
     def program():
@@ -99,7 +99,7 @@ def test_a_matrix_product_is_heard_of_at_the_next_call_and_is_still_its_own_line
 
 @pytest.mark.slow(reason="4 s of real loops; test_thirty_and_seventy has them in virtual time")
 def test_thirty_and_seventy_in_real_time():
-    """Two lines that take turns of some ms; wide, for the machine may be busy."""
+    """Two alternating lines of some ms; the tolerance is wide because the machine may be busy."""
     found, passed_s = followed(scripts.seventy_thirty, 400)
     program = scripts.seventy_thirty
     for comment, share in (("SHORT", 0.3), ("LONG", 0.7)):

@@ -1,4 +1,4 @@
-"""The main thread reads its own stack when asked, and nothing of that harms what it runs."""
+"""Tests of the sampling of the main thread, and that it does not disturb the program."""
 
 import gc
 import itertools
@@ -19,21 +19,21 @@ from energy_callbacks.profiling.lines.stack_sampler import (
 
 
 def busy(seconds):
-    """Python for so long."""
+    """Run Python for this time."""
     end_s = time.monotonic() + seconds
     while time.monotonic() < end_s:
         pass
 
 
 def busy_until(is_over):
-    """Python until something is so, which takes milliseconds on a machine of its own."""
+    """Run Python until a condition holds, which usually takes milliseconds."""
     end_s = time.monotonic() + 300.0
     while not is_over():
         assert time.monotonic() < end_s
 
 
-class Heard:
-    """Keeps what it is told; does something meanwhile where asked to."""
+class Samples:
+    """Keeps samples; calls a function at the first one."""
 
     def __init__(self, then=lambda: None):
         self.looks: list[tuple[str, StackSample]] = []
@@ -48,8 +48,8 @@ class Heard:
 
 
 @pytest.fixture
-def asking():
-    """Starts askers, and stops them."""
+def sampling():
+    """Starts samplers, and stops them after the test."""
     begun = []
 
     def begin(look, rate_hz=200.0):
@@ -58,49 +58,49 @@ def asking():
         return begun[-1]
 
     yield begin
-    for asker in begun:
-        asker.stop()
+    for sampler in begun:
+        sampler.stop()
 
 
-def test_looks_come_on_the_main_thread_and_stand_for_all_the_time(asking):
-    """What looks stand for joins up without a gap, from the beginning to the last moment."""
-    heard = Heard()
+def test_looks_come_on_the_main_thread_and_stand_for_all_the_time(sampling):
+    """Samples are taken on the main thread and represent all the time without gaps."""
+    samples = Samples()
     before_s = time.monotonic()
-    asker = asking(heard)
+    sampler = sampling(samples)
     begun_s = time.monotonic()
-    busy_until(lambda: len(heard.looks) > 20)
-    asker.stop()
-    assert heard.threads == {threading.main_thread()}
-    spans = [(look.since_s, look.until_s) for _, look in heard.looks]
+    busy_until(lambda: len(samples.looks) > 20)
+    sampler.stop()
+    assert samples.threads == {threading.main_thread()}
+    spans = [(look.since_s, look.until_s) for _, look in samples.looks]
     assert before_s <= spans[0][0] <= begun_s
     assert all(one[1] == other[0] for one, other in itertools.pairwise(spans))
     assert spans[-1][1] <= time.monotonic()
-    assert asker.looks == len(heard.looks)
+    assert sampler.looks == len(samples.looks)
 
 
-def test_a_call_that_lasts_is_one_look_with_its_cpu_time(asking):
-    """A sleep is heard of at its end: a look stands for its moments, without CPU time."""
-    heard = Heard()
-    asking(heard)
+def test_a_call_that_lasts_is_one_look_with_its_cpu_time(sampling):
+    """A sleep is sampled at its end: one sample represents it, without CPU time."""
+    samples = Samples()
+    sampling(samples)
 
     def longest():
-        return max((look for _, look in heard.looks), key=lambda one: one.until_s - one.asked_s)
+        return max((look for _, look in samples.looks), key=lambda one: one.until_s - one.asked_s)
 
     end_s = time.monotonic() + 300.0
-    while not heard.looks or longest().until_s - longest().asked_s < 0.08:
+    while not samples.looks or longest().until_s - longest().asked_s < 0.08:
         time.sleep(0.1)
         assert time.monotonic() < end_s
     assert longest().cpu < 0.1
 
 
-def asked_while_busy(asking, number):
-    """The first look is interrupted by a signal."""
-    asking(Heard(lambda: signal.raise_signal(number)))
+def sampled_while_busy(sampling, number):
+    """Run while a signal interrupts the first sample."""
+    sampling(Samples(lambda: signal.raise_signal(number)))
     busy(30.0)
 
 
-def test_what_a_handler_of_a_signal_raises_in_a_look_reaches_the_program(asking):
-    """KeyboardInterrupt and exceptions of the user's handlers are raised where the program is."""
+def test_what_a_handler_of_a_signal_raises_in_a_look_reaches_the_program(sampling):
+    """The exception of a signal handler during a sample is raised in the program."""
 
     class Timeout(Exception):
         pass
@@ -111,55 +111,55 @@ def test_what_a_handler_of_a_signal_raises_in_a_look_reaches_the_program(asking)
     before = signal.signal(signal.SIGUSR1, handler)
     try:
         with pytest.raises(Timeout, match="of the user"):
-            asked_while_busy(asking, signal.SIGUSR1)
+            sampled_while_busy(sampling, signal.SIGUSR1)
     finally:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_ctrl_c_in_a_look_is_not_lost(asking):
-    """The very exception comes out."""
+def test_ctrl_c_in_a_look_is_not_lost(sampling):
+    """KeyboardInterrupt during a sample is raised in the program."""
     with pytest.raises(KeyboardInterrupt):
-        asked_while_busy(asking, signal.SIGINT)
+        sampled_while_busy(sampling, signal.SIGINT)
 
 
-def test_a_bug_of_ours_ends_the_asking_alone(asking, caplog):
-    """It is told once; the program runs on."""
+def test_a_bug_of_ours_ends_the_asking_alone(sampling, caplog):
+    """Sampling ends with one warning; the program continues."""
 
     def bug():
         raise ZeroDivisionError("ours")
 
-    heard = Heard(bug)
-    asker = asking(heard)
+    samples = Samples(bug)
+    sampler = sampling(samples)
     busy_until(lambda: caplog.records)
-    asker._thread.join(30.0)
-    assert not asker._thread.is_alive()
+    sampler._thread.join(30.0)
+    assert not sampler._thread.is_alive()
     busy(0.001)
-    assert len(heard.looks) == 1
+    assert len(samples.looks) == 1
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-def test_no_handler_no_timer_and_the_users_random_numbers_stay(asking):
-    """Nothing of the process is changed."""
+def test_no_handler_no_timer_and_the_users_random_numbers_stay(sampling):
+    """Signal handlers, timers and random numbers of the process are unchanged."""
     import random
 
     random.seed(7)
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-    heard = Heard()
-    asker = asking(heard)
-    busy_until(lambda: len(heard.looks) > 5)
+    samples = Samples()
+    sampler = sampling(samples)
+    busy_until(lambda: len(samples.looks) > 5)
     assert [signal.getsignal(number) for number in signal.valid_signals()] == handlers
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-    asker.stop()
+    sampler.stop()
     assert random.random() == random.Random(7).random()
 
 
 def test_another_thread_than_the_main_one_is_refused():
-    """It says so, and what to do."""
+    """The error says what to do."""
     said = []
 
     def begin():
         try:
-            StackSampler(Heard(), 50.0)
+            StackSampler(Samples(), 50.0)
         except RuntimeError as error:
             said.append(str(error))
 
@@ -171,52 +171,52 @@ def test_another_thread_than_the_main_one_is_refused():
 
 @pytest.fixture
 def quick_collector():
-    """It looks at what the test makes, and at nothing that was there before."""
+    """Makes the garbage collector ignore objects that existed before the test."""
     gc.freeze()
     yield
     gc.unfreeze()
 
 
 @pytest.mark.usefixtures("quick_collector")
-def test_a_request_that_is_never_heard_in_time_does_nothing(asking):
-    """Askers that were stopped and freed while their request waited leave nothing behind."""
-    heard = Heard()
+def test_a_request_that_is_never_heard_in_time_does_nothing(sampling):
+    """A sampler that was stopped and freed with a pending request takes no more samples."""
+    samples = Samples()
     for _ in range(50):
-        asker = asking(heard, rate_hz=1000.0)
+        sampler = sampling(samples, rate_hz=1000.0)
         time.sleep(0.003)  # a request waits
-        asker.stop()
-        before = len(heard.looks)
-        del asker
+        sampler.stop()
+        before = len(samples.looks)
+        del sampler
         gc.collect()
         busy(0.001)
-        assert len(heard.looks) == before
+        assert len(samples.looks) == before
 
 
-def test_a_forked_child_is_not_asked(asking):
-    """Neither by the parent's thread, which it has not, nor by a request that was waiting."""
-    heard = Heard()
-    asker = asking(heard)
-    busy_until(lambda: heard.looks)
+def test_a_forked_child_is_not_asked(sampling):
+    """A forked child takes no samples, not even for a pending request."""
+    samples = Samples()
+    sampler = sampling(samples)
+    busy_until(lambda: samples.looks)
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        heard.looks.clear()
+        samples.looks.clear()
         busy(0.1)
-        bool(asker._pending)  # what a request that was waiting asks
-        os.write(write, str(len(heard.looks)).encode())
+        bool(sampler._pending)  # what a request that was waiting asks
+        os.write(write, str(len(samples.looks)).encode())
         os._exit(0)
     os.waitpid(child, 0)
     assert os.read(read, 10) == b"0"
 
 
-@pytest.mark.parametrize("ending", ["pass", "sys.exit(3)", "raise KeyError('x')", "del asker"])
+@pytest.mark.parametrize("ending", ["pass", "sys.exit(3)", "raise KeyError('x')", "del sampler"])
 def test_the_interpreter_ends_as_it_would(ending):
-    """Asking to the very end changes neither the status nor what is printed."""
+    """Sampling until the end changes neither the exit status nor the output."""
     program = (
         "import sys, time\n"
         "from energy_callbacks.profiling.lines.stack_sampler import StackSampler\n"
-        "asker = StackSampler(lambda frame, look: None, 1000.0)\n"
-        "asker.start()\n"
+        "sampler = StackSampler(lambda frame, look: None, 1000.0)\n"
+        "sampler.start()\n"
         "time.sleep(0.05)\n"
         f"{ending}\n"
     )
@@ -230,12 +230,12 @@ def test_the_interpreter_ends_as_it_would(ending):
 
 
 def down(depth):
-    """Busy so deep down."""
+    """Run Python at a depth of the stack."""
     return down(depth - 1) if depth else busy(0.02)
 
 
 def deepest():
-    """How deep that may be from here."""
+    """Return the maximum depth from here."""
     depth = sys.getrecursionlimit()
     while True:
         try:
@@ -246,20 +246,20 @@ def deepest():
             return depth
 
 
-def test_code_as_deep_as_it_may_be_is_left_alone(asking):
-    """A look needs frames of its own: where there are none it is not taken, and later ones are."""
+def test_code_as_deep_as_it_may_be_is_left_alone(sampling):
+    """At the maximum depth of the stack no sample is taken; later samples are."""
     most = deepest()
-    heard = Heard()
-    asking(heard, rate_hz=500.0)
+    samples = Samples()
+    sampling(samples, rate_hz=500.0)
     for spare in range(15):
         down(most - spare)
-    looks = len(heard.looks)
-    busy_until(lambda: len(heard.looks) > looks)
+    looks = len(samples.looks)
+    busy_until(lambda: len(samples.looks) > looks)
 
 
 @pytest.mark.parametrize(("meanwhile", "is_held"), [(busy, True), (time.sleep, False)])
 def test_the_kernel_tells_who_waited_for_the_interpreter(meanwhile, is_held):
-    """Beside busy Python a thread lies down more than once for each of its moments."""
+    """Beside busy Python, a thread sleeps more than once per moment."""
     found = []
 
     def wait():

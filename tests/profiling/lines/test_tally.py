@@ -1,4 +1,4 @@
-"""Looks are summed up at once, in bounded memory."""
+"""Tests of the sums of samples, in bounded memory."""
 
 import sys
 
@@ -10,23 +10,23 @@ from energy_callbacks.profiling.lines.tally import LineTally
 
 
 def look(since_s, asked_s, until_s, cpu=1.0, others=0.0):
-    """On one core unless told."""
+    """Return a sample, by default with one busy core."""
     return StackSample(since_s, asked_s, until_s, cpu, others, is_before=False)
 
 
 def here():
-    """The frame that calls."""
+    """Return the calling frame."""
     return sys._getframe(1)
 
 
 def spent(tally):
-    """Sums over all spans and places."""
+    """Return the sums over all spans and places."""
     ones = [one for _, _, bin_ in tally.spans() for one in bin_.values()]
     return tuple(sum(getattr(one, name) for one in ones) for name in ("wall_s", "cpu_s", "wait_s"))
 
 
 def test_time_goes_to_the_spans_in_which_it_passed():
-    """A call of 3 s on half a core is 1.5 s of CPU time and as much waiting, over four seconds."""
+    """A call of 3 s on half a core is 1.5 s of CPU time and 1.5 s of waiting, in four spans."""
     tally = LineTally(100.0)
     tally.take(here(), look(100.5, 100.5, 103.5, cpu=0.5))
     assert spent(tally) == pytest.approx((3.0, 1.5, 1.5))
@@ -35,7 +35,7 @@ def test_time_goes_to_the_spans_in_which_it_passed():
 
 
 def test_other_threads_of_a_call_are_no_waiting():
-    """Four cores in a call that the main thread waits for: CPU time, and nobody waits."""
+    """If other threads use four cores during a call, the main thread does not count as waiting."""
     tally = LineTally(0.0)
     tally.take(here(), look(0.0, 0.0, 1.0, cpu=0.0, others=4.0))
     ((_, _, bin_),) = tally.spans()
@@ -44,7 +44,7 @@ def test_other_threads_of_a_call_are_no_waiting():
 
 
 def test_a_week_is_six_hundred_spans():
-    """Spans double their width, and no second is lost."""
+    """Spans double their width, and no time is lost."""
     tally = LineTally(0.0)
     frame, t_s = here(), 0.0
     while t_s < 7 * 86400.0:
@@ -55,7 +55,7 @@ def test_a_week_is_six_hundred_spans():
 
 
 def test_places_and_stacks_are_bounded_and_time_is_kept(monkeypatch):
-    """What comes too late is pooled."""
+    """Places and stacks beyond the limits are pooled."""
     monkeypatch.setattr(tallies, "MOST_SITES", 5)
     monkeypatch.setattr(tallies, "MOST_STACKS", 5)
     monkeypatch.setattr(tallies, "MOST_CODES", 40)
@@ -72,7 +72,7 @@ def test_places_and_stacks_are_bounded_and_time_is_kept(monkeypatch):
 
 
 def test_the_line_is_the_innermost_of_the_users():
-    """A library's frames count for the line that called it."""
+    """Frames of libraries count for the line that called them."""
     tally = LineTally(0.0)
     names = {"tally": tally, "look": look, "sys": sys}
     library = "def call(f):\n    return f()\n"

@@ -1,4 +1,4 @@
-"""Traces as Kineto writes them for CUDA, of kernels that are known."""
+"""Traces of known kernels, in the format of Kineto for CUDA."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def launch(
     kind="kernel",
     by="cuda_runtime",
 ):
-    """The call that launches a kernel, and the kernel."""
+    """Return the event of a launch and that of its kernel."""
     start_us, end_us = runs_us
     return (
         {
@@ -32,7 +32,7 @@ def launch(
 
 
 def trace(events) -> dict[str, Any]:
-    """With what else is in a trace."""
+    """Return a trace with these and other events."""
     others = [
         {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "python"}},
         {"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamSynchronize", "pid": 1, "tid": 1,

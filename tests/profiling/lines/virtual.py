@@ -1,7 +1,7 @@
-"""A program in virtual time, and the looks that CPython lets a thread take at it.
+"""Programs in virtual time, sampled as CPython would sample them.
 
-Python holds the interpreter: a thread that wants it has it after the switch interval, or when a
-call lets go of it. What is asked for while a call lasts is heard at its end.
+Python holds the interpreter: another thread gets it after the switch interval, or when a call
+releases it. A request during a call is served at its end.
 """
 
 import sys
@@ -18,12 +18,12 @@ from energy_callbacks.testing import FakeClock
 
 
 class Interpreter:
-    """What a virtual program calls instead of working and waiting.
+    """Replaces work and waiting of a virtual program.
 
     Args:
-        clock: which its work and its waits advance.
-        look: told of frames and looks, as by ``StackSampler``.
-        rate_hz: of looks.
+        clock: work and waiting advance it.
+        look: called with frames and samples, as by ``StackSampler``.
+        rate_hz: mean number of samples per second.
     """
 
     def __init__(self, clock: FakeClock, look=None, rate_hz: float = 200.0) -> None:
@@ -36,7 +36,7 @@ class Interpreter:
         self._moments = SamplingSchedule(self._since_s, rate_hz, 1.0)
 
     def work(self, duration_s: float) -> None:
-        """Python."""
+        """Run Python for some time."""
         end_s = self._now_s + duration_s
         while (forced_s := max(self._due_s + sys.getswitchinterval(), self._now_s)) < end_s:
             self._compute(forced_s)
@@ -45,7 +45,7 @@ class Interpreter:
         self._compute(end_s)
 
     def wait(self, duration_s: float) -> None:
-        """A call that lets go of the interpreter and does nothing."""
+        """Call a function that releases the interpreter and waits."""
         end_s = self._now_s + duration_s
         if self._due_s < self._now_s:
             self._ask(is_held_up=True)
@@ -86,7 +86,7 @@ class Interpreter:
         self.looks += 1
 
     def install(self, patch: pytest.MonkeyPatch) -> "Interpreter":
-        """Line profilers look at this program."""
+        """Let line profilers sample this program."""
         profiler = "energy_callbacks.profiling.lines.profiler"
         patch.setattr(f"{profiler}.StackSampler", self._asked_by)
         patch.setattr(f"{profiler}.time", SimpleNamespace(process_time=lambda: self.cpu_s))
@@ -99,34 +99,34 @@ class Interpreter:
         return self
 
     def start(self) -> None:
-        """As an asker has it."""
+        """Do nothing; part of the interface of ``StackSampler``."""
 
     def stop(self) -> None:
-        """As an asker has it."""
+        """Do nothing; part of the interface of ``StackSampler``."""
         self._look = lambda frame, look: None
 
 
 def count(interpreter: Interpreter, duration_s: float) -> None:
-    """A function that works."""
+    """Work."""
     interpreter.work(duration_s)
 
 
 def work_and_sleep(interpreter: Interpreter, turns: int, work_s: float, sleep_s: float) -> None:
-    """Python, then a call that lets go of the interpreter."""
+    """Alternate Python with a call that releases the interpreter."""
     for _ in range(turns):
         interpreter.work(work_s)  # WORK
         interpreter.wait(sleep_s)  # SLEEP
 
 
 def two_lines(interpreter: Interpreter, turns: int) -> None:
-    """Python of three and seven tenths."""
+    """Alternate two lines with 30 % and 70 % of the time."""
     for _ in range(turns):
         interpreter.work(0.003)  # SHORT
         interpreter.work(0.007)  # LONG
 
 
 def work_sleep_and_read(interpreter: Interpreter, turns: int) -> None:
-    """A line with much work in a function of its own, and two that wait."""
+    """Alternate a function that works with two lines that wait."""
     for _ in range(turns):
         count(interpreter, 0.05)  # WORK
         interpreter.wait(0.03)  # SLEEP

@@ -1,4 +1,4 @@
-"""A machine whose power is set by what the training does at the moment: truth is known by phase."""
+"""A machine whose power depends on the phase of the training, so that the truth is known."""
 
 import time
 
@@ -17,9 +17,9 @@ _DEVICE = Device(key="cpu0", kind="cpu", scope="host", name="scripted processor"
 
 
 class Machine:
-    """Draws what a phase draws while it works, in virtual time or, where it is live, in real time.
+    """Draws the power of the current phase, in virtual time or, if live, in real time.
 
-    The sensor is read each 17 ms, which is no part of the step's 100 ms.
+    The sensor is read every 17 ms, which is not a divisor of the step of 100 ms.
     """
 
     def __init__(self, *, is_live=False):
@@ -28,13 +28,13 @@ class Machine:
         self._pass = time.sleep if is_live else self.clock.advance
 
     def work(self, phase, duration_s):
-        """Draw what a phase draws, for a while."""
+        """Draw the power of a phase for some time."""
         before_w, self.power_w = self.power_w, LEVELS_W.get(phase, REST_W)
         self._pass(duration_s)
         self.power_w = before_w
 
     def meter(self, folder, *profilers):
-        """A meter that reads this machine alone."""
+        """Return a meter of this machine."""
         source = ScriptedSource(
             self.clock, power_w=lambda _: self.power_w, device=_DEVICE, interval_s=0.017
         )
@@ -47,7 +47,7 @@ class Machine:
 
 
 def training(torch, machine):
-    """A model and an optimizer whose passes draw known power for known times."""
+    """Return a model and an optimizer whose phases draw known power for known times."""
 
     class Working(torch.autograd.Function):
         @staticmethod
@@ -78,7 +78,7 @@ def training(torch, machine):
 
 
 def check(found, *, batches=1):
-    """A split of ``training``: times and powers as they were set, and the sum that was."""
+    """Check that a split of ``training`` has the true times, powers and sum."""
     assert found.refusal is None, found.sentence
     phases = {phase.name.split(", ")[-1]: phase for phase in found.phases}
     for name, time_s in TIMES_S.items():

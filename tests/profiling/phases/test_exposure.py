@@ -1,4 +1,4 @@
-"""What a slow sensor sees of each phase, against sums of its own definition."""
+"""Tests of the shares of phases in readings, against sums by definition."""
 
 import numpy as np
 import pytest
@@ -9,12 +9,12 @@ RNG = np.random.default_rng(5)
 
 
 def spans(widths_s, labels, count):
-    """Phases that follow each other from 10 s on."""
+    """Return consecutive spans from 10 s on."""
     return Spans(edges_s=10.0 + np.cumsum([0.0, *widths_s]), labels=np.array(labels), count=count)
 
 
 def brute(found, t_s, response_s, phase):
-    """The filter's integral over all spans of a phase, in closed form, span by span."""
+    """Return the filter's output in closed form, summed over the spans of a phase."""
     total = 0.0
     for start, end, label in zip(found.edges_s[:-1], found.edges_s[1:], found.labels, strict=True):
         if label == phase and start < t_s:
@@ -26,7 +26,7 @@ def brute(found, t_s, response_s, phase):
 
 @pytest.mark.parametrize("response_s", [0.001, 0.015, 0.08])
 def test_points_behind_a_filter(response_s):
-    """Also where a response is forgotten a thousand times over in one span."""
+    """Shares are exact, also with a span of a thousand time constants."""
     widths_s = RNG.uniform(0.001, 0.05, 300)
     widths_s[150] = 60.0
     labels = RNG.integers(-1, 3, 300)
@@ -48,14 +48,14 @@ def test_means_over_windows():
 
 
 def test_all_shares_are_one_where_phases_fill_the_time():
-    """Nothing of a reading is lost, once the beginning is forgotten."""
+    """After the initial transient, shares of consecutive phases sum to one."""
     found = spans([0.01, 0.02] * 500, [0, 1] * 500, 2)
     seen = found.exposures(np.linspace(12.0, 24.0, 50), 0.02)
     np.testing.assert_allclose(seen.sum(axis=1), 1.0, atol=1e-9)
 
 
 def test_times_of_phases():
-    """Seconds are counted by phase; what is outside counts for none."""
+    """Seconds are counted by phase; time outside phases counts for none."""
     found = spans([1.0, 2.0, 4.0, 8.0], [0, -1, 1, 0], 2)
     np.testing.assert_allclose(found.times_s(), [9.0, 4.0])
     np.testing.assert_allclose(found.known_s(np.array([10.0]), np.array([14.0])), [2.0])

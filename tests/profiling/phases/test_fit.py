@@ -1,4 +1,4 @@
-"""A phase whose power changes inside is cut, and its energy is right all the same."""
+"""Tests of phases whose power changes inside."""
 
 import math
 
@@ -13,7 +13,7 @@ RESPONSE_S, LAG_S = 0.015, 0.005
 
 
 def test_pieces_share_an_occurrence_evenly():
-    """Those of a phase are told apart, and nothing is lost outside."""
+    """Pieces of a phase have separate labels, and spans outside phases remain."""
     spans = Spans(edges_s=np.array([0.0, 3.0, 5.0, 9.0]), labels=np.array([0, -1, 1]), count=2)
     fine, of = cut(spans, (3, 2))
     np.testing.assert_allclose(fine.edges_s, [0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 9.0])
@@ -22,7 +22,7 @@ def test_pieces_share_an_occurrence_evenly():
 
 
 def network(*, rises: bool):
-    """Forward 40 ms from 300 to 600 W, backward 60 ms from 600 to 300 W, where it rises."""
+    """Simulate forward of 40 ms and backward of 60 ms, whose power changes if ``rises``."""
     rng = np.random.default_rng(4)
     steps = 300
     widths_s = np.tile([0.04, 0.06], steps) * (1.0 + 0.002 * rng.standard_normal(2 * steps))
@@ -46,7 +46,7 @@ def network(*, rises: bool):
 
 
 def test_power_that_changes_inside_a_phase():
-    """Both powers to 5 %, in what is stated."""
+    """Both powers are right to 5 %, within the stated intervals."""
     spans, readings, steps, truth_w = network(rises=True)
     found = split(spans, readings, ("forward", "backward"), steps)
     assert isinstance(found, PhaseSplit)
@@ -56,7 +56,7 @@ def test_power_that_changes_inside_a_phase():
 
 
 def test_without_knowledge_of_the_sensor_it_is_refused():
-    """One power each would be wrong, and pieces and response would explain each other."""
+    """Without a known sensor phases are not cut, and the split is refused."""
     spans, readings, steps, _ = network(rises=True)
     blind = Readings(t_s=readings.t_s, power_w=readings.power_w)
     assert piece_counts(spans, blind, steps) == (1, 1)
@@ -64,7 +64,7 @@ def test_without_knowledge_of_the_sensor_it_is_refused():
 
 
 def test_nothing_is_cut_where_one_power_is_enough():
-    """Pieces that nobody needs would only add noise."""
+    """Unnecessary pieces would only add noise."""
     spans, readings, steps, truth_w = network(rises=False)
     assert piece_counts(spans, readings, steps) == (1, 1)
     found = split(spans, readings, ("forward", "backward"), steps)

@@ -1,4 +1,4 @@
-"""Marks of phases become spans, dated by the device where it has events."""
+"""Tests of spans between marks."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from tests.sensing.frameworks.scripted_events import ScriptedDevice
 
 
 def marked(*begins):
-    """Marks at given moments, dated by the host."""
+    """Return marks at given moments, dated by the host."""
     marks = PhaseMarks(StepEnds(FakeClock(), lambda: None))
     for name, t_s in begins:
         marks.begin(name, t_s)
@@ -17,7 +17,7 @@ def marked(*begins):
 
 
 def test_a_phase_ends_where_the_next_begins():
-    """The last is not over, and what goes on does not begin anew."""
+    """A phase ends with the next mark; a repeated mark has no effect."""
     marks = marked(("forward", 1.0), ("forward", 1.5), ("backward", 2.0), (OUTSIDE, 4.0))
     spans, names = marks.spans()
     assert names == ("forward", "backward")
@@ -25,7 +25,7 @@ def test_a_phase_ends_where_the_next_begins():
 
 
 def test_what_is_outside_is_no_phase():
-    """A validation between two steps."""
+    """Time outside, such as a validation, belongs to no phase."""
     marks = marked(("forward", 0.0), (OUTSIDE, 1.0), ("forward", 6.0), (OUTSIDE, 8.0))
     spans, names = marks.spans()
     assert names == ("forward",)
@@ -33,7 +33,7 @@ def test_what_is_outside_is_no_phase():
 
 
 def test_a_tiny_phase_is_told_with_the_one_that_follows():
-    """Ten microseconds of transfer are nothing that a power sensor could tell."""
+    """A transfer of ten microseconds is merged with the forward pass."""
     begins = []
     for step in range(50):
         begins += [("transfer", step + 0.0), ("forward", step + 1e-5), ("backward", step + 0.4)]
@@ -43,7 +43,7 @@ def test_a_tiny_phase_is_told_with_the_one_that_follows():
 
 
 def test_the_last_tiny_phase_goes_to_the_first_of_the_next_step():
-    """And a chain of them to one heir."""
+    """Several tiny phases are merged into one."""
     begins = []
     for step in range(50):
         begins += [("forward", step), ("optimizer", step + 0.98), ("other", step + 0.99)]
@@ -53,7 +53,7 @@ def test_the_last_tiny_phase_goes_to_the_first_of_the_next_step():
 
 
 def test_no_marks_are_no_phases():
-    """Nothing to tell."""
+    """Without marks there are no phases."""
     spans, names = marked().spans()
     assert names == ()
     assert spans.times_s().size == 0

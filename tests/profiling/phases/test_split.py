@@ -1,4 +1,4 @@
-"""The split of readings over phases: exact without noise, honest with it, refused where it must."""
+"""Tests of the split of readings over phases."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ NAMES = ("forward", "backward")
 
 
 def two_phases(steps=600, *, noise_w=0.0, period_s=0.021, jitter=0.1):
-    """Steps of 40 and 60 ms at 100 and 400 W, seen by an instant sensor."""
+    """Simulate phases of 40 and 60 ms at 100 and 400 W, read by an instant sensor."""
     rng = np.random.default_rng(7)
     widths_s = np.tile([0.04, 0.06], steps) * (1.0 + jitter * rng.standard_normal(2 * steps))
     edges_s = np.concatenate(([0.0], np.cumsum(widths_s)))
@@ -28,7 +28,7 @@ def two_phases(steps=600, *, noise_w=0.0, period_s=0.021, jitter=0.1):
 
 
 def test_without_noise_it_is_the_truth():
-    """Power of both phases to half a watt, and as sure as that."""
+    """Both powers are right to 0.5 W, with small errors."""
     found = split(*two_phases(), NAMES, 600)
     assert isinstance(found, PhaseSplit)
     np.testing.assert_allclose(found.power_w, [100.0, 400.0], atol=0.5)
@@ -37,7 +37,7 @@ def test_without_noise_it_is_the_truth():
 
 
 def test_more_noise_is_less_sure():
-    """Intervals grow with it."""
+    """Intervals grow with the noise."""
     quiet, loud = (split(*two_phases(noise_w=noise_w), NAMES, 600) for noise_w in (5.0, 50.0))
     assert isinstance(quiet, PhaseSplit)
     assert isinstance(loud, PhaseSplit)
@@ -45,7 +45,7 @@ def test_more_noise_is_less_sure():
 
 
 def test_readings_outside_phases_do_not_count():
-    """A validation of ten seconds at 900 W in the middle changes nothing."""
+    """A validation of ten seconds at 900 W has no effect."""
     spans, readings = two_phases()
     middle = len(spans.labels) // 2
     gap_s = 10.0
@@ -73,14 +73,14 @@ def test_readings_outside_phases_do_not_count():
     ("steps", "why"), [(10, "10 steps are too few"), (60, "spoken too seldom")]
 )
 def test_too_little_is_refused(steps, why):
-    """Ten steps, and six seconds of them."""
+    """Ten steps, or six seconds, are refused."""
     found = split(*two_phases(steps), NAMES, steps)
     assert isinstance(found, Refusal)
     assert why in found.why
 
 
 def test_a_mean_over_a_second_is_refused():
-    """It sees the same of every step: NVML's ``GetPowerUsage`` on a Hopper card."""
+    """A mean over a second, as of NVML on Hopper, cannot distinguish the phases."""
     spans, readings = two_phases(jitter=0.02)
     kernel = np.ones(48) / 48.0
     smooth_w = np.convolve(readings.power_w, kernel)[: len(readings.t_s)]
@@ -94,7 +94,7 @@ def test_a_mean_over_a_second_is_refused():
 
 
 def test_three_periods_of_the_sensor_are_refused():
-    """Readings fall at three places of the step, whatever there is between them."""
+    """Readings at three places of the step cannot distinguish the phases."""
     one = lab.trial(0.060, 0.0, np.random.default_rng(0))
     found = split(one.spans, one.readings, lab.NAMES, one.steps)
     assert isinstance(found, Refusal)
@@ -103,7 +103,7 @@ def test_three_periods_of_the_sensor_are_refused():
 
 
 def test_four_phases_of_a_slow_sensor():
-    """The truth lies inside what is stated, where a step is twenty periods long."""
+    """The true powers are within the intervals if a step has twenty sensor periods."""
     one = lab.trial(0.400, 0.05, np.random.default_rng(3))
     found = split(one.spans, one.readings, lab.NAMES, one.steps)
     assert isinstance(found, PhaseSplit)
@@ -115,7 +115,7 @@ def test_four_phases_of_a_slow_sensor():
 
 
 def test_no_phase_has_negative_power():
-    """One that draws nothing, in noise."""
+    """A phase without power stays at zero in spite of noise."""
     rng = np.random.default_rng(2)
     spans, readings = two_phases()
     is_first = readings.power_w < 200.0

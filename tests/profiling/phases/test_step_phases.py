@@ -1,4 +1,4 @@
-"""StepPhases through a meter: a loop that says its phases, a PyTorch loop that says nothing."""
+"""Tests of StepPhases in a meter, with loops that report phases and PyTorch loops that do not."""
 
 import copy
 import pickle
@@ -57,7 +57,7 @@ class Loop:
 
 
 def test_phases_that_a_loop_tells(tmp_path):
-    """Names, times, powers, and a sum that was not scaled, with validations in between."""
+    """Names, times, powers and the sum are right, with validations in between."""
     loop = Loop(tmp_path, StepPhases())
     found = loop.train(150, validate_at=(50, 100))
     assert found.refusal is None
@@ -74,14 +74,14 @@ def test_phases_that_a_loop_tells(tmp_path):
 
 
 def test_only_so_much_is_followed(tmp_path):
-    """Twenty seconds of a minute; the marks of the rest are not kept."""
+    """Twenty seconds of a minute are followed."""
     found = Loop(tmp_path, StepPhases(follow_s=20.0)).train(200)
     assert found.steps == pytest.approx(67, abs=1)
     assert found.step_s == pytest.approx(0.3, rel=1e-6)
 
 
 def test_a_training_that_goes_on_for_long(tmp_path):
-    """What was followed is read before the timeline forgets it: half an hour later it is there."""
+    """Readings are kept before the timeline discards them, half an hour before the end."""
     short, long = (
         Loop(tmp_path / str(steps), StepPhases(follow_s=20.0)).train(steps) for steps in (80, 6000)
     )
@@ -92,7 +92,7 @@ def test_a_training_that_goes_on_for_long(tmp_path):
 
 
 def test_a_bug_in_a_hook_is_not_the_trainings(tmp_path, monkeypatch, caplog):
-    """PyTorch calls us in the middle of the training: one warning, and nothing is left behind."""
+    """An error in a hook of PyTorch yields one warning, and all hooks are removed."""
     torch = pytest.importorskip("torch")
     machine = lab.Machine()
     model, optimizer = lab.training(torch, machine)
@@ -117,7 +117,7 @@ def test_a_bug_in_a_hook_is_not_the_trainings(tmp_path, monkeypatch, caplog):
 
 
 def test_what_is_no_model_begins_no_forward_and_a_validation_uses_no_hook_up(tmp_path):
-    """A transform of the loader, and a model that is called to validate."""
+    """A transform of the loader begins no forward phase; a validation does not use up the hook."""
     torch = pytest.importorskip("torch")
     machine = lab.Machine()
     model, optimizer = lab.training(torch, machine)
@@ -143,7 +143,7 @@ def test_what_is_no_model_begins_no_forward_and_a_validation_uses_no_hook_up(tmp
 
 
 def test_a_copy_of_one_that_follows_follows_nothing(tmp_path):
-    """It can be pickled and copied in the middle of a training, with its meter."""
+    """A profiler can be pickled and copied during a training; the copy does not run."""
     loop = Loop(tmp_path, StepPhases(follow_s=30.0))
     with loop.meter, loop.meter.phase("train"):
         for _ in range(15):
@@ -157,7 +157,7 @@ def test_a_copy_of_one_that_follows_follows_nothing(tmp_path):
 
 
 def test_a_step_in_one_call_says_so(tmp_path):
-    """A jitted step: nothing but the end of each step is seen."""
+    """If only the ends of steps are known, as in a jitted step, the split is refused."""
     clock = FakeClock()
     meter = EnergyMeter(
         sources=[ScriptedSource(clock, power_w=lambda _: 100.0, interval_s=0.02)],
@@ -175,7 +175,7 @@ def test_a_step_in_one_call_says_so(tmp_path):
 
 
 def test_a_model_of_power_is_no_sensor(tmp_path):
-    """Times are told; joules of phases from a model would be the model's."""
+    """With an estimated power, times are reported and the split is refused."""
     device = Device(
         key="cpu0", kind="cpu", scope="host", name="estimated processor", origin="estimated"
     )
@@ -190,7 +190,7 @@ def test_a_model_of_power_is_no_sensor(tmp_path):
     [(0.009, ["data wait, forward", "backward"]), (0.09, ["data wait", "forward", "backward"])],
 )
 def test_a_short_phase_that_is_not_known_joins_the_next(tmp_path, monkeypatch, duration_s, names):
-    """A long one that is not known refuses the split."""
+    """A short phase with a wide interval joins the next; a long one refuses the split."""
     made = step_phases.split
 
     def doubtful(spans, said, names, steps):
@@ -207,7 +207,7 @@ def test_a_short_phase_that_is_not_known_joins_the_next(tmp_path, monkeypatch, d
 
 
 def test_too_short_a_training_has_no_profile(tmp_path):
-    """Five steps: the first ten are left out."""
+    """Five steps have no profile, because the first ten are skipped."""
     Loop(tmp_path, StepPhases()).meter.start()
     clock = FakeClock()
     meter = EnergyMeter(
@@ -221,13 +221,13 @@ def test_too_short_a_training_has_no_profile(tmp_path):
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("inf")])
 def test_time_must_be_positive(value):
-    """Said at once."""
+    """The constructor raises an error."""
     with pytest.raises(ValueError, match="follow_s must be positive"):
         StepPhases(follow_s=value)
 
 
 def is_hooked(torch):
-    """Whether anything of ours is left in PyTorch."""
+    """Return whether hooks are installed in PyTorch."""
     optimizer = sys.modules["torch.optim.optimizer"]
     return bool(
         torch.nn.modules.module._global_forward_pre_hooks
@@ -238,7 +238,7 @@ def is_hooked(torch):
 
 
 def train(torch, machine, folder, steps):
-    """A plain loop with two micro-batches a step; the phases that were found."""
+    """Run a plain loop with two micro-batches per step; returns the phases of the report."""
     model, optimizer = lab.training(torch, machine)
     with machine.meter(folder, StepPhases()) as meter, meter.phase("train"):
         for step in range(steps):
@@ -255,7 +255,7 @@ def train(torch, machine, folder, steps):
 
 
 def test_pytorch_tells_its_phases_itself(tmp_path):
-    """A loop that says nothing; afterwards PyTorch is as it was."""
+    """Phases of a plain PyTorch loop are found without calls of the user."""
     torch = pytest.importorskip("torch")
     found = train(torch, lab.Machine(), tmp_path, 85)
     lab.check(found, batches=2)
@@ -266,7 +266,7 @@ def test_pytorch_tells_its_phases_itself(tmp_path):
 
 
 def test_phases_in_real_time(tmp_path):
-    """Each takes at least what it slept; a second is too short to split its energy."""
+    """In real time, phases last at least as long as they sleep; the split is refused."""
     torch = pytest.importorskip("torch")
     found = train(torch, lab.Machine(is_live=True), tmp_path, 14)
     assert found.steps == 4
@@ -277,7 +277,7 @@ def test_phases_in_real_time(tmp_path):
 
 
 def test_pytorch_is_left_alone_once_enough_was_seen(tmp_path):
-    """Hooked while steps are followed, and not after."""
+    """Hooks are installed only while steps are followed."""
     torch = pytest.importorskip("torch")
     machine, seen = lab.Machine(), []
     with machine.meter(tmp_path, StepPhases(follow_s=0.02)) as meter, meter.phase("train"):
@@ -289,7 +289,7 @@ def test_pytorch_is_left_alone_once_enough_was_seen(tmp_path):
 
 
 def test_pytorch_is_left_alone_after_an_exception(tmp_path):
-    """In the middle of a step."""
+    """Hooks are removed after an exception in the middle of a step."""
     torch = pytest.importorskip("torch")
     with pytest.raises(ZeroDivisionError):
         train_until_it_fails(tmp_path, torch)
@@ -297,7 +297,7 @@ def test_pytorch_is_left_alone_after_an_exception(tmp_path):
 
 
 def train_until_it_fails(folder, torch):
-    """Twelve steps and a half."""
+    """Raise an error after twelve steps and a half."""
     machine = lab.Machine()
     model, _ = lab.training(torch, machine)
     with machine.meter(folder, StepPhases()) as meter, meter.phase("train"):
