@@ -160,12 +160,10 @@ def _notes(rows: Sequence[ConfigurationRow], scope: Scope, plan: MatrixPlan) -> 
             "by a reversed one."
         )
     if plan.metric is not None and done and all(row.metric is None for row in done):
-        known = sorted(
-            {one.name for row in done for report in row.reports for one in report.metrics}
-        )
+        names = {one.name for row in done for report in row.reports for one in report.metrics}
         yield (
             f"No report has the metric {plan.metric!r}; "
-            + (f"they have {', '.join(known)}." if known else "they have none.")
+            + (f"they have {', '.join(sorted(names))}." if names else "they have none.")
         )
     if any(len(row.measured) < len(row.done) for row in rows):
         yield (
@@ -176,7 +174,5 @@ def _notes(rows: Sequence[ConfigurationRow], scope: Scope, plan: MatrixPlan) -> 
 
 def _cards(row: ConfigurationRow) -> frozenset[str]:
     """Return the identities of all cards that the jobs of a configuration used."""
-    devices = [
-        device for report in row.reports for device in report.devices if device.kind == "gpu"
-    ]
-    return frozenset(device.uuid or device.key for device in devices)
+    gpus = [one for report in row.reports for one in report.devices if one.kind == "gpu"]
+    return frozenset(gpu.uuid or gpu.key for gpu in gpus)

@@ -38,9 +38,8 @@ class MatrixVerdict:
     @property
     def target(self) -> float | None:
         """Value of the metric that costs refer to; ``None`` if costs are those of whole runs."""
-        if self.comparison is None or self.quantity != ENERGY_TO_TARGET:
-            return None
-        return self.comparison.target
+        is_to_target = self.quantity == ENERGY_TO_TARGET
+        return self.comparison.target if self.comparison and is_to_target else None
 
 
 def verdict(plan: MatrixPlan, table: MatrixTable) -> MatrixVerdict:

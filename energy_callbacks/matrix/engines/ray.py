@@ -78,7 +78,9 @@ class RayEngine(Engine):
             try:
                 _wait(ray, tasks, results, progress, hold)
                 if hold.first is not None:
-                    _cancel(ray, tasks)
+                    for task in tasks:
+                        ray.cancel(task)
+                    ray.wait(list(tasks), num_returns=len(tasks), timeout=_END_TIMEOUT_S)
             finally:
                 ray.shutdown()
         return hold.first
@@ -180,9 +182,3 @@ def _report_error(ray: Any, task: Any, progress: JobProgress) -> None:
         ray.get(task)
     except ray.exceptions.RayError as error:
         progress.say(f"Ray: {str(error).strip().splitlines()[-1]}")
-
-
-def _cancel(ray: Any, tasks: Mapping[Any, MatrixJob]) -> None:
-    for task in tasks:
-        ray.cancel(task)
-    ray.wait(list(tasks), num_returns=len(tasks), timeout=_END_TIMEOUT_S)
