@@ -5,4 +5,4 @@ from energy_callbacks.tuning.bench import Patience as Patience
 from energy_callbacks.tuning.options import TuningOptions as TuningOptions
 from energy_callbacks.tuning.result import BatchSizeResult as BatchSizeResult
 from energy_callbacks.tuning.search.trial import Trial as Trial
-from energy_callbacks.tuning.worst_case import longest as longest
+from energy_callbacks.tuning.torch_loaders import longest as longest

@@ -81,7 +81,7 @@ def tune_batch_size(
         meter = options.get("meter") or EnergyMeter()
         patience = options.get("patience") or Patience()
         bench = Bench(step, meter, put_back, patience, worst, settings.divides, steps_per_call)
-        on_trial = options.get("on_trial") or (say if ranks.is_first else _say_nothing)
+        on_trial = options.get("on_trial") or (say if ranks.is_first else lambda _: None)
         search = Search(settings)
         is_ours = not meter.is_running
         meter.start()
@@ -112,7 +112,7 @@ def tune_batch_size(
         ranks.close()
     if values["size"] is None:
         raise NothingFits(values["why"])
-    return BatchSizeResult(**values, trials=search.trials)
+    return BatchSizeResult(**values, trials=tuple(search.trials))
 
 
 def _settings(options: TuningOptions, ranks: Ranks) -> tuple[SearchSettings, int | None]:
@@ -136,7 +136,3 @@ def say(trial: Trial) -> None:
         if trial.j_per_sample is not None:
             text += f", {trial.j_per_sample:.3g} J/sample"
     sys.stderr.write(f"batch size {trial.size}: {text}\n")
-
-
-def _say_nothing(trial: Trial) -> None:
-    """Replace ``say`` on all ranks but the first."""

@@ -1,8 +1,8 @@
-"""PyTorch's ``DataLoader`` with another batch size, and the random generators of loaders."""
+"""Loaders of PyTorch: another batch size, random generators, the longest samples."""
 
 import copy
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
@@ -30,3 +30,25 @@ def generators(loaders: Iterable[Any]) -> Iterator[Any]:
         for value in (*vars(loader).values(), *vars(loader.sampler).values()):
             if isinstance(value, sys.modules["torch"].Generator):
                 yield value
+
+
+def longest(dataset: Any, length_fn: Callable[[Any], int]) -> list[int]:
+    """Return the indices of a dataset's samples, longest first. Every sample is read once.
+
+    Args:
+        dataset: with ``len()`` and indexing.
+        length_fn: returns the length of a sample, such as its number of tokens.
+
+    Raises:
+        TypeError: if the dataset is a stream.
+
+    >>> longest(["a", "abc", "ab"], len)
+    [1, 2, 0]
+    """
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        raise TypeError(
+            f"length_fn needs a dataset with len() and samples by their place, got "
+            f"{type(dataset).__name__}; leave length_fn out and let memory_margin be larger"
+        )
+    lengths = [length_fn(dataset[place]) for place in range(len(dataset))]
+    return sorted(range(len(lengths)), key=lambda place: lengths[place], reverse=True)

@@ -15,20 +15,14 @@ class Limits:
         low: the largest size below ``high`` that ran with the margin free; -1 if none did.
         high: the smallest size that did not fit; one past the end if all did.
         guess: the expected largest size that fits; at least ``low``, below ``high``.
-        is_known: whether ``guess`` is derived from measured peaks.
+        probe: the next size to try for the largest one: ``guess`` if it is derived from measured
+            peaks, otherwise the middle.
     """
 
     low: int
     high: int
     guess: int
-    is_known: bool
-
-    @property
-    def probe(self) -> int:
-        """Index to try next for the largest size: the prediction, otherwise the middle."""
-        if self.is_known:
-            return min(max(self.guess, self.low + 1), self.high - 1)
-        return (self.low + self.high) // 2
+    probe: int
 
 
 def limits(sizes: Sequence[int], trials: Iterable[Trial], room_bytes: float | None) -> Limits:
@@ -57,14 +51,12 @@ def limits(sizes: Sequence[int], trials: Iterable[Trial], room_bytes: float | No
         if fits in peaks and full in peaks and peaks[full] > peaks[fits]:
             share = (room_bytes - peaks[fits]) / (peaks[full] - peaks[fits])
             most = fits + share * (full - fits)
-    if most is None:
-        return Limits(low=low, high=high, guess=high - 1, is_known=False)
-    guess = max(bisect_right(sizes, most) - 1, low)
-    if guess >= high and high < len(sizes):
-        # Memory was exhausted below the predicted peak.
-        return Limits(low=low, high=high, guess=high - 1, is_known=False)
+    guess = high if most is None else max(bisect_right(sizes, most) - 1, low)
+    # Without a prediction, or if memory was exhausted below the predicted peak.
+    if most is None or high <= guess < len(sizes):
+        return Limits(low=low, high=high, guess=high - 1, probe=(low + high) // 2)
     guess = min(guess, high - 1)
-    return Limits(low=low, high=high, guess=guess, is_known=True)
+    return Limits(low=low, high=high, guess=guess, probe=min(max(guess, low + 1), high - 1))
 
 
 def predicted_largest(peaks: Mapping[int, int], room_bytes: float | None) -> float | None:

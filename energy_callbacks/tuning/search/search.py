@@ -97,11 +97,10 @@ class SearchSettings:
         """All allowed sizes in ascending order."""
         multiple, whole = self.multiple_of, self.divides
         first = -(-self.min_size // multiple) * multiple
-        sizes = range(first, self.max_size + 1, multiple)
+        last = self.max_size if whole is None else min(self.max_size, whole)
+        sizes = range(first, last + 1, multiple)
         if whole is None and not self.powers_of_two:
             return sizes
-        if whole is not None:
-            sizes = sizes[: bisect_right(sizes, whole)]
         return [
             size
             for size in sizes
@@ -135,18 +134,19 @@ class SearchAnswer(NamedTuple):
 
 
 class Search:
-    """Proposes sizes and receives the results of their trials."""
+    """Proposes sizes and receives the results of their trials.
+
+    Attributes:
+        trials: in the order in which they were reported.
+    """
 
     def __init__(self, settings: SearchSettings) -> None:
+        self.trials: list[Trial] = []
         self._settings = settings
         self._sizes = settings.sizes
-        self._trials: list[Trial] = []
+        self._is_largest = settings.objective == "largest"
+        self._is_knee = settings.objective == "knee"
         self._choice: Choice | None = None
-
-    @property
-    def trials(self) -> tuple[Trial, ...]:
-        """All trials in the order in which they were reported."""
-        return tuple(self._trials)
 
     def tell(self, trial: Trial) -> None:
         """Report a trial, also of a size that was not asked for.
@@ -164,7 +164,7 @@ class Search:
                 f"a trial that ran needs steps and their time, got steps={trial.steps}, "
                 f"duration_s={trial.duration_s}; measure at least one step"
             )
-        self._trials.append(trial)
+        self.trials.append(trial)
         self._choice = None
 
     def ask(self) -> int | None:
@@ -191,9 +191,9 @@ class Search:
         return self._knee(choice) if self._is_knee else self._best(choice)
 
     def _why_none(self, known: Limits) -> str:
-        if not self._trials:
+        if not self.trials:
             return "nothing was tried"
-        smallest = min(self._trials, key=lambda trial: trial.size)
+        smallest = min(self.trials, key=lambda trial: trial.size)
         if smallest.status != "ok":
             return (
                 f"batch size {smallest.size} does not fit: {smallest.reason}; make min_size or the "
@@ -207,30 +207,22 @@ class Search:
         )
 
     @property
-    def _is_largest(self) -> bool:
-        return self._settings.objective == "largest"
-
-    @property
-    def _is_knee(self) -> bool:
-        return self._settings.objective == "knee"
-
-    @property
     def _limits(self) -> Limits:
-        return limits(self._sizes, self._trials, self._settings.room_bytes)
+        return limits(self._sizes, self.trials, self._settings.room_bytes)
 
     @property
     def _left(self) -> int:
         """How many more trials the budget allows, if they take as long as the previous ones."""
-        left = self._settings.max_trials - len(self._trials)
-        spent_s = math.fsum(trial.cost_s for trial in self._trials)
+        left = self._settings.max_trials - len(self.trials)
+        spent_s = math.fsum(trial.cost_s for trial in self.trials)
         if self._settings.max_s is None or not spent_s:
             return left
-        each_s = spent_s / len(self._trials)
+        each_s = spent_s / len(self.trials)
         return min(left, int((self._settings.max_s - spent_s) / each_s))
 
     def _wide(self, known: Limits) -> int | None:
         """Return the index of the next wide step; ``None`` once the limit is reached."""
-        if not self._trials:
+        if not self.trials:
             start = self._settings.start_size
             return 0 if start is None else max(bisect_right(self._sizes, start) - 1, 0)
         if known.low < 0:
@@ -246,10 +238,10 @@ class Search:
         """Return the index of the next step of ``largest``; ``None`` once the limit is exact."""
         if known.high - known.low == 1:
             return None
-        tried = {bisect_left(self._sizes, trial.size) for trial in self._trials}
+        tried = {bisect_left(self._sizes, trial.size) for trial in self.trials}
         creeps = sum(abs(place - known.low) < _CLOSE for place in tried)
         is_closed = known.high < len(self._sizes)
-        if is_closed and len(self._trials) % 2 == 0:
+        if is_closed and len(self.trials) % 2 == 0:
             return (known.low + known.high) // 2  # bisect every second time: peaks may be nonlinear
         ahead = 1 << max(creeps - 1, 0)
         return min(max(known.probe, known.low + ahead), known.high - 1)
@@ -258,7 +250,7 @@ class Search:
         """Return the index of the next trial that may change the answer; ``None`` if none does."""
         choice = self._chosen(known)
         if choice is None:
-            return known.low if len(self._trials) == 1 else None
+            return known.low if len(self.trials) == 1 else None
         # The curve is flat at a knee: a small error of the best throughput moves it far.
         if choice.gain > (ENOUGH / 5.0 if self._is_knee else ENOUGH):
             return known.probe
@@ -272,7 +264,7 @@ class Search:
         """Return the curves; ``None`` if the objective needs energy and none is known."""
         if self._choice is None:
             weight, fits = self._settings.energy_weight, self._sizes[: known.low + 1]
-            known_trials = [trial for trial in self._trials if is_known(trial, weight)]
+            known_trials = [trial for trial in self.trials if is_known(trial, weight)]
             if any(trial.size in fits for trial in known_trials):
                 probe = self._sizes[known.probe]
                 multiple = self._settings.multiple_of
