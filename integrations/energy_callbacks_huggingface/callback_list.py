@@ -11,7 +11,7 @@ gets them through its own writer instead, and a ``LogFilter`` hides them from it
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from energy_callbacks_huggingface.log_filter import (
     console,
     nothing,
 )
-from energy_callbacks_huggingface.tensorboard import TrainerTensorBoardOutput
 
 _CONSOLE = (PrinterCallback, ProgressCallback)
 _NO_FILE = "the event file of energy_callbacks cannot be written any more"
@@ -117,3 +116,25 @@ class OtherTrainerCallbacks:
             self._callbacks[:] = self._without_filters()
         if self._own is not None:
             self._own.close()
+
+
+class TrainerTensorBoardOutput:
+    """Writes exact tags into the run of the user's TensorBoard callback, with its writer.
+
+    Args:
+        board: the callback; it opens and closes the writer.
+    """
+
+    def __init__(self, board: TensorBoardCallback) -> None:
+        self._board = board
+
+    def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
+        """Write all scalars of a step, unless the writer is already closed."""
+        writer: Any = self._board.tb_writer
+        if writer is None:
+            return
+        for tag, value in scalars.items():
+            writer.add_scalar(tag, value, step)
+
+    def close(self) -> None:
+        """Do nothing: the writer belongs to the user."""

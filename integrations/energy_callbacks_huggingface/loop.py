@@ -1,5 +1,6 @@
 """Counts, ranks and devices of a training of the Trainer, without reading data."""
 
+import itertools
 import logging
 import os
 from collections.abc import Iterable, Mapping
@@ -12,6 +13,7 @@ from torch.utils.data import BatchSampler, DataLoader
 from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from energy_callbacks.accounting.journal.launch import TrainingProcess
+from energy_callbacks.dashboard import Facts
 
 # ``say`` prints a line without disturbing the progress bar.
 say, warn = tqdm.write, logging.getLogger("energy_callbacks").warning
@@ -115,3 +117,26 @@ def is_final_row(logs: Iterable[str]) -> bool:
 def metrics(logs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metrics of the model in a row, without the Trainer's durations and counts."""
     return {name: value for name, value in logs.items() if not name.endswith(_NO_METRIC)}
+
+
+def last_metrics(state: Any) -> dict[str, float]:
+    """Return the mean loss of the training, and the metrics of the last evaluation."""
+    rows = itertools.chain.from_iterable(row.items() for row in state.log_history)
+    return {
+        name: float(value)
+        for name, value in rows
+        if name.startswith(("train_loss", "eval_"))
+        and not name.endswith(("_runtime", "_per_second"))
+        and isinstance(value, int | float)
+    }
+
+
+def facts(args: Any, state: Any) -> Facts:
+    """Return properties that distinguish trainings, from the trainer's arguments and state."""
+    return {
+        "framework": "huggingface",
+        "world_size": args.world_size,
+        "batch_size": state.train_batch_size or args.per_device_train_batch_size,
+        "accumulation": args.gradient_accumulation_steps,
+        "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
+    }

@@ -7,7 +7,7 @@ from energy_callbacks.accounting.metrics.scalars import Scalars
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.dashboard import Dashboard
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks_huggingface import loop, tensorboard
+from energy_callbacks_huggingface import loop
 from energy_callbacks_huggingface.batches import InputCounter
 from energy_callbacks_huggingface.callback_list import OtherTrainerCallbacks
 
@@ -59,7 +59,7 @@ class Session:
         """Start or restart the training loop."""
         self._tokens_seen = state.num_input_tokens_seen
         self._predicts_since_s = None
-        facts = partial(tensorboard.facts, args, state)
+        facts = partial(loop.facts, args, state)
         self._dashboard = Dashboard(self._meter, self.others.runs, facts)
         self.inputs.attach(model, args.n_gpu)
         self.see()
@@ -144,7 +144,7 @@ class Session:
         self.others.write(logs, scalars, in_logs, state)
         self._dashboard.row(scalars, state.global_step)
         if self.summary:
-            self._dashboard.end(lambda: tensorboard.metrics(state), state.global_step)
+            self._dashboard.end(lambda: loop.last_metrics(state), state.global_step)
 
     def stop(self) -> None:
         """Stop measuring; totals are exact afterwards."""

@@ -16,11 +16,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from accelerate.data_loader import DataLoaderDispatcher
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers import TrainerCallback
-
-from energy_callbacks_huggingface.tuning.full_batches import full_batches, rows_of
 
 # Collective operations that a step may contain, such as to count tokens over all ranks.
 _COLLECTIVES = ("gather", "gather_for_metrics", "reduce", "pad_across_processes")
@@ -102,6 +101,44 @@ class InnerLoop:
         if not (accelerator.optimizer_step_was_skipped or is_plateau):
             trainer.lr_scheduler.step()
         self._model.zero_grad()
+
+
+def full_batches(trainer: Any, size: int) -> Iterator[Any]:
+    """Yield whole batches of a new loader of the Trainer, endlessly."""
+    loader = trainer.get_train_dataloader()
+    # Otherwise ranks exchange the states of their generators at the start of an epoch, but they
+    # reach it at different times here.
+    loader.rng_types = None
+    whole = rows_of(loader, size) // (size * trainer.args.world_size)
+    while True:
+        for index, batch in enumerate(loader):
+            if index < whole:
+                yield batch
+
+
+def rows_of(loader: Any, size: int) -> int:
+    """Return how many rows all ranks together draw in an epoch.
+
+    Args:
+        loader: the loader of the Trainer.
+        size: expected batch size.
+
+    Raises:
+        ValueError: if batches have another size.
+    """
+    sampler = loader.batch_sampler
+    is_split = getattr(sampler, "split_batches", False) and sampler.num_processes > 1
+    inner = getattr(sampler, "batch_sampler", sampler)
+    found = getattr(inner, "batch_size", None)
+    if found != size or is_split or isinstance(loader, DataLoaderDispatcher):
+        got = "batches that ranks share" if found == size else f"batch_size={found}"
+        raise ValueError(
+            f"get_train_dataloader must make batches of {size} rows on each rank when "
+            f"per_device_train_batch_size is {size}, got {got} from "
+            f"{type(inner).__name__}; leave out split_batches, dispatch_batches and samplers that "
+            "choose the sizes of batches themselves"
+        )
+    return len(inner.sampler)
 
 
 class _Prepared(BaseException):
