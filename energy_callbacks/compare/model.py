@@ -1,4 +1,4 @@
-"""A comparison as one typed, versioned record, and its JSON. ``None`` means not known."""
+"""The record of a comparison and its JSON. ``None`` means not known."""
 
 import json
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ SCHEMA_VERSION = 1
 Verdict = Literal["lower", "higher", "not resolved"]
 QualityVerdict = Literal["as good", "worse", "not resolved"]
 Basis = Literal["runs", "pairs", "blocks"]
-"""The basis of an interval: repeats, repeats made in turn, or blocks of one run a side."""
+"""The basis of an interval: repeats, pairs of repeats made in turn, or blocks of single runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunValues:
-    """One run: what of it is compared, in the units that the names of the quantities have.
+    """The compared values of one run.
 
     Attributes:
-        source: where it was read from; a name where it was given as a report.
-        values: by the name of the quantity; one that is not known is not in it.
-        best_metric: the best value that the metric reached.
+        source: path that the run was read from; its name if it was given as a report.
+        values: value by name of the quantity, which includes the unit; only known quantities.
+        best_metric: the best value that the metric reached; ``None`` if the run lacks the metric.
     """
 
     run_id: str
@@ -42,16 +42,16 @@ class RunValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCurve:
-    """Curves of one run, few points each; empty if not known.
+    """Curves of one run with few points each; empty if not known.
 
     Attributes:
-        t_s: time measured.
-        power_w: of GPUs and host together.
-        memory_bytes: of the GPU that uses most, else of the host.
-        step: optimizer steps.
-        step_energy_j: energy until each of them.
-        metric_energy_j: energy until each value of the metric.
-        metric: its values.
+        t_s: ends of the bins of ``power_w`` and ``memory_bytes``.
+        power_w: power of GPUs and host together.
+        memory_bytes: memory of the GPU that uses most, or else of the host.
+        step: numbers of optimizer steps.
+        step_energy_j: energy used until each of these steps.
+        metric_energy_j: energy used until each value of the metric.
+        metric: values of the metric.
     """
 
     t_s: tuple[float, ...]
@@ -65,11 +65,11 @@ class RunCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Repeats of the same thing.
+    """Runs that repeat the same training.
 
     Attributes:
         means: geometric mean of each quantity that all runs know.
-        metric_mean: of the best values of the metric; ``None`` if a run has none.
+        metric_mean: mean of the best values of the metric; ``None`` if a run lacks the metric.
     """
 
     name: str
@@ -85,18 +85,18 @@ class Effect:
 
     Attributes:
         group: name of the other group.
-        quantity: name, with its unit: ``energy_j``.
-        ratio: other over first.
-        low: lower end of the 95 % interval, with what sensors of unlike cards leave open; ``None``
-            for one run a side, which has no interval.
+        quantity: name of the quantity with its unit, such as ``energy_j``.
+        ratio: mean of the other group over that of the first.
+        low: lower end of the 95 % interval, including the error of unlike sensors; ``None`` if
+            there is no interval, as for short single runs.
         high: upper end.
-        systematic: of it, the share that unlike sensors may differ by.
-        p: two-sided, of this question alone.
-        p_holm: of all questions of the comparison together (Holm).
-        detectable: smallest change, as a share, that this many runs would find in 80 % of cases.
-        basis: what the interval comes from.
-        verdict: lower and higher only if ``p_holm`` is below 0.05, the interval leaves 1 out
-            and nothing makes the comparison invalid.
+        systematic: sum of the relative error bounds of both groups' sensors if they are unlike.
+        p: two-sided p-value of this question alone.
+        p_holm: p-value adjusted for all questions of the comparison (Holm).
+        detectable: smallest change, as a share, that this number of runs finds in 80 % of cases.
+        basis: basis of the interval.
+        verdict: lower or higher if ``p_holm`` is below 0.05, the interval does not contain 1, and
+            no caveat forbids a verdict.
     """
 
     group: str
@@ -117,10 +117,10 @@ class Quality:
     """Whether a group's metric is as good as that of the first.
 
     Attributes:
-        difference: of the means of the best values; positive is better.
-        low: lower end of the 95 % interval, ``None`` for one run a side.
+        difference: difference of the means of the best values; positive is better.
+        low: lower end of the 95 % interval; ``None`` for single runs.
         high: upper end.
-        margin: what is still as good, in the metric's own units.
+        margin: how much worse is still as good, in the metric's unit.
     """
 
     group: str
@@ -136,9 +136,9 @@ class Caveat:
     """A limitation of the conclusions of a comparison.
 
     Attributes:
-        group: of which; ``None`` for all.
-        quantities: that are not decided because of it; all if it is empty and ``is_fatal``.
-        is_fatal: whether it keeps verdicts from being given.
+        group: name of the group; ``None`` for all groups.
+        quantities: the quantities that it is about; empty for all.
+        is_fatal: whether it forbids verdicts on these quantities.
     """
 
     code: str
@@ -150,13 +150,14 @@ class Caveat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Groups of runs against the first of them.
+    """Groups of runs compared with the first of them.
 
     Attributes:
-        metric: the user's, by which quality is judged; ``None``: energy and time alone.
-        target: value of it that "to the target" means; ``None`` if no metric is known.
-        primary: the headline quantity.
-        answers: one sentence for each other group.
+        metric: the user's metric that decides on quality; ``None`` if there is none.
+        direction: its better direction.
+        target: its target value, up to which energy and time are compared.
+        primary: the headline quantity; ``None`` if nothing can be compared.
+        answers: one sentence for each group but the first.
     """
 
     format: Literal["energy_callbacks.comparison"] = "energy_callbacks.comparison"
@@ -173,33 +174,33 @@ class Comparison:
     answers: tuple[str, ...]
 
     def effect(self, group: str, quantity: str) -> Effect | None:
-        """The effect of a group on a quantity, ``None`` if not known."""
-        found = (one for one in self.effects if (one.group, one.quantity) == (group, quantity))
-        return next(found, None)
+        """Returns the effect of a group on a quantity, ``None`` if not known."""
+        keys = (group, quantity)
+        return next((one for one in self.effects if (one.group, one.quantity) == keys), None)
 
     def answer(self, group: str) -> Effect | None:
-        """The headline effect of a group: on ``primary``, else the first that is known."""
-        found = [one for one in self.effects if one.group == group]
-        chosen = (one for one in found if one.quantity == self.primary)
-        return next(chosen, found[0] if found else None)
+        """Returns the effect of a group on ``primary``, or else its first known effect."""
+        effects = [one for one in self.effects if one.group == group]
+        primary = (one for one in effects if one.quantity == self.primary)
+        return next(primary, effects[0] if effects else None)
 
     def knows(self, quantity: str) -> bool:
-        """Whether any run has it."""
+        """Whether any run knows the quantity."""
         return any(quantity in run.values for group in self.groups for run in group.runs)
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write ``comparison.html``, ``.json``, ``.md`` and pictures.
 
         Args:
-            folder: made if missing.
+            folder: created if missing.
 
         Returns:
-            The paths.
+            The paths of the files.
         """
         return write_files(self, Path(folder))
 
     def __str__(self) -> str:
-        """The comparison as a terminal shows it."""
+        """Returns the comparison as text for a terminal."""
         return as_text(self)
 
 
@@ -211,7 +212,7 @@ def _adapter() -> "TypeAdapter[Comparison]":
 
 
 def to_json(comparison: Comparison) -> str:
-    """As JSON, a line for each part."""
+    """Returns the comparison as JSON, with each top-level field on one line."""
     parts = _adapter().dump_python(comparison, mode="json")
     lines = [
         f'"{name}": {json.dumps(part, ensure_ascii=False, allow_nan=False)}'
@@ -221,10 +222,10 @@ def to_json(comparison: Comparison) -> str:
 
 
 def from_json(text: str) -> Comparison:
-    """The comparison that ``to_json`` wrote.
+    """Returns the comparison that ``to_json`` wrote.
 
     Raises:
-        JournalError: if the text is no comparison, is damaged, or is of a newer version.
+        JournalError: if the text is not a comparison, is damaged, or has a newer schema version.
     """
     from pydantic import ValidationError
 

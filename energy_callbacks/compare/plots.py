@@ -12,6 +12,7 @@ from energy_callbacks.report.charts.drawing import (
     NARROW_IN,
     Chart,
     add_legend,
+    add_note,
     energy_unit,
     figure_png,
     name_rows,
@@ -71,11 +72,9 @@ def _draw_effect(axes: "Axes", row: int, effect: Effect, colour: str) -> None:
     is_resolved = effect.verdict != "not resolved"
     fill = colour if is_resolved else "white"
     axes.plot(value, row, "o", ms=6.0, color=colour, mfc=fill, mew=1.4)
-    axes.annotate(
-        f"{change(effect)}{'' if is_resolved else ', not resolved'}",
-        (1.0, row), (6, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
-        va="center", fontsize=7.5,
-    )  # fmt: skip
+    label = f"{change(effect)}{'' if is_resolved else ', not resolved'}"
+    options = {"xycoords": ("axes fraction", "data"), "va": "center"}
+    add_note(axes, label, (1.0, row), (6, 0), 7.5, **options)
 
 
 def _limit(axes: "Axes", shown: Sequence[Effect]) -> None:

@@ -107,6 +107,18 @@ def add_legend(axes: "Axes", columns: int, **options: Any) -> None:
     axes.legend(ncols=columns, **place | options)
 
 
+def add_note(
+    axes: "Axes",
+    text: str,
+    place: tuple[float, float],
+    offset: tuple[float, float],
+    fontsize: float,
+    **options: Any,
+) -> None:
+    """Write a text beside a place; the offset is in points."""
+    axes.annotate(text, place, offset, textcoords="offset points", fontsize=fontsize, **options)
+
+
 def name_rows(axes: "Axes", names: Sequence[str]) -> None:
     """Name the rows of a bar chart, the first one on top."""
     axes.set_yticks(range(len(names)), names)

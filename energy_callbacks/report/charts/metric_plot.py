@@ -44,9 +44,8 @@ class MetricPair:
     def rank(self) -> tuple[bool, int]:
         """How informative the pair is: with validation first, then with a known direction."""
         metric = self.validation or self.training
-        return self.validation is not None, {"lower": 2, "higher": 1, None: 0}[
-            metric.direction if metric else None
-        ]
+        directions = (None, "higher", "lower")
+        return self.validation is not None, directions.index(metric and metric.direction)
 
     def lines(self, over: Over) -> list[tuple[str, list[float], list[float]]]:
         """Returns name, positions (J or epochs) and values of each metric with two points."""

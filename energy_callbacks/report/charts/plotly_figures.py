@@ -6,7 +6,7 @@ from html import escape
 from typing import Any, Final, NamedTuple
 
 from energy_callbacks.core import formatting
-from energy_callbacks.core.units import gibibytes, watt_hours
+from energy_callbacks.core.units import BYTES_PER_GIBIBYTE, watt_hours
 from energy_callbacks.report.charts.batch_size_plot import PANELS, columns_of, points_that_ran
 from energy_callbacks.report.charts.drawing import time_unit
 from energy_callbacks.report.charts.palette import BLUES, GRID, INK, ORANGES, PAPER, phase_colours
@@ -18,6 +18,7 @@ Values = Sequence[float | None]
 Plot = dict[str, Any]
 
 _GREYS: Final = ("#5b6b79", "#9dacb9", "#34434f", "#b9c4cd")
+_GIB_PER_BYTE: Final = 1.0 / BYTES_PER_GIBIBYTE
 _PANEL_PX: Final = 210
 # Heights of the strip of phases and of the gap between panels, in heights of a panel.
 _STRIP, _GAP = 0.16, 0.13
@@ -44,12 +45,8 @@ def _cumulative_wh(curve: Series) -> Values:
     return [watt_hours(energy_j) for energy_j in joules]
 
 
-def _memory_gib(curve: Series) -> Values:
-    return [None if size is None else gibibytes(size) for size in curve.memory_bytes]
-
-
-def _utilisation_percent(curve: Series) -> Values:
-    return [None if share is None else 100.0 * share for share in curve.utilisation]
+def _times(factor: float, values: Values) -> Values:
+    return [None if value is None else factor * value for value in values]
 
 
 def _throttled_percent(curve: Series) -> Values:
@@ -64,8 +61,8 @@ def _throttled_percent(curve: Series) -> Values:
 _PANELS: Final = (
     _Panel("power (W)", "%{y:.1f} W", lambda curve: curve.power_w),
     _Panel("energy (Wh)", "%{y:.4g} Wh", _cumulative_wh, first=0.0),
-    _Panel("memory (GiB)", "%{y:.2f} GiB", _memory_gib),
-    _Panel("busy (%)", "busy %{y:.0f} %", _utilisation_percent),
+    _Panel("memory (GiB)", "%{y:.2f} GiB", lambda curve: _times(_GIB_PER_BYTE, curve.memory_bytes)),
+    _Panel("busy (%)", "busy %{y:.0f} %", lambda curve: _times(100.0, curve.utilisation)),
     _Panel("temperature (°C)", "%{y:.0f} °C", lambda curve: curve.temperature_c),
     _Panel("throttled (%)", "throttled %{y:.1f} %", _throttled_percent),
 )

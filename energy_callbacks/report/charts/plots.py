@@ -5,7 +5,7 @@ Estimated values are hatched, so that they can be distinguished without colour.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from energy_callbacks.report.charts.drawing import (
     LONG_LABEL,
     NARROW_IN,
     add_legend,
+    add_note,
     energy_unit,
     name_rows,
     panels,
@@ -78,19 +79,12 @@ def _draw_bands(axes: "Axes", curves: Sequence[Band], scale_s: float, *, is_narr
     shades = {"gpu": iter(BLUES), "host": iter(ORANGES)}
     for band in curves:
         above = below + np.asarray(band.power_w)
+        label = short_name(band.name, _SHORT_LABEL if is_narrow else LONG_LABEL)
+        look: dict[str, Any] = {"baseline": below, "fill": True, "ec": PAPER, "lw": 0.0}
+        hatch = "////" if band.is_estimated else None
         # ``axes.stairs`` would compute limits from every step; the limits are set below.
-        steps = StepPatch(
-            above,
-            edges,
-            baseline=below,  # type: ignore[arg-type]
-            fill=True,
-            fc=next(shades[band.scope]),
-            ec=PAPER,
-            lw=0.0,
-            hatch="////" if band.is_estimated else None,
-            label=short_name(band.name, _SHORT_LABEL if is_narrow else LONG_LABEL),
-        )
-        axes.add_artist(steps)
+        colour = next(shades[band.scope])
+        axes.add_artist(StepPatch(above, edges, fc=colour, hatch=hatch, label=label, **look))
         below = above
     axes.set_ylabel("power (W)")
     axes.set_ylim(0.0, max(float(below.max()) * 1.08, 1e-3))
@@ -133,13 +127,9 @@ def _mark_attempts(axes: "Axes", report: EnergyReport, scale_s: float) -> None:
         starts_s.setdefault(attempt.attempt, attempt.offset_s)
     for number, start_s in sorted(starts_s.items())[1:]:
         axes.axvline(start_s / scale_s, color=INK, ls=(0, (4, 3)), lw=0.9)
-        axes.annotate(
-            f"attempt {number}",
-            (start_s / scale_s, 1.0),
-            (4, -10),
-            xycoords=("data", "axes fraction"),
-            textcoords="offset points",
-            fontsize=8.0,
+        place = (start_s / scale_s, 1.0)
+        add_note(
+            axes, f"attempt {number}", place, (4, -10), 8.0, xycoords=("data", "axes fraction")
         )
 
 
@@ -228,7 +218,5 @@ def _draw_scopes(
 def _label_bars(axes: "Axes", ends: Sequence[float], labels: Sequence[str]) -> None:
     """Write a label to the right of each bar."""
     for row, (end, label) in enumerate(zip(ends, labels, strict=True)):
-        axes.annotate(
-            label, (end, row), (6, 0), textcoords="offset points", va="center", fontsize=8.5
-        )
+        add_note(axes, label, (end, row), (6, 0), 8.5, va="center")
     axes.set_xlim(0.0, max(ends) * 1.12)

@@ -1,6 +1,6 @@
 """The charts of profiles: kernels by kind of work, and the call tree of the host."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.report.charts.drawing import NARROW_IN, panels
 from energy_callbacks.report.charts.palette import BLUES, GRID, INK, ORANGES
@@ -72,16 +72,9 @@ def host_figure(calls: HostCalls, *, width_in: float = 9.4) -> "Canvas | None":
 
 def _draw_span(axes: "Axes", span: HostSpan, end_s: float, width_in: float) -> None:
     colours = ORANGES if span.name.endswith("(built-in)") else BLUES
-    axes.barh(
-        span.depth,
-        span.width_s,
-        left=span.start_s,
-        height=1.0,
-        align="edge",
-        color=colours[1 + span.depth % 2 * 2],
-        edgecolor="white",
-        linewidth=0.5,
-    )
+    colour = colours[1 + span.depth % 2 * 2]
+    look: dict[str, Any] = {"height": 1.0, "align": "edge", "ec": "white", "lw": 0.5}
+    axes.barh(span.depth, span.width_s, left=span.start_s, color=colour, **look)
     room = int(span.width_s / end_s * width_in * _CHARACTERS_PER_INCH) - 1
     if room >= 4:
         name = span.name.split(" (")[0]
