@@ -1,4 +1,4 @@
-"""Groups of runs compared: what is said, what is not, and what forbids it."""
+"""Comparisons of groups of runs: effects, verdicts and caveats."""
 
 import json
 import math
@@ -21,7 +21,7 @@ NOISE = (0.0, 0.01, -0.01, 0.005, -0.005)
 
 
 def report(folder: Path, power_w: float, *, start_s: float = 0.0, **more):
-    """A training of 60 s at a power of its own."""
+    """Returns the report of a training of 60 s at a given power."""
     gpu = more.pop("key", "gpu0")
     train = Stretch(phase="train", duration_s=60.0, power_w={gpu: power_w, "cpu0": 100.0})
     attempt = Attempt(
@@ -34,7 +34,7 @@ def report(folder: Path, power_w: float, *, start_s: float = 0.0, **more):
 
 
 def group(folder: Path, power_w: float, *, first_s: float = 0.0, apart_s: float = 1000.0, **more):
-    """Five repeats with a little scatter."""
+    """Returns five repeats with a small spread."""
     return [
         report(
             folder / str(i), power_w * (1.0 + noise), start_s=first_s + i * apart_s,
@@ -46,7 +46,7 @@ def group(folder: Path, power_w: float, *, first_s: float = 0.0, apart_s: float 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """Two groups, 500 and 450 W, one made after the other."""
+    """Two groups at 500 and 450 W, made one after the other."""
     folder = tmp_path_factory.mktemp("groups")
     return {
         "old": group(folder / "old", 500.0),
@@ -56,7 +56,7 @@ def built(tmp_path_factory):
 
 @pytest.fixture
 def groups(built):
-    """The same in a dictionary of one's own."""
+    """A copy of ``built`` that a test can change."""
     return dict(built)
 
 
@@ -75,7 +75,7 @@ def test_less_power_for_the_same_work_is_lower(groups):
 
 
 def test_the_other_way_round_is_the_inverse(groups):
-    """Lower becomes higher, ratio and ends their inverses."""
+    """Swapped groups invert the verdict, the ratio and its interval."""
     there = compare(groups).effect("new", "j_per_sample")
     back = compare({"new": groups["new"], "old": groups["old"]}).effect("old", "j_per_sample")
     assert back.verdict == "higher"
@@ -85,14 +85,14 @@ def test_the_other_way_round_is_the_inverse(groups):
 
 
 def test_the_same_against_itself_is_not_resolved(tmp_path):
-    """The answer says what so many runs would find."""
+    """The answer names the smallest detectable change."""
     found = compare({"a": group(tmp_path / "a", 500.0), "b": group(tmp_path / "b", 500.0)})
     assert {effect.verdict for effect in found.effects} == {"not resolved"}
     assert "not resolved (so many runs find changes of" in found.answers[0]
 
 
 def test_runs_made_in_turn_are_pairs(tmp_path):
-    """A drift of the room is in both runs of a pair; told otherwise, or made in a row, it stays."""
+    """A drift cancels in pairs made in turn, but not with ``paired=False`` or made in a row."""
     drifting = [500.0 * math.exp(0.05 * i) for i in range(4)]
     sides = {
         name: [
@@ -112,7 +112,7 @@ def test_runs_made_in_turn_are_pairs(tmp_path):
 
 
 def test_all_questions_together_are_allowed_for(groups):
-    """Holm: as many questions as have an interval; a verdict needs the adjusted value."""
+    """Holm's adjustment counts the questions with an interval; verdicts use adjusted values."""
     found = compare(groups)
     adjusted = [effect.p_holm for effect in found.effects]
     assert all(a >= e.p for a, e in zip(adjusted, found.effects, strict=True))
@@ -121,7 +121,7 @@ def test_all_questions_together_are_allowed_for(groups):
 
 
 def test_unlike_cards_leave_open_what_their_sensors_may_differ_by(tmp_path):
-    """5 % on each side do not cancel between two cards; on one card they do."""
+    """Systematic errors of 5 % cancel on the same GPU, but not between two GPUs."""
     devices = (GPU1, CPU, PROCESS)
     same = {
         "a": group(tmp_path / "a", 500.0, relative_error=0.05),
@@ -144,7 +144,7 @@ def test_unlike_cards_leave_open_what_their_sensors_may_differ_by(tmp_path):
 
 
 def codes(comparison, group_name: str) -> set[str]:
-    """Of the caveats of a group."""
+    """Returns the codes of a group's caveats."""
     return {one.code for one in comparison.caveats if one.group == group_name}
 
 
@@ -159,7 +159,7 @@ def codes(comparison, group_name: str) -> set[str]:
 )  # fmt: skip
 @pytest.mark.parametrize("where", ["old", "new"])
 def test_a_fault_of_either_side_keeps_verdicts_from_being_given(groups, tmp_path, fault, where):
-    """Nothing is said of whole runs; of samples where the fault does not touch them."""
+    """A fatal caveat forbids verdicts on whole runs, and on samples if it is about them."""
     more, code, decided = fault
     power_w, first_s = {"old": (500.0, 0.0), "new": (450.0, 10_000.0)}[where]
     faulty = group(tmp_path / "faulty", power_w, first_s=first_s, **more)
@@ -171,7 +171,7 @@ def test_a_fault_of_either_side_keeps_verdicts_from_being_given(groups, tmp_path
 
 
 def warmer(report, by_c: float):
-    """The same with a card that was so much hotter."""
+    """Returns the report with a GPU that is hotter by ``by_c``."""
     curves = [
         replace(one, temperature_c=tuple(t if t is None else t + by_c for t in one.temperature_c))
         for one in report.series
@@ -181,14 +181,14 @@ def warmer(report, by_c: float):
 
 @pytest.mark.parametrize(("by_c", "is_valid"), [(4.0, True), (14.0, False)])
 def test_a_card_that_began_warm_cannot_be_compared_with_a_cold_one(groups, by_c, is_valid):
-    """Ten degrees are too many."""
+    """More than ten degrees of difference forbid a verdict."""
     found = compare(groups | {"new": [warmer(one, by_c) for one in groups["new"]]})
     assert ("unlike_temperature" in codes(found, "new")) is not is_valid
     assert (found.effect("new", "j_per_sample").verdict == "lower") is is_valid
 
 
 def test_clocks_that_were_held_down_on_one_side_are_told(groups):
-    """A quarter of the time against a hundredth."""
+    """Throttling for 25 % of the time against 1 % gives a caveat."""
 
     def slowed(report):
         devices = tuple(replace(one, throttled_s=20.0) for one in report.devices)
@@ -200,7 +200,7 @@ def test_clocks_that_were_held_down_on_one_side_are_told(groups):
 
 
 def test_unlike_work_and_cards_are_told(groups, tmp_path):
-    """Twice the samples on another card."""
+    """Twice the samples on another GPU give two caveats."""
     more = group(tmp_path / "more", 450.0, first_s=10_000.0,
         samples_per_step=64,
                  devices=(replace(GPU, name="NVIDIA A100"), CPU, PROCESS))  # fmt: skip
@@ -212,7 +212,7 @@ def test_unlike_work_and_cards_are_told(groups, tmp_path):
 
 
 def scored(reports, scores):
-    """The same runs with other accuracies, all times a factor."""
+    """Returns the runs with other accuracies."""
     return [
         replace(
             one,
@@ -226,7 +226,7 @@ EVEN = (1.0, 1.001, 0.999, 1.0005, 0.9995)
 
 
 def test_a_metric_that_is_as_good_is_said_to_be(groups):
-    """Two thousandths worse are within one per cent, and not within a hundredth of one."""
+    """0.2 % worse is as good with a margin of 1 %, but not with 0.01 %."""
     groups["old"] = scored(groups["old"], EVEN)
     groups["new"] = scored(groups["new"], [0.998 * score for score in EVEN])
     found = compare(groups)
@@ -237,7 +237,7 @@ def test_a_metric_that_is_as_good_is_said_to_be(groups):
 
 
 def test_cheaper_but_worse(groups):
-    """Lower energy does not hide that the metric is worse."""
+    """The answer mentions both the lower energy and the worse metric."""
     groups["old"] = scored(groups["old"], EVEN)
     groups["new"] = scored(groups["new"], [0.9 * score for score in EVEN])
     found = compare(groups, target=0.4)
@@ -246,7 +246,7 @@ def test_cheaper_but_worse(groups):
 
 
 def test_a_loss_is_better_when_it_is_lower(groups):
-    """The target is then the highest of the lowest."""
+    """The target of a loss is the highest of the lowest values."""
     loss = {
         name: [
             replace(
@@ -269,7 +269,7 @@ def test_a_loss_is_better_when_it_is_lower(groups):
 
 
 def test_energy_to_the_target_is_what_had_been_used_when_it_was_first_reached(groups):
-    """Accuracy 0.75 is there at 40 s: 20 s of idling and 20 s of training."""
+    """Accuracy 0.75 is reached at 40 s, after 20 s of idling and 20 s of training."""
     found = compare(groups, target=0.75)
     idle_j, train_j = 20.0 * 120.0, 20.0 * 600.0
     assert found.groups[0].means["energy_to_target_j"] == pytest.approx(idle_j + train_j, rel=0.005)
@@ -277,7 +277,7 @@ def test_energy_to_the_target_is_what_had_been_used_when_it_was_first_reached(gr
 
 
 def test_runs_that_never_get_there_are_told(groups):
-    """The answer then speaks of samples."""
+    """If runs miss the target, the answer is about samples."""
     found = compare(groups, target=0.99)
     assert codes(found, "old") == codes(found, "new") == {"target_not_reached"}
     assert found.effect("new", "energy_to_target_j") is None
@@ -292,13 +292,13 @@ def test_runs_that_never_get_there_are_told(groups):
     ],
 )
 def test_wrong_settings_are_told(groups, arguments, message):
-    """What, the value got, what there is."""
+    """Errors name the problem, the value and the alternatives."""
     with pytest.raises(ValueError, match=re.escape(message)):
         compare(groups, **arguments)
 
 
 def test_wrong_groups_are_told(groups):
-    """Likewise."""
+    """Errors name the problem, the value and the alternatives."""
     with pytest.raises(ValueError, match="needs two groups of runs at least, got 1"):
         compare({"old": groups["old"]})
     with pytest.raises(ValueError, match="group 'new' has no run"):
@@ -312,7 +312,7 @@ def test_wrong_groups_are_told(groups):
 
 
 def test_a_metric_with_a_name_that_says_nothing_needs_a_goal(groups):
-    """It is not chosen by itself."""
+    """A metric of unknown direction is not chosen by default."""
     odd = {
         name: [
             replace(r, metrics=tuple(replace(m, name="val_reward") for m in r.metrics)) for r in g
@@ -326,7 +326,7 @@ def test_a_metric_with_a_name_that_says_nothing_needs_a_goal(groups):
 
 
 def long(folder: Path, power_w: float, seed: int):
-    """Four minutes of training in stretches whose power scatters by 2 %."""
+    """Returns four minutes of training whose power has a spread of 2 %."""
     dice = np.random.default_rng(seed)
     stretches = [
         Stretch(
@@ -340,7 +340,7 @@ def long(folder: Path, power_w: float, seed: int):
 
 
 def test_one_run_a_side_is_judged_by_its_blocks_and_says_so(tmp_path):
-    """Of samples and power there are many blocks; of whole runs there is one value each."""
+    """Samples and power have blocks and thus intervals; whole runs have one value each."""
     found = compare({"a": long(tmp_path / "a", 500.0, 1), "b": long(tmp_path / "b", 450.0, 2)})
     effect = found.effect("b", "j_per_sample")
     assert (effect.basis, effect.verdict) == ("blocks", "lower")
@@ -352,7 +352,7 @@ def test_one_run_a_side_is_judged_by_its_blocks_and_says_so(tmp_path):
 
 
 def test_one_short_run_a_side_has_numbers_and_no_interval(tmp_path):
-    """And no verdict."""
+    """Short single runs have ratios, but no intervals and no verdicts."""
     found = compare(
         {"a": report(tmp_path / "a", 500.0), "b": report(tmp_path / "b", 450.0, run_id="b")}
     )
@@ -360,12 +360,12 @@ def test_one_short_run_a_side_has_numbers_and_no_interval(tmp_path):
     [axes] = plots.changes(found).axes
     points = [line for line in axes.lines if line.get_marker() == "o"]
     assert len(points) == len(found.effects)
-    assert len(axes.lines) == len(points) + 1  # that of no change
+    assert len(axes.lines) == len(points) + 1  # one line is at no change
     assert "a single run tells nothing of how runs differ" in found.answers[0]
 
 
 def test_pairs_that_are_asked_for_are_those_given(tmp_path):
-    """Whatever the order in which they were made."""
+    """Requested pairs are those in the given order, whenever the runs were made."""
     watts = [400.0, 500.0, 600.0]
     old = [report(tmp_path / f"a{i}", w, run_id=f"a{i}", start_s=i) for i, w in enumerate(watts)]
     new = [
@@ -378,7 +378,7 @@ def test_pairs_that_are_asked_for_are_those_given(tmp_path):
 
 
 def test_a_run_counts_once(groups):
-    """In its group, and in one group."""
+    """A run may be given once only."""
     with pytest.raises(ValueError, match=r"is the same run as .* of group 'old'; give each run"):
         compare(groups | {"old": [*groups["old"], groups["old"][0]]})
     with pytest.raises(ValueError, match="is the same run as"):
@@ -386,7 +386,7 @@ def test_a_run_counts_once(groups):
 
 
 def test_less_power_is_no_answer(tmp_path):
-    """Twice the time at less power is more energy: of one run a side nothing is decided."""
+    """Lower power for twice the time is more energy, so power is not the answer."""
     sides = {}
     for name, power_w, seconds in (("a", 500.0, 100.0), ("b", 400.0, 200.0)):
         train = Stretch(phase="train", duration_s=seconds, power_w={"gpu0": power_w, "cpu0": 100.0})
@@ -402,7 +402,7 @@ def test_less_power_is_no_answer(tmp_path):
 
 
 def test_a_group_that_lacks_what_others_are_asked_for_has_an_answer_too(groups, tmp_path):
-    """The third never reaches the target: the answers are of samples, which all know."""
+    """The third group misses the target, so all answers are about samples."""
     groups["third"] = scored(group(tmp_path / "third", 550.0, first_s=30_000.0), [0.5] * 5)
     found = compare(groups, target=0.9)
     assert found.primary == "j_per_sample"
@@ -410,7 +410,7 @@ def test_a_group_that_lacks_what_others_are_asked_for_has_an_answer_too(groups, 
 
 
 def test_a_run_that_crashed_sets_no_target(groups, tmp_path):
-    """Nor is anything said of how good its group is."""
+    """A crashed run does not set the target, and its group has no verdict on quality."""
     bad = report(tmp_path / "bad", 450.0, start_s=19_000.0, run_id="bad", cut_off_at_s=35.0)
     groups["new"] = [*groups["new"][:4], bad]
     found = compare(groups)
@@ -420,7 +420,7 @@ def test_a_run_that_crashed_sets_no_target(groups, tmp_path):
 
 
 def test_a_row_that_one_run_does_not_know_is_missed_in_words(groups):
-    """One run of five without samples: steps are compared, and it is said why."""
+    """If one of five runs lacks samples, steps are compared and a caveat says why."""
     whole = groups["new"][0].efficiency
     lacking = replace(
         groups["new"][0],
@@ -433,7 +433,7 @@ def test_a_row_that_one_run_does_not_know_is_missed_in_words(groups):
 
 
 def test_a_shared_card_says_nothing_of_memory_either(groups, tmp_path):
-    """What is in use on a card is that of all programs."""
+    """Memory of a shared GPU includes other programs, so it has no verdict either."""
     devices = (replace(GPU, notes=("shared card: in use by other processes too: 77",)), CPU)
     shared = group(tmp_path / "s", 450.0, first_s=10_000.0, devices=devices, memory_grows=9.0)
     found = compare(groups | {"new": shared})
@@ -442,7 +442,7 @@ def test_a_shared_card_says_nothing_of_memory_either(groups, tmp_path):
 
 
 def test_the_note_counts_the_questions_that_were_asked(tmp_path):
-    """One run a side: samples and power have intervals, the rest asks nothing."""
+    """For single runs the note counts only samples and power, which have intervals."""
     found = compare({"a": long(tmp_path / "a", 500.0, 1), "b": long(tmp_path / "b", 450.0, 2)})
     asked = sum(effect.p is not None for effect in found.effects)
     assert asked == 2
@@ -450,7 +450,7 @@ def test_the_note_counts_the_questions_that_were_asked(tmp_path):
 
 
 def test_three_groups_are_each_against_the_first(groups, tmp_path):
-    """An answer for each."""
+    """Each group but the first has an answer."""
     groups["third"] = group(tmp_path / "third", 550.0, first_s=20_000.0)
     found = compare(groups)
     assert found.effect("new", "j_per_sample").verdict == "lower"
@@ -459,7 +459,7 @@ def test_three_groups_are_each_against_the_first(groups, tmp_path):
 
 
 def test_json_gives_it_back(groups):
-    """Equal in every part."""
+    """Reading the JSON returns an equal comparison."""
     found = compare(groups)
     assert model.from_json(model.to_json(found)) == found
 
@@ -473,7 +473,7 @@ def test_json_gives_it_back(groups):
     ],
 )
 def test_json_of_something_else_is_refused(groups, change, message):
-    """With what is wrong."""
+    """The error says what is wrong."""
     value = json.loads(model.to_json(compare(groups)))
     change(value)
     with pytest.raises(JournalError, match=message):
@@ -484,12 +484,12 @@ def test_json_of_something_else_is_refused(groups, change, message):
 
 @pytest.fixture(scope="module")
 def saved(built, tmp_path_factory):
-    """Its files, with all charts."""
+    """The files of a comparison with all charts."""
     return compare(built).save(tmp_path_factory.mktemp("saved"))
 
 
 def test_files(saved):
-    """Page, JSON, markdown and all pictures, by these names."""
+    """Page, JSON, markdown and all pictures have these names."""
     names = {path.name for path in saved}
     assert names == {
         "comparison.html", "comparison.json", "comparison.md", "changes.png",
@@ -502,7 +502,7 @@ def test_files(saved):
 
 @pytest.mark.charts
 def test_charts_of_what_is_not_known_are_left_out(groups):
-    """No empty pictures."""
+    """Charts without data are not written."""
     bare = {
         name: [replace(r, metrics=(), series=(), progress=None) for r in g]
         for name, g in groups.items()
@@ -513,7 +513,7 @@ def test_charts_of_what_is_not_known_are_left_out(groups):
 
 @pytest.mark.parametrize(("without", "bars"), [(("new",), 1), (("old", "new"), None)])
 def test_memory_that_is_not_known_has_no_bar(groups, without, bars):
-    """Of one group, or of both: then there is no chart."""
+    """A group without memory has no bar; without any memory there is no chart."""
     found = compare(groups)
     known = [
         one if one.name not in without
@@ -528,7 +528,7 @@ HOSTILE = "<script>alert(1)</script>|`*\n\u202ex\x1b[31m"
 
 
 def hostile(groups):
-    """The same runs with names that are anything but."""
+    """The runs with hostile names."""
     return {
         f"{HOSTILE}{i}": [
             replace(r, run=replace(r.run, name=HOSTILE, run_id=HOSTILE)) for r in runs
@@ -539,18 +539,18 @@ def hostile(groups):
 
 @pytest.fixture(scope="module")
 def hostile_comparison(built):
-    """Every name an attack."""
+    """The comparison of groups with hostile names."""
     return compare(hostile(built))
 
 
 @pytest.fixture(scope="module")
 def hostile_page(hostile_comparison):
-    """Its page, with all charts."""
+    """The page of that comparison with all charts."""
     return page.render(hostile_comparison)
 
 
 def test_hostile_names_are_only_names(hostile_comparison, hostile_page):
-    """In the page, the text and the table."""
+    """Hostile names are escaped in page, text and table."""
     found = hostile_comparison
     assert "<script>alert" not in hostile_page
     assert "\x1b" not in text.render(found)
@@ -563,7 +563,7 @@ def test_hostile_names_are_only_names(hostile_comparison, hostile_page):
 @pytest.mark.browser
 @pytest.mark.parametrize("which", ["plain", "hostile"])
 def test_a_browser_shows_the_page(saved, hostile_page, tmp_path, browser, which):
-    """No message, no request but the file, nothing wider than the window, light and dark."""
+    """No messages or requests, and nothing is wider than the window, in light and dark mode."""
     [file] = [path for path in saved if path.suffix == ".html"]
     if which == "hostile":
         file = tmp_path / "comparison.html"

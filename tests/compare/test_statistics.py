@@ -1,4 +1,4 @@
-"""Intervals and p-values from few runs, beside closed forms."""
+"""Intervals and p-values of few runs, compared with closed forms."""
 
 import math
 
@@ -22,7 +22,7 @@ NEW = [95.0, 94.0, 96.5, 95.5, 93.0]
 
 
 def test_the_interval_of_runs_is_about_that_of_welch():
-    """Logarithms of values that scatter evenly: Student's t with Welch's degrees of freedom."""
+    """The interval is close to Student's t with Welch's degrees of freedom."""
     found = ratio_of_runs(OLD, NEW)
     welch = stats.ttest_ind(np.log(NEW), np.log(OLD), equal_var=False)
     low, high = np.exp(welch.confidence_interval(0.95))
@@ -33,7 +33,7 @@ def test_the_interval_of_runs_is_about_that_of_welch():
 
 
 def test_the_interval_of_pairs_is_about_that_of_student():
-    """A drift that both runs of a pair have cancels."""
+    """A drift that both runs of a pair share cancels."""
     drift = np.exp(np.linspace(0.0, 0.3, 5))
     found = ratio_of_pairs(OLD * drift, NEW * drift)
     logs = np.log(NEW) - np.log(OLD)
@@ -45,7 +45,7 @@ def test_the_interval_of_pairs_is_about_that_of_student():
 
 
 def test_what_is_detectable_is_found_in_four_of_five_cases():
-    """The power of a test of 5 % at the change that is said to be detectable."""
+    """A test at 5 % finds the detectable change in about 80 % of cases."""
     dice = np.random.default_rng(1)
     said = [ratio_of_runs(*np.exp(dice.normal(0.0, 0.02, (2, 5)))).detectable for _ in range(100)]
     change = float(np.mean(said))
@@ -57,7 +57,7 @@ def test_what_is_detectable_is_found_in_four_of_five_cases():
 
 
 def test_runs_that_are_all_alike_leave_no_doubt():
-    """Memory may be the same to the byte: equal is equal, and unlike is unlike."""
+    """Groups without spread, such as equal memory, give exact results."""
     same = ratio_of_runs([5.0, 5.0, 5.0], [5.0, 5.0])
     assert (same.value, same.low, same.high, same.p) == (1.0, 1.0, 1.0, 1.0)
     # Means of equal logarithms differ in their last bit where their numbers do.
@@ -70,14 +70,14 @@ def test_runs_that_are_all_alike_leave_no_doubt():
 
 
 def test_one_run_tells_nothing_of_how_runs_differ():
-    """No interval is made up."""
+    """Single runs have no interval."""
     assert ratio_of_runs([1.0], [2.0, 2.1]) is None
     assert ratio_of_pairs([1.0], [2.0]) is None
     assert difference([1.0, 2.0], [3.0], in_pairs=False) is None
 
 
 def test_two_runs_a_side_are_told_and_say_how_little_they_know():
-    """Twelve times the standard error on each side, not a number that cannot be."""
+    """Two runs a side give an interval of twelve standard errors on each side."""
     found = ratio_of_runs([100.0, 104.0], [95.0, 99.0])
     assert 0.0 < found.low < 0.85
     assert 1.05 < found.high < math.inf
@@ -88,7 +88,7 @@ def test_two_runs_a_side_are_told_and_say_how_little_they_know():
     st.lists(st.floats(0.1, 1e6), min_size=2, max_size=6),
 )
 def test_a_ratio_lies_in_its_interval_and_all_is_finite(old, new):
-    """Whatever the values are."""
+    """The interval contains the ratio and is finite for all values."""
     found = ratio_of_runs(old, new)
     # Of two values the median of the resamples is their mean; of three nearly.
     assert found.low <= found.value * (1 + 1e-9)
@@ -99,7 +99,7 @@ def test_a_ratio_lies_in_its_interval_and_all_is_finite(old, new):
 
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=8))
 def test_holm_never_lowers_a_value_and_keeps_their_order(p_values):
-    """The smallest is multiplied by their number."""
+    """The smallest p-value is multiplied by the number of p-values."""
     adjusted = holm(p_values)
     assert all(a >= p for a, p in zip(adjusted, p_values, strict=True))
     order = np.argsort(p_values)
@@ -108,7 +108,7 @@ def test_holm_never_lowers_a_value_and_keeps_their_order(p_values):
 
 
 def test_blocks_hold_the_ratio_of_two_runs_whose_steps_resemble_their_neighbours():
-    """First-order noise with a memory of 3 s, in blocks of 15 s: about as often as they say."""
+    """Intervals of 15 s blocks have about their nominal coverage for noise with 3 s memory."""
     dice = np.random.default_rng(2)
 
     def run(level: float) -> Blocks:
@@ -129,6 +129,6 @@ def test_blocks_hold_the_ratio_of_two_runs_whose_steps_resemble_their_neighbours
 
 @pytest.mark.parametrize("in_pairs", [False, True])
 def test_a_difference_may_be_of_values_below_zero(in_pairs):
-    """A metric may have any sign."""
+    """Differences also work for negative values of a metric."""
     found = difference([-1.0, -1.1, -0.9], [-2.0, -2.05, -1.95], in_pairs=in_pairs)
     assert found[0] < -1.0 < found[1] < -0.6

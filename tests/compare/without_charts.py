@@ -1,4 +1,4 @@
-"""Comparisons without charts, as ``tests/charts.py`` has it for reports of one run."""
+"""Leaves charts out of comparisons, as ``tests/charts.py`` does for reports."""
 
 import pytest
 
@@ -7,7 +7,7 @@ import pytest
 def no_charts_of_comparisons(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tests that look at charts mark themselves with ``charts`` and get them."""
+    """Leaves out the charts unless a test has the marker ``charts``."""
     if request.node.get_closest_marker("charts") is None:
         for module in ("page", "plots"):
             monkeypatch.setattr(f"energy_callbacks.compare.{module}.CHARTS", ())

@@ -1,4 +1,4 @@
-"""Jobs at scale: the arithmetic, in closed form."""
+"""Projections of jobs to scale, compared with closed forms."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from energy_callbacks.accounting.metrics.carbon import Intensity
 from energy_callbacks.core.records import Energy
 from energy_callbacks.projection.projection import Amount, Fleet, JobUse, exact, one_job, project
 
-# Round figures, so that each result can be worked out in the head.
+# Round figures, so that results can be checked by hand.
 HALF = Intensity(
     kg_per_kwh=0.5, low_kg_per_kwh=0.4, high_kg_per_kwh=0.6, place="somewhere", source="a test"
 )
@@ -23,7 +23,7 @@ def fleet(**facts) -> Fleet:
 
 
 def ends(found: Amount) -> tuple:
-    """In one value."""
+    """Returns value, low and high as one tuple."""
     return found.value, found.low, found.high
 
 
@@ -38,7 +38,7 @@ def test_a_million_jobs_of_15_wh_of_which_5_percent_are_saved():
 
 
 def test_building_scheduler_and_price():
-    """Energy and money have both factors; hours are those of the jobs."""
+    """Energy and money include both factors; hours do not."""
     terms = fleet(pue=1.2, scheduler_overhead=0.05, price_per_kwh=0.3)
     day = project(JOB, terms)
     assert day.energy_kwh.value == pytest.approx(15_000 * 1.2 * 1.05)
@@ -50,13 +50,13 @@ def test_building_scheduler_and_price():
 
 
 def test_an_error_does_not_shrink_with_the_number_of_jobs():
-    """5 % of one job are 5 % of a million: all of them have the sensor's error alike."""
+    """An error of 5 % stays 5 % for a million jobs, as all share the sensor's error."""
     job = JobUse(energy_j=Amount(value=54_000.0, low=51_300.0, high=56_700.0))
     assert ends(project(job, fleet()).energy_kwh) == pytest.approx((15_000, 14_250, 15_750))
 
 
 def test_emissions_are_those_of_the_carbon_table():
-    """The same product and the same interval as ``carbon.emissions`` gives."""
+    """Emissions and their interval equal those of ``carbon.emissions``."""
     energy = Energy(
         energy_j=3.6e9, stderr_j=0.0, systematic_j=1.8e8, method="counter", coverage=1.0
     )
@@ -69,7 +69,7 @@ def test_emissions_are_those_of_the_carbon_table():
 
 
 def test_a_saving_whose_sign_is_not_known():
-    """The interval reaches from a loss to a gain, in emissions too."""
+    """The interval contains zero, for emissions too."""
     saving = JOB.saving(Amount(value=0.95, low=0.9, high=1.02))
     day = project(saving, fleet())
     assert ends(day.energy_kwh) == pytest.approx((750.0, -300.0, 1500.0))
@@ -80,7 +80,7 @@ def test_a_saving_whose_sign_is_not_known():
 
 
 def test_the_difference_of_two_runs_has_the_errors_of_both():
-    """As if one sensor read too much and the other too little."""
+    """The interval of a difference is the widest that both errors allow."""
     before = JobUse(energy_j=Amount(value=100.0, low=98.0, high=102.0), wall_s=exact(10.0))
     after = JobUse(energy_j=Amount(value=95.0, low=94.0, high=96.0), wall_s=exact(11.0))
     saved = before.minus(after)
@@ -90,7 +90,7 @@ def test_the_difference_of_two_runs_has_the_errors_of_both():
 
 
 def test_without_an_interval_there_is_none():
-    """A ratio from one run a side: a number, and nothing is made up around it."""
+    """A ratio without an interval gives a saving without an interval."""
     saving = JOB.saving(Amount(value=0.95, low=None, high=None))
     assert ends(project(saving, fleet()).energy_kwh) == (pytest.approx(750.0), None, None)
 
@@ -107,6 +107,6 @@ def test_without_an_interval_there_is_none():
     ],
 )
 def test_numbers_that_cannot_be(facts, words):
-    """Each is named with what was given."""
+    """Errors name the setting that is out of range."""
     with pytest.raises(ValueError, match=words):
         fleet(**facts)

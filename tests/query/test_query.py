@@ -1,4 +1,4 @@
-"""SQL over reports: every figure is that of the report, and the SQL can do nothing else."""
+"""SQL over reports: values equal those of the reports, and the SQL can only read them."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ METRICS = [(t_s, {"loss": loss}, i, None) for i, (t_s, loss) in enumerate(LOSSES
 
 
 def saved(folder, formats=("json",), **facts):
-    """A run with its report; returns that."""
+    """Writes a run with its report; returns the report."""
     defaults = {"config": {"place": GERMANY, "price_per_kwh": 0.3}, "metrics": METRICS}
     write(folder, Attempt(**(defaults | facts)))
     report = build(folder)
@@ -31,7 +31,7 @@ def saved(folder, formats=("json",), **facts):
 
 
 def one(sql, place):
-    """The only row of an answer."""
+    """Returns the only row of an answer by column name."""
     answer = query(sql, place)
     assert answer.skipped == ()
     (row,) = answer.rows
@@ -40,18 +40,18 @@ def one(sql, place):
 
 @pytest.fixture
 def runs(tmp_path):
-    """Three runs, one of them in a folder of a folder, with a job and tags."""
+    """A folder with three runs; one is nested and has a job and tags."""
     return three(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def unchanged(tmp_path_factory):
-    """The same, for tests that only read."""
+    """The same folder, shared by tests that only read."""
     return three(tmp_path_factory.mktemp("runs"))
 
 
 def three(folder):
-    """Write them."""
+    """Writes the three runs."""
     saved(folder / "a", run_name="a", run_id="a")
     saved(folder / "b", run_name="b", run_id="b", relative_error=0.02)
     job = Job(system="slurm", id="77", name="train", queue="gpu")
@@ -60,7 +60,7 @@ def three(folder):
 
 
 def test_a_row_is_the_report(tmp_path):
-    """Each figure is that of the report, in the unit of its name."""
+    """A row has the figures of the report, in the units of the column names."""
     report = saved(tmp_path / "run", tags={"team": "vision"})
     row = one("select * from reports", tmp_path)
     assert row["path"] == str(tmp_path / "run/energy_report.json")
@@ -89,7 +89,7 @@ def test_a_row_is_the_report(tmp_path):
 
 
 def test_questions_over_several_runs(runs):
-    """Sums, tags and jobs, wherever below the folder a report lies."""
+    """Sums, tags and jobs cover reports at any depth."""
     row = one("select count(*) as n, sum(total_wh) as wh, count(job_id) as jobs from reports", runs)
     known = [load(path).energy.total.energy_j for path in runs.rglob("energy_report.json")]
     assert (row["n"], row["jobs"]) == (3, 1)
@@ -115,7 +115,7 @@ def test_phases_devices_and_metrics(tmp_path):
 
 
 def test_what_is_no_report_is_named_and_counted(runs):
-    """Damaged, cut off, newer, foreign, only a page, only journals: none is lost in silence."""
+    """Damaged, truncated, newer, foreign and missing reports are in the table ``skipped``."""
     whole = (runs / "a/energy_report.json").read_text()
     bad = {
         "cut": whole[: len(whole) // 2],
@@ -153,7 +153,7 @@ def test_what_is_no_report_is_named_and_counted(runs):
 
 
 def test_a_damaged_list_takes_its_report_out_of_that_table(tmp_path):
-    """One phase with a word for a number: no phase of that report, and it is named."""
+    """A report with text in place of a number is skipped in that table."""
     saved(tmp_path / "good", run_id="good")
     report = saved(tmp_path / "bad", run_id="bad")
     path = tmp_path / "bad/energy_report.json"
@@ -168,13 +168,13 @@ def test_a_damaged_list_takes_its_report_out_of_that_table(tmp_path):
 
 
 def as_we_write(value) -> str:
-    """One line for each part."""
+    """Returns JSON with each top-level field on one line."""
     return "{\n" + ",\n".join(f'"{k}": {json.dumps(v)}' for k, v in value.items()) + "\n}\n"
 
 
 @pytest.mark.parametrize("indent", [None, 0, 2])
 def test_a_report_that_was_written_by_another_tool_is_read(tmp_path, indent):
-    """``jq`` and its kin move lines: the figures are the same."""
+    """Reports that tools such as ``jq`` reformatted give the same values."""
     report = saved(tmp_path)
     path = tmp_path / "energy_report.json"
     path.write_text(json.dumps(json.loads(path.read_text()), indent=indent))
@@ -185,21 +185,21 @@ def test_a_report_that_was_written_by_another_tool_is_read(tmp_path, indent):
 
 
 def test_a_long_head_is_read_whole(tmp_path):
-    """Tags of 20 kB push the figures out of the first lines that are read."""
+    """Tags of 20 kB move the figures beyond the part that is read first."""
     saved(tmp_path, tags={"note": "x" * 20_000})
     assert one("select len(tags->>'note') as n from reports", tmp_path)["n"] == 20_000
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("report_*.json")), ids=lambda path: path.stem)
 def test_reports_of_every_version_are_read(path):
-    """Fields that they do not have are not known."""
+    """Fields that old reports lack are null."""
     row = one("select * from reports", path)
     assert row["total_wh"] == pytest.approx(load(path).energy.total.energy_j / 3600)
     assert row["job_id"] is None
 
 
 def test_many_workers_lose_nothing(runs, monkeypatch):
-    """Chunks of one: each report once."""
+    """With chunks of one report, every report is read once."""
     monkeypatch.setattr(tables, "_HEADS", 1)
     monkeypatch.setattr(tables, "_WHOLES", 1)
     for i in range(20):
@@ -212,7 +212,7 @@ def test_many_workers_lose_nothing(runs, monkeypatch):
 
 
 def test_a_slow_disk_is_read_by_many(runs, monkeypatch):
-    """Where a read takes long, several are under way; the rows are in their places."""
+    """Slow locations are read in parallel; rows belong to their paths."""
     monkeypatch.setattr(locations, "_QUICK_S", 0.0)
     monkeypatch.setattr(locations, "_PROBE", 1)
     by_one = query("select path, name from reports order by path", runs).rows
@@ -221,7 +221,7 @@ def test_a_slow_disk_is_read_by_many(runs, monkeypatch):
 
 
 def test_an_address_is_read_through_fsspec(runs):
-    """An object store in memory: the same rows, and what has no report is named."""
+    """An address of fsspec gives the same rows, and runs without reports are skipped."""
     fsspec = pytest.importorskip("fsspec")
     files = fsspec.filesystem("memory")
     files.store.clear()
@@ -263,7 +263,7 @@ def test_an_address_is_read_through_fsspec(runs):
     ],
 )
 def test_a_query_reads_reports_and_nothing_else(unchanged, sql):
-    """No file is read or written, nothing installed, no variable of the program seen."""
+    """A query cannot read or write files, install extensions, or see variables."""
     secret = {"a": np.array([1])}  # noqa: F841 - DuckDB would find it by its name
     (unchanged / "secret.txt").write_text("secret")
     before = sorted(unchanged.rglob("*"))
@@ -273,7 +273,7 @@ def test_a_query_reads_reports_and_nothing_else(unchanged, sql):
 
 
 def test_the_lock_itself_holds():
-    """Also where a statement that writes came through: the connection has no files."""
+    """The connection has no access to files, whatever the statement."""
     duckdb = pytest.importorskip("duckdb")
     connection = tables.connect()
     for sql in ("COPY reports TO 'x.csv'", "ATTACH 'x.db'", "SET threads = 1"):
@@ -282,7 +282,7 @@ def test_the_lock_itself_holds():
 
 
 def test_a_report_cannot_speak_sql(tmp_path):
-    """Quotes and comments in a name are a name."""
+    """Quotes and comments in a name are not interpreted as SQL."""
     name = "'); drop table reports; --"
     saved(tmp_path, run_name=name, tags={"a'b": '"c'})
     row = one("select name, tags from reports", tmp_path)
@@ -291,7 +291,7 @@ def test_a_report_cannot_speak_sql(tmp_path):
 
 
 def test_a_place_without_runs_is_an_error(tmp_path):
-    """Not an answer of nothing."""
+    """A folder without runs raises an error."""
     with pytest.raises(JournalError, match=r"no energy_report\.json below"):
         query("select 1", tmp_path)
     with pytest.raises(JournalError, match="does not exist"):
@@ -299,7 +299,7 @@ def test_a_place_without_runs_is_an_error(tmp_path):
 
 
 def test_every_column_is_in_the_tables():
-    """What ``--columns`` lists is what can be asked, each name once."""
+    """The tables have the columns that ``--columns`` lists."""
     connection = tables.connect()
     for table in TABLES:
         described = connection.execute(f"describe {table.name}").fetchall()
@@ -325,7 +325,7 @@ def test_every_column_is_in_the_tables():
     ],
 )
 def test_columns_that_are_not_named_are_there_too(sql):
-    """Only what is named need be taken apart, and all where that cannot be told."""
+    """Only named columns are parsed, or all of them if the SQL can use unnamed ones."""
     connection = tables.connect()
     assert _asked(connection, sql, REPORTS) == REPORTS
     named = _asked(connection, "select total_wh as t, count(*) from reports group by t", REPORTS)
@@ -335,7 +335,7 @@ def test_columns_that_are_not_named_are_there_too(sql):
 
 
 def test_a_question_of_few_columns_finds_what_one_of_all_does(tmp_path):
-    """The same values and the same runs left out, whichever way."""
+    """A query of few columns gives the same values and skipped runs as one of all."""
     for i in range(3):
         write(tmp_path / str(i), Attempt(run_id=f"r{i}"))
         save(build(tmp_path / str(i)), tmp_path / str(i), ["json"])

@@ -1,4 +1,4 @@
-"""The one list of charts: page, pictures and TensorBoard have the same."""
+"""The list of charts, which page, pictures and TensorBoard share."""
 
 import io
 import re
@@ -21,14 +21,14 @@ pytestmark = pytest.mark.charts
 
 
 def known(report) -> list[str]:
-    """Charts of which something is known, and some of which it is."""
+    """Returns the names of the charts that can be drawn."""
     names = [chart.name for chart in catalogue.CHARTS if chart.draw(report) is not None]
     assert {"power", "phases", "phase_power"} <= set(names)
     return names
 
 
 def test_each_chart_is_a_picture_beside_the_report(tuned, tmp_path):
-    """PNG files named after the charts, 1500 pixels wide, on white paper."""
+    """PNG files have the names of the charts, 1500 pixels and a light background."""
     paths = save(tuned, tmp_path, ["png"])
     names = [*known(tuned), "batch_sizes", "batch_sizes_2"]
     assert [path.name for path in paths] == [f"energy_report_{name}.png" for name in names]
@@ -47,7 +47,7 @@ def test_a_stem_names_the_pictures(report, monkeypatch, tmp_path):
 
 
 def test_the_page_has_the_same_charts(report, plain_page):
-    """In the order of the list."""
+    """The page has the charts in the order of the list."""
     found = re.findall(r'class="panel chart" id="([^"]+)"', plain_page)
     assert found == known(report)
 
@@ -62,7 +62,7 @@ def test_a_new_chart_is_one_line(report, monkeypatch, tmp_path):
 
 
 def test_a_run_of_which_nothing_is_known_has_no_picture(tmp_path):
-    """No empty axes."""
+    """Without data there are no pictures."""
     write(tmp_path, Attempt(devices=()))
     assert save(build(tmp_path), tmp_path, ["png"]) == []
 
@@ -73,7 +73,7 @@ def _pixels(png: bytes) -> "np.ndarray":
 
 
 def test_a_picture_says_which_colour_is_which_phase(report):
-    """By itself it has no page around it: the colour of a phase is below the strip once more."""
+    """A picture has no page around it, so it has a legend of the phases below the strip."""
     name, png = next(catalogue.pictures(report))
     assert name == "power"
     pink = bytes.fromhex(phase_colours(["validation"])["validation"][1:])
@@ -82,7 +82,7 @@ def test_a_picture_says_which_colour_is_which_phase(report):
 
 
 def test_a_picture_has_a_title(report):
-    """What it shows and of which run; a hostile or endless name stays one line of the same size."""
+    """The title names chart and run; a hostile or very long name does not change the size."""
     titles = ("", "Power over time · resnet", HOSTILE * 20)
     plain, titled, hostile = (
         figure_png(power_over_time(report), title=title, dpi=80.0) for title in titles

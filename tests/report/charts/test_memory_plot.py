@@ -1,4 +1,4 @@
-"""Memory over time: of what, in which unit, and nothing where nobody looked."""
+"""The chart of memory over time: its lines, its units, and missing data."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +15,13 @@ from tests.report.journals import CPU, GPU, GPU1, PROCESS, TRAIN, Attempt, write
 
 
 def lines(report) -> dict[str, tuple[list[float], list[float]]]:
-    """Times and GiB by label."""
+    """Returns times and GiB of each line by label."""
     drawn = memory_over_time(report).axes[0].lines
     return {str(one.get_label()): (list(one.get_xdata()), list(one.get_ydata())) for one in drawn}
 
 
 def test_each_kind_of_memory_is_a_line_in_gib(tmp_path: Path) -> None:
-    """40 GB and 0.1 GB a second on the card, 2 GB and 10 MB a second on the host, a peak of 30."""
+    """GPU: 40 GB plus 0.1 GB/s; host: 2 GB plus 10 MB/s; allocator: a peak of 30 GB."""
     write(tmp_path, Attempt(stretches=(TRAIN,), devices=(GPU, CPU, PROCESS)))
     found = lines(build(tmp_path))
     assert set(found) == {"device, in use", "host, resident", "allocated, peak"}
@@ -35,7 +35,7 @@ def test_each_kind_of_memory_is_a_line_in_gib(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("duration_s", [30.0, 1200.0])
 def test_of_two_cards_the_fuller_is_drawn(tmp_path: Path, duration_s: float) -> None:
-    """One line for both, which says so, in a bounded number of points."""
+    """One line shows the highest of both GPUs in a limited number of points."""
     stretch = replace(TRAIN, duration_s=duration_s, power_w={"gpu0": 100.0, "gpu1": 100.0})
     write(tmp_path, Attempt(stretches=(stretch,), devices=(GPU, GPU1)))
     report = build(tmp_path)
@@ -51,7 +51,7 @@ def test_of_two_cards_the_fuller_is_drawn(tmp_path: Path, duration_s: float) -> 
 
 
 def test_an_hour_is_in_minutes_and_a_resumed_run_goes_on(tmp_path: Path) -> None:
-    """The second attempt stands behind the first."""
+    """The second attempt follows the first on the time axis."""
     hour = replace(TRAIN, duration_s=1800.0)
     first = Attempt(stretches=(hour,), row_s=5.0)
     write(tmp_path, first)
@@ -64,7 +64,7 @@ def test_an_hour_is_in_minutes_and_a_resumed_run_goes_on(tmp_path: Path) -> None
 def test_without_memory_there_is_no_chart(
     tmp_path: Path, report: EnergyReport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A processor and nothing else."""
+    """A run with only a CPU has no chart of memory."""
     monkeypatch.setattr(html, "CHARTS", [c for c in catalogue.CHARTS if c.name == "memory"])
     assert "Memory over time" in html.render(report)
     cpu: Device = replace(CPU, key="cpu0")

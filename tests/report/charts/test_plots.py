@@ -1,4 +1,4 @@
-"""Charts: their areas are the report's joules, their SVG is stable and escaped."""
+"""Charts: areas equal the joules of the report; SVG is reproducible and escaped."""
 
 import re
 import subprocess
@@ -22,7 +22,7 @@ def _joules(band) -> float:
 
 
 def test_the_area_of_a_band_is_the_energy_of_its_device(report):
-    """Watts times seconds over all bins give the joules of the table, also in few bins."""
+    """The sum of watts times seconds over all bins is the energy, also with few bins."""
     for max_bins in (480, 7):
         gpu, cpu = bands(report, max_bins)
         assert _joules(gpu) == pytest.approx(report.energy.gpu.energy_j, rel=1e-6)
@@ -31,14 +31,14 @@ def test_the_area_of_a_band_is_the_energy_of_its_device(report):
 
 
 def test_bands_share_their_edges_and_know_what_is_estimated(report):
-    """Stacking needs one axis; the CPU of the model is hatched."""
+    """All bands have the same edges; a CPU whose power is modelled is estimated."""
     gpu, cpu = bands(report, 480)
     assert gpu.edges_s == cpu.edges_s
     assert (gpu.is_estimated, cpu.is_estimated) == (False, True)
 
 
 def test_many_devices_become_few_bands_with_the_same_energy(tmp_path):
-    """Sixteen cards on two hosts: a band for each host."""
+    """Sixteen GPUs on two hosts become a band for each host."""
     for rank, host in enumerate(("node1", "node2")):
         cards = tuple(
             replace(GPU, key=f"gpu{i}", uuid=f"GPU-{host}-{i}", index=i) for i in range(8)
@@ -51,7 +51,7 @@ def test_many_devices_become_few_bands_with_the_same_energy(tmp_path):
 
 
 def test_later_attempts_are_marked(tmp_path):
-    """A training that was resumed shows where; phases end where the curves end."""
+    """A line marks the start of the second attempt; phases end where the curves end."""
     first = Attempt(stretches=(replace(TRAIN, phase="before"),))
     write(tmp_path, first)
     write(tmp_path, Attempt(attempt=2, unix_s=first.unix_s + 600.0))
@@ -68,7 +68,7 @@ def test_later_attempts_are_marked(tmp_path):
 
 
 def test_a_report_without_curves_has_no_charts(tmp_path):
-    """Nothing known, nothing drawn."""
+    """Without devices there are no charts."""
     write(tmp_path, Attempt(devices=()))
     report = build(tmp_path)
     assert plots.power_over_time(report) is None
@@ -78,7 +78,7 @@ def test_a_report_without_curves_has_no_charts(tmp_path):
 @pytest.mark.parametrize("draw", [plots.power_over_time, plots.energy_by_phase])
 @pytest.mark.parametrize("width_in", [9.4, 4.3])
 def test_the_svg_is_the_same_each_time_and_parses(report, draw, width_in):
-    """Two renderings are equal to the byte: no dates, no random ids; and it is XML."""
+    """Two renderings are byte-identical, without dates or random ids, and valid XML."""
     first, second = (
         drawing.figure_svg(draw(report, width_in=width_in), name="a") for _ in range(2)
     )
@@ -89,7 +89,7 @@ def test_the_svg_is_the_same_each_time_and_parses(report, draw, width_in):
 
 
 def test_two_charts_of_a_page_share_no_id(report):
-    """Ids are those of clip paths and hatches: a page with two charts must not mix them up."""
+    """Ids of clip paths and hatches are unique in a page with two charts."""
     figures = (plots.power_over_time(report), plots.energy_by_phase(report))
     ids = [
         set(re.findall(r' id="([^"]+)"', drawing.figure_svg(figure, name=name)))
@@ -100,14 +100,14 @@ def test_two_charts_of_a_page_share_no_id(report):
 
 
 def test_text_and_axes_take_their_colour_from_css(report):
-    """Dark mode replaces the ink: no text has a colour that CSS cannot change."""
+    """CSS can change the colour of every text, for dark mode."""
     svg = drawing.figure_svg(plots.power_over_time(report))
     assert "var(--chart-ink, #1b2631)" in svg
     assert re.findall(r"fill: #1b2631", svg) == []
 
 
 def test_a_hostile_name_is_text_and_not_markup(tmp_path):
-    """A window called like a script, with dollar signs and line ends, is one label of the chart."""
+    """A name with a script, dollar signs and line ends becomes one label."""
     stretch = replace(TRAIN, phase=HOSTILE)
     cpu = replace(CPU, name=HOSTILE)
     write(tmp_path, Attempt(stretches=(stretch,), devices=(GPU, cpu), run_name=HOSTILE))
@@ -120,7 +120,7 @@ def test_a_hostile_name_is_text_and_not_markup(tmp_path):
 
 
 def test_a_user_style_does_not_change_our_charts(report):
-    """A training script that asks matplotlib for TeX and pink axes gets them, and we do not."""
+    """TeX and pink axes in the user's settings do not affect our charts."""
     import matplotlib as mpl
 
     plain = drawing.figure_svg(plots.energy_by_phase(report))
@@ -131,7 +131,7 @@ def test_a_user_style_does_not_change_our_charts(report):
 
 
 def test_no_pyplot_is_imported_and_nothing_heavy_at_import():
-    """Importing the room loads no matplotlib; drawing loads no pyplot."""
+    """Importing the package does not load matplotlib; drawing does not load pyplot."""
     code = (
         "import sys, energy_callbacks.report\n"
         "heavy = {'matplotlib', 'jinja2', 'pydantic', 'rich', 'pandas', 'codecarbon'}\n"
@@ -144,14 +144,14 @@ def test_no_pyplot_is_imported_and_nothing_heavy_at_import():
 
 
 def test_phases_of_the_vocabulary_keep_their_colour():
-    """Training is the same green in every report; unknown names get colours of their own."""
+    """Known phases have fixed colours; unknown names get different ones."""
     first = palette.phase_colours(["warm-up", "train"])
     assert first["train"] == palette.phase_colours(["train", "idle"])["train"]
     assert len(set(palette.phase_colours(["a", "b", "train", "idle"]).values())) == 4
 
 
 def test_a_shortened_path_goes_through_the_same_points() -> None:
-    """Steps become H and V; curves and slopes stay what they are."""
+    """Steps become H and V; curves and slopes do not change."""
     steps = ' d="M 1.23456 2.0 \nL 1.23456 3.999 \nL 5.5 3.999 \nL 6.5 4.5 \nz\n"'
     found = re.sub(r' d="[^"]*"', drawing._shorter, steps)
     assert found == ' d="M1.23 2.0V3.99H5.5L6.5 4.5z"'
@@ -163,7 +163,7 @@ def test_a_shortened_path_goes_through_the_same_points() -> None:
     ("energy_j", "unit"), [(90.0, "mWh"), (3600.0, "Wh"), (3.5e6, "Wh"), (3.7e6, "kWh")]
 )
 def test_an_axis_of_energy_has_numbers_that_can_be_read(energy_j: float, unit: str) -> None:
-    """25 mWh, 1 Wh, 972 Wh, 1.03 kWh: none in hundred thousands, none in thousandths."""
+    """25 mWh, 1 Wh, 972 Wh, 1.03 kWh: values lie between 1 and 1000."""
     scale_j, name = drawing.energy_unit(energy_j)
     assert name == unit
     assert 1.0 <= energy_j / scale_j < 1000.0

@@ -1,4 +1,4 @@
-"""The page: complete without a network or a script, and no name of a user is ever markup."""
+"""The HTML page: self-contained, without scripts, and with every name escaped."""
 
 import json
 import re
@@ -83,7 +83,7 @@ class _Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def hostile_run(tmp_path_factory: pytest.TempPathFactory) -> EnergyReport:
-    """A run in which every string that a user or a driver chooses is an attack."""
+    """A run whose names, from user and driver, are all hostile."""
     gpu: Device = replace(GPU, name=HOSTILE, notes=(HOSTILE,))
     attempt = Attempt(
         run_name=HOSTILE,
@@ -107,7 +107,7 @@ def hostile_run(tmp_path_factory: pytest.TempPathFactory) -> EnergyReport:
 
 @pytest.fixture(scope="module")
 def hostile_report(report: EnergyReport) -> EnergyReport:
-    """A report of which every string is an attack, but those that only have some values."""
+    """A report whose strings are all hostile, except those with fixed values."""
     report = replace(
         report,
         metrics=(metric("val_loss"), metric("loss")),
@@ -145,19 +145,19 @@ def hostile_report(report: EnergyReport) -> EnergyReport:
 
 @pytest.fixture(scope="module")
 def hostile_page(hostile_run: EnergyReport) -> str:
-    """Of a run with hostile names."""
+    """The page of a run with hostile names."""
     return render(hostile_run)
 
 
 @pytest.fixture(scope="module")
 def all_hostile_page(hostile_report: EnergyReport) -> str:
-    """Of a report of which every string is an attack."""
+    """The page of a report whose strings are all hostile."""
     return render(hostile_report)
 
 
 @pytest.fixture(scope="module")
 def long_page(report: EnergyReport) -> str:
-    """Of a run with a name of a megabyte; one chart is enough."""
+    """The page, with one chart, of a run whose name has a megabyte."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(html, "CHARTS", html.CHARTS[:1])
         return render(replace(report, run=replace(report.run, name="x" * 1_000_000)))
@@ -170,7 +170,7 @@ def metric(name: str) -> Metric:
 
 
 def _attacked(value: Any, known: dict[str, str]) -> Any:
-    """Every string of a JSON value made hostile, equal ones alike; keys of records stay."""
+    """Returns a JSON value with hostile strings; equal strings stay equal, keys do not change."""
     if isinstance(value, str):
         return known.setdefault(value, f"{len(known)} {HOSTILE}")
     if isinstance(value, list):
@@ -193,12 +193,12 @@ def _put_back(attacked: Any, plain: Any, place: Sequence[str | int]) -> None:
 
 
 def test_a_page_gives_its_report_back(report, plain_page):
-    """Reading the embedded data gives the very same report."""
+    """Reading the embedded data returns an equal report."""
     assert from_html(plain_page) == report
 
 
 def test_a_hostile_page_gives_its_report_back(hostile_run, hostile_page):
-    """Also where names hold '</script>' and '<!--'."""
+    """Names with '</script>' and '<!--' do not break the embedded data."""
     assert from_html(hostile_page) == hostile_run
     assert hostile_run.run.name == HOSTILE
 
@@ -206,7 +206,7 @@ def test_a_hostile_page_gives_its_report_back(hostile_run, hostile_page):
 @pytest.mark.charts
 @pytest.mark.parametrize("where", ["hostile_page", "all_hostile_page"])
 def test_no_hostile_name_becomes_markup(request, where):
-    """One script element, the data; no image, no event handler, no comment, no template run."""
+    """The only script element is the data; there are no images, handlers or comments."""
     text = request.getfixturevalue(where)
     page = _Page(text)
     tags = [tag for tag, _ in page.elements]
@@ -231,14 +231,14 @@ def test_names_cannot_turn_the_direction_of_the_page(hostile_page):
 
 
 def test_the_embedded_data_hold_no_character_of_html(hostile_page):
-    """JSON as it stands, but without <, > and & and the separators that JavaScript reads."""
+    """The embedded JSON has no <, >, & or line separators of JavaScript."""
     data = _Page(hostile_page).data
     assert not set(data) & set("<>&\u2028\u2029")
     assert json.loads(data)["run"]["name"] == HOSTILE
 
 
 def test_the_page_needs_nothing_from_outside(plain_page):
-    """No link, no source, no import, no address: the policy forbids what is not there anyway."""
+    """There are no links, sources or imports, and the policy forbids them."""
     page = _Page(plain_page)
     policy = next(
         attributes["content"]
@@ -259,7 +259,7 @@ def test_the_page_needs_nothing_from_outside(plain_page):
 
 
 def test_warnings_come_first_then_headline_then_charts_then_tables(plain_page):
-    """The order in which a reader needs them."""
+    """Warnings come first, then headline, charts and tables."""
     places = [
         plain_page.index(mark)
         for mark in ("to know first", 'class="cards"', 'id="power"', ">Phases<", ">Devices<")
@@ -284,7 +284,7 @@ def test_the_headline_is_on_the_page(plain_page):
 
 
 def test_an_unknown_place_is_an_interval_in_words(tmp_path):
-    """No single figure is made up where the place is not known."""
+    """Without a location the page shows a range instead of one figure."""
     write(tmp_path, Attempt())
     text = _Page(render(build(tmp_path))).text
     assert re.search(r"[\d.]+ to [\d.]+ m?gCO2e", text)
@@ -292,7 +292,7 @@ def test_an_unknown_place_is_an_interval_in_words(tmp_path):
 
 
 def test_what_is_not_known_is_no_zero(tmp_path):
-    """A run without a sensor says 'not known'; no energy on the page is 0."""
+    """Without a sensor the page shows 'not known' instead of 0."""
     write(tmp_path, Attempt(devices=(), samples_per_step=None))
     text = _Page(render(build(tmp_path))).text
     assert "not known" in text
@@ -300,14 +300,14 @@ def test_what_is_not_known_is_no_zero(tmp_path):
 
 
 def test_a_table_has_headers_with_scopes(plain_page):
-    """Every header cell says whether it heads a column or a row."""
+    """Every header cell has the scope of a column or a row."""
     cells = [attributes for tag, attributes in _Page(plain_page).elements if tag == "th"]
     assert len(cells) > 20
     assert {cell.get("scope") for cell in cells} == {"col", "row"}
 
 
 def test_a_huge_name_does_not_make_a_huge_page(long_page):
-    """A name of a megabyte is cut short on the page and kept whole in the data."""
+    """A name of a megabyte is cut on the page and complete in the data."""
     assert len(long_page) < 1_500_000
     assert from_html(long_page).run.name == "x" * 1_000_000
 
@@ -330,13 +330,13 @@ def test_a_page_of_eight_cards_stays_below_400_kb(tmp_path):
 
 
 def test_a_foreign_page_is_refused():
-    """Any other HTML file: what is missing and what to give."""
+    """For another HTML file the error says what is missing and what to pass."""
     with pytest.raises(JournalError, match="embeds no element 'energy-report'; give"):
         from_html("<html><body>hello</body></html>")
 
 
 def test_a_notebook_shows_the_page_in_a_frame(report):
-    """The frame holds the whole page as an attribute, and may run nothing."""
+    """The frame has the page as an attribute and allows no scripts."""
     ((tag, attributes),) = _Page(report._repr_html_()).elements
     assert tag == "iframe"
     assert attributes["sandbox"] is None
@@ -347,7 +347,7 @@ def test_a_notebook_shows_the_page_in_a_frame(report):
 @pytest.mark.browser
 @pytest.mark.parametrize("what", ["plain_page", "hostile_page", "all_hostile_page", "long_page"])
 def test_a_browser_shows_the_page_from_disk(tmp_path, request, browser, what):
-    """No message, no dialog, no request but the file; headline and chart seen, nothing cut off."""
+    """No messages, dialogs or requests; headline and chart are visible and not cut."""
     file = tmp_path / "energy_report.html"
     file.write_text(request.getfixturevalue(what), encoding="utf-8")
     for scheme, width in (("light", 1400), ("dark", 380)):

@@ -1,4 +1,4 @@
-"""The page of Plotly: the report's figures, complete without a network, no name is ever markup."""
+"""The interactive page: the report's figures, self-contained, with every name escaped."""
 
 import re
 import sys
@@ -20,7 +20,7 @@ from tests.report.render import test_html
 from tests.report.render.test_html import HOSTILE
 
 hostile_run = test_html.hostile_run
-# None of them sends anything anywhere.
+# None of these buttons sends data.
 BUTTONS = {
     "Download plot as a PNG", "Zoom", "Pan", "Zoom in", "Zoom out", "Autoscale", "Reset axes",
 }  # fmt: skip
@@ -28,7 +28,7 @@ _TITLES = "buttons => buttons.map(button => button.getAttribute('data-title'))"
 
 
 def _lines(figure) -> dict[tuple[str, str], dict]:
-    """Lines by the title of their panel and the name of their device."""
+    """Returns the lines by title of the panel and name of the device."""
     layout = figure["layout"]
     titles = {
         axis.replace("axis", ""): content["title"]["text"]
@@ -57,7 +57,7 @@ def test_curves_end_at_the_figures_of_the_report(report):
 
 
 def test_all_panels_have_one_time_axis(report):
-    """So that they are zoomed together; a device is hidden in all panels at once."""
+    """Panels zoom together, and the legend hides a device in all panels."""
     figure = over_time(report)
     assert all("xaxis" not in line for line in figure["data"])
     assert figure["layout"]["xaxis"]["range"] == [0.0, 80.0]
@@ -67,7 +67,7 @@ def test_all_panels_have_one_time_axis(report):
 
 
 def test_what_is_estimated_is_dotted_and_says_so(report):
-    """As the page hatches it."""
+    """Estimated lines are dotted and named as estimated."""
     lines = _lines(over_time(report))
     assert lines["power (W)", "cpu0"]["line"]["dash"] == "dot"
     assert lines["power (W)", "cpu0"]["name"].endswith(", estimated")
@@ -75,7 +75,7 @@ def test_what_is_estimated_is_dotted_and_says_so(report):
 
 
 def test_a_gap_is_a_hole(report):
-    """Where nothing was seen no line is drawn."""
+    """A line has a gap where values are unknown."""
     curve = report.series[0]
     hole = replace(curve, power_w=(*curve.power_w[:50], None, *curve.power_w[51:]))
     line = _lines(over_time(replace(report, series=(hole, *report.series[1:]))))
@@ -83,7 +83,7 @@ def test_a_gap_is_a_hole(report):
 
 
 def test_a_search_for_a_batch_size_has_its_panels(tuned):
-    """Sizes that ran, with errors, and the answer marked; a size that did not fit has no point."""
+    """Sizes that ran have points with errors; the chosen size is marked."""
     figure = batch_sizes(tuned.batch_sizes[0])
     speed, joules, memory = figure["data"]
     assert (speed["x"], speed["y"]) == ([8, 16], [900.0, 1000.0])
@@ -93,7 +93,7 @@ def test_a_search_for_a_batch_size_has_its_panels(tuned):
 
 
 def test_a_run_without_curves_says_so(tmp_path):
-    """No empty figure, and no 5 MB of a library that draws nothing."""
+    """Without curves the page has no figure and no library."""
     write(tmp_path, Attempt(devices=()))
     page = interactive.render(build(tmp_path))
     assert "no curve is known" in page
@@ -101,7 +101,7 @@ def test_a_run_without_curves_says_so(tmp_path):
 
 
 def test_the_page_is_one_file_of_about_5_mb(report, tmp_path):
-    """Beside the report; nothing in it is loaded from anywhere; the same bytes each time."""
+    """The page is written beside the report, loads nothing, and is reproducible."""
     [path] = save(report, tmp_path, ["interactive"])
     assert path.name == "energy_report_interactive.html"
     assert 3e6 < path.stat().st_size < 7e6
@@ -112,7 +112,7 @@ def test_the_page_is_one_file_of_about_5_mb(report, tmp_path):
 
 
 def test_without_plotly_the_error_names_the_extra(run_folder, monkeypatch, capsys):
-    """The pip command, and the other files are written."""
+    """The error names the pip command; the other files are written."""
 
     class Hidden:
         def find_spec(self, name, path=None, target=None):
@@ -131,9 +131,9 @@ def test_without_plotly_the_error_names_the_extra(run_folder, monkeypatch, capsy
 
 @pytest.fixture
 def hostile(hostile_run, tuned) -> EnergyReport:
-    """Every name an attack, in a search's sentence too."""
+    """A report whose names are all hostile, also in the sentence of a search."""
     curve = replace(tuned.batch_sizes[0], why=HOSTILE)
-    # Plotly itself reads these tags in names, and these braces in what is shown.
+    # Plotly interprets these tags in names, and these braces in hover texts.
     devices = tuple(replace(one, name=f"<b>%{{x}}</b>{one.name}") for one in hostile_run.devices)
     return replace(hostile_run, batch_sizes=(curve,), devices=devices)
 
@@ -141,7 +141,7 @@ def hostile(hostile_run, tuned) -> EnergyReport:
 @pytest.mark.browser
 @pytest.mark.parametrize("which", ["tuned", "hostile"])
 def test_a_browser_draws_the_page_from_disk(tmp_path, request, browser, which):
-    """No message, no dialog, no request but the file; curves, hover and zoom; names are text."""
+    """No messages, dialogs or requests; curves, hover and zoom work; names are text."""
     report = request.getfixturevalue(which)
     [file] = save(report, tmp_path, ["interactive"])
     noise: list[str] = []

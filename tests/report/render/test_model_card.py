@@ -1,4 +1,4 @@
-"""The field ``co2_eq_emissions`` says what the report says, in the Hub's words."""
+"""The field ``co2_eq_emissions`` of a model card has the figures of the report."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from energy_callbacks.report.render.model_card import co2_eq_emissions
 
 
 def test_the_figure_is_the_reports_in_grams(report: EnergyReport) -> None:
-    """A kilogram of the report is a thousand grams of the card."""
+    """Kilograms in the report are grams in the card."""
     assert report.emissions is not None
     found = co2_eq_emissions(report)
     assert found["emissions"] == pytest.approx(report.emissions.kg * 1000.0)
@@ -40,7 +40,7 @@ def test_without_a_gpu_the_processor_is_the_hardware(report: EnergyReport) -> No
 
 
 def test_an_unknown_place_is_refused(report: EnergyReport) -> None:
-    """Without a place there is an interval and no figure: the error says so, and what to do."""
+    """Without a location there is only a range; the error says what to do."""
     assert report.emissions is not None
     nowhere = dataclasses.replace(report.emissions, kg=None, place=None)
     with pytest.raises(ValueError, match=r"place .* not known.*country="):
@@ -48,6 +48,6 @@ def test_an_unknown_place_is_refused(report: EnergyReport) -> None:
 
 
 def test_an_unknown_energy_is_refused(report: EnergyReport) -> None:
-    """No energy, no emissions, and no zero instead."""
+    """Without energy there are no emissions, and no zero."""
     with pytest.raises(ValueError, match="no energy"):
         co2_eq_emissions(dataclasses.replace(report, emissions=None))

@@ -1,4 +1,4 @@
-"""Errors apart in the JSON and together in what people read; too short a time says so."""
+"""Errors are separate in the JSON and combined for people; short times give bounds."""
 
 import io
 import json
@@ -26,7 +26,7 @@ ONE_CARD = replace(TRAIN, power_w={"gpu0": 500.0})
 
 
 def in_terminal(report: EnergyReport) -> str:
-    """What rich prints, without its colours."""
+    """Returns the output of rich without colours."""
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
     print_report(report, console)
     assert isinstance(console.file, io.StringIO)
@@ -34,7 +34,7 @@ def in_terminal(report: EnergyReport) -> str:
 
 
 def row(text: str, name: str) -> str:
-    """The row of a table that begins with a name."""
+    """Returns the row of a table that starts with a name."""
     return next(line for line in text.splitlines() if line.strip(" │").startswith(name))
 
 
@@ -56,7 +56,7 @@ def test_a_phase_too_short_is_a_bound_everywhere(tmp_path: Path) -> None:
 
 
 def test_a_run_too_short_is_a_bound_in_its_headline(tmp_path: Path) -> None:
-    """Summary, headline and devices tell no figure that nobody knows, and no mean power."""
+    """Summary, headline and devices show a bound, and no mean power."""
     write(tmp_path, Attempt(devices=(GPU,), stretches=(replace(BLINK, phase="train"),)))
     report = build(tmp_path)
     assert "< 1.11 mWh (gpu < 1.11 mWh measured)" in summary_line(report)
@@ -76,7 +76,7 @@ def test_a_ratio_too_short_is_a_bound() -> None:
 
 
 def test_a_systematic_bound_is_no_matter_of_length() -> None:
-    """An estimate that may be wrong by all of itself is given with that error."""
+    """An estimate with an error of 100 % is shown with that error."""
     estimate = Figure(energy_j=3600.0, systematic_j=3600.0)
     assert figure_format.figure(estimate) == "1.00 Wh"
     assert figure_format.error(estimate) == "100 %"
@@ -84,7 +84,7 @@ def test_a_systematic_bound_is_no_matter_of_length() -> None:
 
 
 def test_a_share_is_told_where_its_energy_is() -> None:
-    """An unresolved phase has no share of the total to tell."""
+    """An unresolved phase has no share of the total."""
     figure = Figure(energy_j=10.0, stderr_j=1.0)
     phase = Phase(name="x", duration_s=1.0, gpu=figure, host=figure, total=figure, share=0.5)
     assert figure_format.share(phase) == "50.0 %"
@@ -143,7 +143,7 @@ def test_sums_of_devices_keep_the_errors_apart(tmp_path: Path) -> None:
 
 
 def test_a_report_from_before_has_no_errors_apart(report: EnergyReport) -> None:
-    """Its ratios are read as they are: what nobody wrote is not known."""
+    """Ratios of old reports are read without errors, which are not known."""
     old = json.loads(to_json(report))
     for scope in old["efficiency"].values():
         for ratio in scope.values():
@@ -157,7 +157,7 @@ def test_a_report_from_before_has_no_errors_apart(report: EnergyReport) -> None:
 
 
 def test_a_notice_of_the_journal_keeps_its_fix(tmp_path: Path) -> None:
-    """What would help stands in the report; a line from before has none."""
+    """The report has the fix of a notice; old journals have none."""
     path = write(tmp_path, Attempt(warnings=[("old", "from before")]))
     line = {"type": "warning", "t_s": 1.0, "code": "short_span", "message": "m", "fix": "log less"}
     lines = path.read_text().splitlines()

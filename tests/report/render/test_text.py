@@ -1,4 +1,4 @@
-"""The plain text, the terminal's and the one line at the end of a training."""
+"""The plain text, the terminal output, and the summary line."""
 
 import io
 import re
@@ -26,7 +26,7 @@ def test_warnings_stand_before_the_first_number(report):
 
 
 def test_a_report_prints_itself(report):
-    """print(callback.report) is the text report, not the record's inside."""
+    """print(callback.report) prints the text, not the fields of the record."""
     assert str(report) == render(report)
 
 
@@ -51,7 +51,7 @@ def test_text_has_what_people_look_for(report):
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_no_line_is_longer_than_asked_for(report, width):
-    """Also where names are long: the first column gives way."""
+    """If names are long, the first column is cut."""
     long = replace(report, run=replace(report.run, name="name " * 100))
     assert max(map(len, render(long, width).splitlines())) <= width
 
@@ -75,12 +75,12 @@ def test_no_name_makes_a_table_too_wide(report):
     lines = re.sub(r"\x1b\[[\d;]*m", "", console.file.getvalue()).splitlines()
     assert max(map(len, lines)) <= 80
     for text in (render(shown), "\n".join(lines)):
-        assert text.count("1 000 000") == 4  # a number that is cut is a wrong number
+        assert text.count("1 000 000") == 4  # a cut number would be wrong
         assert text.count("1234 W") == 2
 
 
 def test_control_characters_never_reach_the_terminal(tmp_path):
-    """A run called with an escape sequence does not colour or clear anybody's screen."""
+    """An escape sequence in the name of a run is not printed."""
     write(tmp_path, Attempt(run_name="\x1b[31mred\x1b[0m\u202e\r\nnext", error="\x07bell"))
     report = build(tmp_path)
     for text in (render(report), summary_line(report)):
@@ -88,7 +88,7 @@ def test_control_characters_never_reach_the_terminal(tmp_path):
 
 
 def test_the_terminal_shows_markup_as_text(report):
-    """A run called '[bold]x[/nope]' is printed as it is called, by rich and plainly."""
+    """The name '[bold]x[/nope]' is printed unchanged, by rich and as plain text."""
     named = replace(report, run=replace(report.run, name="[bold]x[/nope]"))
     for is_terminal in (True, False):
         console = Console(file=io.StringIO(), force_terminal=is_terminal, width=100)
@@ -100,7 +100,7 @@ def test_the_terminal_shows_markup_as_text(report):
 
 
 def test_a_pipe_gets_plain_text(report):
-    """Where the output is no terminal there is no escape sequence."""
+    """If the output is not a terminal, there are no escape sequences."""
     console = Console(file=io.StringIO(), width=100)
     print_report(report, console)
     assert console.file.getvalue() == render(report)
@@ -116,13 +116,13 @@ def test_the_summary_is_one_line_with_what_counts(report):
 
 
 def test_the_summary_says_when_a_run_did_not_end_well(tmp_path):
-    """A failed run begins with that word."""
+    """The line of a failed run starts with 'failed'."""
     write(tmp_path, Attempt(status="failed"))
     assert summary_line(build(tmp_path)).startswith("failed · ")
 
 
 def test_the_summary_of_a_machine_without_gpu_has_no_gpu(tmp_path):
-    """What is not there is not in the line; joules for a sample are then of the total."""
+    """Without a GPU the line has none, and joules per sample are of the total."""
     write(tmp_path, Attempt(devices=(CPU, PROCESS), config={"place": GERMANY}))
     line = summary_line(build(tmp_path))
     assert "gpu" not in line
@@ -131,7 +131,7 @@ def test_the_summary_of_a_machine_without_gpu_has_no_gpu(tmp_path):
 
 
 def test_unknown_energy_is_said_in_words(tmp_path):
-    """No device: 'energy not known', and no zero anywhere in the line."""
+    """Without devices the line has 'energy not known' and no zero."""
     write(tmp_path, Attempt(devices=()))
     line = summary_line(build(tmp_path))
     assert line.startswith("energy not known")
@@ -149,7 +149,7 @@ def test_unknown_energy_is_said_in_words(tmp_path):
     ],
 )
 def test_an_energy_has_two_digits_of_its_error(energy_j, error_j, expected):
-    """No more digits than the error allows, in the unit that fits."""
+    """A value has two digits of its error and a suitable unit."""
     assert (
         figure_format.energy_with_error(Figure(energy_j=energy_j, systematic_j=error_j)) == expected
     )
