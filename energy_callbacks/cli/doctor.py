@@ -71,7 +71,7 @@ def examine(country: str | None = None, region: str | None = None) -> dict[str, 
     return {
         "channels": channels,
         "unavailable": [
-            dict(zip(("source", "reason", "fix"), one, strict=True)) for one in missing
+            {"source": source, "reason": reason, "fix": fix} for source, reason, fix in missing
         ],
         "grid": asdict(carbon.intensity(carbon.place(country, region))),
     }
