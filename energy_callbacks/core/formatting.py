@@ -16,11 +16,7 @@ ENERGY_UNITS: tuple[_Unit, ...] = (
 )
 JOULE_UNITS: tuple[_Unit, ...] = ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ"))
 MASS_UNITS: tuple[_Unit, ...] = ((1.0, "kg"), (1e-3, "g"), (1e-6, "mg"))
-_SIZE_UNITS: tuple[_Unit, ...] = (
-    (float(BYTES_PER_GIBIBYTE), "GiB"),
-    (float(BYTES_PER_MEBIBYTE), "MiB"),
-    (1024.0, "KiB"),
-)
+_SIZE_UNITS = ((BYTES_PER_GIBIBYTE, "GiB"), (BYTES_PER_MEBIBYTE, "MiB"), (1024, "KiB"))
 
 
 def energy(energy_j: float | None) -> str:

@@ -104,8 +104,8 @@ def choose(
     if driver is not None:
         visible = tuple(_of_driver(bare_uuid, inventory) for bare_uuid in driver)
         return _one_per_card(_pick(visible, used_ordinals, "the CUDA driver lists"))
-    masks = os.environ if environment is None else environment
-    return _one_per_card(resolve(masks, inventory, used_ordinals))
+    environment = os.environ if environment is None else environment
+    return _one_per_card(resolve(environment, inventory, used_ordinals))
 
 
 def _one_per_card(choices: Iterable[GpuChoice]) -> tuple[tuple[str, ...], ...]:

@@ -48,10 +48,8 @@ def permission_note(nvml: Any, handle: Any) -> tuple[str, ...]:
                 nvml.nvmlGpmSampleGet(handle, sample)
             finally:
                 nvml.nvmlGpmSampleFree(sample)
-    except nvml.NVMLError_NoPermission:
-        return (_NOTE,)
-    except nvml.NVMLError:
-        return ()
+    except nvml.NVMLError as error:
+        return (_NOTE,) if isinstance(error, nvml.NVMLError_NoPermission) else ()
     return ()
 
 
