@@ -1,4 +1,4 @@
-"""The call that trains, seen from one of its hooks and from other threads."""
+"""A running call, found in one of its hooks and watched from other threads."""
 
 import gc
 import sys
@@ -37,7 +37,7 @@ def find() -> ActiveCall | None:
 
 
 def test_a_call_is_under_way_until_it_returns() -> None:
-    """Inside the hook it is, afterwards it is not."""
+    """The call is under way inside the hook, and not afterwards."""
     seen = []
 
     def hook() -> ActiveCall:
@@ -54,7 +54,7 @@ def test_a_call_is_under_way_until_it_returns() -> None:
 
 
 def test_another_call_of_the_same_function_is_another_call() -> None:
-    """A second fit does not bring the first one back to life."""
+    """A second ``fit`` does not make the first call active again."""
     (first,) = Handler(find).fit()
 
     def hook() -> tuple[bool, bool]:
@@ -66,7 +66,7 @@ def test_another_call_of_the_same_function_is_another_call() -> None:
 
 
 def test_another_thread_sees_it_too() -> None:
-    """The journal's thread asks while the training's thread is inside, and after."""
+    """The state of the call is correct on another thread, during the call and after it."""
     inside, leave = threading.Event(), threading.Event()
     calls: list[ActiveCall | None] = []
 
@@ -86,7 +86,7 @@ def test_another_thread_sees_it_too() -> None:
 
 
 def test_a_call_is_under_way_whatever_its_stack_does() -> None:
-    """Generators, callees and the collector at work do not look like an end, at any moment."""
+    """Generators, called functions and garbage collection are not mistaken for the end."""
     calls: list[ActiveCall | None] = []
     stop = threading.Event()
 
@@ -119,7 +119,7 @@ def test_a_call_is_under_way_whatever_its_stack_does() -> None:
 
 
 def test_a_call_that_raised_has_ended_though_its_frame_is_kept() -> None:
-    """The traceback of an exception keeps the frame; the call has ended all the same."""
+    """A traceback that keeps the frame does not keep the call active."""
 
     def hook() -> None:
         calls.append(find())
@@ -134,7 +134,7 @@ def test_a_call_that_raised_has_ended_though_its_frame_is_kept() -> None:
 
 
 def test_an_interpreter_that_cannot_tell_ends_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where frames are always the collector's, a call goes on until somebody lets go of it."""
+    """If all frames are tracked by the collector, a call is active until ``let_go``."""
     monkeypatch.setattr(gc, "is_tracked", lambda _: True)
     (call,) = Handler(find).fit()
     assert call.is_under_way()
@@ -143,7 +143,7 @@ def test_an_interpreter_that_cannot_tell_ends_no_call(monkeypatch: pytest.Monkey
 
 
 def test_the_innermost_of_a_name_and_package_is_found() -> None:
-    """Functions of other names and of other packages are passed over."""
+    """Functions with other names and of other packages are skipped."""
     assert Handler(lambda: ActiveCall.find("fit", package="keras")).fit() == [None]
     assert Handler(lambda: ActiveCall.find("evaluate", package=HERE)).train() == [None]
     assert ActiveCall.find("fit", package=HERE) is None
@@ -159,7 +159,7 @@ def test_the_innermost_of_a_name_and_package_is_found() -> None:
 
 
 def test_the_error_that_ended_it_is_the_shells_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception that the shell keeps is the call's, if it passed through it, and only then."""
+    """An exception kept by the shell belongs to the call only if it passed through it."""
 
     def failing(calls: list[ActiveCall]) -> Callable[[], None]:
         def hook() -> None:
@@ -181,7 +181,7 @@ def test_the_error_that_ended_it_is_the_shells_last(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_the_call_held_is_let_go() -> None:
-    """Once nobody asks any more, the call's local variables are free."""
+    """After ``let_go`` the local variables of the call are released."""
 
     class Model:
         pass
@@ -198,7 +198,7 @@ def test_what_the_call_held_is_let_go() -> None:
 
 
 def test_the_list_that_holds_a_callback() -> None:
-    """It is the handler's own list; a callback that is not in it finds none."""
+    """The handler's own list is returned; a callback that is not in it gets ``None``."""
     found: list[object] = []
 
     class Callback:

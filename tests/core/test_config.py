@@ -1,4 +1,4 @@
-"""Settings that are wrong in themselves are refused when they are made."""
+"""Invalid settings are refused at construction."""
 
 import dataclasses
 import math
@@ -74,7 +74,7 @@ def test_a_wrong_setting_is_refused_with_what_it_got_and_what_to_do(
     ids=str,
 )
 def test_a_right_setting_is_kept(settings: dict[str, Any]) -> None:
-    """What is right is kept as it was given, also through a pickle, and cannot be changed."""
+    """Valid settings are kept unchanged, also in a pickle, and cannot be modified."""
     config = EnergyConfig(**settings)
     assert {name: getattr(config, name) for name in settings} == settings
     assert pickle.loads(pickle.dumps(config)) == config
@@ -83,7 +83,7 @@ def test_a_right_setting_is_kept(settings: dict[str, Any]) -> None:
 
 
 def test_the_folder_of_a_parent_comes_before_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder in the environment wins over ``report_dir``; an empty one does not."""
+    """A folder in the environment has precedence over ``report_dir``, unless it is empty."""
     monkeypatch.delenv(RUN_DIR_VARIABLE, raising=False)
     assert EnergyConfig().run_folder is None
     assert EnergyConfig(report_dir="mine").run_folder == Path("mine")
@@ -101,7 +101,7 @@ def test_the_folder_of_a_parent_comes_before_the_setting(monkeypatch: pytest.Mon
 def test_the_switch_understands_words(
     value: str | None, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Anything but nothing, 0, false and no switches off."""
+    """Every value except an empty one, 0, false and no disables the package."""
     monkeypatch.delenv(DISABLED_VARIABLE, raising=False)
     if value is not None:
         monkeypatch.setenv(DISABLED_VARIABLE, value)
@@ -110,7 +110,7 @@ def test_the_switch_understands_words(
 
 @pytest.mark.parametrize("value", [0, -5, 1.0, "10", True, math.nan])
 def test_log_every_n_steps_is_a_whole_number_of_at_least_one(value: Any) -> None:
-    """Zero, negative, fractional and textual values are refused with the way out."""
+    """Zero, negative, fractional and textual values are refused with advice."""
     with pytest.raises(ValueError, match=r"log_every_n_steps must be a whole number.*leave it out"):
         check_log_every_n_steps(value)
 
@@ -122,7 +122,7 @@ def test_log_every_n_steps_is_kept(value: int | None) -> None:
 
 
 def test_what_should_count_a_batch_must_be_a_function() -> None:
-    """A number in the place of a function is refused by its name; nothing and a function pass."""
+    """A number instead of a function is refused by name; ``None`` and functions are valid."""
     with pytest.raises(TypeError, match="batch_size_fn must be a function of a batch, got 5"):
         check_function("batch_size_fn", 5)
     assert check_function("length_fn", None) is None

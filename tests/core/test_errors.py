@@ -8,7 +8,7 @@ from energy_callbacks.core import errors
 
 
 def test_every_error_of_ours_is_in_one_tree() -> None:
-    """``except EnergyCallbacksError`` catches each of them, and the docstring draws all."""
+    """``except EnergyCallbacksError`` catches all errors, and the docstring lists them."""
     found = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     assert len(found) == 8
     for kind in found:

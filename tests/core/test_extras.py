@@ -1,4 +1,4 @@
-"""Doors to optional frameworks."""
+"""Imports of optional frameworks."""
 
 import importlib
 import subprocess
@@ -19,7 +19,7 @@ def test_a_missing_framework_is_named_with_what_to_install() -> None:
 
 
 def test_any_of_several_packages_may_be_the_missing_one() -> None:
-    """A door that needs one of two names speaks of the one that is missing."""
+    """With two possible packages, the message names the one that is missing."""
     with (
         pytest.raises(MissingExtraError, match="'no_such_b'"),
         requires("no_such_a", "no_such_b", extra="x"),
@@ -44,7 +44,7 @@ def test_any_other_error_passes_unchanged(error: Exception, names: tuple[str, ..
 
 
 def test_nothing_happens_where_nothing_is_missing() -> None:
-    """A door that opens, opens."""
+    """Installed packages are imported without an error."""
     with requires("json", extra="x"):
         import json
     assert json
@@ -85,7 +85,7 @@ HIDDEN = (
 
 
 def test_a_door_without_its_framework_says_what_to_install() -> None:
-    """Where nothing of a framework is there the message names the extra, whatever misses first."""
+    """Without a framework the message names the extra, whichever package is missing first."""
     command = [sys.executable, "-c", NOTHING_OF_IT, *HIDDEN]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     shown = answer.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""A bug of ours is one warning and the end of measuring."""
+"""An error of this package gives one warning and ends measuring."""
 
 import functools
 import signal
@@ -33,7 +33,7 @@ class Owner:
 
 
 def test_a_result_passes_through() -> None:
-    """What works is not touched."""
+    """A method that does not raise returns its result."""
     owner = Owner()
     assert owner.divide(2.0) == 0.5
     assert owner.messages == []
@@ -48,7 +48,7 @@ def test_an_exception_becomes_none_and_the_owner_gives_up() -> None:
 
 
 def test_ctrl_c_passes_through() -> None:
-    """KeyboardInterrupt is the user's, not a bug of ours."""
+    """KeyboardInterrupt passes through."""
     with pytest.raises(KeyboardInterrupt):
         Owner().interrupt()
 
@@ -84,7 +84,7 @@ def _handler(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.mark.usefixtures("_handler")
 def test_what_a_handler_of_a_signal_raises_passes_through() -> None:
-    """SIGTERM may come in the middle of a method of ours: the user's handler ends the training."""
+    """The exception of a user's SIGTERM handler inside a guarded method ends the training."""
     owner = Owner()
     with pytest.raises(Preempted):
         owner.be_terminated()
@@ -93,7 +93,7 @@ def test_what_a_handler_of_a_signal_raises_passes_through() -> None:
 
 @pytest.mark.usefixtures("_handler")
 def test_a_handler_may_raise_while_an_output_writes() -> None:
-    """It is no failure of the output, which goes on."""
+    """It does not count as a failure of the output, which continues."""
 
     class Writer:
         def __init__(self) -> None:

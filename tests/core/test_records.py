@@ -1,4 +1,4 @@
-"""The values that travel through the package."""
+"""The shared records of the package."""
 
 import copy
 import dataclasses
@@ -27,7 +27,7 @@ def test_records_are_values(record: object) -> None:
 
 
 def test_every_record_has_been_looked_at() -> None:
-    """A record that is added is added above."""
+    """The list above contains all records."""
     kinds = {k for k in vars(records).values() if dataclasses.is_dataclass(k)}
     assert kinds == {type(record) for record in ALL}
 
@@ -38,7 +38,7 @@ def test_the_interval_is_196_standard_errors_and_the_systematic_bound() -> None:
 
 
 def test_unknown_energy_claims_nothing() -> None:
-    """Energy that is not known has no method, no coverage, no error."""
+    """Unknown energy has no method, no coverage and no error."""
     unknown = Energy(energy_j=None)
     assert (unknown.method, unknown.coverage, unknown.error_j) == ("none", 0.0, 0.0)
 
@@ -55,6 +55,6 @@ def test_unknown_energy_claims_nothing() -> None:
     ],
 )
 def test_a_window_too_short_says_so(energy: Energy, is_resolved: bool, text: str) -> None:
-    """More than half of it at random: only a bound is told; a systematic bound says nothing."""
+    """With a random error above one half only a bound is shown; systematic errors do not matter."""
     assert energy.is_resolved == is_resolved
     assert str(energy) == text

@@ -57,7 +57,7 @@ def test_a_conversion_gives_the_figure_worked_out_by_hand(name: str) -> None:
 
 @given(value=st.floats(-1e12, 1e12), factor=st.floats(-1e3, 1e3))
 def test_conversions_are_linear_and_keep_zero(value: float, factor: float) -> None:
-    """Nothing is clipped, rounded or shifted: twice as much is twice as much, zero is zero."""
+    """Conversions are linear: no clipping, rounding or offset."""
     for name in EXPECTED:
         convert = getattr(units, name)
         expected = pytest.approx(factor * convert(value), rel=1e-12, abs=1e-300)
@@ -74,7 +74,7 @@ def test_there_and_back_is_the_same(value: float) -> None:
 
 
 def test_the_examples_in_the_docstrings_are_true() -> None:
-    """What the docstrings show is what happens."""
+    """The examples in the docstrings are correct."""
     failed, attempted = doctest.testmod(units)
     assert failed == 0
     assert attempted >= len(EXPECTED)

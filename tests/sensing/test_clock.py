@@ -17,7 +17,7 @@ AT_MOST_S = 10.0
 
 
 def counting(enough: int) -> tuple[Callable[[], None], threading.Event, list[float]]:
-    """A job that notes when it ran, and an event for the moment it has run often enough."""
+    """A job that records its runs, and an event that is set after enough of them."""
     clock, reached, runs = SystemClock(), threading.Event(), []
 
     def job() -> None:
@@ -56,7 +56,7 @@ def test_a_stop_during_a_run_still_brings_one_more() -> None:
 
 
 class VirtualTime:
-    """Stands in for ``time`` and ``threading.Event``: waiting is what lets time pass."""
+    """Replaces ``time`` and ``threading.Event``; time passes by waiting."""
 
     def __init__(self) -> None:
         self.now_s, self.is_stopping = 0.0, False
@@ -92,7 +92,7 @@ def test_a_late_run_does_not_delay_the_ones_after_it(monkeypatch: pytest.MonkeyP
 
 
 def test_a_turn_that_is_late_brings_no_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that says when its next turn is, counted from the beginning of this one, has it then.
+    """A job may return the time from the start of this run to the start of the next.
 
     The thread wakes up to 0.3 s late; the job wants to run at whole seconds.
     """
@@ -147,7 +147,7 @@ def test_a_job_sets_its_own_next_interval() -> None:
 
 
 def test_a_hanging_job_is_not_waited_for() -> None:
-    """``wait`` says False after its timeout where a job hangs, and True once it has ended."""
+    """``wait`` returns False after its timeout if a job hangs, and True once it has ended."""
     begun, release = threading.Event(), threading.Event()
 
     def job() -> None:
@@ -166,7 +166,7 @@ def test_a_hanging_job_is_not_waited_for() -> None:
 
 
 def test_jobs_run_on_daemon_threads_with_their_name() -> None:
-    """A job's thread does not keep the process alive and can be told from others."""
+    """The thread of a job does not keep the process alive, and has a name."""
     seen: list[threading.Thread] = []
     periodic = SystemClock().every(
         LONG_S, lambda: seen.append(threading.current_thread()), name="energy_callbacks probe"
@@ -216,7 +216,7 @@ def test_the_last_run_of_a_fake_job_happens_in_wait() -> None:
 
 
 def test_a_fake_job_that_sleeps_lets_time_pass() -> None:
-    """A job that takes longer than its interval is run again at once, like a late thread."""
+    """A job that takes longer than its interval is run again immediately."""
     clock, runs = FakeClock(start_s=0.0), []
 
     def job() -> float:

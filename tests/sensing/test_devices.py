@@ -9,7 +9,7 @@ from energy_callbacks.sensing.devices import (
 
 
 def card(index: int, *, name: str = "NVIDIA H200", migs: int = 0) -> GpuInfo:
-    """A card whose UUID begins with its index eight times."""
+    """A card whose UUID starts with its index eight times."""
     digits = f"{index:x}" * 8
     return GpuInfo(
         index=index,
@@ -36,14 +36,14 @@ def mask(value: str, order: str | None = None) -> dict[str, str]:
 
 
 def test_choose_auto_follows_the_mask() -> None:
-    """Automatically chosen is the card behind the ordinal in use."""
+    """``auto`` chooses the card of the ordinal in use."""
     chosen = choose("auto", FOUR, used_ordinals=(1,), environment=mask("3,2"))
 
     assert chosen == ((FOUR[2].uuid,),)
 
 
 def test_choose_auto_believes_the_driver() -> None:
-    """What the driver says goes before the mask, also on unlike cards."""
+    """The driver has precedence over the mask, also with different cards."""
     driver = (UNLIKE[1].uuid[4:], UNLIKE[0].uuid[4:])
 
     chosen = choose("auto", UNLIKE, used_ordinals=(0,), environment={}, driver=driver)
@@ -59,7 +59,7 @@ def test_choose_auto_knows_the_drivers_mig_instance() -> None:
 
 
 def test_choose_refuses_a_card_that_nvml_does_not_list() -> None:
-    """A card that CUDA uses and NVML does not list cannot be measured, and that is said."""
+    """A card that CUDA uses and NVML does not list is refused with a reason."""
     with pytest.raises(SourceUnavailable, match="NVML does not list"):
         choose("auto", TWO, environment={}, driver=("99999999-0000-4000-8000-000000000000",))
 
@@ -100,13 +100,13 @@ def test_choose_two_instances_of_one_card() -> None:
 
 
 def test_choose_a_card_and_an_instance_of_it() -> None:
-    """A card that is named as a whole, too, is taken as a whole."""
+    """A card that is also named as a whole is measured as a whole."""
     assert choose([SPLIT[0].mig_uuids[0], 0], SPLIT) == ((SPLIT[0].uuid,),)
 
 
 @pytest.mark.parametrize("device", [7, "GPU-9", "MIG-1", "GPU-"])
 def test_choose_unknown_card(device: int | str) -> None:
-    """A card that is not there, or not named beyond doubt, is refused with those that are."""
+    """An unknown or ambiguous card is refused, and the message lists the existing ones."""
     with pytest.raises(ValueError, match=r"this machine has 0 .*, 1 .*nvidia-smi -L"):
         choose([device], TWO)
 
@@ -119,7 +119,7 @@ def test_wrong_index_is_named() -> None:
 
 @pytest.mark.parametrize("devices", [[-1], [], "cuda:0", 0])
 def test_argument_that_is_wrong_anywhere(devices: object) -> None:
-    """A negative index, an empty list or an unknown word is wrong without looking at a machine."""
+    """A negative index, an empty list or an unknown word is refused on any machine."""
     with pytest.raises(ValueError, match="device"):
         check_devices_argument(devices)  # type: ignore[arg-type]
 

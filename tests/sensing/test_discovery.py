@@ -71,7 +71,7 @@ def name(index: int, uuid: str | None = None) -> str:
 
 
 def test_machine_without_nvidia(play: Play) -> None:
-    """Without NVIDIA there is no error, but an entry that says why and what to do."""
+    """Without NVIDIA there is no error, but an entry with reason and advice."""
     play()
     found = discover(FakeClock())
 
@@ -83,14 +83,14 @@ def test_machine_without_nvidia(play: Play) -> None:
 
 
 def test_named_gpu_without_nvidia(play: Play) -> None:
-    """A GPU that the user names must be there: without NVIDIA that is an error at once."""
+    """A GPU that the user names must exist: without NVIDIA that is an error."""
     play()
     with pytest.raises(SourceUnavailable):
         discover(FakeClock(), devices=[0])
 
 
 def test_wrong_index(play: Play) -> None:
-    """An index that this machine does not have is an error at once, with those that it has."""
+    """An unknown index is an error, and the message lists the existing ones."""
     play(H200, H200)
     with pytest.raises(ValueError, match="no GPU with index 7: this machine has 0 "):
         discover(FakeClock(), devices=[7])
@@ -113,7 +113,7 @@ def test_one_source_per_chosen_card(play: Play) -> None:
 
 
 def test_unknown_use_takes_the_first_and_says_so(play: Play) -> None:
-    """Where nobody says what is used the first card is measured, and the others are mentioned."""
+    """Without information on use the first card is measured, and the others are mentioned."""
     play(H200, H200, H200)
     found = discover(FakeClock())
 
@@ -124,7 +124,7 @@ def test_unknown_use_takes_the_first_and_says_so(play: Play) -> None:
 def test_context_of_the_process_says_what_is_used(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a plain loop the cards on which the process has a context are those that it uses."""
+    """In a plain loop the cards with a context of the process are measured."""
     play(H200, H200)
     driver = (card_uuid(1)[4:], card_uuid(0)[4:])
     monkeypatch.setattr(cuda_driver, "uuids", lambda: driver)
@@ -139,7 +139,7 @@ def test_context_of_the_process_says_what_is_used(
 def test_local_rank_says_what_is_used_before_there_is_a_context(
     play: Play, monkeypatch: pytest.MonkeyPatch, *, knows_cuda: bool
 ) -> None:
-    """The second process of torchrun uses the second card, if it sees one, else its only one."""
+    """The second process of torchrun uses the second visible card, or the only one."""
     play(H200, H200)
     monkeypatch.setenv("LOCAL_RANK", "1")
     both = (card_uuid(0)[4:], card_uuid(1)[4:])
@@ -152,7 +152,7 @@ def test_local_rank_says_what_is_used_before_there_is_a_context(
 
 
 def test_run_on_the_cpu(play: Play) -> None:
-    """A run that uses no GPU measures none, though the machine has one."""
+    """A run that uses no GPU measures none, even if the machine has one."""
     play(H200)
     found = discover(FakeClock(), used_ordinals=())
 
@@ -162,7 +162,7 @@ def test_run_on_the_cpu(play: Play) -> None:
 
 @pytest.fixture
 def hanging_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A driver that answers nothing until the test is over, and a patience of 0.1 s."""
+    """A driver that hangs until the end of the test, and a time limit of 0.1 s."""
     monkeypatch.setattr(time_limit, "PATIENCE_S", 0.1)
     nvml = FakeNvml(Scenario(cards=(H200,)), tmp_path)
     is_over, init = threading.Event(), pynvml.nvmlInit
@@ -182,7 +182,7 @@ def hanging_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 @pytest.mark.usefixtures("hanging_driver")
 def test_driver_that_hangs_at_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A driver that hangs does not hang the start: there is no card, a warning, and a reason."""
+    """A driver that hangs does not hang the start, and gives a warning and a reason."""
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path / "run")).start()
     meter.stop()
     report = meter.report()
@@ -196,13 +196,13 @@ def test_driver_that_hangs_at_the_start(tmp_path: Path, caplog: pytest.LogCaptur
 
 @pytest.mark.usefixtures("hanging_driver")
 def test_named_card_of_a_driver_that_hangs() -> None:
-    """A card that the user names cannot be had from a driver that hangs, and that is an error."""
+    """With a driver that hangs, a card that the user names is an error."""
     with pytest.raises(SourceUnavailable, match="has not listed its GPUs"):
         discover(FakeClock(), devices=[0])
 
 
 def test_rapl_with_memory_needs_no_estimate(play: Play, tmp_path: Path) -> None:
-    """Where RAPL measures CPUs and memory, nothing is estimated."""
+    """If RAPL measures CPUs and memory, nothing is estimated."""
     play(H200)
     powercap(tmp_path, intel_rapl_0="package-0", intel_rapl_0_0="dram")
 
@@ -211,7 +211,7 @@ def test_rapl_with_memory_needs_no_estimate(play: Play, tmp_path: Path) -> None:
 
 
 def test_rapl_without_memory_is_completed(play: Play, tmp_path: Path) -> None:
-    """Where RAPL measures CPUs alone, memory is estimated beside it, and CPUs are not."""
+    """If RAPL measures CPUs only, memory is estimated."""
     play(H200)
     powercap(tmp_path, intel_rapl_0="package-0")
     found = discover(FakeClock())
@@ -234,7 +234,7 @@ def test_machine_without_rapl_is_estimated(play: Play) -> None:
 
 
 def test_second_rank_leaves_the_host_alone(play: Play) -> None:
-    """A process that does not speak for its host measures no CPUs and no memory modules."""
+    """Only one process per host measures CPUs and memory."""
     play(H200)
     found = discover(FakeClock(), host=False)
 

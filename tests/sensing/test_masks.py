@@ -47,7 +47,7 @@ PART, OTHER_PART = (mig.uuid for mig in SPLIT_AND_WHOLE[0].mig_instances[:2])
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A mask, and NVML's indices of CUDA's devices 0, 1, ... under it, or why they are unknown."""
+    """A mask with the NVML indices of CUDA's devices under it, or why they are unknown."""
 
     mask: str | None = None
     order: str | None = None
@@ -138,7 +138,7 @@ def listed(cards: Sequence[Card]) -> tuple[GpuInfo, ...]:
 
 @EVERY_CASE
 def test_resolve(case: Case) -> None:
-    """Device 0, 1, ... of the process is the card that the mask says, or there is a refusal."""
+    """The devices of the process are the cards of the mask, or an error is raised."""
     inventory = listed(case.cards)
     if case.refused:
         with pytest.raises(SourceUnavailable, match=case.refused) as refusal:
@@ -159,7 +159,7 @@ def indices(choices: Sequence[GpuChoice]) -> tuple[int, ...]:
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No masks, and no CUDA in this process that would know better."""
+    """No masks, and no CUDA in this process."""
     for variable in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LOCAL_RANK"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(cuda_driver, "uuids", lambda: None)
@@ -237,7 +237,7 @@ def test_ordinal_beyond_the_mask(
 def test_awake_driver_ends_the_doubt(
     fake_nvml: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On unlike cards counted from the fastest on, the driver's own list says which is device 0."""
+    """With different cards, the driver's list determines device 0."""
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
     monkeypatch.setattr(cuda_driver, "uuids", lambda: (SECOND[4:], FIRST[4:]))
     report = measured(fake_nvml(Scenario(cards=UNLIKE)), tmp_path, (0,))
@@ -285,12 +285,12 @@ WRITTEN = (
 
 @pytest.mark.parametrize(("mask", "shows"), WRITTEN)
 def test_mask_as_it_is_written(mask: str, shows: tuple[int, ...]) -> None:
-    """Blanks, signs, letters behind digits and entries that end the list are read as CUDA does."""
+    """Blanks, signs, letters after digits and invalid entries are parsed as by CUDA."""
     assert indices(resolve({"CUDA_VISIBLE_DEVICES": mask}, FOUR)) == shows
 
 
 def test_torch_reads_masks_of_indices_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read by torch itself, every mask of indices names the same cards."""
+    """PyTorch's own parser finds the same cards for every mask of indices."""
     pytest.importorskip("torch")
     from torch.cuda import _parse_visible_devices
 
@@ -312,7 +312,7 @@ def test_indices_of_the_mask_follow_the_bus() -> None:
 
 
 def test_refusal_says_what_to_set() -> None:
-    """The refusal for unlike cards names the variable that ends the doubt."""
+    """The error for different cards names the variable to set."""
     with pytest.raises(SourceUnavailable) as refusal:
         resolve({"CUDA_VISIBLE_DEVICES": "0"}, listed(UNLIKE))
 
@@ -322,7 +322,7 @@ def test_refusal_says_what_to_set() -> None:
 
 @pytest.mark.parametrize("used", [(2,), (-1,)])
 def test_ordinal_that_no_card_has(used: tuple[int, ...]) -> None:
-    """Without a mask, too, an ordinal beyond the cards is refused."""
+    """An ordinal without a card is refused without a mask too."""
     with pytest.raises(SourceUnavailable, match=f"CUDA device {used[0]} is in use"):
         resolve({}, listed(TWO), used)
 
@@ -347,7 +347,7 @@ def test_mig_instance(name: str) -> None:
 def test_every_ordinal_of_a_split_card_is_that_card(
     mask: str | None, used: tuple[int, ...]
 ) -> None:
-    """Where the only visible card is split, each device of the process is on that card."""
+    """If the only visible card is split, each device of the process is on that card."""
     environment = {} if mask is None else {"CUDA_VISIBLE_DEVICES": mask}
 
     assert indices(resolve(environment, listed(SPLIT), used)) == (0,)
@@ -386,7 +386,7 @@ def test_training_on_amd(
 
 @pytest.mark.usefixtures("on_rocm")
 def test_named_card_beside_amd(fake_nvml: Play, tmp_path: Path) -> None:
-    """Under ROCm an NVIDIA card is measured where it is named, and AMD's are still missed."""
+    """Under ROCm a named NVIDIA card is measured, and the report mentions the AMD cards."""
     report = measured(fake_nvml(Scenario(cards=TWO)), tmp_path, (0,), devices=[1])
 
     assert counted_w(report) == {"gpu1": 200.0}
@@ -395,7 +395,7 @@ def test_named_card_beside_amd(fake_nvml: Play, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("on_rocm")
 def test_cpu_run_on_rocm(fake_nvml: Play, tmp_path: Path) -> None:
-    """A run on the CPU misses no AMD card."""
+    """A run on the CPU mentions no AMD card."""
     report = measured(fake_nvml(Scenario(cards=TWO)), tmp_path, ())
 
     assert not [warning for warning in report.warnings if "AMD GPU" in warning.message]

@@ -1,4 +1,4 @@
-"""CodeCarbon's logger while it works for us."""
+"""CodeCarbon's logger inside ``quiet_codecarbon``."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ from tests.fake_nvml import Constant, Fault, Scenario, env, h200
 
 @pytest.fixture
 def heard():
-    """What the logger of CodeCarbon lets through."""
+    """Records that pass the logger of CodeCarbon."""
     logger, messages = logging.getLogger("codecarbon"), []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())
@@ -25,7 +25,7 @@ def heard():
 
 
 def test_only_this_thread_is_quiet(heard):
-    """Inside the block this thread is not heard; another thread, and this one after, are."""
+    """Inside the block only records of this thread are dropped."""
     logger = logging.getLogger("codecarbon")
     with quiet_codecarbon():
         logger.error("ours")
@@ -61,7 +61,7 @@ print(gpu_nvidia.PYNVML_AVAILABLE, pynvml.nvmlInit is init)
 def test_a_driver_that_hangs_does_not_hang_the_import(
     tmp_path: Path, hang_s: float, available: str
 ) -> None:
-    """CodeCarbon starts NVML when it is imported: it has its GPUs, or does without them."""
+    """CodeCarbon, which starts NVML at import, works with and without a driver."""
     hang = Fault(group="init", kind="hang", start_s=0.0, value=hang_s)
     scenario = Scenario(cards=(h200(Constant(100.0)),), faults=(hang,) if hang_s else ())
     done = subprocess.run(

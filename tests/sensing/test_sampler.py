@@ -18,7 +18,7 @@ AT_MOST_S = 10.0
 
 
 class Faulty:
-    """A source that does what it is told: per call to ``read`` an exception or nothing."""
+    """A source that raises a given exception, or none, per call of ``read``."""
 
     name = "faulty"
     interval_s = 1.0
@@ -54,11 +54,11 @@ class Faulty:
 
 
 class Panic(BaseException):
-    """What libraries written in other languages raise: no ``Exception``."""
+    """An error that is not an ``Exception``, as libraries in other languages raise."""
 
 
 def sampled(source: object, clock: FakeClock) -> tuple[Sampler, Timeline, list[Notice]]:
-    """A sampler at work on one source."""
+    """A running sampler with one source."""
     timeline, notices = Timeline(), []
     sampler = Sampler([source], timeline, clock, notices.append)  # type: ignore[list-item]
     sampler.start()
@@ -99,7 +99,7 @@ def test_whatever_a_read_raises_is_a_miss(error: BaseException) -> None:
 
 
 def test_a_source_that_keeps_failing_is_asked_less_and_less_often() -> None:
-    """Pauses double from the interval up to 10 s, and fall back after a good reading."""
+    """Pauses double from the interval up to 10 s, and are reset by a successful reading."""
     clock = FakeClock(start_s=0.0)
     source = Faulty(clock, reads=lambda call: None if call in (1, 8) else ReadingMissed("busy"))
     sampled(source, clock)
@@ -144,7 +144,7 @@ def test_opening_is_tried_again_where_only_a_reading_was_missed() -> None:
 
 
 def test_a_lost_source_is_closed_and_not_asked_again() -> None:
-    """``SourceLost`` ends a source with one notice; what it had said stays."""
+    """``SourceLost`` ends a source with one notice; its earlier readings stay."""
     clock = FakeClock(start_s=0.0)
     source = Faulty(clock, reads=lambda call: SourceLost("off the bus") if call == 4 else None)
     sampler, timeline, notices = sampled(source, clock)
@@ -167,7 +167,7 @@ def test_closing_never_raises(error: BaseException) -> None:
 
 
 def test_one_bad_source_does_not_disturb_another() -> None:
-    """A card beside a source that fails all the time is measured in full."""
+    """A source that always fails does not affect another one."""
     clock, timeline = FakeClock(start_s=0.0), Timeline()
     good = ScriptedSource(clock, power_w=lambda _: 50.0)
     bad = Faulty(clock, reads=lambda _: RuntimeError("always"), opens=RuntimeError("never"))
@@ -211,7 +211,7 @@ class Hanging(Faulty):
 
 
 class Idle(Faulty):
-    """Has nothing to say."""
+    """A source without readings."""
 
     name = "idle"
 
@@ -224,7 +224,7 @@ class Idle(Faulty):
 
 
 def test_a_hanging_source_is_named_and_left_to_itself() -> None:
-    """``stop`` comes back after its time limit and names the source; the others are read."""
+    """``stop`` returns after its time limit and names the source; the others are read."""
     clock, timeline = SystemClock(), Timeline()
     hanging, good = Hanging(), Idle(clock)
     sampler = Sampler([hanging, good], timeline, clock, lambda _: None)
@@ -247,7 +247,7 @@ def test_a_hanging_source_is_named_and_left_to_itself() -> None:
 
 
 def test_a_turn_under_way_at_the_stop_is_not_the_last() -> None:
-    """A read that had begun before ``stop`` is followed by one that sees the end."""
+    """A read that started before ``stop`` is followed by a last one."""
     source = Hanging()
     timeline = Timeline()
     sampler = Sampler([source], timeline, SystemClock(), lambda _: None)
@@ -279,7 +279,7 @@ def test_reading_takes_processor_time_that_is_counted() -> None:
 
 
 def test_a_source_may_change_its_interval() -> None:
-    """A source that asks to be read each 2 s from now on is."""
+    """A source that changes its interval to 2 s is read every 2 s."""
     clock = FakeClock(start_s=0.0)
     source = Faulty(clock)
     sampled(source, clock)
@@ -293,7 +293,7 @@ def test_a_source_may_change_its_interval() -> None:
 def test_nothing_is_settled_before_every_source_has_opened_or_ended(
     ends: SourceUnavailable | None,
 ) -> None:
-    """A source that is busy at first is waited for, until it opens or says that it cannot."""
+    """A source that is busy at first is waited for until it opens or is unavailable."""
     clock, timeline = FakeClock(start_s=0.0), Timeline()
     slow = Faulty(clock, opens=ReadingMissed("driver is busy"))
     other = Device(key="cpu0", kind="cpu", scope="host", name="CPU")

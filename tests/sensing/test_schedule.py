@@ -1,4 +1,4 @@
-"""The common rhythm of sensors and journal."""
+"""The common schedule of sensors and journal."""
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ MOMENTS = st.floats(0.0, 1e7)
 
 @given(now_s=MOMENTS)
 def test_the_journal_is_written_just_after_the_sensors_were_read(now_s: float) -> None:
-    """From any moment on, both come within a beat, the journal a tenth of a second later."""
+    """Sensors and journal follow within one period, the journal 0.1 s after the sensors."""
     reading_s = next_reading_s(now_s)
     assert now_s < reading_s <= now_s + BEAT_S + 0.02
     assert next_multiple_s(reading_s, BEAT_S) - reading_s == pytest.approx(LEAD_S, abs=1e-6)
@@ -27,13 +27,13 @@ def test_the_journal_is_written_just_after_the_sensors_were_read(now_s: float) -
 
 @given(now_s=MOMENTS, early_s=st.floats(0.0, 0.005))
 def test_who_wakes_too_early_comes_once_in_a_beat(now_s: float, early_s: float) -> None:
-    """A thread that wakes 5 ms before its moment is not sent to the same moment again."""
+    """A thread that wakes up 5 ms early does not run twice in one period."""
     due_s = next_reading_s(now_s)
     assert next_reading_s(due_s - early_s) - due_s == pytest.approx(BEAT_S, abs=1e-6)
 
 
 def test_a_slow_reading_comes_once_in_a_beat() -> None:
-    """A hundred beats: a job of 30 ms runs a hundred times, one for each second beat fifty."""
+    """In a hundred periods a job of 30 ms runs a hundred times, every second period fifty."""
     clock, runs = FakeClock(), []
 
     def job(beats: int) -> float:
@@ -50,6 +50,6 @@ def test_a_slow_reading_comes_once_in_a_beat() -> None:
 
 
 def test_what_is_lost_with_a_killed_process_is_less_than_a_second() -> None:
-    """A beat and the time from the sensors to the journal; the default follows the beat."""
+    """The period plus the lead is below a second, and is the default sample interval."""
     assert BEAT_S + LEAD_S < 1.0
     assert EnergyConfig().sample_interval_s == BEAT_S

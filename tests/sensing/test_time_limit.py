@@ -7,19 +7,19 @@ from energy_callbacks.sensing.time_limit import within
 
 
 def test_answer() -> None:
-    """The answer comes through, and was found on another thread."""
+    """The result of a call on another thread is returned."""
     assert within(5.0, threading.get_ident, "who") != threading.get_ident()
     assert within(5.0, lambda: None, "nothing") is None
 
 
 def test_error() -> None:
-    """What the call raises is raised where it was asked."""
+    """An exception of the call is raised in the calling thread."""
     with pytest.raises(ZeroDivisionError):
         within(5.0, lambda: 1 // 0, "division")
 
 
 def test_silence() -> None:
-    """A call that hangs is left while it hangs, after the time that it had; it holds up no exit."""
+    """A call that hangs is abandoned after its time limit, and does not delay the exit."""
     release = threading.Event()
     start_s = time.monotonic()
     with pytest.raises(TimeoutError, match=r"driver: no answer within 0\.1 s"):
@@ -33,7 +33,7 @@ def test_silence() -> None:
 
 
 def test_nobody_waits_twice_for_the_same_silence() -> None:
-    """While a call hangs the next of its name is given up at once; after it ended it is made."""
+    """While a call hangs, other calls of its name fail immediately."""
     release = threading.Event()
     with pytest.raises(TimeoutError):
         within(0.1, release.wait, "twice")

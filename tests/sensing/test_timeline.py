@@ -31,7 +31,7 @@ def timeline_of(*channels: Channel) -> Timeline:
 
 
 def play(timeline: Timeline, of: Channel, start_s: float, end_s: float, power_w: float) -> None:
-    """Readings of constant power each half second."""
+    """Readings of constant power every half second."""
     times_s = np.arange(start_s, end_s + 0.01, 0.5)
     timeline.extend(readings_of(constant(power_w), of, times_s))
 
@@ -49,7 +49,7 @@ def test_energy_of_each_device_is_kept_apart() -> None:
 
 @pytest.mark.parametrize("window", [(0.5, 3.1), (-1.0, 2.0), (3.0, 9.0), (6.0, 9.0), (-2.0, -1.0)])
 def test_joules_alone_are_those_of_the_energy(window: tuple[float, float]) -> None:
-    """Inside, across the ends and beside what was seen; and of a device without energy."""
+    """Coverage of windows inside, across and outside the readings, and without energy."""
     timeline = timeline_of(power(GPU), channel("rss", "gauge", device=PROCESS))
     assert timeline.seen("gpu0", *window) == (None, 0.0)
     play(timeline, power(GPU), 0.0, 4.0, 100.0)
@@ -60,14 +60,14 @@ def test_joules_alone_are_those_of_the_energy(window: tuple[float, float]) -> No
 
 @pytest.mark.parametrize("window", [(2.0, 2.0), (3.0, 2.0), (math.nan, 2.0), (0.0, math.nan)])
 def test_an_empty_window_is_refused(window: tuple[float, float]) -> None:
-    """A window that does not end after it starts is a mistake, with both values in the message."""
+    """A window that does not end after its start is refused with both values."""
     timeline = timeline_of(power(GPU))
     with pytest.raises(ValueError, match=r"must end after it starts.*start_s=.*end_s="):
         timeline.energy("gpu0", *window)
 
 
 def test_scopes_never_count_a_part_twice() -> None:
-    """RAM inside a package is left out of its total; asked for by name, it answers."""
+    """RAM inside a package is left out of the total, but has its own energy."""
     timeline = timeline_of(*map(power, (GPU, CPU, DRAM, BOARD)), channel("rss", "gauge", PROCESS))
     assert timeline.keys("gpu") == ("gpu0",)
     assert timeline.keys("host") == ("cpu0",)
@@ -78,7 +78,7 @@ def test_scopes_never_count_a_part_twice() -> None:
 
 
 def test_a_part_whose_whole_is_not_measured_counts() -> None:
-    """RAM counts for itself where its package has no sensor."""
+    """RAM counts separately if its package has no sensor."""
     assert timeline_of(power(DRAM)).keys("host") == ("dram0",)
 
 
@@ -89,7 +89,7 @@ def test_an_unknown_scope_is_refused_with_the_choices() -> None:
 
 
 def test_a_value_that_is_no_number_is_left_out() -> None:
-    """A NaN from a driver leaves a gap of one reading, and does not poison what follows."""
+    """A NaN of a driver is dropped and does not affect later readings."""
     timeline = timeline_of(power(GPU), channel("temperature", "gauge", GPU))
     play(timeline, power(GPU), 0.0, 2.0, 100.0)
     timeline.extend([Reading(power(GPU), 2.5, math.nan), Reading(power(GPU), math.nan, 100.0)])
@@ -100,7 +100,7 @@ def test_a_value_that_is_no_number_is_left_out() -> None:
 
 
 def test_gauges_answer_for_their_window() -> None:
-    """Values of a quantity come from (start, end]; what was never measured is empty or None."""
+    """Values are those in (start, end]; quantities without readings are empty or None."""
     clocks = channel("clock", "gauge", GPU)
     timeline = timeline_of(power(GPU), clocks)
     timeline.extend([Reading(clocks, t, 1e9 + t) for t in (1.0, 2.0, 3.0)])
@@ -133,7 +133,7 @@ def test_the_energy_of_a_device_has_one_source() -> None:
 
 
 def test_settled_is_what_the_slowest_device_has_settled() -> None:
-    """With one device seen to 4 s and one to 3 s, everything is final up to 3 s."""
+    """With readings of two devices up to 4 s and 3 s, everything is final up to 3 s."""
     timeline = timeline_of(power(GPU), power(CPU))
     play(timeline, power(GPU), 0.0, 4.0, 100.0)
     play(timeline, power(CPU), 0.0, 3.0, 100.0)
@@ -171,7 +171,7 @@ def test_a_device_that_was_silent_for_long_is_not_waited_for() -> None:
 
 
 def test_nothing_is_settled_before_a_new_device_has_shown_something() -> None:
-    """A device that has only opened is waited for, 6 s long and no longer."""
+    """A device without readings is waited for, but not longer than 6 s."""
     timeline = timeline_of(power(GPU), power(CPU))
     play(timeline, power(CPU), 0.0, 9.0, 100.0)
     assert timeline.settled_s(1.0) is None
@@ -180,7 +180,7 @@ def test_nothing_is_settled_before_a_new_device_has_shown_something() -> None:
 
 
 def test_a_source_that_is_still_opening_is_waited_for() -> None:
-    """What a slow source has in its buffer is worth waiting for, 6 s long and no longer."""
+    """A source that has not opened is waited for, but not longer than 6 s."""
     timeline = timeline_of(power(CPU))
     timeline.expect(2)
     play(timeline, power(CPU), 0.0, 9.0, 100.0)
@@ -193,7 +193,7 @@ def test_a_source_that_is_still_opening_is_waited_for() -> None:
 
 
 def test_complete_waits_for_a_driver_that_hangs_and_not_for_one_that_is_lost() -> None:
-    """What a silent device may still tell is waited for as long as it may come back."""
+    """A device that hangs is waited for; a lost device is not."""
     timeline = timeline_of(power(GPU), power(CPU), channel("rss", "gauge", PROCESS))
     assert timeline.complete_s(0.0) is None
     play(timeline, power(GPU), 0.0, 2.0, 100.0)
@@ -206,7 +206,7 @@ def test_complete_waits_for_a_driver_that_hangs_and_not_for_one_that_is_lost() -
 
 
 def test_a_lost_device_that_another_source_offers_is_waited_for_again() -> None:
-    """Its new source speaks for it."""
+    """A device is not lost any more when another source offers it."""
     timeline = timeline_of(power(GPU), power(CPU))
     play(timeline, power(GPU), 0.0, 2.0, 100.0)
     play(timeline, power(CPU), 0.0, 20.0, 100.0)
@@ -216,7 +216,7 @@ def test_a_lost_device_that_another_source_offers_is_waited_for_again() -> None:
 
 
 def test_settled_never_goes_back() -> None:
-    """A device that appears late, or comes back, does not unsettle what was final."""
+    """A device that appears late does not move back the settled moment."""
     timeline = timeline_of(power(GPU))
     play(timeline, power(GPU), 0.0, 20.0, 100.0)
     assert timeline.settled_s(20.5) == 20.0
@@ -233,7 +233,7 @@ def test_nothing_seen_is_settled_nowhere() -> None:
 
 
 def test_finish_settles_everything() -> None:
-    """After the last reading all that was seen is final."""
+    """After ``finish`` all energy is final."""
     timeline = timeline_of(power(GPU), channel("energy", "counter", GPU))
     play(timeline, power(GPU), 0.0, 4.0, 100.0)
     timeline.finish()
@@ -258,7 +258,7 @@ def test_a_moment_that_was_pinned_early_stays_exact_for_a_device_that_opens_late
 
 
 def test_disagreements_are_named_by_device() -> None:
-    """A counter that fell back shows up with its device; without any the answer is empty."""
+    """A counter reset is reported with its device; without one the result is empty."""
     counter = channel("energy", "counter", GPU)
     timeline = timeline_of(counter, power(CPU))
     assert timeline.disagreements() == {}
@@ -267,7 +267,7 @@ def test_disagreements_are_named_by_device() -> None:
 
 
 def test_questions_from_other_threads_see_whole_readings() -> None:
-    """While one thread adds 200 W readings, windows on another thread are never anything else."""
+    """Windows queried on another thread while readings are added are consistent."""
     timeline = timeline_of(power(GPU, "mean"))
     wrong, done = [], threading.Event()
 

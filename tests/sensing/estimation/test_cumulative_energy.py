@@ -1,4 +1,4 @@
-"""Knots of cumulative energy: questions between, outside and long after them."""
+"""Knots of cumulative energy: queries between, outside and long after them."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_outside_the_knots_nothing_was_seen() -> None:
 def test_a_window_inside_a_hole_is_unknown(
     start_s: float, hole_s: float, inside: tuple[float, float]
 ) -> None:
-    """Wherever the hole lies, and however long it is: not 0 J, but nothing known."""
+    """A window inside a gap of any length is unknown, not 0 J."""
     first_s, last_s = start_s + 0.3, start_s + 0.3 + hole_s
     knots = knots_of((start_s, first_s, 100.0))
     knots.append(knots.following(intervals((last_s, last_s + 0.7, 100.0)), 1.0, "power"))
@@ -65,7 +65,7 @@ def test_a_window_inside_a_hole_is_unknown(
 
 
 def test_a_hole_between_intervals_stays_unseen() -> None:
-    """Intervals that do not follow the last knot leave a hole without energy."""
+    """Intervals that do not continue from the last knot leave a gap without energy."""
     knots = knots_of((0.0, 1.0, 100.0))
     knots.append(knots.following(intervals((3.0, 4.0, 100.0)), 1.0, "power"))
     assert knots.energy(1.5, 2.5, 0.0).energy_j is None
@@ -74,7 +74,7 @@ def test_a_hole_between_intervals_stays_unseen() -> None:
 
 
 def test_the_weakest_method_names_the_window() -> None:
-    """A window over counter and power readings says power; beside them each says its own."""
+    """A window over both methods reports ``power``; others report their own method."""
     knots = CumulativeEnergy(keep_s=600.0)
     knots.append(knots.following(intervals((0.0, 1.0, 1.0)), 1.0, "counter+samples"))
     knots.append(knots.following(intervals((1.0, 2.0, 1.0)), 1.0, "power"))
@@ -86,7 +86,7 @@ def test_the_weakest_method_names_the_window() -> None:
 
 
 def long_knots(keep_s: float, until_s: int) -> CumulativeEnergy:
-    """Power that changes each tenth of a second, thinned as it grows."""
+    """Power that changes every 0.1 s, thinned as it grows."""
     knots = CumulativeEnergy(keep_s)
     random = np.random.default_rng(0)
     for second in range(until_s):
@@ -98,7 +98,7 @@ def long_knots(keep_s: float, until_s: int) -> CumulativeEnergy:
 
 
 def test_thinning_keeps_full_resolution_of_the_newest_and_one_knot_a_second_before() -> None:
-    """An hour at ten knots a second, ten of its minutes in full: what is older has one a second."""
+    """Old knots are thinned from ten per second to one; the newest keep full resolution."""
     knots = long_knots(60.0, 900)
     times_s = knots.rows()[:, 0]
     assert np.all(np.diff(times_s) > 0.0)
@@ -108,7 +108,7 @@ def test_thinning_keeps_full_resolution_of_the_newest_and_one_knot_a_second_befo
 
 
 def test_thinning_keeps_the_total_and_what_lies_between_its_knots() -> None:
-    """Energy between knots that were kept is the same before and after thinning, to 1e-12."""
+    """Energy between kept knots is the same before and after thinning, to 1e-12."""
     fresh, thinned = long_knots(1e9, 400), long_knots(60.0, 400)
     assert len(thinned) < len(fresh)
     kept_s = thinned.rows()[:, 0]
@@ -120,7 +120,7 @@ def test_thinning_keeps_the_total_and_what_lies_between_its_knots() -> None:
 
 
 def test_thinning_twice_forgets_no_pin() -> None:
-    """A pinned moment inside a second survives every later round of thinning."""
+    """A pinned moment inside a second is kept by all later thinning."""
     fresh, knots = long_knots(1e9, 300), CumulativeEnergy(60.0)
     knots.pin(5.03)
     knots.pin(20.25)
@@ -136,7 +136,7 @@ def test_thinning_twice_forgets_no_pin() -> None:
 
 
 def test_thinning_says_how_far_off_it_may_be() -> None:
-    """Inside a thinned second the stated error covers what the knots forgot in 90 % of windows."""
+    """Inside a thinned second the stated error covers the lost detail in 90 % of windows."""
     fresh, thinned = long_knots(1e9, 400), long_knots(60.0, 400)
     starts_s = np.random.default_rng(1).uniform(1.0, 250.0, 300)
     off_j, stated_j = [], []
@@ -175,7 +175,7 @@ def test_inside_an_interval_the_error_is_that_of_a_bridge() -> None:
 
 
 def test_an_edge_adds_its_own_error_and_leaves_none_behind() -> None:
-    """A window from an interval of edge variance 9 to one of 16 is off by 5 J, one beside by 0."""
+    """Edge variances of 9 and 16 give an error of 5 J; a window with other ends has none."""
     rows = intervals(*((float(t), t + 1.0, 100.0) for t in range(4)))
     rows[1, EDGE], rows[2, EDGE] = 9.0, 16.0
     knots = CumulativeEnergy(keep_s=600.0)

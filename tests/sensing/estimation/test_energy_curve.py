@@ -69,14 +69,14 @@ def test_a_gauge_alone_states_the_error_of_a_step(at_s: float) -> None:
 
 
 def test_a_steep_step_does_not_make_a_good_counter_look_broken() -> None:
-    """From idle to full power late between two readings: the counter is right and is believed."""
+    """A step late between two readings does not make the counter implausible."""
     curve = measured(step(low_w=20.0, high_w=700.0, at_s=5.09), [GAUGE, COUNTER], TIMES_S, 0.5)
     assert curve.disagreements == 0
     assert joules(curve.energy(5.0, 5.1)) == pytest.approx(0.09 * 20.0 + 0.01 * 700.0, rel=1e-9)
 
 
 def test_a_steep_step_does_not_scale_what_follows_it() -> None:
-    """What is not settled yet after a step keeps the scale of many segments, not of one."""
+    """After a step the provisional part keeps the scale of many segments, not of one."""
     load = step(low_w=20.0, high_w=700.0, at_s=5.09)
     curve = EnergyCurve([GAUGE, COUNTER])
     feed(curve, readings_of(load, COUNTER, TIMES_S[:52]))
@@ -115,7 +115,7 @@ CURVES = {name: _noisy_curve(channels) for name, channels in SETUPS.items()}
 
 
 def test_windows_add_up_with_samples_between_anchors() -> None:
-    """Samples and a counter that is known once a second: 500 windows sum to the whole, to 1e-9."""
+    """With samples and one counter reading per second, 500 windows sum to the total, to 1e-9."""
     card = Card.under(Staircase.random(3, mean_s=0.2, until_s=40.0), until_s=40.0, seed=3)
     curve = EnergyCurve([card.power, card.counter])
     feed(curve, card.readings())
@@ -125,7 +125,7 @@ def test_windows_add_up_with_samples_between_anchors() -> None:
 
 
 def test_windows_add_up_long_after_they_were_thinned() -> None:
-    """Pinned moments keep their energy through many rounds of thinning, to 1e-9."""
+    """Energy between pinned moments is unchanged by repeated thinning, to 1e-9."""
     load = Load(
         "wave", lambda t: 300.0 + 200.0 * math.sin(t), lambda t: 300 * t - 200 * math.cos(t)
     )
@@ -148,7 +148,7 @@ def test_windows_add_up_long_after_they_were_thinned() -> None:
 
 @pytest.mark.parametrize("setup", ["gauge", "mean", "gauge and counter", "counter"])
 def test_old_windows_state_the_error_of_what_was_thinned(setup: str) -> None:
-    """After full resolution is gone, 95 % intervals still hold the truth in 90 % of windows."""
+    """After thinning, 95 % intervals contain the true energy in 90 % of windows."""
     load = Staircase.random(4, mean_s=0.4, until_s=500.0)
     truth = Load("stairs", lambda _: 0.0, lambda t: float(load.energy_j(np.array([t]))[0]))
     times_s = np.arange(0.0, 500.0, 0.1)
@@ -174,7 +174,7 @@ def test_old_windows_state_the_error_of_what_was_thinned(setup: str) -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("mean_s", [0.06, 0.3, 2.0])
 def test_the_stated_error_covers_the_truth(mean_s: float, seed: int) -> None:
-    """On a card like an H200 the 95 % interval holds the truth."""
+    """On a card like an H200 the 95 % interval contains the true energy."""
     load = Staircase.random(seed, mean_s=mean_s, until_s=60.0)
     assert_covered(Card.under(load, until_s=60.0, seed=seed))
 
@@ -192,12 +192,12 @@ def test_the_stated_error_covers_the_truth_of_a_periodic_load(period_s: float) -
     "believed: 11 % of the 0.2 s windows are covered, 41 % of 1 s, 77 % of 5 s",
 )
 def test_the_stated_error_covers_a_load_that_beats_with_the_sampling() -> None:
-    """Steps that are almost as long as the samples are apart are covered too."""
+    """Steps almost as long as the sampling interval are covered too."""
     assert_covered(Card.under(Staircase.square(0.021, until_s=60.0), until_s=60.0, seed=2))
 
 
 def assert_covered(card: Card, share: float = 0.85) -> None:
-    """The truth lies in most intervals under each load, and these are not just wide.
+    """Most intervals contain the true energy, and are not too wide.
 
     That all loads together reach 90 % is shown by ``tests/benchmarks/calibration.py``.
     """
@@ -213,7 +213,7 @@ def assert_covered(card: Card, share: float = 0.85) -> None:
 
 
 def with_sparse_counter(load: Load) -> list[Reading]:
-    """Power each 0.1 s, the counter each 0.5 s."""
+    """Power every 0.1 s, the counter every 0.5 s."""
     return [*readings_of(load, GAUGE, TIMES_S), *readings_of(load, COUNTER, TIMES_S[::5])]
 
 
@@ -221,7 +221,7 @@ def with_sparse_counter(load: Load) -> list[Reading]:
 
 
 def without(readings: list[Reading], quantity: str, start_s: float, end_s: float) -> list[Reading]:
-    """Readings with a silence of one quantity."""
+    """Readings with a gap of one quantity."""
     return [r for r in readings if r.channel.quantity != quantity or not start_s < r.t_s < end_s]
 
 
@@ -237,7 +237,7 @@ def test_a_gap_adds_no_energy_and_lowers_the_coverage() -> None:
 
 
 def test_a_counter_knows_what_a_gap_has_cost() -> None:
-    """Power readings are missing for 5 s, the counter goes on: known in full, method counter."""
+    """If power readings are missing for 5 s, the counter gives the energy, with method counter."""
     curve = EnergyCurve([GAUGE, COUNTER])
     readings = [r for of in (GAUGE, COUNTER) for r in readings_of(ramp(), of, TIMES_S)]
     feed(curve, without(readings, "power", 8.01, 12.99))
@@ -250,7 +250,7 @@ def test_a_counter_knows_what_a_gap_has_cost() -> None:
 
 
 def test_a_late_mean_counts_nothing_twice() -> None:
-    """The counter has answered for a pause of the power readings before their mean comes in."""
+    """A late mean does not add energy that the counter has already settled."""
     curve = EnergyCurve([MEAN, COUNTER])
     counted = readings_of(constant(), COUNTER, TIMES_S)
     kept_s = TIMES_S[(TIMES_S < 8.05) | (TIMES_S > 12.95)]
@@ -266,7 +266,7 @@ def test_a_late_mean_counts_nothing_twice() -> None:
 def test_a_counter_bridges_a_silence_of_everything(
     silent_s: float, lag_s: float, chunk_s: float
 ) -> None:
-    """A driver that answers nothing for a while: the counter says afterwards what it cost."""
+    """After a pause of the driver, the counter gives the energy of the pause."""
     power = channel("power", "gauge", period_s=0.1, lag_s=lag_s)
     readings = [r for of in (power, COUNTER) for r in readings_of(constant(), of, TIMES_S)]
     curve = EnergyCurve([power, COUNTER])
@@ -277,7 +277,7 @@ def test_a_counter_bridges_a_silence_of_everything(
 
 
 def test_readings_that_end_inside_a_segment_leave_no_hole() -> None:
-    """Power falls silent 0.3 s before a counter reading: that one speaks for those, too."""
+    """A counter reading 0.3 s after the last power reading covers that time too."""
     curve = EnergyCurve([GAUGE, COUNTER])
     feed(curve, without(with_sparse_counter(ramp()), "power", 8.71, 30.0))
     curve.finish()
@@ -287,7 +287,7 @@ def test_readings_that_end_inside_a_segment_leave_no_hole() -> None:
 
 
 def test_a_gap_at_the_edge_counts_by_its_share() -> None:
-    """A window that begins before the first reading says how much of it was seen."""
+    """A window that starts before the first reading has a coverage below 1."""
     curve = measured(constant(), [GAUGE], TIMES_S[20:], chunk_s=0.5)
     energy = curve.energy(0.0, 4.0)
     assert joules(energy) == pytest.approx(400.0, rel=1e-9)
@@ -296,7 +296,7 @@ def test_a_gap_at_the_edge_counts_by_its_share() -> None:
 
 @pytest.mark.parametrize("channels", [[COUNTER], [GAUGE, COUNTER]], ids=["alone", "with power"])
 def test_a_counter_that_starts_again_is_not_believed(channels: list[Channel]) -> None:
-    """A counter that falls back to zero adds nothing that was not there, and is counted."""
+    """A counter reset adds no energy and is counted as a disagreement."""
     readings = [r for of in channels for r in readings_of(constant(), of, TIMES_S)]
     reset = [
         Reading(r.channel, r.t_s, r.value - 2000.0) if r.channel is COUNTER and r.t_s > 10.05 else r
@@ -312,7 +312,7 @@ def test_a_counter_that_starts_again_is_not_believed(channels: list[Channel]) ->
 
 
 def test_a_counter_alone_that_starts_again_leaves_a_hole() -> None:
-    """With a counter alone nothing is known of the moment at which it fell back."""
+    """With a counter alone, the energy around its reset is unknown."""
     readings = [Reading(COUNTER, t, v) for t, v in [(0, 500.0), (1, 700.0), (2, 0.0), (3, 200.0)]]
     curve = EnergyCurve([COUNTER])
     curve.add(readings)
@@ -323,7 +323,7 @@ def test_a_counter_alone_that_starts_again_leaves_a_hole() -> None:
 
 
 def test_a_frozen_counter_is_not_believed() -> None:
-    """A counter that stands still under load gives way to the power readings, and is counted."""
+    """A frozen counter is replaced by power readings and counted as a disagreement."""
     readings = readings_of(constant(), GAUGE, TIMES_S)
     readings += [Reading(COUNTER, float(t), 5000.0) for t in TIMES_S[::10]]
     curve = EnergyCurve([GAUGE, COUNTER])
@@ -337,7 +337,7 @@ def test_a_frozen_counter_is_not_believed() -> None:
 
 @pytest.mark.parametrize("only_once", [True, False])
 def test_a_jump_of_the_counter_is_not_believed(only_once: bool) -> None:
-    """A counter that jumps by a million joules does not bring them into the figures."""
+    """A jump of the counter by a million joules is not added to the energy."""
     readings = [r for of in (GAUGE, COUNTER) for r in readings_of(constant(), of, TIMES_S)]
     jumped = [
         Reading(r.channel, r.t_s, r.value + 1e6)
@@ -353,7 +353,7 @@ def test_a_jump_of_the_counter_is_not_believed(only_once: bool) -> None:
 
 
 def test_a_counter_that_falls_silent_gives_way_and_comes_back() -> None:
-    """Without its counter for 13 s a card is measured by its power readings, counted once."""
+    """Without counter readings for 13 s, power readings give the energy."""
     curve = EnergyCurve([GAUGE, COUNTER])
     feed(curve, without(with_sparse_counter(ramp()), "energy", 3.01, 15.99))
     energy = curve.energy(2.0, 18.0)
@@ -363,7 +363,7 @@ def test_a_counter_that_falls_silent_gives_way_and_comes_back() -> None:
 
 
 def test_an_old_anchor_counts_nothing_twice() -> None:
-    """A counter reading that arrives after its time was settled by power readings is left out."""
+    """A counter reading of a time that is already settled is left out."""
     readings = readings_of(constant(), GAUGE, TIMES_S)
     curve = EnergyCurve([GAUGE, COUNTER])
     feed(curve, [r for r in readings if r.t_s <= 12.0])
@@ -385,7 +385,7 @@ def test_unknown_is_none_and_nothing_is_zero() -> None:
 
 
 def test_one_reading_is_not_enough() -> None:
-    """A single reading of power says nothing of any stretch of time."""
+    """A single power reading gives no energy."""
     curve = EnergyCurve([GAUGE])
     curve.add([Reading(GAUGE, 1.0, 100.0)])
     curve.finish()
@@ -394,7 +394,7 @@ def test_one_reading_is_not_enough() -> None:
 
 
 def test_readings_twice_or_out_of_order_change_nothing() -> None:
-    """A source that hands over a reading twice, or late, does not change the energy."""
+    """Duplicate or late readings do not change the energy."""
     readings = readings_of(ramp(), GAUGE, TIMES_S)
     curve = EnergyCurve([GAUGE])
     for reading in readings:
@@ -403,7 +403,7 @@ def test_readings_twice_or_out_of_order_change_nothing() -> None:
 
 
 def test_what_is_settled_does_not_change() -> None:
-    """Energy up to the settled moment is the same at once and at the very end."""
+    """Energy up to the settled moment never changes."""
     card = Card.under(Staircase.random(9, mean_s=0.2, until_s=20.0), until_s=20.0, seed=9)
     curve = EnergyCurve([card.power, card.counter])
     seen: list[tuple[float, float]] = []
@@ -419,7 +419,7 @@ def test_what_is_settled_does_not_change() -> None:
 
 
 def test_a_gain_error_is_stated_and_scales_with_the_energy() -> None:
-    """A sensor that is right to 2 % bounds the systematic error to 2 % of any energy."""
+    """The systematic error is 2 % of the energy for a sensor with an error of 2 %."""
     gauge = channel("power", "gauge", period_s=0.1, relative_error=0.02)
     curve = measured(constant(), [gauge], TIMES_S, chunk_s=0.5)
     assert curve.energy(1.0, 2.0).systematic_j == pytest.approx(4.0, rel=1e-9)
@@ -427,7 +427,7 @@ def test_a_gain_error_is_stated_and_scales_with_the_energy() -> None:
 
 
 def test_the_method_is_that_of_the_window_alone() -> None:
-    """A weaker method outside a window, right at its edge, does not show in it."""
+    """A weaker method just outside a window does not affect its method."""
     curve = EnergyCurve([GAUGE, COUNTER])
     feed(curve, without(with_sparse_counter(constant()), "power", 8.01, 12.99))
     assert curve.energy(5.0, 8.0).method == "counter+power"
@@ -444,7 +444,7 @@ def test_a_model_says_that_it_is_one() -> None:
 
 
 def test_queries_make_no_floating_point_noise() -> None:
-    """A query works where the training has asked numpy to raise at every oddity."""
+    """A query works if the training has set ``numpy.seterr`` to raise."""
     with np.errstate(all="raise"):
         for curve in CURVES.values():
             curve.energy(0.0, 30.0)
@@ -453,7 +453,7 @@ def test_queries_make_no_floating_point_noise() -> None:
 
 
 def test_memory_stays_bounded() -> None:
-    """Half an hour of samples each 20 ms keeps one row a second, and ten minutes in full."""
+    """Half an hour of 20 ms samples keeps ten minutes in full and one row per second before."""
     power = channel("power", "gauge", period_s=0.02, is_buffered=True)
     curve = EnergyCurve([power, COUNTER])
     for second in range(1800):
@@ -464,7 +464,7 @@ def test_memory_stays_bounded() -> None:
 
 
 def row_count(curve: EnergyCurve) -> int:
-    """How many knots a curve keeps."""
+    """Number of knots of a curve."""
     return len(curve._knots)
 
 
@@ -504,7 +504,7 @@ def test_a_short_gap_inside_a_segment_is_filled_by_the_counter() -> None:
 
 
 def test_readings_between_two_counts_tell_how_steady_power_was() -> None:
-    """Of steady power an instant sensor says so; means over a second say nothing of 0.1 s."""
+    """Instant readings of constant power reduce the error inside a counter interval."""
     errors_j = {}
     for window_s in (None, 1.0):
         gauge = channel("power", "gauge", period_s=0.1, window_s=window_s)
@@ -514,7 +514,7 @@ def test_readings_between_two_counts_tell_how_steady_power_was() -> None:
 
 
 def test_a_run_of_an_anchored_card_is_named_by_its_anchors() -> None:
-    """Before the first anchor and after the last, samples carry the scale that the anchors gave."""
+    """Samples before the first and after the last anchor have the scale of the anchors."""
     card = Card.under(Staircase.random(5, mean_s=0.3, until_s=30.0), until_s=30.0, seed=5)
     curve = EnergyCurve([card.power, card.counter])
     feed(curve, card.readings())

@@ -1,4 +1,4 @@
-"""How power readings fill time."""
+"""Intervals of time from power readings."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ MEAN = channel("power", "mean", period_s=0.1)
 def filled(
     points: list[tuple[float, float]], kind: str = "gauge", **sensor: object
 ) -> PowerIntervals:
-    """A shape of these readings."""
+    """Intervals of these readings."""
     shape = PowerIntervals(channel("power", kind, **sensor))  # type: ignore[arg-type]
     for t_s, power_w in points:
         shape.add(t_s, power_w)
@@ -32,7 +32,7 @@ def filled(
 
 
 def test_a_gauge_is_linear_between_readings_and_a_mean_is_flat() -> None:
-    """From 100 W to 300 W in 1 s a gauge says 200 J; a mean of 300 W says 300 J."""
+    """From 100 W to 300 W in 1 s a gauge gives 200 J; a mean of 300 W gives 300 J."""
     points = [(0.0, 100.0), (1.0, 300.0)]
     assert filled(points, period_s=1.0).open()[:, AREA].tolist() == [200.0]
     assert filled(points, "mean", period_s=1.0).open()[:, AREA].tolist() == [300.0]
@@ -45,12 +45,12 @@ def test_a_gauge_is_linear_between_readings_and_a_mean_is_flat() -> None:
 def test_a_sensor_is_sparse_where_it_is_known_to_see_a_part_of_the_time(
     window_s: float | None, period_s: float | None, is_sparse: bool
 ) -> None:
-    """The means of an A100 are over 25 ms in each 100; of an unknown sensor nothing is said."""
+    """An A100 averages 25 ms of every 100 ms; an unknown sensor is not called sparse."""
     assert filled([], window_s=window_s, period_s=period_s).is_sparse is is_sparse
 
 
 def test_lag_moves_readings_back() -> None:
-    """A sensor that shows power 0.2 s late speaks of 0.2 s before."""
+    """Readings of a sensor with a lag of 0.2 s are moved back by 0.2 s."""
     shape = filled([(1.0, 100.0), (2.0, 100.0)], period_s=1.0, lag_s=0.2)
     assert shape.start_s == pytest.approx(0.8)
     assert shape.end_s == pytest.approx(1.8)
@@ -72,7 +72,7 @@ def test_a_slow_response_is_undone() -> None:
     kind=st.sampled_from(["gauge", "mean"]),
 )
 def test_cutting_loses_nothing(values: list[float], cuts: list[float], kind: str) -> None:
-    """However intervals are cut, area and seconds stay, and the pieces touch."""
+    """Cutting preserves area and covered seconds, and the parts are adjacent."""
     points = [(float(t), value) for t, value in enumerate(values)]
     whole = filled(points, kind, period_s=1.0).open()
     shape = filled(points, kind, period_s=1.0)
@@ -92,19 +92,19 @@ def test_a_cut_interval_keeps_its_ramp(share: float, low_w: float, high_w: float
 
 
 def test_readings_far_apart_leave_a_gap_and_a_mean_does_not() -> None:
-    """A sensor of 0.1 s that was silent for 5 s was not seen; a mean speaks of all of it."""
+    """A pause of 5 s is a gap for a gauge with a period of 0.1 s, but not for a mean."""
     points = [(0.0, 100.0), (5.0, 100.0)]
     assert filled(points, period_s=0.1).open()[:, SEEN].tolist() == [0.0]
     assert filled(points, "mean", period_s=0.1).open()[:, SEEN].tolist() == [5.0]
 
 
 def test_a_sensor_of_unknown_period_has_no_gaps() -> None:
-    """Where nobody knows how often a sensor speaks, nothing can be called a gap."""
+    """A sensor with an unknown period has no gaps."""
     assert filled([(0.0, 100.0), (500.0, 100.0)]).open()[:, SEEN].tolist() == [500.0]
 
 
 def test_readings_that_do_not_come_after_are_ignored() -> None:
-    """A reading twice or from before changes nothing."""
+    """Duplicate and late readings are ignored."""
     shape = filled([(0.0, 1.0), (1.0, 1.0), (1.0, 9.0), (0.5, 9.0), (2.0, 1.0)], period_s=1.0)
     assert shape.open()[:, AREA].tolist() == [1.0, 1.0]
 
@@ -137,7 +137,7 @@ def test_a_jump_hides_in_the_interval_in_which_it_is() -> None:
 
 
 def test_a_load_that_jumps_at_each_reading_hides_much_everywhere() -> None:
-    """Readings that jump about say little of what is between them, the quiet ones too."""
+    """Rough readings have large errors, also where they are constant for a while."""
     random = np.random.default_rng(0)
     levels_w = random.uniform(100.0, 400.0, 200)
     levels_w[-10:] = levels_w[-10]
@@ -149,7 +149,7 @@ def test_a_load_that_jumps_at_each_reading_hides_much_everywhere() -> None:
 
 
 def test_a_mean_hides_what_repeats_within_it() -> None:
-    """Means of 200 W over 1 s: 14 J at each edge; a jump hides less than itself, none for good."""
+    """Means over 1 s: 14 J of error at an edge, and no error that remains."""
     points = [(float(t), 200.0) for t in range(5)]
     flat = filled(points, "mean", period_s=1.0).open()[-1]
     assert np.sqrt(flat[EDGE]) == pytest.approx(14.4)
@@ -160,7 +160,7 @@ def test_a_mean_hides_what_repeats_within_it() -> None:
 
 
 def test_a_long_mean_smears_its_edges() -> None:
-    """A mean over 1 s that wanders by 30 W, read each 0.1 s: about 9 J at each edge."""
+    """A mean over 1 s that varies by 30 W, read every 0.1 s: about 9 J of error at an edge."""
     points = [(0.1 * i, 200.0 + 30.0 * (i % 2)) for i in range(40)]
     row = filled(points, period_s=0.1, window_s=1.0).open()[-1]
     assert 8.0 < np.sqrt(row[EDGE]) < 12.0
@@ -168,7 +168,7 @@ def test_a_long_mean_smears_its_edges() -> None:
 
 
 def test_missing_samples_are_uncertain() -> None:
-    """Half a second without samples of a load that goes between 100 and 500 W: 71 J at most."""
+    """Half a second without samples of a load between 100 and 500 W: 71 J of error at most."""
     points = [(0.02 * i, 100.0 + 400.0 * (i // 10 % 2)) for i in range(100)]
     later = [(2.48, 100.0), (2.50, 100.0)]
     row = filled([*points, *later], period_s=0.02, response_s=0.015).open()[-2]
@@ -176,19 +176,19 @@ def test_missing_samples_are_uncertain() -> None:
 
 
 def test_a_reading_that_cannot_be_is_none() -> None:
-    """10 MW in one reading are left out, and the readings beside it span its time."""
+    """A reading of 10 MW is dropped, and its neighbours cover its time."""
     rows = filled([(0.0, 100.0), (0.1, 1e7), (0.2, 100.0)], period_s=0.1).open()
     assert rows[:, AREA].tolist() == pytest.approx([20.0])
 
 
 def test_a_gap_remembers_what_its_edges_suggest() -> None:
-    """A counter that spans a gap of 4 s from 100 W to 300 W finds 800 J suggested there."""
+    """A gap of 4 s from 100 W to 300 W has a suggested energy of 800 J."""
     row = filled([(0.0, 100.0), (4.0, 300.0)], period_s=0.1).open()[0]
     assert (row[AREA], row[SEEN]) == (800.0, 0.0)
 
 
 def test_the_interval_before_a_hole_has_its_error() -> None:
-    """Readings that jump about, then none for a second: what came before is as unsure as before."""
+    """Rough readings before a gap keep their error."""
     times = [0.02 * number for number in range(20)]
     times += [times[-1] + 1.0 + 0.02 * number for number in range(5)]
     points = [(t_s, 200.0 + 300.0 * (number % 2)) for number, t_s in enumerate(times)]

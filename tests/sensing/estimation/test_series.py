@@ -9,7 +9,7 @@ from energy_callbacks.sensing.estimation.series import BoundedColumns, TimeSerie
 
 
 def test_columns_keep_what_was_appended_through_growth() -> None:
-    """A thousand rows in uneven portions come back unchanged."""
+    """A thousand rows appended in uneven portions are unchanged."""
     rows = np.arange(3000.0).reshape(1000, 3)
     columns = BoundedColumns(3)
     for portion in np.split(rows, [1, 2, 70, 500]):
@@ -20,7 +20,7 @@ def test_columns_keep_what_was_appended_through_growth() -> None:
 
 
 def test_columns_forget_and_carry_on() -> None:
-    """After truncating or replacing, new rows follow those that are left."""
+    """After truncating or replacing, new rows follow the remaining ones."""
     columns = BoundedColumns(1)
     columns.append(np.arange(10.0)[:, None])
     columns.truncate(3)
@@ -33,7 +33,7 @@ def test_columns_forget_and_carry_on() -> None:
 
 
 def test_columns_that_are_replaced_use_their_storage_again() -> None:
-    """A table that is thinned each minute stays where it is, with little room to spare."""
+    """A table that is thinned repeatedly keeps its storage, with little spare room."""
     columns = BoundedColumns(4, {3: np.float32})
     columns.append(np.zeros((10_000, 4)))
     place = columns.column(0).base
@@ -52,7 +52,7 @@ def test_columns_that_are_replaced_use_their_storage_again() -> None:
     new=st.integers(0, 300),
 )
 def test_rows_are_put_in_the_place_of_others(length: int, cut: tuple[int, int], new: int) -> None:
-    """Fewer or more rows than there were: what lies before and behind stays as it is."""
+    """Replacing rows by fewer or more rows leaves the others unchanged."""
     first, last = sorted(min(end, length) for end in cut)
     before, rows = np.arange(2.0 * length).reshape(length, 2), -np.ones((new, 2))
     columns = BoundedColumns(2)
@@ -68,7 +68,7 @@ def test_rows_are_put_in_the_place_of_others(length: int, cut: tuple[int, int], 
 def test_between_is_open_at_the_start_and_closed_at_the_end(
     times: list[int], window: tuple[int, int]
 ) -> None:
-    """Values of (start, end] in time order; what does not lie after the newest is dropped."""
+    """Values in (start, end] in time order; readings that are not newer are dropped."""
     series, kept = TimeSeries(keep_s=1000.0), []
     for number, t_s in enumerate(times):
         series.append(float(t_s), float(number))
@@ -81,7 +81,7 @@ def test_between_is_open_at_the_start_and_closed_at_the_end(
 
 
 def test_a_series_keeps_its_span_and_no_more_than_half_as_much_again() -> None:
-    """A day of readings each second keeps the last ten minutes, and is bounded."""
+    """A day of readings every second keeps only about the last ten minutes."""
     series = TimeSeries(keep_s=600.0)
     for second in range(86_400):
         series.append(1e6 + second, 1.0)
@@ -91,7 +91,7 @@ def test_a_series_keeps_its_span_and_no_more_than_half_as_much_again() -> None:
 
 
 def test_the_rate_of_a_counter_reaches_from_reading_to_reading() -> None:
-    """A counter read each 8 s at 0, 2 and 3: rates over spans that hold one reading or none."""
+    """The rate of a counter that is read every 8 s, for windows with one reading or none."""
     series = TimeSeries(keep_s=100.0)
     assert series.rate(0.0, 1.0) is None
     for t_s, value in ((0.0, 0.0), (8.0, 2.0), (16.0, 3.0)):
@@ -103,7 +103,7 @@ def test_the_rate_of_a_counter_reaches_from_reading_to_reading() -> None:
 
 
 def test_readings_with_their_times() -> None:
-    """Those after the start, up to the end; copies."""
+    """Readings in (start, end] are returned as copies."""
     series = TimeSeries(keep_s=100.0)
     for t_s in range(5):
         series.append(float(t_s), 10.0 * t_s)

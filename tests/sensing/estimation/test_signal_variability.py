@@ -5,7 +5,7 @@ from energy_callbacks.sensing.estimation.signal_variability import SignalVariabi
 
 
 def judged(values: list[float] | np.ndarray, smooth_ratio: float = 2.0) -> SignalVariability:
-    """What is thought of these readings."""
+    """Variability of these readings."""
     roughness = SignalVariability(smooth_ratio)
     for value in values:
         roughness.add(float(value))
@@ -13,22 +13,22 @@ def judged(values: list[float] | np.ndarray, smooth_ratio: float = 2.0) -> Signa
 
 
 def test_single_jumps_are_smooth() -> None:
-    """A level that changes each 20 readings shows all that happens."""
+    """A level that changes every 20 readings is smooth."""
     assert judged(np.repeat([1.0, 5.0, 2.0, 8.0, 3.0], 20)).smooth > 0.95
 
 
 def test_draws_are_rough() -> None:
-    """A new draw at each reading hides as much as it shows."""
+    """Independent random readings are rough."""
     assert judged(np.random.default_rng(0).normal(size=500)).smooth < 0.25
 
 
 def test_what_repeats_faster_than_it_is_read_is_rough() -> None:
-    """High, low, high, low: two readings apart nothing differs."""
+    """Alternating readings do not differ two readings apart."""
     assert judged([1.0, 2.0] * 50).smooth == 0.0
 
 
 def test_a_jump_just_now_is_not_called_rough() -> None:
-    """Whether it stays is seen by the next reading; until then quiet readings speak for it."""
+    """The first reading after a jump does not make a series rough."""
     assert judged([*np.repeat([1.0, 5.0, 2.0], 20), 9.0]).smooth == 1.0
 
 
@@ -41,7 +41,7 @@ def test_nothing_hides_in_readings_that_never_change() -> None:
 
 
 def test_variance_is_local_where_smooth_and_typical_where_rough() -> None:
-    """A quiet stretch of a smooth series hides next to nothing, of a rough one the usual."""
+    """Where readings are constant, a smooth series hides little, a rough one the typical amount."""
     assert judged(np.repeat([1.0, 5.0, 2.0], 20)).variance(0.0, 0.1, 0.5) < 0.01
     rough = judged([1.0, 2.0] * 50)
     assert rough.typical == pytest.approx(1.0)

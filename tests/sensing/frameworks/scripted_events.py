@@ -12,7 +12,7 @@ from energy_callbacks.testing import FakeClock
 
 @dataclass(slots=True, eq=False)
 class ScriptedEvent:
-    """``at_s`` is the truth: when it happens, by the host's clock."""
+    """``at_s`` is the true time of the event on the host's clock."""
 
     at_s: float | None = None
     is_destroyed: bool = False
@@ -20,7 +20,7 @@ class ScriptedEvent:
 
 @dataclass(slots=True)
 class ScriptedDevice:
-    """Streams that work off what is queued, and a clock of its own.
+    """Streams that execute queued work, and a clock of the device.
 
     Attributes:
         clock: the host's; every call costs ``call_s`` of it.
@@ -53,7 +53,7 @@ class ScriptedDevice:
 
     @property
     def done_s(self) -> float:
-        """When the current stream will have worked off all that is queued."""
+        """When the current stream finishes all queued work."""
         return self._done_s.get(self.stream, 0.0)
 
     @property
@@ -96,7 +96,7 @@ class ScriptedDevice:
         return float(np.float32(elapsed_s * 1e3)) / 1e3
 
     def shown_s(self, host_s: float) -> float:
-        """What the device's clock shows, in steps of half a microsecond."""
+        """Time on the device's clock, in steps of half a microsecond."""
         at_s, by_s = self.jump
         true_s = self.offset_s + host_s * (1.0 + self.drift) + (by_s if host_s > at_s else 0.0)
         return round(true_s / 5e-7) * 5e-7

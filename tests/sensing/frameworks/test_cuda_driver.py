@@ -73,14 +73,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_library_is_not_loaded_by_asking(run: Run) -> None:
-    """A driver that nobody has loaded is not loaded, though it could be found."""
+    """A driver that no framework has loaded is not loaded."""
     code = f"{ASK}\nprint('libcuda' in open('/proc/self/maps').read())"
 
     assert run(code).splitlines() == ["None ()", "False"]
 
 
 def test_loaded_driver_is_not_initialised_by_asking(run: Run) -> None:
-    """A driver that is loaded but asleep says nothing, and still sleeps afterwards."""
+    """A driver that is loaded but not initialised gives no answer and is not initialised."""
     code = f"""
 import ctypes
 library = ctypes.CDLL("libcuda.so.1")
@@ -99,7 +99,7 @@ def test_awake_driver_answers(run: Run) -> None:
 
 
 def test_machine_without_cuda() -> None:
-    """Without a driver there is no answer, and no error."""
+    """Without a driver there is neither an answer nor an error."""
     if "libcuda" in Path("/proc/self/maps").read_text(encoding="utf-8"):
         pytest.skip("this process has loaded CUDA")
 

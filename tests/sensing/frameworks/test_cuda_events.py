@@ -90,7 +90,7 @@ def test_ends_on_the_journals_thread(run: Run) -> None:
 
 
 def test_a_capture_is_neither_recorded_nor_spoiled(run: Run) -> None:
-    """While the training captures a graph no event goes into it, and a look at others is safe."""
+    """During the capture of a graph no event is recorded, and queries are safe."""
     code = """
     library = awake()
     torch()
@@ -107,7 +107,7 @@ def test_a_capture_is_neither_recorded_nor_spoiled(run: Run) -> None:
 
 
 def test_a_stream_of_another_device_keeps_host_marks(run: Run) -> None:
-    """The driver refuses an event on another context's stream: that step has its host mark."""
+    """If the driver refuses an event, the step keeps its host time."""
     code = """
     awake()
     torch()
@@ -131,7 +131,7 @@ def test_a_stream_of_another_device_keeps_host_marks(run: Run) -> None:
     ],
 )
 def test_nothing_is_woken(run: Run, situation: str) -> None:
-    """Without PyTorch's own CUDA a step keeps its host mark, and no library is loaded for it."""
+    """Without CUDA in PyTorch a step keeps its host time, and no library is loaded."""
     code = f"""
     {situation}
     is_loaded = lambda: "libcuda" in open("/proc/self/maps").read()
@@ -147,7 +147,7 @@ def test_nothing_is_woken(run: Run, situation: str) -> None:
 
 
 def test_a_context_that_is_gone(run: Run) -> None:
-    """Where the context was destroyed, steps end when they were queued."""
+    """If the context is destroyed, steps end when they were queued."""
     code = """
     awake()
     torch()
@@ -163,7 +163,7 @@ def test_a_context_that_is_gone(run: Run) -> None:
 
 
 def test_real_torch_without_a_device() -> None:
-    """PyTorch on a machine without CUDA has no stream, and is not asked to make one."""
+    """PyTorch on a machine without CUDA is not asked for a stream."""
     torch = pytest.importorskip("torch")
     if torch.cuda.is_initialized():
         pytest.skip("this process has initialised CUDA")
@@ -172,7 +172,7 @@ def test_real_torch_without_a_device() -> None:
 
 
 def test_the_quick_way_to_the_current_stream(run: Run) -> None:
-    """Where PyTorch hands out bare handles, the one of its current device is used."""
+    """If PyTorch returns raw handles, the one of its current device is used."""
     code = """
     library = awake()
     torch()
@@ -198,7 +198,7 @@ def test_the_quick_way_to_the_current_stream(run: Run) -> None:
 
 
 def test_an_error_of_an_earlier_launch_is_left_to_the_training(run: Run) -> None:
-    """Where PyTorch raises such an error at our question, that step keeps its host mark."""
+    """If PyTorch raises an error at the query, the step keeps its host time."""
     code = """
     awake()
     torch()

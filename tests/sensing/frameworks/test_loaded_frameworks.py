@@ -9,7 +9,7 @@ from energy_callbacks.sensing.frameworks import loaded_frameworks
 
 @pytest.mark.parametrize("name", ["libamdhip64.so.6", "libamdhip64-0e1a2b3c.so"])
 def test_hip_runtime_is_seen_in_its_process(tmp_path: Path, name: str) -> None:
-    """A process sees that HIP's runtime is loaded, also as wheels rename it; not before."""
+    """HIP's runtime is detected once it is loaded, also with the name that wheels give it."""
     library = tmp_path / name
     options = ["-shared", "-o", str(library), "-x", "c", "/dev/null"]
     subprocess.run(["cc", *options], check=True)
@@ -28,5 +28,5 @@ def test_hip_runtime_is_seen_in_its_process(tmp_path: Path, name: str) -> None:
 
 
 def test_hip_runtime_where_nobody_knows(tmp_path: Path) -> None:
-    """Without Linux' list of mapped files no HIP is seen, and nothing raised."""
+    """Without ``/proc/self/maps`` no HIP is detected, and no error raised."""
     assert not loaded_frameworks.is_hip_loaded(tmp_path / "maps")

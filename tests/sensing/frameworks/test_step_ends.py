@@ -12,7 +12,7 @@ Marked = list[tuple[StepEnd, float]]
 
 
 class Bench:
-    """Steps are launched on a scripted device; what their ends should be is kept."""
+    """Steps are launched on a scripted device; their true ends are kept."""
 
     def __init__(self, pool_size: int = 4096, **device: float) -> None:
         self.clock = FakeClock()

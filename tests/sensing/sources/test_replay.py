@@ -12,7 +12,7 @@ READINGS = [Reading(POWER, 1000.0 + i / 10.0, 100.0 + i) for i in range(20)]
 
 
 def test_readings_come_when_their_time_has_come() -> None:
-    """Each reading is handed over once, at the first read that is not before its time."""
+    """Each reading is returned once, by the first read at or after its time."""
     clock = FakeClock(start_s=1000.0)
     source = ReplaySource(clock, [POWER], READINGS)
     assert source.open() == (POWER,)
@@ -26,7 +26,7 @@ def test_readings_come_when_their_time_has_come() -> None:
 
 
 def test_any_order_of_recording() -> None:
-    """Readings that were recorded in any order are played in order of time."""
+    """Readings in any order are replayed in order of time."""
     clock = FakeClock(start_s=1100.0)
     source = ReplaySource(clock, [POWER], reversed(READINGS), interval_s=0.2, name="log")
     source.open()
@@ -42,7 +42,7 @@ def test_reading_of_another_channel() -> None:
 
 
 def test_closed_source() -> None:
-    """A source that is not open gives nothing; opened again it goes on."""
+    """A source that is not open raises; opened again it continues."""
     clock = FakeClock(start_s=1000.0)
     source = ReplaySource(clock, [POWER], READINGS)
     with pytest.raises(SourceLost, match="not open"):
