@@ -134,25 +134,22 @@ def verdict(
         f"idle, {_CAUSES[c]}: {_percent(share)}" for c, share in idle.items() if share >= 0.0005
     ]
     evidence += [f"{_COUNTERS[name]}, while it worked: {_percent(s)}" for name, s in used.items()]
-    found = _by_idleness(idle, has_device=has_device)
-    if found is None and not has_device:
-        sentence = "No accelerator was seen: nothing is known of the limits of this processor."
-        found = BoundVerdict("unknown", sentence)
-    if found is None:
-        found = _by_work(split, used, roof)
-    return found._replace(evidence=(*evidence, *found.evidence))
+    limit = _by_idleness(idle, has_device=has_device) or _by_work(split, used, roof)
+    return limit._replace(evidence=(*evidence, *limit.evidence))
 
 
 def _by_idleness(idle: Mapping[str, float], *, has_device: bool) -> BoundVerdict | None:
     waits = {cause: idle.get(cause, 0.0) for cause in ("input", "launch", "host")}
     most = max(waits, key=lambda cause: waits[cause])
-    if sum(waits.values()) < _IDLE_MATTERS or waits[most] < _IDLE_MATTERS / 2.0:
-        return None
+    waits_long = sum(waits.values()) >= _IDLE_MATTERS and waits[most] >= _IDLE_MATTERS / 2.0
     share = _percent(waits[most])
-    if most == "input":
+    if waits_long and most == "input":
         sentence = f"The device waits for data: {share} of a step passes in fetching batches."
         return BoundVerdict("input", sentence)
     if not has_device:
+        sentence = "No accelerator was seen: nothing is known of the limits of this processor."
+        return BoundVerdict("unknown", sentence)
+    if not waits_long:
         return None
     if most == "launch":
         why = f"it is idle for {share} of a step while the host is still launching kernels."
@@ -179,8 +176,8 @@ def _by_work(
         if roof.flops_per_byte < roof.ridge and bandwidth >= _BANDWIDTH_USED:
             sentence = "Memory is the limit: a byte that is moved brings too few operations."
             return BoundVerdict("memory", sentence, evidence)
-        found = _by_work(split, used, None)
-        return found._replace(evidence=(*evidence, *found.evidence))
+        limit = _by_work(split, used, None)
+        return limit._replace(evidence=(*evidence, *limit.evidence))
     if bandwidth >= _BANDWIDTH_USED:
         return BoundVerdict("memory", "Memory is the limit: most of its bandwidth is in use.")
     if used.get("tensor_active", 0.0) >= _TENSOR_USED:
