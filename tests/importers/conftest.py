@@ -1,4 +1,4 @@
-"""The fixtures of reports."""
+"""Fixtures of reports."""
 
 from tests.report.conftest import (  # noqa: F401 - fixtures
     browser,

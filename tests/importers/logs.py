@@ -1,4 +1,4 @@
-"""Logs as other programs write them, of power that makes every energy one to work out on paper."""
+"""Writes logs in the formats of other programs, with power whose energy has a closed form."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -13,12 +13,12 @@ HOSTILE = ("NaN", float("nan"), float("-inf"), -5.0, 1e300, "soon", [], {}, True
 
 
 def times(count: int, step_s: float) -> list[datetime]:
-    """Local times without a zone."""
+    """Returns local times without a time zone."""
     return [START + timedelta(seconds=step_s * number) for number in range(count)]
 
 
 def native(at: datetime, power: Any = 250.0, index: int = 0, **other: Any) -> dict[str, Any]:
-    """A record of ``gputop.py --stats``."""
+    """Returns a record of ``gputop.py --stats``."""
     return {
         "timestamp": at.isoformat(),
         "gpu_index": index,
@@ -37,7 +37,7 @@ def native(at: datetime, power: Any = 250.0, index: int = 0, **other: Any) -> di
 
 
 def simple(at: datetime, power: Any = 250.0, **other: Any) -> dict[str, Any]:
-    """A record of AdamWPrune's ``gpu_stats_*.json``."""
+    """Returns a record of AdamWPrune's ``gpu_stats_*.json``."""
     return {
         "timestamp": at.isoformat(),
         "gpu_name": "NVIDIA H100",
@@ -53,30 +53,30 @@ def simple(at: datetime, power: Any = 250.0, **other: Any) -> dict[str, Any]:
 
 
 def as_json(path: Path, records: Any) -> Path:
-    """What ``json.dump(indent=2)`` leaves."""
+    """Writes records as ``json.dump(indent=2)`` does."""
     path.write_text(json.dumps(records, indent=2), encoding="utf-8")
     return path
 
 
 def as_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> Path:
-    """One JSON object a line."""
+    """Writes one JSON object per line."""
     path.write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
     return path
 
 
 def smi(path: Path, rows: Iterable[str], names: str = "timestamp, power.draw [W]") -> Path:
-    """What ``nvidia-smi --format=csv`` prints."""
+    """Writes rows as ``nvidia-smi --format=csv`` prints them."""
     path.write_text("\n".join([names, *rows]) + "\n", encoding="utf-8")
     return path
 
 
 def smi_time(at: datetime) -> str:
-    """As nvidia-smi writes it."""
+    """Formats a time as nvidia-smi does."""
     return at.strftime("%Y/%m/%d %H:%M:%S.") + f"{at.microsecond // 1000:03d}"
 
 
 def frame(at_s: int, **card: Any) -> dict[str, Any]:
-    """A frame of ``all-smi record``."""
+    """Returns a frame of ``all-smi record``."""
     told = datetime.fromtimestamp(at_s, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     gpu = {
         "uuid": "GPU-aaaa",
@@ -93,7 +93,7 @@ def frame(at_s: int, **card: Any) -> dict[str, Any]:
 
 
 def cut(path: Path, keep: Callable[[str], int]) -> Path:
-    """The same file without its end."""
+    """Cuts off the end of a file."""
     text = path.read_text(encoding="utf-8")
     path.write_text(text[: keep(text)], encoding="utf-8")
     return path

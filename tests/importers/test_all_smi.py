@@ -1,4 +1,4 @@
-"""Recordings of all-smi."""
+"""Tests of recordings of all-smi."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ def _packed(path, data):
 
 
 def test_a_recording_is_a_run(tmp_path):
-    """A frame each 2 s at 400 W for 40 s: 16 kJ, memory in bytes, host and start as they were."""
+    """One frame every 2 s at 400 W for 40 s is 16 kJ; memory, host and start are from the log."""
     frames = _frames()
     frames.insert(10, {"schema": 1, "index": True, "seq": 1000, "byte_offset": 7})
     report = load(as_lines(tmp_path / "record.ndjson", frames))
@@ -42,7 +42,7 @@ def test_a_recording_is_a_run(tmp_path):
 
 
 def test_packed_recordings_are_read(tmp_path):
-    """``.gz`` always, ``.zst`` where zstandard is installed; also when their end is missing."""
+    """``.gz`` and, with zstandard, ``.zst`` files are read, also if their end is missing."""
     data = as_lines(tmp_path / "record.ndjson", _frames(2000)).read_bytes()
     (tmp_path / "record.ndjson.gz").write_bytes(gzip.compress(data))
     assert load(tmp_path / "record.ndjson.gz").energy.gpu.energy_j == pytest.approx(400.0 * 3998)
@@ -57,7 +57,7 @@ def test_packed_recordings_are_read(tmp_path):
 
 @pytest.mark.parametrize("ending", ["gz", "zst"])
 def test_a_packed_file_that_is_damaged_gives_what_came_before(tmp_path, ending):
-    """Bytes in its middle were turned: no error of the unpacker reaches anybody."""
+    """With inverted bytes in the middle, the data before them is read without an exception."""
     data = as_lines(tmp_path / "record.ndjson", _frames(20_000)).read_bytes()
     path = tmp_path / f"record.ndjson.{ending}"
     packed = bytearray(gzip.compress(data) if ending == "gz" else _packed(path, data).read_bytes())
@@ -70,7 +70,7 @@ def test_a_packed_file_that_is_damaged_gives_what_came_before(tmp_path, ending):
 
 
 def test_zstandard_is_asked_for_where_it_is_missing(tmp_path, monkeypatch):
-    """The message names the extra."""
+    """The error for a missing zstandard names the extra."""
     path = _packed(tmp_path / "record.ndjson.zst", b"{}")
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(MissingExtraError, match=r"energy-callbacks\[zstd\]"):
@@ -78,7 +78,7 @@ def test_zstandard_is_asked_for_where_it_is_missing(tmp_path, monkeypatch):
 
 
 def test_a_packed_file_that_claims_a_gigabyte_is_not_unpacked_into_memory(tmp_path):
-    """Its header claims 1 GB and the content ends at once: what came is here."""
+    """A header that claims 1 GB does not matter; the actual content is read."""
     zstandard = pytest.importorskip("zstandard")
     data = as_lines(tmp_path / "record.ndjson", _frames()).read_bytes()
     packer = zstandard.ZstdCompressor().compressobj(size=2**30)
@@ -89,7 +89,7 @@ def test_a_packed_file_that_claims_a_gigabyte_is_not_unpacked_into_memory(tmp_pa
 
 
 def test_a_frame_that_was_cut_is_left_out(tmp_path):
-    """The last one."""
+    """The last frame was cut and is left out."""
     report = load(cut(as_lines(tmp_path / "r.ndjson", _frames()), lambda text: len(text) - 30))
     assert report.energy.gpu.energy_j == pytest.approx(400.0 * 38)
     assert "log_cut_off" in _codes(report)
@@ -98,7 +98,7 @@ def test_a_frame_that_was_cut_is_left_out(tmp_path):
 @pytest.mark.parametrize("value", [*HOSTILE, -1.0, None], ids=repr)
 @pytest.mark.parametrize("field", ["power_consumption", "used_memory", "utilization"])
 def test_what_is_no_number_is_not_taken_for_one(tmp_path, field, value):
-    """-1 is how all-smi says that it does not know; the rest is damage."""
+    """Values of -1, which all-smi writes for unknown values, and invalid values are left out."""
     frames = _frames()
     frames[10]["gpus"][0][field] = value
     report = load(as_lines(tmp_path / "r.ndjson", frames))
@@ -108,7 +108,7 @@ def test_what_is_no_number_is_not_taken_for_one(tmp_path, field, value):
 
 @pytest.mark.parametrize("line", ["[" * 100_000, '{"a":' * 50_000, "NaN", '"text"', "{"])
 def test_lines_that_are_no_frame_are_counted(tmp_path, line):
-    """However deep they go."""
+    """Lines that are no frame are counted, also if they are deeply nested."""
     path = as_lines(tmp_path / "r.ndjson", _frames())
     lines = path.read_text().splitlines()
     lines.insert(10, line)
@@ -119,7 +119,7 @@ def test_lines_that_are_no_frame_are_counted(tmp_path, line):
 
 
 def test_times_that_go_back_and_no_times_at_all(tmp_path):
-    """An hour back in UTC is no summer time: it is a clock that was set."""
+    """A step back of an hour in UTC is a clock that was set, not the end of summer time."""
     frames = _frames()
     for one in frames[11:]:
         one["timestamp"] = frame(ZERO_S - 3600 + 2 * frames.index(one))["timestamp"]
@@ -133,7 +133,7 @@ def test_times_that_go_back_and_no_times_at_all(tmp_path):
 
 
 def test_processors_count_where_they_tell_their_power_and_hosts_are_named(tmp_path):
-    """Two hosts in one recording, one of them with a power of its CPU."""
+    """With two hosts, names of devices include the host; only CPUs with a power are read."""
     frames = _frames()
     for one in frames[1:]:
         other = json.loads(json.dumps(one["gpus"][0])) | {"hostname": "node2", "uuid": "GPU-b"}

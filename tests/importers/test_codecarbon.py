@@ -1,4 +1,4 @@
-"""CodeCarbon's emissions.csv."""
+"""Tests of CodeCarbon's emissions.csv."""
 
 import csv
 
@@ -45,7 +45,7 @@ def _codes(report):
 
 
 def test_one_run_is_its_totals(tmp_path):
-    """KWh are joules, with CodeCarbon's name as the method, at CodeCarbon's place."""
+    """Energies in kWh are converted to joules; method and location are CodeCarbon's."""
     report = load(_write(tmp_path / "emissions.csv", [ROW]))
     assert report.energy.gpu.energy_j == pytest.approx(0.25 * 3.6e6)
     assert report.energy.host.energy_j == pytest.approx(0.15 * 3.6e6)
@@ -59,7 +59,7 @@ def test_one_run_is_its_totals(tmp_path):
 
 
 def test_of_several_runs_one_must_be_named(tmp_path):
-    """The error names them; ``#RUN_ID`` and ``#last`` choose, and a wrong name is said."""
+    """``#RUN_ID`` and ``#last`` choose a run; the error for no or a wrong choice names the runs."""
     rows = [ROW, ROW | {"run_id": "bbbb-2", "gpu_energy": 0.5, "energy_consumed": 0.65}]
     path = _write(tmp_path / "emissions.csv", rows)
     with pytest.raises(JournalError, match=r"holds 2 runs.*emissions\.csv#last.*aaaa-1 \(resnet"):
@@ -74,7 +74,7 @@ def test_of_several_runs_one_must_be_named(tmp_path):
 
 
 def test_rows_of_one_run_are_its_states(tmp_path):
-    """CodeCarbon appends a row at each flush, with all before it: the longest counts once."""
+    """CodeCarbon appends a cumulative row at each flush: only the longest one counts."""
     rows = [ROW | {"duration": 60.0 * n, "gpu_energy": 0.01 * n} for n in range(1, 6)]
     report = load(_write(tmp_path / "emissions.csv", rows))
     assert report.energy.gpu.energy_j == pytest.approx(0.05 * 3.6e6)
@@ -82,7 +82,7 @@ def test_rows_of_one_run_are_its_states(tmp_path):
 
 
 def test_what_we_write_we_read(tmp_path):
-    """A report as emissions.csv and back: joules, PUE and place are those of the run."""
+    """A report written as emissions.csv and read again has the energy and emissions of the run."""
     write(tmp_path / "run", Attempt(config={"place": GERMANY, "pue": 1.5}))
     report = build(tmp_path / "run")
     emissions_csv.write(report, tmp_path / "emissions.csv")
@@ -94,7 +94,7 @@ def test_what_we_write_we_read(tmp_path):
 
 
 def test_zero_of_a_card_is_not_known(tmp_path):
-    """A card whose counter CodeCarbon could not read has 0 kWh; no card has no line."""
+    """0 kWh of a card is unknown energy; without a card there is no device."""
     report = load(_write(tmp_path / "emissions.csv", [ROW | {"gpu_energy": 0.0}]))
     assert report.energy.gpu.energy_j is None
     assert {"energy_unknown", "sum_differs"} <= set(_codes(report))
@@ -109,7 +109,7 @@ def test_zero_of_a_card_is_not_known(tmp_path):
 @pytest.mark.parametrize("value", [*HOSTILE, "", "1e9"], ids=repr)
 @pytest.mark.parametrize("field", ["gpu_energy", "duration", "pue", "energy_consumed", "emissions"])
 def test_what_is_no_number_is_not_taken_for_one(tmp_path, field, value):
-    """A row without a duration is none; any other figure is left out alone."""
+    """A row without a valid duration is skipped; of other invalid values, only the value is."""
     path = _write(tmp_path / "emissions.csv", [ROW | {"run_id": "other"}, ROW | {field: value}])
     if field == "duration":
         assert "damaged_lines" in _codes(load(path))
@@ -121,14 +121,14 @@ def test_what_is_no_number_is_not_taken_for_one(tmp_path, field, value):
 
 
 def test_a_country_that_is_none_is_an_unknown_place(tmp_path):
-    """And a region that is none is left out."""
+    """An unknown country is reported, and emissions are unknown."""
     report = load(_write(tmp_path / "emissions.csv", [ROW | {"country_iso_code": "XXX"}]))
     assert report.emissions.kg is None
     assert any("'XXX'" in warning.message for warning in report.warnings)
 
 
 def test_a_row_that_was_cut_is_left_out(tmp_path):
-    """The first is whole."""
+    """A row that was cut is skipped; the complete row before it is read."""
     path = _write(tmp_path / "emissions.csv", [ROW, ROW | {"run_id": "bbbb-2"}])
     report = load(cut(path, lambda text: len(text) - 60))
     assert report.energy.gpu.energy_j == pytest.approx(0.25 * 3.6e6)

@@ -1,4 +1,4 @@
-"""Logs of gputop in all their dialects."""
+"""Tests of the logs of gputop in all variants."""
 
 import json
 import time
@@ -17,7 +17,7 @@ def _codes(report):
 
 
 def test_energy_is_by_time_and_not_by_count(tmp_path):
-    """100 steps of 1.115 s at 250 W are 27,875 J, with 10 % either way, said to be of samples."""
+    """100 steps of 1.115 s at 250 W are 27,875 J with a systematic error of 10 %."""
     path = as_json(
         tmp_path / "stats-amd-20261121-001739.json", [native(t) for t in times(101, 1.115)]
     )
@@ -39,7 +39,7 @@ def test_energy_is_by_time_and_not_by_count(tmp_path):
 
 
 def test_a_ramp_is_integrated_exactly_and_a_step_has_its_error(tmp_path):
-    """A straight rise is exact; one step b - a in dt has the error |b - a| dt / sqrt(12)."""
+    """A linear rise is exact; a step from a to b within dt has the error |b - a| dt / sqrt(12)."""
     rise = [native(at, 100.0 + 10.0 * n) for n, at in enumerate(times(11, 2.0))]
     figure = load(as_json(tmp_path / "rise.json", rise)).energy.gpu
     assert figure.energy_j == pytest.approx(150.0 * 20)
@@ -50,7 +50,7 @@ def test_a_ramp_is_integrated_exactly_and_a_step_has_its_error(tmp_path):
 
 
 def test_gaps_are_reported_and_not_bridged(tmp_path):
-    """A pause of 30 s in a log of a sample a second is in no joule, and in the coverage."""
+    """A pause of 30 s at one sample per second adds no energy and lowers the coverage."""
     at = times(21, 1.0)
     late = [one + timedelta(seconds=29.0) for one in at[11:]]
     report = load(as_json(tmp_path / "gap.json", [native(one) for one in (*at[:11], *late)]))
@@ -65,7 +65,7 @@ def test_gaps_are_reported_and_not_bridged(tmp_path):
 
 
 def test_short_gaps_of_a_fast_log_leave_the_mean_power_as_it_was(tmp_path):
-    """Ten samples a second with a second missing in each two: half is seen, at 250 W."""
+    """With ten samples per second during every other second, coverage is half, at 250 W."""
     at = [one for one in times(401, 0.1) if (one - START).total_seconds() % 2.0 < 1.05]
     report = load(as_json(tmp_path / "fast.json", [native(one) for one in at]))
     assert report.energy.gpu.coverage == pytest.approx(0.5, abs=0.02)
@@ -73,7 +73,7 @@ def test_short_gaps_of_a_fast_log_leave_the_mean_power_as_it_was(tmp_path):
 
 
 def test_zero_watts_are_not_known(tmp_path):
-    """Gputop writes 0 W where it has no power: the neighbours are joined where they are near."""
+    """Samples of 0 W, which gputop writes for unknown power, are bridged."""
     powers = [250.0, 0, 250.0, 250.0] * 5 + [250.0]
     records = [native(at, w) for at, w in zip(times(21, 1.0), powers, strict=True)]
     report = load(as_json(tmp_path / "zeros.json", records))
@@ -88,7 +88,7 @@ def test_zero_watts_are_not_known(tmp_path):
 
 
 def test_cards_that_were_looked_at_in_turn_are_told_apart(tmp_path):
-    """Card 0 for 10 s, card 1 for 10 s: each has its own joules, and what it was not seen for."""
+    """Two cards sampled for 10 s each, one after the other, have their own energy and coverage."""
     records = [
         native(at, 100.0 if n <= 10 else 200.0, int(n > 10)) for n, at in enumerate(times(21, 1.0))
     ]
@@ -101,7 +101,7 @@ def test_cards_that_were_looked_at_in_turn_are_told_apart(tmp_path):
 
 
 def test_the_file_of_all_cards_is_read_instead(tmp_path):
-    """Where ``_multi_gpu`` lies beside a native file, it is the one that knows all."""
+    """``_multi_gpu`` beside a native file is read instead of it, because it has all cards."""
     path = as_json(tmp_path / "stats.json", [native(at, 111.0) for at in times(11, 1.0)])
     cards = [{"gpu_index": n, "gpu_name": f"card {n}", "power": 100.0 * (n + 1), "utilization": 5.0,
               "memory_used": 10.0, "temperatures": {"GPU": 40}} for n in range(3)]  # fmt: skip
@@ -118,7 +118,7 @@ def test_the_file_of_all_cards_is_read_instead(tmp_path):
 
 
 def test_simple_files_have_their_metadata_as_tags(tmp_path):
-    """Name of the configuration, command and options of the training, from the first record."""
+    """Name, command and options of the training are taken from the first record with metadata."""
     told = {"training_command": "python train.py", "optimizer": "adamw", "epoch": 3, "lr": 0.1}
     records = [simple(at) for at in times(11, 1.0)]
     records[0]["training_metadata"] = told
@@ -130,7 +130,7 @@ def test_simple_files_have_their_metadata_as_tags(tmp_path):
 
 
 def test_the_printed_form_with_metadata_in_every_record(tmp_path):
-    """``AMD`` in capitals, one temperature, metadata in each: the joules are the same."""
+    """Metadata in every record and ``AMD`` in capitals do not change the energy."""
     records = [
         simple(at, gpu_type="AMD", elapsed_seconds=n, training_metadata={"model": "lenet5"})
         for n, at in enumerate(times(11, 1.0))
@@ -141,7 +141,7 @@ def test_the_printed_form_with_metadata_in_every_record(tmp_path):
 
 
 def test_a_file_that_was_cut_gives_what_came_before(tmp_path):
-    """Killed while it was written, in a record or between two: all whole records count."""
+    """All complete records before a cut count, whether the cut is in a record or between two."""
     path = as_json(tmp_path / "cut.json", [native(at) for at in times(21, 1.0)])
     report = load(cut(path, lambda text: text.rindex('"power"')))
     assert report.energy.gpu.energy_j == pytest.approx(250.0 * 19)
@@ -151,7 +151,7 @@ def test_a_file_that_was_cut_gives_what_came_before(tmp_path):
 
 
 def test_a_damaged_record_in_the_middle_is_left_out(tmp_path):
-    """The step over it is two samples long, which is no gap."""
+    """A damaged record is skipped; the step over it is two samples long, which is no gap."""
     path = as_json(tmp_path / "hole.json", [native(at) for at in times(21, 1.0)])
     text = path.read_text()
     place = text.index(times(21, 1.0)[7].isoformat())
@@ -164,7 +164,7 @@ def test_a_damaged_record_in_the_middle_is_left_out(tmp_path):
 @pytest.mark.parametrize("value", HOSTILE, ids=repr)
 @pytest.mark.parametrize("field", ["power", "memory_used", "timestamp", "gpu_index", "utilization"])
 def test_what_is_no_number_is_not_taken_for_one(tmp_path, field, value):
-    """One bad value among 21: a sample is left out, and no figure is any of it."""
+    """One invalid value among 21 samples affects no figure."""
     records = [native(at) for at in times(21, 1.0)]
     records[10][field] = value
     report = load(as_json(tmp_path / "hostile.json", records))
@@ -174,7 +174,7 @@ def test_what_is_no_number_is_not_taken_for_one(tmp_path, field, value):
 
 
 def test_a_clock_that_goes_back_is_said_and_makes_no_joules(tmp_path):
-    """Ten minutes back in the middle: the step counts as no time."""
+    """A step back of ten minutes counts as no time and is reported."""
     at = times(21, 1.0)
     back = [one - timedelta(seconds=600.0) for one in at[11:]]
     report = load(as_json(tmp_path / "back.json", [native(one) for one in (*at[:11], *back)]))
@@ -184,7 +184,7 @@ def test_a_clock_that_goes_back_is_said_and_makes_no_joules(tmp_path):
 
 
 def test_the_end_of_summer_time_keeps_durations(tmp_path):
-    """An hour back and a second on: twenty seconds are twenty seconds, and it is said."""
+    """A step back of an hour at the end of summer time keeps the duration and is reported."""
     at = times(21, 1.0)
     back = [one - timedelta(hours=1) for one in at[11:]]
     report = load(as_json(tmp_path / "winter.json", [native(one) for one in (*at[:11], *back)]))
@@ -199,7 +199,7 @@ def test_the_end_of_summer_time_keeps_durations(tmp_path):
 
 @pytest.mark.parametrize("slip_s", [-500.0, -0.4, 40 * 86400.0])
 def test_one_wrong_time_is_a_slip(tmp_path, slip_s):
-    """The moment after it goes on from the one before: no second more than there was."""
+    """One wrong time does not change the duration if the next time is right again."""
     at = times(21, 1.0)
     at[10] += timedelta(seconds=slip_s)
     report = load(as_json(tmp_path / "slip.json", [native(one) for one in at]))
@@ -209,7 +209,7 @@ def test_one_wrong_time_is_a_slip(tmp_path, slip_s):
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_a_log_without_two_samples_is_refused(tmp_path, count):
-    """There is no energy in a moment."""
+    """A log with less than two samples is refused."""
     path = tmp_path / "short.json"
     path.write_text(json.dumps([native(at) for at in times(count, 1.0)]))
     with pytest.raises(JournalError, match=r"short\.json"):
@@ -217,7 +217,7 @@ def test_a_log_without_two_samples_is_refused(tmp_path, count):
 
 
 def test_256_mib_of_nothing_are_neither_kept_nor_waited_for(tmp_path):
-    """A file of ten records and zeros: bounded memory, and what is there counts."""
+    """Records before 256 MiB of zeros are read with bounded memory and time."""
     path = as_json(tmp_path / "huge.json", [native(at) for at in times(11, 1.0)])
     with path.open("r+b") as file:
         file.seek(-2, 2)
@@ -237,7 +237,7 @@ def test_256_mib_of_nothing_are_neither_kept_nor_waited_for(tmp_path):
 
 
 def test_a_million_open_braces_are_given_up(tmp_path):
-    """What never ends in a record is not tried for ever."""
+    """Decoding stops after many positions in a row at which no record begins."""
     path = as_json(tmp_path / "braces.json", [native(at) for at in times(11, 1.0)])
     with path.open("a") as file:
         file.write(",[{" * 2_000_000)

@@ -1,4 +1,4 @@
-"""What holds for all logs: how they are told apart, and kept as run folders."""
+"""Tests of all formats: recognition, limits, and run folders made of logs."""
 
 import pytest
 
@@ -18,12 +18,12 @@ from tests.report.journals import Attempt, write
 
 @pytest.fixture
 def log(tmp_path):
-    """Twenty seconds at 250 W."""
+    """Returns a log of 20 s at 250 W."""
     return as_json(tmp_path / "stats.json", [native(at) for at in times(21, 1.0)])
 
 
 def test_a_format_is_told_by_what_stands_in_the_file(log, tmp_path):
-    """Whatever it is called."""
+    """A format is recognised by content, not by the name of the file."""
     for name in ("stats.txt", "stats", "stats.csv", "stats.jsonl"):
         other = tmp_path / name
         other.write_bytes(log.read_bytes())
@@ -31,7 +31,7 @@ def test_a_format_is_told_by_what_stands_in_the_file(log, tmp_path):
 
 
 def test_our_own_files_are_no_logs(tmp_path):
-    """Neither journals nor reports, whatever their tags are called."""
+    """Journals and reports of this package are no logs, whatever their tags are."""
     path = write(tmp_path / "run", Attempt(tags={"all_smi_version": "1", "schema": "x"}))
     main(["report", str(tmp_path / "run"), "--format", "json"])
     for ours in (path, tmp_path / "run" / "energy_report.json"):
@@ -40,7 +40,7 @@ def test_our_own_files_are_no_logs(tmp_path):
 
 
 def test_files_that_nobody_knows_are_refused(tmp_path):
-    """With what could be given; zeros of 1 GB at once."""
+    """Unknown files are refused, including 1 GB of zeros."""
     for content in (
         b"",
         b"a,b\n1,2\n",
@@ -62,14 +62,14 @@ def test_files_that_nobody_knows_are_refused(tmp_path):
 
 
 def test_a_log_of_too_many_samples_is_refused(log, monkeypatch):
-    """Rather than to fill the memory."""
+    """A log with more than the maximum of samples is refused."""
     monkeypatch.setattr(samples, "MOST_SAMPLES", 20)
     with pytest.raises(JournalError, match=r"stats\.json holds more than 20 samples; split it"):
         load(log)
 
 
 def test_a_kept_log_is_a_run_folder(log, tmp_path):
-    """The journal in it gives the report of the log; again into the same folder is the same."""
+    """The journal in the folder gives the report of the log; keeping it twice changes nothing."""
     folder = tmp_path / "kept"
     for _ in range(2):
         path = importers.keep(log, folder)
@@ -85,7 +85,7 @@ def test_a_kept_log_is_a_run_folder(log, tmp_path):
 
 
 def test_a_log_never_takes_the_place_of_a_run(log, tmp_path):
-    """Not of a training's journals, nor of another log."""
+    """A log is not kept in a folder that has the journals of a training or another log."""
     write(tmp_path / "run", Attempt())
     before = build(tmp_path / "run")
     with pytest.raises(ValueError, match="holds another run already"):
@@ -101,7 +101,7 @@ def test_a_log_never_takes_the_place_of_a_run(log, tmp_path):
 
 
 def test_report_shows_a_log_and_writes_nothing_beside_it(log, tmp_path, capsys):
-    """It may lie in the folder of a run, whose report is the better one."""
+    """The report of a log is printed only, because its folder may have the report of a run."""
     before = set(tmp_path.iterdir())
     assert main(["report", str(log)]) == 0
     assert "log of gputop" in capsys.readouterr().out
@@ -111,7 +111,7 @@ def test_report_shows_a_log_and_writes_nothing_beside_it(log, tmp_path, capsys):
 
 @pytest.mark.charts
 def test_report_makes_a_run_folder_of_a_log(log, tmp_path, monkeypatch):
-    """--out has the journal, page and pictures; a place may be named, and again from the folder."""
+    """``--out`` gets journal, page and pictures; a location can be given, and reported again."""
     monkeypatch.setattr(catalogue, "CHARTS", catalogue.CHARTS[:1])
     monkeypatch.setattr(html, "CHARTS", ())
     out = tmp_path / "kept"
@@ -123,7 +123,7 @@ def test_report_makes_a_run_folder_of_a_log(log, tmp_path, monkeypatch):
 
 
 def test_report_names_the_runs_of_a_file_with_several(tmp_path, capsys):
-    """On the error stream, with exit code 1."""
+    """The runs of a file with several are listed on stderr, with exit code 1."""
     path = tmp_path / "emissions.csv"
     path.write_text("run_id,duration,emissions,energy_consumed,gpu_energy,gpu_model\n"
                     "a,10,1,1,1,H100\nb,20,1,1,1,H100\n")  # fmt: skip
@@ -133,7 +133,7 @@ def test_report_names_the_runs_of_a_file_with_several(tmp_path, capsys):
 
 
 def test_our_gpu_stats_give_the_joules_of_the_run(tmp_path):
-    """What ``energy-callbacks run`` writes for other programs, read again: 80 W, then 500 W."""
+    """Files that ``energy-callbacks run`` writes for other programs give the energy of the run."""
     write(tmp_path / "run", Attempt())
     attempts, _, _ = gather(tmp_path / "run")
     path = tmp_path / "gpu_stats_train_20261121_001739.json"
@@ -145,7 +145,7 @@ def test_our_gpu_stats_give_the_joules_of_the_run(tmp_path):
 
 
 def test_a_log_is_read_in_parts(tmp_path):
-    """40,000 lines, an hour at ten a second: more than is read at once, and the joules of all."""
+    """40,000 lines, more than one read operation returns, give the energy of all samples."""
     path = smi(tmp_path / "hour.csv", (f"{smi_time(at)}, 250.00 W" for at in times(40_001, 0.1)))
     report = load(path)
     assert report.energy.gpu.energy_j == pytest.approx(250.0 * 4_000.0)
@@ -154,7 +154,7 @@ def test_a_log_is_read_in_parts(tmp_path):
 
 @pytest.mark.slow(reason="200,000 lines, which take seconds to write and to read")
 def test_days_of_samples_are_read_in_seconds_and_in_bounded_memory(tmp_path):
-    """Six hours at ten a second: rows of 0.8 s, and the joules of all."""
+    """200,000 lines give the energy of all samples."""
     path = smi(tmp_path / "day.csv", (f"{smi_time(at)}, 250.00 W" for at in times(200_001, 0.1)))
     report = load(path)
     assert report.energy.gpu.energy_j == pytest.approx(250.0 * 20_000.0)
@@ -162,5 +162,5 @@ def test_days_of_samples_are_read_in_seconds_and_in_bounded_memory(tmp_path):
 
 
 def test_every_format_has_its_name() -> None:
-    """For messages and for people."""
+    """Every format has a name for users."""
     assert all(one.NAME and callable(one.records) for one in IMPORTERS)

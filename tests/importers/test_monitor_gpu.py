@@ -1,4 +1,4 @@
-"""Logs of ``monitor_gpu.py``: memory, and no energy that anybody could tell."""
+"""Tests of the logs of ``monitor_gpu.py``, which have memory and no power."""
 
 import json
 
@@ -27,7 +27,7 @@ def _log(count=21, cards=2, claims=None):
 
 
 def test_memory_is_there_and_energy_is_not_known(tmp_path):
-    """Two cards with memory over time: joules are unknown, not zero, and no sensor can help."""
+    """Energy without power is unknown, not zero; memory over time is shown."""
     report = load(as_json(tmp_path / "log.json", _log()))
     assert report.run.name == "resnet50"
     assert report.energy.total.energy_j is None
@@ -41,14 +41,14 @@ def test_memory_is_there_and_energy_is_not_known(tmp_path):
 
 
 def test_a_cut_file_is_said_to_be_one(tmp_path):
-    """Half of the samples: their time and their memory."""
+    """Half of a file gives its samples and a warning."""
     report = load(cut(as_json(tmp_path / "log.json", _log()), lambda text: len(text) // 2))
     assert report.run.duration_s == pytest.approx(1.0, abs=0.11)
     assert "log_cut_off" in [warning.code for warning in report.warnings]
 
 
 def test_a_claim_of_a_billion_samples_is_not_believed(tmp_path):
-    """The file says a billion and holds 42: it is read at once, and said."""
+    """A wrong number of samples in the file costs no time and is reported."""
     report = load(as_json(tmp_path / "log.json", _log(claims=10**9)))
     [said] = [one.message for one in report.warnings if one.code == "log_cut_off"]
     assert "claims to hold 1000000000 samples and holds 42" in said
@@ -57,7 +57,7 @@ def test_a_claim_of_a_billion_samples_is_not_believed(tmp_path):
 @pytest.mark.parametrize("value", HOSTILE, ids=repr)
 @pytest.mark.parametrize("field", ["timestamp", "gpu_id", "memory_mb"])
 def test_what_is_no_number_is_not_taken_for_one(tmp_path, field, value):
-    """One bad value leaves the peak as it was."""
+    """One invalid value does not change the peak."""
     log = _log(cards=1)
     log["samples"][5][field] = value
     report = load(as_json(tmp_path / "log.json", log))
@@ -65,7 +65,7 @@ def test_what_is_no_number_is_not_taken_for_one(tmp_path, field, value):
 
 
 def test_times_that_go_back_are_said(tmp_path):
-    """Two recordings in one."""
+    """A second recording in the file is reported as a clock that was set."""
     log = _log(cards=1)
     log["samples"] += json.loads(json.dumps(log["samples"]))
     report = load(as_json(tmp_path / "log.json", log))

@@ -1,4 +1,4 @@
-"""CSV files of Zeus: windows, power, and its table of trainings."""
+"""Tests of the CSV files of Zeus: windows, power, and the table of trainings."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def _phases(report):
 
 
 def test_windows_are_phases(tmp_path):
-    """Two epochs and an evaluation of two cards, with a pause of 5 s that is in no joule."""
+    """Windows become phases; the energy of a pause between them is unknown."""
     rows = [
         (0.0, "epoch_1", 50.0, 10_000.0, 5_000.0),
         (50.0, "eval", 10.0, 1_000.0, 500.0),
@@ -47,7 +47,7 @@ def test_windows_are_phases(tmp_path):
 
 
 def test_windows_inside_a_window_are_taken_out_of_it(tmp_path):
-    """Ten steps inside an epoch: their sum and the rest make the epoch; two deep are left aside."""
+    """Steps and the rest add up to their epoch; windows two levels deep are left out."""
     steps = [(10.0 * n, f"step{n}", 8.0, 1000.0) for n in range(10)]
     rows = [*steps, (3.0, "forward", 1.0, 100.0), (0.0, "epoch", 100.0, 12_000.0)]
     report = load(_windows(tmp_path / "zeus.csv", rows))
@@ -59,7 +59,7 @@ def test_windows_inside_a_window_are_taken_out_of_it(tmp_path):
 
 
 def test_a_window_shorter_than_a_tick_is_not_known(tmp_path):
-    """Zeus writes 0 J for it."""
+    """Zeus writes 0 J for a window shorter than a tick, whose energy is unknown."""
     rows = [(0.0, "a", 10.0, 1000.0), (10.0, "b", 0.05, 0.0)]
     report = load(_windows(tmp_path / "zeus.csv", rows))
     assert report.energy.gpu.energy_j == pytest.approx(1000.0)
@@ -68,7 +68,7 @@ def test_a_window_shorter_than_a_tick_is_not_known(tmp_path):
 
 @pytest.mark.parametrize("energy", ["nan", "-5.0", "soon", "", "inf"])
 def test_windows_with_what_is_no_energy(tmp_path, energy):
-    """Their time is not covered."""
+    """The time of windows without valid energy is not covered."""
     rows = [(0.0, "a", 10.0, 1000.0), (10.0, "a", 10.0, energy)]
     report = load(_windows(tmp_path / "zeus.csv", rows))
     assert report.energy.gpu.energy_j == pytest.approx(1000.0)
@@ -76,7 +76,7 @@ def test_windows_with_what_is_no_energy(tmp_path, energy):
 
 
 def test_windows_of_no_time_and_files_that_were_cut(tmp_path):
-    """Durations that are none are damage; of a file of nothing else there is no report."""
+    """Invalid durations are damage; a file with nothing else is refused."""
     rows = [(0.0, "a", 10.0, 1000.0), (10.0, "a", "nan", 5.0), (20.0, "a", -1.0, 5.0)]
     path = _windows(tmp_path / "zeus.csv", [*rows, (30.0, "a", 10.0, 1000.0)])
     report = load(cut(path, lambda text: text.rindex(",1000.0")))
@@ -94,7 +94,7 @@ def _power(path, rows, head=""):
 
 @pytest.mark.parametrize("head", ["", "time,power2,power5\n"])
 def test_power_is_integrated_for_each_card(tmp_path, head):
-    """Two cards, ten samples a second for 10 s, with the names of columns and without."""
+    """The power of two cards is integrated, with and without column names."""
     rows = [(ZERO_S + n / 10, 100.0, 200.0) for n in range(101)]
     report = load(_power(tmp_path / "power.csv", rows, head))
     assert report.energy.gpu.energy_j == pytest.approx(3000.0)
@@ -104,7 +104,7 @@ def test_power_is_integrated_for_each_card(tmp_path, head):
 
 
 def test_power_with_a_gap_a_clock_that_goes_back_and_no_numbers(tmp_path):
-    """What is left out is said, and the line that was cut is not read."""
+    """Gaps, clock steps, invalid values and a cut line are reported and left out."""
     rows = [(ZERO_S + n / 10, 100.0) for n in range(101)]
     rows += [(ZERO_S + 20.0 + n / 10, 100.0) for n in range(101)]
     rows += [(ZERO_S + 5.0 + n / 10, 100.0) for n in range(101)]
@@ -117,7 +117,7 @@ def test_power_with_a_gap_a_clock_that_goes_back_and_no_numbers(tmp_path):
 
 
 def test_a_row_of_the_table_is_an_epoch(tmp_path):
-    """12.5 s at 160 W are 2 kJ; the row is chosen by its number, and settings are tags."""
+    """12.5 s at 160 W are 2 kJ; a row is chosen by its number, and its settings are tags."""
     path = tmp_path / "summary_power.csv"
     path.write_text(
         f"{TABLE}\ncifar100,resnet,128,adam,100,20.0,100.0\ncifar100,resnet,128,adam,200,12.5,160\n"
@@ -134,7 +134,7 @@ def test_a_row_of_the_table_is_an_epoch(tmp_path):
     "row", ["a,b,1,c,100,nan,5", "a,b,1,c,100,-5,5", "a,b,1,c,100,5,1e300", "a"]
 )
 def test_rows_of_the_table_that_are_none(tmp_path, row):
-    """Neither a time nor a power: the other row is the only one."""
+    """Rows without a valid time and power are skipped."""
     path = tmp_path / "summary.csv"
     path.write_text(f"{TABLE}\n{row}\ncifar100,resnet,128,adam,200,12.5,160\n")
     report = load(path)

@@ -1,6 +1,6 @@
-"""Traces as Kineto writes them for a CUDA training, from work whose times are known.
+"""Builds traces as Kineto writes them for a CUDA training, from work with known times.
 
-No GPU is needed: host and device are given, and the lines are what torch 2.13 writes for them.
+No GPU is needed; the events have the fields that torch 2.13 writes.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ UPLOAD = "Memcpy HtoD (Pinned -> Device)"
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """A kernel or copy of each step; moments from the step's beginning.
+    """A kernel or copy of each step; times are relative to the start of the step.
 
     Attributes:
-        asked_us: the host launches it.
-        start_us: the device begins.
+        asked_us: time of the launch by the host.
+        start_us: start on the device.
     """
 
     name: str
@@ -44,14 +44,14 @@ def trace(
     busy_host: Sequence[tuple[float, float]] = (),
     period_us: float = PERIOD_US,
 ) -> dict[str, Any]:
-    """A window.
+    """Returns the trace of a window.
 
     Args:
-        work: of each step.
-        steps: recorded.
-        data: from when to when the loader fetches in each step.
+        work: work of each step.
+        steps: number of recorded steps.
+        data: start and end of fetching a batch in each step.
         busy_host: spans of each step in which an operator runs that launches nothing.
-        period_us: from step to step.
+        period_us: time from step to step.
     """
     lines: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "ts": ZERO_US, "pid": HOST, "tid": 0, "args": {}}

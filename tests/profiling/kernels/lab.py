@@ -1,4 +1,4 @@
-"""A recorder that writes known traces, and what else a kernel profiler needs without a GPU."""
+"""A recorder that writes known traces, to test kernel profilers without a GPU."""
 
 import json
 from collections.abc import Callable
@@ -15,12 +15,13 @@ WORK = (Work(name=GEMM, asked_us=0.0, start_us=10.0, duration_us=6_000.0),)
 
 
 class FakeRecorder:
-    """Remembers what it was told; costs as much time as it is made to.
+    """Records its calls instead of kernels.
 
     Args:
         cost: called when a window opens and when it closes.
-        size: of what it claims to have written, in bytes.
-        fails: when: ``open``, ``step`` or ``close``.
+        document: returns the trace of a window.
+        too_large: whether closing a window raises ``TooLargeError``.
+        fails: method that raises: ``open``, ``step`` or ``close``.
     """
 
     framework = "torch"
@@ -67,7 +68,7 @@ class FakeRecorder:
         self.told.append("abort")
 
     def install(self, patch: pytest.MonkeyPatch) -> "FakeRecorder":
-        """Every window of a kernel profiler is recorded by this one."""
+        """Makes this recorder record every window of kernel profilers."""
 
         def recorder(chosen: str, path: Path, *, max_bytes: int, **_: Any) -> FakeRecorder:
             self.path, self.max_bytes = path, max_bytes

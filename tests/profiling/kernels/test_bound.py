@@ -1,4 +1,4 @@
-"""What holds a training back: traces, counters and FLOPs with one limit each."""
+"""Tests of the limit of a training, by traces, counters and FLOPs with one limit each."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def judged(
     flops: float | None = None,
     **given: Any,
 ) -> BoundVerdict:
-    """By a window of these."""
+    """Returns the verdict on a window with some work."""
     found = tally(Trace(trace(work, **given)))
     known = activity or {}
     roof = roofline(flops, 0.010, known, peak_of("NVIDIA H200"), found.devices)
@@ -33,21 +33,21 @@ def judged(
 
 
 def test_input() -> None:
-    """Half of a step passes in the loader."""
+    """A training that fetches data for half of a step is limited by its input."""
     found = judged(*HALF, data=(0.0, 5_000.0))
     assert found.bound == "input"
     assert "50 %" in found.sentence
 
 
 def test_launch() -> None:
-    """Three quarters of a step pass in launching."""
+    """A training that launches for three quarters of a step is limited by launches."""
     found = judged(*LAUNCHED_LATE, busy_host=[(0.0, 10_000.0)])
     assert found.bound == "launch"
     assert "75 %" in found.sentence
 
 
 def test_the_host_does_something_else() -> None:
-    """That is none of the four limits, and the sentence says what it is."""
+    """If the host does something else, the limit is unknown and the sentence explains it."""
     found = judged(*HALF)
     assert found.bound == "unknown"
     assert "Python" in found.sentence
@@ -62,7 +62,7 @@ def test_the_host_does_something_else() -> None:
     ],
 )
 def test_counters_of_the_card(activity: dict[str, float], expected: str) -> None:
-    """They tell memory from arithmetic, whatever the kernels are called."""
+    """Counters distinguish memory and arithmetic, independent of the classes of kernels."""
     for work in (BUSY, STREAMING):
         found = judged(*work, activity=activity)
         assert found.bound == expected
@@ -70,7 +70,7 @@ def test_counters_of_the_card(activity: dict[str, float], expected: str) -> None
 
 
 def test_counters_are_those_of_the_time_at_work() -> None:
-    """A card that is at work for 85 % of the time and streams at 0.45 streams at 0.53."""
+    """A counter of 0.45 on a card that works for 85 % of the time is 0.53 while it works."""
     late = Work(name=GEMM, asked_us=0.0, start_us=10.0, duration_us=8_500.0)
     assert judged(late, activity={"dram_active": 0.45}).bound == "memory"
     assert judged(*BUSY, activity={"dram_active": 0.45}).bound == "compute"
@@ -90,13 +90,13 @@ def test_counters_are_those_of_the_time_at_work() -> None:
 def test_counters_below_their_limits(
     work: tuple[Work, ...], activity: dict[str, float], expected: str
 ) -> None:
-    """Then kinds of kernels tell, and active multiprocessors alone do not."""
+    """Below the limits of counters, classes decide; active multiprocessors alone do not."""
     assert judged(*work, activity=activity).bound == expected
 
 
 @pytest.mark.parametrize(("work", "expected"), [(BUSY, "compute"), (STREAMING, "memory")])
 def test_kinds_of_kernels_where_no_counter_was_read(work: tuple[Work, ...], expected: str) -> None:
-    """It is said that this is all that is known."""
+    """Without counters, classes of kernels decide, and the evidence states it."""
     found = judged(*work)
     assert found.bound == expected
     assert "probably" in found.sentence
@@ -105,14 +105,14 @@ def test_kinds_of_kernels_where_no_counter_was_read(work: tuple[Work, ...], expe
 
 @pytest.mark.parametrize(("tflop", "expected"), [(5.0, "compute"), (0.5, "memory")])
 def test_roofline(tflop: float, expected: str) -> None:
-    """10 ms at half of an H200's 4.8 TB/s move 24 GB; its ridge is at 206 FLOPs a byte."""
+    """10 ms at half of an H200's 4.8 TB/s move 24 GB; its ridge is at 206 FLOPs per byte."""
     found = judged(*BUSY, activity={"dram_active": 0.5}, flops=tflop * 1e12)
     assert found.bound == expected
     assert f"{tflop * 1e12 / 24e9:.3g} FLOPs a byte, the ridge is at 206" in found.evidence
 
 
 def test_no_roofline_without_its_parts() -> None:
-    """FLOPs, traffic, peaks and time must all be known."""
+    """A roofline needs FLOPs, memory traffic, peaks and the time of a step."""
     peak, known = peak_of("NVIDIA H200"), {"dram_active": 0.5}
     assert roofline(1e12, 0.01, known, peak, 1) is not None
     assert roofline(None, 0.01, known, peak, 1) is None

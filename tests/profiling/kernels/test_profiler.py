@@ -1,6 +1,6 @@
-"""``KernelProfiler`` in a meter on virtual time: when windows open, what they cost, how it ends.
+"""Tests of ``KernelProfiler`` in a meter on virtual time.
 
-The windows' traces are known: a kernel has 6 ms of each 10 ms.
+The traces are known: a kernel runs for 6 ms of every 10 ms.
 """
 
 import copy
@@ -39,14 +39,14 @@ class Bench:
         )
 
     def train(self, steps: int, step_s: float = STEP_S) -> None:
-        """Steps of one length, in the phase of training."""
+        """Trains steps of one length in the phase ``train``."""
         with self.meter.phase("train"):
             for _ in range(steps):
                 self.clock.advance(step_s)
                 self.meter.step(samples=32)
 
     def found(self) -> KernelProfile:
-        """What the report says."""
+        """Returns the kernel profile in the report."""
         profile = self.meter.report().profile
         assert profile is not None
         assert profile.kernels is not None
@@ -55,14 +55,14 @@ class Bench:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeRecorder]:
-    """Makes the recorder of all windows."""
+    """Returns a function that installs the recorder of all windows."""
     return lambda **given: FakeRecorder(**given).install(monkeypatch)
 
 
 def test_the_whole_way(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
-    """Windows after 10, 50 and 250 steps; at 300 W a step has 3 J, and the kernel 60 % of them.
+    """At 300 W a step takes 3 J, of which the kernel has 60 %.
 
-    What is between two windows is what a step takes.
+    Windows open after 10, 50 and 250 steps; a step is measured between windows.
     """
     recorder = fake()
     bench = Bench(tmp_path, KernelProfiler(windows_after=(10, 50, 250)))
@@ -88,7 +88,7 @@ def test_the_whole_way(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> Non
 def test_the_trace_has_power_beside_its_kernels(
     tmp_path: Path, fake: Callable[..., FakeRecorder]
 ) -> None:
-    """Counters of the sensors' power, on the clock of the trace; the first form is removed."""
+    """The trace has the power of sensors on its own clock; the uncompressed file is removed."""
     fake()
     bench = Bench(tmp_path, KernelProfiler(windows_after=(100,)))
     with bench.meter:
@@ -109,7 +109,7 @@ def test_the_trace_has_power_beside_its_kernels(
 def test_windows_wait_until_they_are_affordable(
     tmp_path: Path, fake: Callable[..., FakeRecorder]
 ) -> None:
-    """Each window costs 1 s: at 5 % the second comes once 40 s have passed, the third after 60."""
+    """At 1 s per window and a limit of 5 %, the second opens after 40 s, the third after 60 s."""
     bench = Bench(tmp_path, KernelProfiler(windows_after=(10, 50, 250)))
     opened: list[float] = []
 
@@ -129,7 +129,7 @@ def test_windows_wait_until_they_are_affordable(
 
 @pytest.mark.parametrize("max_overhead", [0.01, 0.05])
 def test_the_averaged_cost_stays_below_the_budget(max_overhead: float) -> None:
-    """From the second window on, at the end of each: the first one's cost nobody knows before."""
+    """The limit holds from the second window on; the cost of the first is not known before."""
     schedule = Schedule((10, 20, 30, 40, 50, 60), 5, max_overhead)
     t_s, spent_s, closed = 0.0, 0.0, 0
     for step in range(200_000):
@@ -146,7 +146,7 @@ def test_the_averaged_cost_stays_below_the_budget(max_overhead: float) -> None:
 
 
 def test_another_phase_ends_a_window(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
-    """A validation in the middle of a window: nothing of it is kept, another takes its place."""
+    """A validation within a window drops the window, and another one is recorded later."""
     recorder = fake()
     bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
     with bench.meter:
@@ -162,7 +162,7 @@ def test_another_phase_ends_a_window(tmp_path: Path, fake: Callable[..., FakeRec
 
 
 def test_the_training_ends_in_a_window(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
-    """The profiler does not run on, and the report says why there is nothing."""
+    """The end of the training stops the profiler, and the report states why there is no profile."""
     recorder = fake()
     bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
     bench.meter.start()
@@ -184,7 +184,7 @@ def test_a_recorder_that_fails_ends_itself_alone(
     caplog: pytest.LogCaptureFixture,
     moment: str,
 ) -> None:
-    """A warning; nothing is left running, and the training and its report go on."""
+    """A failing recorder is stopped with a warning; training and report continue."""
     recorder = fake(fails=moment)
     bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
     with bench.meter:
@@ -197,7 +197,7 @@ def test_a_recorder_that_fails_ends_itself_alone(
 def test_a_trace_that_is_too_large_is_the_last(
     tmp_path: Path, fake: Callable[..., FakeRecorder]
 ) -> None:
-    """No other window is tried, nothing is on the disk, and the report says so."""
+    """After a trace that is too large, no more windows open; the report has a note."""
     recorder = fake(too_large=True)
     bench = Bench(tmp_path, KernelProfiler(windows_after=(10, 50)))
     with bench.meter:
@@ -208,7 +208,7 @@ def test_a_trace_that_is_too_large_is_the_last(
 
 
 def test_the_cap_is_of_all_windows(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
-    """The second may have what the first has left."""
+    """The limit of the second window is what the first one left."""
     recorder = fake()
     bench = Bench(tmp_path, KernelProfiler(windows_after=(10, 50), max_trace_bytes=1_000_000))
     with bench.meter:
@@ -219,7 +219,7 @@ def test_the_cap_is_of_all_windows(tmp_path: Path, fake: Callable[..., FakeRecor
 
 
 def test_memory_does_not_grow_over_100_000_steps() -> None:
-    """After the first 20,000 steps, with an epoch's end each 100, nothing is added."""
+    """Memory does not grow after 20,000 steps, with an interruption every 100 steps."""
     schedule = Schedule((10, 50, 250, 1000), 5, 0.05)
 
     def run(first: int, last: int) -> None:
@@ -242,7 +242,7 @@ def test_memory_does_not_grow_over_100_000_steps() -> None:
 def test_the_first_steps_are_unlike_the_others(
     tmp_path: Path, fake: Callable[..., FakeRecorder]
 ) -> None:
-    """They compile and tune, at a second each: what a step takes is known from after a window."""
+    """Slow first steps, which compile and tune, do not count: steps after a window do."""
     fake()
     bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
     with bench.meter:
@@ -257,7 +257,7 @@ def test_the_first_steps_are_unlike_the_others(
 
 
 def test_other_ranks_record_nothing(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
-    """Unless they are asked to."""
+    """Ranks other than the first record only with ``all_ranks``."""
     for all_ranks, windows in ((False, 0), (True, 1)):
         recorder = fake()
         profiler = KernelProfiler(windows_after=(10,), all_ranks=all_ranks)
@@ -269,7 +269,7 @@ def test_other_ranks_record_nothing(tmp_path: Path, fake: Callable[..., FakeReco
 
 
 def test_without_a_sensor(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
-    """Times are known, joules are not, and no flame graph of them is written."""
+    """Without a sensor, times are known, energy is not, and no flame graph is written."""
     fake()
     bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)), has_sensor=False)
     with bench.meter:
@@ -281,7 +281,7 @@ def test_without_a_sensor(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> 
 
 
 def test_the_record_is_small(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
-    """Three thousand kernels with names of 1000 characters fit into 200 kB, and still add up."""
+    """3,000 kernels with names of 1,000 characters fit into 200 kB and still add up."""
     from tests.profiling.kernels.cuda_trace import Work, trace
 
     work = [
@@ -307,7 +307,7 @@ def test_the_record_is_small(tmp_path: Path, fake: Callable[..., FakeRecorder]) 
 
 
 def test_a_second_attempt_begins_afresh(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
-    """Steps are counted from its own beginning."""
+    """A second attempt counts steps from its own start."""
     recorder = fake()
     bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
     for _ in range(2):
@@ -318,7 +318,7 @@ def test_a_second_attempt_begins_afresh(tmp_path: Path, fake: Callable[..., Fake
 
 
 def test_copies_profile_nothing_yet() -> None:
-    """Callbacks are pickled and copied before a training."""
+    """Copies of a profiler have its settings and no run."""
     profiler = KernelProfiler(flops_per_step=1e12)
     for other in (pickle.loads(pickle.dumps(profiler)), copy.deepcopy(profiler)):
         assert other.flops_per_step == 1e12
@@ -340,13 +340,13 @@ def test_copies_profile_nothing_yet() -> None:
     ],
 )
 def test_settings_that_make_no_sense(given: dict[str, Any], what: str) -> None:
-    """They are refused at once, and by their name."""
+    """Invalid settings raise an error that names the setting."""
     with pytest.raises(ValueError, match=what):
         KernelProfiler(**given)
 
 
 def test_windows_that_are_lost_have_their_cost_too() -> None:
-    """A validation each four steps ends every window: few are tried, and what they took is told."""
+    """If a validation every four steps drops every window, few are opened and their cost counts."""
     schedule = Schedule((10, 50, 250, 1000), 5, 0.05)
     t_s, opened, cost_s = 0.0, 0, 0.0
     for step in range(1, 4001):
@@ -363,7 +363,7 @@ def test_windows_that_are_lost_have_their_cost_too() -> None:
 
 
 def test_what_closing_took_is_not_lost_with_the_phase() -> None:
-    """A validation right after the window: its cost is known all the same."""
+    """The cost of closing a window is known also if a validation follows immediately."""
     schedule = Schedule((10, 20), 5, 0.05)
     t_s = 0.0
     for _ in range(60):

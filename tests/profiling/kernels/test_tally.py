@@ -1,4 +1,4 @@
-"""Traces whose shares, gaps and overlaps are known on paper."""
+"""Tests of the sums of traces, whose shares, gaps and overlaps have closed forms."""
 
 from typing import Any
 
@@ -24,17 +24,17 @@ MS = 1e-3
 
 
 def of(*work: Work, **given: Any) -> KernelTally:
-    """The sums of a window of three steps of 10 ms: two whole ones."""
+    """Returns the sums of a window of three steps of 10 ms, of which two are whole."""
     return tally(Trace(trace(work, **given)))
 
 
 def each(found: KernelTally, sums: dict[str, float]) -> dict[str, float]:
-    """In milliseconds a step, what is nothing left out."""
+    """Returns sums in milliseconds per step, without zeros."""
     return {name: time_s / found.steps / MS for name, time_s in sums.items() if time_s > 1e-9}
 
 
 def test_whole_steps_are_counted() -> None:
-    """Three steps that were recorded are two from the first work of one to that of another."""
+    """Three recorded steps give two periods from first work to first work."""
     found = of(Work(name=GEMM, asked_us=100.0, start_us=200.0, duration_us=4000.0))
     assert found.steps == 2
     assert found.frame_s == pytest.approx(2 * PERIOD_US * 1e-6)
@@ -43,7 +43,7 @@ def test_whole_steps_are_counted() -> None:
 
 
 def test_a_device_that_lags_behind_its_host_counts_the_same() -> None:
-    """With 30 ms of work in the queue the kernels of a step run three steps later."""
+    """Kernels that run three steps after their launch count the same."""
     found = of(Work(name=GEMM, asked_us=100.0, start_us=30_200.0, duration_us=9_999.0))
     assert found.steps == 2
     assert each(found, found.time_s) == {GEMM: pytest.approx(9.999)}
@@ -51,7 +51,7 @@ def test_a_device_that_lags_behind_its_host_counts_the_same() -> None:
 
 
 def test_parts_of_the_step() -> None:
-    """1, 2 and 3 ms of kernels that forward, backward and optimizer launch."""
+    """Kernels belong to the part of the step that launched them."""
     found = of(
         Work(name=GEMM, asked_us=0.0, start_us=100.0, duration_us=1000.0),
         Work(name=GEMM, asked_us=200.0, start_us=1100.0, duration_us=2000.0, part="backward"),
@@ -62,7 +62,7 @@ def test_parts_of_the_step() -> None:
 
 
 def test_a_closure_that_the_optimizer_calls_is_not_the_optimizer() -> None:
-    """Lightning's step of the optimizer holds forward and backward; what follows is its own."""
+    """Lightning's optimizer step contains forward and backward pass, which are not its own time."""
     document = trace(
         [
             Work(name=GEMM, asked_us=100.0, start_us=200.0, duration_us=1000.0),
@@ -81,7 +81,7 @@ def test_a_closure_that_the_optimizer_calls_is_not_the_optimizer() -> None:
 
 
 def test_what_runs_at_once_shares_its_time() -> None:
-    """4 ms alone and 2 ms beside another: three and one, and together what the device was busy."""
+    """Kernels that run at the same time share it, so that times add up to the busy time."""
     found = of(
         Work(name=GEMM, asked_us=0.0, start_us=100.0, duration_us=4000.0),
         Work(name=ADD, asked_us=10.0, start_us=2100.0, duration_us=2000.0, stream=13),
@@ -91,7 +91,7 @@ def test_what_runs_at_once_shares_its_time() -> None:
 
 
 def test_idle_while_a_batch_is_fetched() -> None:
-    """The loader takes 3 ms of each step, and the host launches when it has the batch."""
+    """Idle time while the loader fetches a batch has the cause ``input``."""
     found = of(
         Work(name=GEMM, asked_us=3_000.0, start_us=3_000.0, duration_us=7_000.0),
         data=(0.0, 3_000.0),
@@ -100,7 +100,7 @@ def test_idle_while_a_batch_is_fetched() -> None:
 
 
 def test_idle_while_the_host_launches() -> None:
-    """Kernels of 1 ms, launched each 2 ms by a host that is inside operators all the time."""
+    """Idle time while the host runs operators has the cause ``launch``."""
     work = [
         Work(name=ADD, asked_us=2_000.0 * i + 10.0, start_us=2_000.0 * i + 20.0, duration_us=1e3)
         for i in range(5)
@@ -110,13 +110,13 @@ def test_idle_while_the_host_launches() -> None:
 
 
 def test_idle_while_the_host_does_something_else() -> None:
-    """4 ms of Python in which no operator runs, less the 100 us that may lie between two."""
+    """Idle time without an operator for more than 100 us has the cause ``host``."""
     found = of(Work(name=GEMM, asked_us=10.0, start_us=20.0, duration_us=6_000.0))
     assert each(found, found.idle_s)["host"] == pytest.approx(4.0, abs=0.02)
 
 
 def test_idle_with_work_in_the_queue() -> None:
-    """Two kernels launched at once, 2 ms between them: the device's own affair."""
+    """Idle time before a kernel that was launched already has the cause ``device``."""
     found = of(
         Work(name=GEMM, asked_us=0.0, start_us=10.0, duration_us=4_000.0),
         Work(name=GEMM, asked_us=20.0, start_us=6_010.0, duration_us=4_000.0),
@@ -125,7 +125,7 @@ def test_idle_with_work_in_the_queue() -> None:
 
 
 def test_waits_that_the_loop_told_are_input_too() -> None:
-    """Loaders that are not PyTorch's are known from data_ready and batch_done."""
+    """Waits that the training loop reports have the cause ``input``."""
     work = Work(name=GEMM, asked_us=3_000.0, start_us=3_000.0, duration_us=7_000.0)
     known = Trace(trace([work]))
     at_s = BASE_NS / 1e9 + ZERO_US / 1e6
@@ -135,7 +135,7 @@ def test_waits_that_the_loop_told_are_input_too() -> None:
 
 
 def test_copies_and_what_kernels_hide_of_them() -> None:
-    """4 ms of copying of which 1 ms lies beside a kernel: a quarter. On the device is no copy."""
+    """Of 4 ms of copies, 1 ms overlaps with a kernel; copies on the device do not count."""
     found = of(
         Work(name=GEMM, asked_us=0.0, start_us=100.0, duration_us=2_000.0),
         Work(
@@ -159,7 +159,7 @@ def test_copies_and_what_kernels_hide_of_them() -> None:
 
 
 def test_cudnn_by_name_and_by_operator() -> None:
-    """1 ms that says so itself, 2 ms that cuDNN's operator launched, 3 ms of others."""
+    """Kernels of cuDNN are recognised by their name or by the operator that launched them."""
     own = "cudnn::ops::nchwToNhwcKernel<__half>"
     fprop = "sm90_xmma_fprop_implicit_gemm_bf16"
     found = of(
@@ -177,7 +177,7 @@ def test_cudnn_by_name_and_by_operator() -> None:
 
 
 def test_two_devices_of_one_process() -> None:
-    """Each has its own frame; the time of both is what the step had."""
+    """Each device has its own frame; times of both are added."""
     found = of(
         Work(name=GEMM, asked_us=0.0, start_us=100.0, duration_us=4_000.0, device=0),
         Work(name=GEMM, asked_us=10.0, start_us=110.0, duration_us=6_000.0, device=1),
@@ -188,7 +188,7 @@ def test_two_devices_of_one_process() -> None:
 
 
 def test_without_an_accelerator_operators_take_the_place_of_kernels() -> None:
-    """Own time of an operator is without those inside it; all steps count; what idles is Python."""
+    """Operators count without those inside them; all steps count, and the rest is host time."""
     lines: list[dict[str, Any]] = []
     for step in range(3):
         zero_us = ZERO_US + 1_000.0 * step
@@ -210,7 +210,7 @@ def test_without_an_accelerator_operators_take_the_place_of_kernels() -> None:
 
 
 def test_windows_add_up() -> None:
-    """Two windows, one of them with another kernel: sums over both."""
+    """The sums of two windows with different kernels are added."""
     found = KernelTally()
     for name in (GEMM, ADD):
         found.add(of(Work(name=name, asked_us=100.0, start_us=200.0, duration_us=4_000.0)))
@@ -219,14 +219,14 @@ def test_windows_add_up() -> None:
 
 
 def test_a_window_without_whole_steps_counts_nothing() -> None:
-    """One recorded step has no end that the profiler did not make."""
+    """One recorded step gives no whole period."""
     assert of(Work(name=GEMM, asked_us=1.0, start_us=2.0, duration_us=3.0), steps=1).steps == 0
     assert tally(Trace({"traceEvents": []})).steps == 0
 
 
 @pytest.mark.parametrize("step_s", [None, 0.012, 0.008, 0.001])
 def test_joules_add_up_to_what_was_measured(step_s: float | None) -> None:
-    """Whatever a step took outside of windows, rows sum to 5 J and shares to one."""
+    """Rows add up to 5 J and shares to one, whatever a step takes outside of windows."""
     found = of(
         Work(name=GEMM, asked_us=0.0, start_us=100.0, duration_us=4_000.0),
         Work(name=ADD, asked_us=10.0, start_us=4_100.0, duration_us=2_000.0),
@@ -243,7 +243,7 @@ def test_joules_add_up_to_what_was_measured(step_s: float | None) -> None:
 
 
 def test_without_a_sensor_joules_are_unknown() -> None:
-    """Times are known all the same."""
+    """Without a sensor, the energy of all rows is unknown."""
     found = of(Work(name=GEMM, asked_us=0.0, start_us=100.0, duration_us=4_000.0))
     assert {row.energy_j for row in split(found, None, None).rows} == {None}
 
@@ -279,5 +279,5 @@ def test_without_a_sensor_joules_are_unknown() -> None:
     ],
 )
 def test_classes(name: str, expected: str) -> None:
-    """Names of the libraries' and of PyTorch's kernels."""
+    """Kernels of the libraries and of PyTorch are classified by name."""
     assert class_of(name) == expected

@@ -1,4 +1,4 @@
-"""The models and their data."""
+"""Tests of the models and their data."""
 
 import pickle
 from pathlib import Path
@@ -13,12 +13,12 @@ from energy_callbacks.profiling.zoo.torch_data import load  # noqa: E402
 
 
 def parameters(model: torch.nn.Module) -> int:
-    """How many it has."""
+    """Returns the number of parameters."""
     return sum(one.numel() for one in model.parameters())
 
 
 def test_the_models_are_what_they_are_called() -> None:
-    """Parameters of ResNet-18 and -50 as published, features of 7 x 7 of an image of 224 x 224."""
+    """ResNet-18 and -50 have the published number of parameters and size of features."""
     assert parameters(torch_models.resnet18()) == 11_689_512
     large = torch_models.resnet50()
     assert parameters(large) == 25_557_032
@@ -28,13 +28,13 @@ def test_the_models_are_what_they_are_called() -> None:
 
 @pytest.mark.parametrize("name", quick.MODELS)
 def test_each_model_answers_for_its_classes(name: str) -> None:
-    """Two images, ten classes; there are no other models."""
+    """Every model returns the scores of ten classes for two images."""
     assert tuple(torch_models.MODELS) == quick.MODELS
     assert torch_models.MODELS[name](10)(torch.rand(2, 3, 32, 32)).shape == (2, 10)
 
 
 def write_cifar10(folder: Path, **more: object) -> None:
-    """Two batches of three images, in the layout that is published."""
+    """Writes two batches of three images in the published layout."""
     folder.mkdir(parents=True)
     for number in (1, 2):
         pixels = np.zeros((3, 3072), np.uint8)
@@ -45,7 +45,7 @@ def write_cifar10(folder: Path, **more: object) -> None:
 
 @pytest.mark.parametrize("below", ["cifar-10-batches-py", "."])
 def test_cifar10_on_disk(below: str, tmp_path: Path) -> None:
-    """In torchvision's folder or in the one given: red, green and blue planes, 0 to 1."""
+    """CIFAR-10 is read from torchvision's folder or the given one, as planes from 0 to 1."""
     write_cifar10(tmp_path / "data" / below)
     images, labels = load("cifar10", tmp_path / "data")
     assert images.shape == (6, 3, 32, 32)
@@ -54,14 +54,14 @@ def test_cifar10_on_disk(below: str, tmp_path: Path) -> None:
 
 
 def test_cifar10_that_is_not_there(tmp_path: Path) -> None:
-    """What is missing, where, and what to do; nothing is downloaded."""
+    """The error for missing data states what to do; nothing is downloaded."""
     with pytest.raises(FileNotFoundError, match=f"CIFAR-10 is not in {tmp_path}"):
         load("cifar10", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_runs_no_code(tmp_path: Path) -> None:
-    """A pickle that would call something is refused."""
+    """A pickle that would run code is refused."""
     write_cifar10(tmp_path / "data", evil=pytest.raises)
     with pytest.raises(pickle.UnpicklingError, match="has no place in a file of CIFAR-10"):
         load("cifar10", tmp_path / "data")

@@ -1,4 +1,4 @@
-"""``run_quick_profile`` and ``demo --model`` train for real."""
+"""Tests of ``run_quick_profile`` and ``demo --model`` with real trainings."""
 
 import csv
 import json
@@ -25,7 +25,7 @@ def test_demo_of_models(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A row, a report and 3 steps of 4 samples for each; three tables say the same."""
+    """Each model has a row and a report of 3 steps of 4 samples; all tables agree."""
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -51,7 +51,7 @@ def test_demo_of_models(
 
 
 def test_a_row_has_the_shares_of_kernels() -> None:
-    """Of a kernel profile: the busy share and the largest classes; unknown joules stay unknown."""
+    """A row has the busy share and the largest classes of kernels; unknown energy stays unknown."""
     kernels = SimpleNamespace(
         busy_share=0.8,
         classes=[
@@ -83,21 +83,21 @@ def test_a_row_has_the_shares_of_kernels() -> None:
     ],
 )
 def test_wrong_words_are_refused(wrong: dict, said: str, tmp_path: Path) -> None:
-    """Before anything is opened."""
+    """Invalid arguments raise an error before anything is written."""
     with pytest.raises(ValueError, match=said):
         run_quick_profile(**wrong, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_model_is_not_a_framework(capsys: pytest.CaptureFixture[str]) -> None:
-    """Both at once are refused."""
+    """``--model`` and ``--framework`` together are refused."""
     with pytest.raises(SystemExit):
         main(["demo", "--model", "all", "--framework", "keras"])
     assert "not allowed with" in capsys.readouterr().err
 
 
 def test_importing_profilers_imports_no_framework() -> None:
-    """``import energy_callbacks.profiling`` brings neither PyTorch nor matplotlib."""
+    """``import energy_callbacks.profiling`` imports neither PyTorch nor matplotlib."""
     code = (
         "import sys, energy_callbacks.profiling, energy_callbacks.profiling.host;"
         "print({'torch', 'matplotlib', 'pydantic'} & set(sys.modules))"

@@ -1,4 +1,4 @@
-"""Joules as flame graphs: what other programs read."""
+"""Tests of flame graphs in the formats of other programs."""
 
 import json
 import re
@@ -22,7 +22,7 @@ LINE = re.compile(r"^[^;]+;[^;]+ \d+$")  # what flamegraph.pl takes: stack, a sp
 
 
 def test_folded_stacks() -> None:
-    """Class, kernel and microjoules of all steps; separators inside names are none any more."""
+    """A line has class, kernel and microjoules of all steps; separators in names are replaced."""
     text = folded(ROWS, STEPS)
     lines = text.splitlines()
     assert all(LINE.match(line) for line in lines)
@@ -31,7 +31,7 @@ def test_folded_stacks() -> None:
 
 
 def test_speedscope() -> None:
-    """By its schema: sampled, indices of frames, as many weights as samples, an end that fits."""
+    """The document has the fields of the schema, and weights, samples and frames fit together."""
     document = json.loads(speedscope(ROWS, STEPS, "run"))
     assert document["$schema"] == "https://www.speedscope.app/file-format-schema.json"
     frames = document["shared"]["frames"]
@@ -63,7 +63,7 @@ def test_speedscope() -> None:
 
 
 def test_no_file_where_no_energy_is_known(tmp_path: Path) -> None:
-    """Unknown is no flame graph, not one of zeros."""
+    """No file is written if the energy is unknown."""
     unknown = [KernelRow(name="a", class_name="b", calls=1, time_s=1, share=1, energy_j=None)]
     assert write(unknown, STEPS, tmp_path) == {}
     assert list(tmp_path.iterdir()) == []
@@ -73,6 +73,6 @@ def test_no_file_where_no_energy_is_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("steps", [1, 1000])
 def test_small_energies_are_not_lost(steps: int) -> None:
-    """A microjoule is the least that is written."""
+    """Energies from one microjoule on are written."""
     tiny = KernelRow(name="a", class_name="b", calls=1, time_s=1, share=1, energy_j=2e-6)
     assert folded([tiny], steps) == f"b;a {2 * steps}\n"

@@ -1,4 +1,4 @@
-"""Sensors beside kernels: on one clock, as valid events, and readable by others."""
+"""Tests of sensor readings in traces: clock, valid events, and readability by other programs."""
 
 import gzip
 import json
@@ -45,7 +45,7 @@ WORK = (
 
 
 class WaitingClock(CardClock):
-    """Whoever waits lets the sensors go on."""
+    """A clock whose ``sleep`` lets the sensors continue."""
 
     def sleep(self, duration_s: float) -> None:
         """See ``FakeClock.advance``."""
@@ -55,12 +55,12 @@ class WaitingClock(CardClock):
 def window(
     fake_nvml: Any, folder: Path, patch: pytest.MonkeyPatch, card: Callable[..., Any]
 ) -> tuple[dict[str, Any], Any, CardClock]:
-    """A window of 3 s in the middle of a training on a card whose power is a square wave."""
+    """Returns the trace of a window of 3 s on a card whose power is a square wave."""
     nvml = fake_nvml(Scenario(cards=(card(SQUARE),)))
     clock = WaitingClock(nvml.time)
 
     def document() -> dict[str, Any]:
-        """As Kineto dates it: its zero is Unix time."""
+        """Returns a trace with Unix time as Kineto writes it."""
         known = trace(WORK)
         moved_us = (clock.unix_s() - BASE_NS / 1e9) * 1e6 - ZERO_US
         for line in known["traceEvents"]:
@@ -83,7 +83,7 @@ def window(
 
 
 def counter(document: dict[str, Any], name: str, unit: str) -> tuple[np.ndarray, np.ndarray]:
-    """Unix seconds and values of a track."""
+    """Returns Unix times in seconds and values of a track."""
     lines = [one for one in document["traceEvents"] if one["name"] == f"{name} ({unit})"]
     base_s = document["baseTimeNanoseconds"] / 1e9
     moments = np.array([one["ts"] for one in lines]) / 1e6 + base_s
@@ -94,7 +94,7 @@ def counter(document: dict[str, Any], name: str, unit: str) -> tuple[np.ndarray,
 def test_power_lies_where_it_was_drawn(
     fake_nvml: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, card: Callable[..., Any]
 ) -> None:
-    """The track's power beside the true square wave: best in line when moved by less than 5 ms."""
+    """The power track fits the true square wave best with a shift of less than 5 ms."""
     document, _, clock = window(fake_nvml, tmp_path, monkeypatch, card)
     unix_s, power_w = counter(document, "gpu0 power", "W")
     zero_s = clock.unix_s() - clock.monotonic_s()
@@ -107,13 +107,13 @@ def test_power_lies_where_it_was_drawn(
 
 
 def _square(t_s: np.ndarray) -> np.ndarray:
-    """The signal itself."""
+    """Returns the true power."""
     is_high = (t_s / SQUARE.period_s) % 1.0 < SQUARE.duty
     return np.where(is_high, SQUARE.high_w, SQUARE.low_w)
 
 
 def test_all_tracks(fake_nvml: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Power, energy, clock, heat, throttling and memory; energy rises by power times time."""
+    """All quantities have a track, and energy rises by power times time."""
     document, *_ = window(fake_nvml, tmp_path, monkeypatch, h200)
     names = {one["name"] for one in document["traceEvents"] if one["ph"] == "C"}
     for name in ("power (W)", "energy (J)", "SM clock (MHz)", "temperature (°C)", "memory (GiB)"):
@@ -129,7 +129,7 @@ def test_all_tracks(fake_nvml: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_the_trace_is_valid(
     fake_nvml: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the documented format; and the check itself finds what is not."""
+    """The trace is valid by the documented format; the check finds an invalid event."""
     document, *_ = window(fake_nvml, tmp_path, monkeypatch, h200)
     check(document)
     counters = [one for one in document["traceEvents"] if one["ph"] == "C"]
@@ -152,7 +152,7 @@ print(json.dumps([kinds.to_dict("records"), kernels.to_dict("records"), idle.to_
 def test_holistic_trace_analysis_reads_the_kernels(
     fake_nvml: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernels' sums are those of the trace: 3 steps of 4 and 2 ms, and of 1 ms of copies.
+    """HolisticTraceAnalysis finds the times of kernels and copies that the trace has.
 
     It rounds times to whole microseconds.
     """

@@ -1,4 +1,4 @@
-"""The table of kernels that xprof makes of a trace of TensorFlow or JAX."""
+"""Tests of xprof's table of kernels for traces of TensorFlow and JAX."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ COLUMNS = ("rank", "kernel_name", "op_name", "occurrences", "total_duration_us")
 
 
 def table(*rows: tuple[str, int, float]) -> dict:
-    """In the form of Google's charts, as ``kernel_stats`` is."""
+    """Returns ``kernel_stats`` in the format of Google Charts."""
     return {
         "cols": [{"id": name, "label": name} for name in COLUMNS],
         "rows": [
@@ -23,7 +23,7 @@ def table(*rows: tuple[str, int, float]) -> dict:
 
 
 def test_kernels_of_a_table() -> None:
-    """Times and calls by name, rows of the same kernel together; why it was idle nobody knows."""
+    """Times and calls are summed by name; the causes of idle time are unknown."""
     found = of_table(
         table((GEMM, 3, 3000.0), (ADD, 6, 600.0), (GEMM, 3, 300.0)), steps=3, devices=1
     )
@@ -35,20 +35,20 @@ def test_kernels_of_a_table() -> None:
 
 
 def test_a_trace_without_a_device() -> None:
-    """An empty table is no table."""
+    """An empty table gives no sums."""
     assert of_table(table(), steps=3, devices=1) is None
 
 
 @pytest.mark.parametrize(("planes", "count"), [((0,), 1), ((0, 1, 0, 11), 3), ((), 1)])
 def test_devices_of_a_trace(tmp_path: Path, planes: tuple[int, ...], count: int) -> None:
-    """Each plane once; a trace that names none is of one."""
+    """Each plane counts once; a trace without planes has one device."""
     path = tmp_path / "host.xplane.pb"
     path.write_bytes(b"".join(b"\x08\x01\x12/device:GPU:%d\x1a\xff" % one for one in planes))
     assert devices(path) == count
 
 
 def test_two_devices_have_twice_the_time() -> None:
-    """4 ms of kernels in steps of 4 ms on two cards: half of their time."""
+    """4 ms of kernels in a step of 4 ms on two cards are half of the time of both."""
     found = of_table(table((GEMM, 2, 4000.0)), steps=1, devices=2)
     assert found is not None
     gemm, idle = split(found, step_s=0.004, j_per_step=8.0).rows
