@@ -1,6 +1,7 @@
 """``python -m tests.profiling.kernels.torch_script FOLDER CASE...``: trainings of PyTorch on a CPU.
 
-Each case has a folder of its name. Prints one JSON object with an entry for each, the last line.
+Each case has a folder with its name. The last line of the output is one JSON object with an entry
+for each case.
 """
 
 import json
@@ -22,7 +23,7 @@ from tests.charts import leave_out_charts
 
 
 class Noise(Dataset):
-    """Images that take some time to fetch."""
+    """A data set whose images take some time to fetch."""
 
     def __init__(self, count: int, wait_s: float) -> None:
         self.count, self.wait_s = count, wait_s
@@ -37,7 +38,7 @@ class Noise(Dataset):
 
 
 def steps(count: int, wait_s: float = 0.0) -> Iterator[int]:
-    """A training; after each optimizer step it yields the number of steps done."""
+    """Trains, and yields the number of steps after each optimizer step."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     net = torch.nn.Sequential(
@@ -57,7 +58,7 @@ def steps(count: int, wait_s: float = 0.0) -> Iterator[int]:
 
 
 def train(folder: Path, profiler: KernelProfiler, count: int, wait_s: float = 0.0) -> EnergyMeter:
-    """A whole one, measured."""
+    """Runs a whole training that is measured."""
     config = EnergyConfig(report_dir=folder)
     with EnergyMeter(config=config, profilers=[profiler]) as meter, meter.phase("train"):
         for _ in steps(count, wait_s):
@@ -66,7 +67,7 @@ def train(folder: Path, profiler: KernelProfiler, count: int, wait_s: float = 0.
 
 
 def told(meter: EnergyMeter) -> dict[str, Any]:
-    """The kernels of its report."""
+    """Returns the kernel profile in the report."""
     report = meter.report()
     assert report.profile is not None
     assert report.profile.kernels is not None
@@ -93,29 +94,29 @@ def told(meter: EnergyMeter) -> dict[str, Any]:
 
 
 def plain(folder: Path) -> dict[str, Any]:
-    """Three windows of a training."""
+    """Records three windows of a training."""
     profiler = KernelProfiler(windows_after=(10, 50, 100), max_overhead=1.0)
     return told(train(folder, profiler, 130))
 
 
 def slow_loader(folder: Path) -> dict[str, Any]:
-    """128 ms of each step pass in the loader."""
+    """Trains with a loader that takes 128 ms per step."""
     return told(train(folder, KernelProfiler(windows_after=(10,)), 25, wait_s=0.008))
 
 
 def caps(folder: Path) -> dict[str, Any]:
-    """Fewer events than a window has."""
+    """Limits the number of events to less than a window has."""
     return told(train(folder, KernelProfiler(windows_after=(10, 20), max_events=100), 50))
 
 
 def small_files(folder: Path) -> dict[str, Any]:
-    """Fewer bytes than a window has."""
+    """Limits the size of traces to less than a window has."""
     profiler = KernelProfiler(windows_after=(10, 20), max_trace_bytes=20_000)
     return told(train(folder, profiler, 50))
 
 
 def meets_another(folder: Path) -> dict[str, Any]:
-    """The user begins to profile in the middle of a window of ours."""
+    """Starts a profiler of the user within a window."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     counts = []
     for number, at in enumerate((11, 12, 13, 14, 15)):
@@ -137,7 +138,7 @@ def meets_another(folder: Path) -> dict[str, Any]:
 
 
 def fails(folder: Path) -> dict[str, Any]:
-    """The training raises in the middle of a window."""
+    """Raises an exception of the training within a window."""
     meter = EnergyMeter(
         config=EnergyConfig(report_dir=folder),
         profilers=[KernelProfiler(windows_after=(10,))],
@@ -153,7 +154,7 @@ def fails(folder: Path) -> dict[str, Any]:
 
 
 def ends_elsewhere(folder: Path) -> dict[str, Any]:
-    """In the middle of a window another thread closes the meter."""
+    """Closes the meter on another thread within a window."""
     meter = EnergyMeter(
         config=EnergyConfig(report_dir=folder),
         profilers=[KernelProfiler(windows_after=(10,))],
@@ -169,7 +170,7 @@ def ends_elsewhere(folder: Path) -> dict[str, Any]:
 
 
 def beside_another(folder: Path) -> dict[str, Any]:
-    """The user profiles the same steps, and then some of them: theirs goes on."""
+    """Profiles the same steps with the user's profiler, which must continue."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     ours = KernelProfiler(windows_after=(10,))
     with torch.profiler.profile(activities=activities) as theirs:
@@ -196,7 +197,7 @@ def _count(theirs: torch.profiler.profile) -> int:
 
 
 def memory(folder: Path) -> dict[str, Any]:
-    """What the process has after 500 steps with four windows, and after 4000."""
+    """Returns the memory of the process after 500 steps with four windows, and after 4000."""
     profiler = KernelProfiler(windows_after=(10, 20, 30, 40), max_overhead=1.0)
     rss = []
     config = EnergyConfig(report_dir=folder)
@@ -225,7 +226,7 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
 
 
 def main(folder: Path, *cases: str) -> None:
-    """Run cases, one after the other."""
+    """Runs the cases one after the other."""
     with pytest.MonkeyPatch.context() as patch:
         leave_out_charts(patch)
         found = {case: CASES[case](folder / case) for case in cases}

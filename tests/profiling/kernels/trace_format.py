@@ -1,7 +1,7 @@
-"""Whether a trace is what "Trace Event Format" (Google, the document of Chrome's tracing) asks for.
+"""Checks traces against "Trace Event Format" (Google, the document of Chrome's tracing).
 
-Checked is what Kineto and we write: complete events (X), counters (C), metadata (M), flows
-(s, t, f), instants (i).
+The events are those that Kineto and this package write: complete events (X), counters (C),
+metadata (M), flows (s, t, f), instants (i).
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ def _complete(event: Mapping[str, Any]) -> None:
 
 
 def _counter(event: Mapping[str, Any]) -> None:
-    """Each argument is a series; its values are numbers."""
+    """Checks that the values of a counter are numbers."""
     assert event["args"], event
     assert all(isinstance(value, Real) for value in event["args"].values()), event
 
