@@ -51,7 +51,7 @@ class Repeat(NamedTuple):
     report: EnergyReport
 
 
-class _Side(NamedTuple):
+class _GroupReports(NamedTuple):
     """One group and its reports."""
 
     group: Group
@@ -74,7 +74,8 @@ def build(
         margin: as in ``compare``.
     """
     first, *others = (
-        _side(name, repeats, judged, keeps_order=paired is True) for name, repeats in groups.items()
+        _group_reports(name, repeats, judged, keeps_order=paired is True)
+        for name, repeats in groups.items()
     )
     sides = (first, *others)
     caveats = [
@@ -113,7 +114,9 @@ def _primary(effects: Sequence[Effect], groups: Sequence[str]) -> str | None:
     return next((effect.quantity for effect in effects), None)
 
 
-def _side(name: str, repeats: Sequence[Repeat], judged: Goal | None, *, keeps_order: bool) -> _Side:
+def _group_reports(
+    name: str, repeats: Sequence[Repeat], judged: Goal | None, *, keeps_order: bool
+) -> _GroupReports:
     in_time = sorted(repeats, key=lambda repeat: repeat.report.run.started_unix_s)
     ordered = repeats if keeps_order else in_time
     runs = [_run_values(repeat, judged) for repeat in ordered]
@@ -130,7 +133,7 @@ def _side(name: str, repeats: Sequence[Repeat], judged: Goal | None, *, keeps_or
         means=means,
         metric_mean=float(np.mean(bests)) if len(bests) == len(runs) else None,
     )
-    return _Side(group, [repeat.report for repeat in ordered])
+    return _GroupReports(group, [repeat.report for repeat in ordered])
 
 
 def _metric(report: EnergyReport, judged: Goal | None) -> Metric | None:
@@ -158,7 +161,7 @@ def _run_values(repeat: Repeat, judged: Goal | None) -> RunValues:
     )
 
 
-def _unreached(sides: Sequence[_Side], judged: Goal | None) -> Iterator[Caveat]:
+def _unreached(sides: Sequence[_GroupReports], judged: Goal | None) -> Iterator[Caveat]:
     """Yields a caveat for each group with runs that lack the metric or miss the target."""
     if judged is None:
         return
@@ -179,7 +182,7 @@ def _unreached(sides: Sequence[_Side], judged: Goal | None) -> Iterator[Caveat]:
                 )
 
 
-def _known_by_some(sides: Sequence[_Side]) -> Iterator[Caveat]:
+def _known_by_some(sides: Sequence[_GroupReports]) -> Iterator[Caveat]:
     """Yields a caveat for each quantity that only some runs of a group know."""
     for group, _ in sides:
         for one in QUANTITIES:
@@ -194,7 +197,7 @@ def _known_by_some(sides: Sequence[_Side]) -> Iterator[Caveat]:
                 )
 
 
-def _effects(old: _Side, new: _Side, paired: Pairing) -> Iterator[Effect]:
+def _effects(old: _GroupReports, new: _GroupReports, paired: Pairing) -> Iterator[Effect]:
     in_pairs = _are_paired(old.group, new.group, paired)
     for quantity in compared(old.group.means, new.group.means):
         ratio = new.group.means[quantity.name] / old.group.means[quantity.name]
@@ -225,17 +228,17 @@ def _effects(old: _Side, new: _Side, paired: Pairing) -> Iterator[Effect]:
 
 
 def _interval(
-    old: _Side, new: _Side, quantity: str, in_pairs: bool
+    old: _GroupReports, new: _GroupReports, quantity: str, in_pairs: bool
 ) -> tuple[RatioInterval | None, Basis | None]:
     before, after = ([run.values[quantity] for run in s.group.runs] for s in (old, new))
     basis: Basis = "pairs" if in_pairs else "runs"
     ratio = statistics.ratio_of_pairs if in_pairs else statistics.ratio_of_runs
-    found = ratio(before, after)
-    if found is None and len(before) == len(after) == 1:
+    interval = ratio(before, after)
+    if interval is None and len(before) == len(after) == 1:
         old_blocks, new_blocks = (blocks(side.reports[0], quantity) for side in (old, new))
         if old_blocks is not None and new_blocks is not None:
-            found, basis = statistics.ratio_of_blocks(old_blocks, new_blocks), "blocks"
-    return (found, basis) if found is not None else (None, None)
+            interval, basis = statistics.ratio_of_blocks(old_blocks, new_blocks), "blocks"
+    return (interval, basis) if interval is not None else (None, None)
 
 
 def _are_paired(old: Group, new: Group, paired: Pairing) -> bool:
@@ -272,7 +275,7 @@ def _verdict(effect: Effect) -> Verdict:
 
 
 def _quality(
-    old: _Side, new: _Side, judged: Goal, paired: Pairing, margin: float
+    old: _GroupReports, new: _GroupReports, judged: Goal, paired: Pairing, margin: float
 ) -> Quality | None:
     """Returns whether the metric is as good: not worse by more than the margin, beyond chance."""
     if old.group.metric_mean is None or new.group.metric_mean is None:

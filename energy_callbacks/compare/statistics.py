@@ -136,8 +136,8 @@ def difference(
         return None
     before, after = (np.asarray(values, dtype=float) for values in (old, new))
     rng = np.random.default_rng(_SEED)
-    found = _difference(before, after, rng, in_pairs=in_pairs)
-    low, high = np.quantile(_scaled(found.deviations, found.freedom, rng), _ENDS)
+    change = _difference(before, after, rng, in_pairs=in_pairs)
+    low, high = np.quantile(_scaled(change.deviations, change.freedom, rng), _ENDS)
     value = float(after.mean() - before.mean())
     return value - float(high), value - float(low)
 
@@ -191,24 +191,24 @@ def _scaled(deviations: Array, freedom: float, rng: np.random.Generator) -> Arra
     return scaled
 
 
-def _interval(found: _Difference, rng: np.random.Generator) -> RatioInterval:
+def _interval(change: _Difference, rng: np.random.Generator) -> RatioInterval:
     """Returns the interval of a ratio from the difference of logarithms."""
     # Means of equal values differ in their last bit.
-    difference = 0.0 if abs(found.value) < _ROUNDING else found.value
-    deviations = np.where(np.abs(found.deviations) < _ROUNDING, 0.0, found.deviations)
-    drawn = _scaled(deviations, found.freedom, rng)
+    difference = 0.0 if abs(change.value) < _ROUNDING else change.value
+    deviations = np.where(np.abs(change.deviations) < _ROUNDING, 0.0, change.deviations)
+    drawn = _scaled(deviations, change.freedom, rng)
     low, high = np.quantile(drawn, _ENDS)
     # One additional replicate, so that p is never 0.
     tails = [(drawn >= abs(difference)).sum(), (drawn <= -abs(difference)).sum()]
     p = min((sum(tails) + 1.0) / (REPLICATES + 1.0), 1.0)
-    student = rng.standard_t(found.freedom, size=REPLICATES)
+    student = rng.standard_t(change.freedom, size=REPLICATES)
     needed = np.quantile(student, _ENDS[1]) + np.quantile(student, POWER)
     return RatioInterval(
         value=math.exp(difference),
         low=_exp(difference - float(high)),
         high=_exp(difference - float(low)),
         p=p,
-        detectable=_exp(float(needed) * math.sqrt(found.variance)) - 1.0,
+        detectable=_exp(float(needed) * math.sqrt(change.variance)) - 1.0,
     )
 
 

@@ -104,7 +104,7 @@ class JobUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """How often a job runs, and where.
+    """The number of jobs a day, and the place where they run.
 
     Attributes:
         intensity: carbon intensity of the grid.

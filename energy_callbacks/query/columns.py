@@ -83,8 +83,8 @@ class SqlTable:
     @property
     def fields(self) -> dict[str, Kind]:
         """Path and kind of all fields of the columns."""
-        found = (pair for column in self.columns for pair in _FIELD.findall(column.sql))
-        return {path: kind for kind, path in found}
+        pairs = (pair for column in self.columns for pair in _FIELD.findall(column.sql))
+        return {path: kind for kind, path in pairs}
 
     def selection(self) -> str:
         """Returns the columns as SQL over ``f1``, ``f2``, ..., the values of ``fields``."""

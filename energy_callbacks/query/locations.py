@@ -170,8 +170,8 @@ class _Remote:
     def _ranges(
         self, paths: Sequence[str], starts: Sequence[int], ends: Sequence[int]
     ) -> list[Content]:
-        found = self._files.cat_ranges(list(paths), starts, ends, on_error="return")
-        return [one if isinstance(one, bytes) else OSError(str(one)) for one in found]
+        contents = self._files.cat_ranges(list(paths), starts, ends, on_error="return")
+        return [one if isinstance(one, bytes) else OSError(str(one)) for one in contents]
 
 
 ReportLocation = _Local | _Remote

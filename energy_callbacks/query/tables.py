@@ -206,8 +206,8 @@ def _is_valid(shape: str, table: SqlTable) -> bool:
     """Whether all fields have their kind and no required one is null: ``[VARCHAR, NULL, ...]``."""
     types = zip(table.fields.items(), re.findall(r"\w+", shape), strict=True)
     return all(
-        found in KINDS[kind].json or (found == "NULL" and path not in table.required)
-        for (path, kind), found in types
+        json_type in KINDS[kind].json or (json_type == "NULL" and path not in table.required)
+        for (path, kind), json_type in types
     )
 
 

@@ -42,7 +42,7 @@ class MetricPair:
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """How informative the pair is: with validation first, then with a known direction."""
+        """Order of importance: pairs with a validation first, then those with a known direction."""
         metric = self.validation or self.training
         directions = (None, "higher", "lower")
         return self.validation is not None, directions.index(metric and metric.direction)

@@ -126,15 +126,15 @@ def drawn(shown: Any, charts: Iterable[Chart]) -> list[dict[str, Any]]:
         shown: the report or comparison that the charts show.
         charts: the charts; those with nothing to draw are left out.
     """
-    found = []
+    pictures = []
     for chart in charts:
         widths = {
             name: svg(chart, shown, width_in, f"{chart.name}-{name}")
             for name, width_in in _WIDTHS_IN.items()
         }
         if widths["wide"]:
-            found.append({"name": chart.name, "title": chart.title, **widths})
-    return found
+            pictures.append({"name": chart.name, "title": chart.title, **widths})
+    return pictures
 
 
 def _section(section: Section, name: str = "") -> dict[str, Any]:
