@@ -53,9 +53,7 @@ def build(
     return replace(report, advice=advice(report))
 
 
-def gather(
-    paths: str | Path | Sequence[str | Path],
-) -> tuple[list[MergedAttempt], int, list[str]]:
+def gather(paths: str | Path | Sequence[str | Path]) -> tuple[list[MergedAttempt], int, list[str]]:
     """Reads journals and merges the processes of the newest run into attempts.
 
     Args:
@@ -153,7 +151,12 @@ def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyRepor
         series=curves.series(merged),
         ranks=ranks,
         imbalances=imbalances(merged, ranks),
-        batch_sizes=_batch_sizes(merged),
+        batch_sizes=tuple(
+            from_record(BatchSizeCurve, record)
+            for attempt in merged
+            # Ranks search together.
+            for record in attempt.lead.batch_sizes
+        ),
         metrics=metrics(merged),
         progress=progress(merged, timeline),
         profile=_profile(merged),
@@ -228,19 +231,8 @@ def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[models.UnavailableSen
 
 def _forecast(merged: Sequence[MergedAttempt]) -> models.Forecast | None:
     """Returns the newest forecast of a lead process."""
-    for attempt in reversed(merged):
-        if attempt.lead.forecast is not None:
-            return from_record(models.Forecast, attempt.lead.forecast)
-    return None
-
-
-def _batch_sizes(merged: Sequence[MergedAttempt]) -> tuple[BatchSizeCurve, ...]:
-    """Returns the searches of the lead processes; ranks search together."""
-    return tuple(
-        from_record(BatchSizeCurve, record)
-        for attempt in merged
-        for record in attempt.lead.batch_sizes
-    )
+    records = [attempt.lead.forecast for attempt in merged if attempt.lead.forecast]
+    return from_record(models.Forecast, records[-1]) if records else None
 
 
 def _profile(merged: Sequence[MergedAttempt]) -> Profile | None:
@@ -271,9 +263,8 @@ def _environment(header: Record) -> dict[str, str]:
     world_size = header.get("world_size") or 1
     if world_size > 1:
         flat["world_size"] = str(world_size)
-    flat.update(_flattened("", header.get("environment") or {}))
-    flat.update(_flattened("config.", header.get("config") or {}))
-    return flat
+    nested = {**(header.get("environment") or {}), "config": header.get("config") or {}}
+    return flat | dict(_flattened("", nested))
 
 
 def _flattened(prefix: str, values: Record) -> Iterator[tuple[str, str]]:

@@ -119,9 +119,8 @@ def _note(before: EnergyReport) -> str:
 
 
 def _pue(report: EnergyReport) -> float:
-    if report.emissions is not None:
-        return report.emissions.pue
-    return float(report.environment.get("config.pue", 1.0))
+    run_pue = float(report.environment.get("config.pue", 1.0))
+    return report.emissions.pue if report.emissions else run_pue
 
 
 def _grid(
@@ -137,15 +136,13 @@ def _grid(
     return None, Intensity(**{name: getattr(report.emissions, name) for name in names})
 
 
-def _forecast(
-    forecast: Forecast | None, intensity: Intensity | None, pue: float
-) -> Forecast | None:
-    if forecast is None or intensity is None:
-        return forecast
-    energy = Figure(energy_j=forecast.energy_j, systematic_j=forecast.energy_error_j)
+def _forecast(old: Forecast | None, intensity: Intensity | None, pue: float) -> Forecast | None:
+    if old is None or intensity is None:
+        return old
+    energy = Figure(energy_j=old.energy_j, systematic_j=old.energy_error_j)
     new = _emissions(energy, intensity, pue)
     return replace(
-        forecast, emissions_kg=new.kg, emissions_low_kg=new.low_kg, emissions_high_kg=new.high_kg
+        old, emissions_kg=new.kg, emissions_low_kg=new.low_kg, emissions_high_kg=new.high_kg
     )
 
 

@@ -35,8 +35,7 @@ def _exact(shown: Callable[[float], str]) -> Callable[[float | None], _Side]:
 
 
 def _of_figure(figure: Figure) -> _Side:
-    is_known = figure.energy_j is not None
-    return _Side(is_known, figure_format.figure(figure), interval_j(figure))
+    return _Side(figure.energy_j is not None, figure_format.figure(figure), interval_j(figure))
 
 
 def _of_ratio(ratio: Ratio | None) -> _Side:

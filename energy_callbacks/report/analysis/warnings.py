@@ -55,10 +55,8 @@ def warnings(
 
 
 def _of_files(other_runs: int, unreadable: Sequence[str]) -> Iterator[ReportWarning]:
-    for problem in unreadable:
-        yield ReportWarning(
-            code="journal_unreadable", message=f"A journal was left out: {problem}."
-        )
+    for reason in unreadable:
+        yield ReportWarning(code="journal_unreadable", message=f"A journal was left out: {reason}.")
     if other_runs:
         runs = "run was" if other_runs == 1 else "runs were"
         yield ReportWarning(
@@ -87,9 +85,8 @@ def _of_attempts(report: EnergyReport, merged: Sequence[MergedAttempt]) -> Itera
         if attempt.status == "cut off":
             yield _cut_off(attempt, who, ranks[attempt.attempt])
         elif attempt.status == "running":
-            yield ReportWarning(
-                code="running", message=f"{who} is still running; these are its figures so far."
-            )
+            message = f"{who} is still running; these are its figures so far."
+            yield ReportWarning(code="running", message=message)
     if report.throughput.replayed_steps:
         yield ReportWarning(
             code="replayed_steps",
@@ -106,15 +103,11 @@ def _rank_count(attempt: MergedAttempt) -> int:
 
 
 def _cut_off(attempt: Attempt, who: str, ranks: int) -> ReportWarning:
+    rank = f"Rank {attempt.rank} of {ranks} (attempt {attempt.attempt}, host {attempt.host})"
+    event = f"{who} was cut off" if ranks == 1 else f"{rank} ended without a word"
     after = formatting.duration(attempt.duration_s)
-    if ranks == 1:
-        said = f"{who} was cut off after {after}"
-    else:
-        said = (
-            f"Rank {attempt.rank} of {ranks} (attempt {attempt.attempt}, host {attempt.host}) "
-            f"ended without a word after {after}"
-        )
-    return ReportWarning(code="cut_off", message=f"{said}; its last second may be missing.")
+    message = f"{event} after {after}; its last second may be missing."
+    return ReportWarning(code="cut_off", message=message)
 
 
 def _of_missing_ranks(attempt: MergedAttempt) -> Iterator[ReportWarning]:
@@ -162,10 +155,8 @@ def _of_origin(report: EnergyReport, doctor: str) -> Iterator[ReportWarning]:
         if device.origin == "estimated" and device.energy.energy_j is not None
     }
     if "gpu" in estimated:
-        yield ReportWarning(
-            code="gpu_estimated",
-            message="The energy of the GPU is estimated by a model, not measured.",
-        )
+        message = "The energy of the GPU is estimated by a model, not measured."
+        yield ReportWarning(code="gpu_estimated", message=message)
     if "host" in estimated:
         yield ReportWarning(
             code="host_estimated",
@@ -217,10 +208,8 @@ def _of_sensors(
         missed.update((process.totals or {}).get("missed_readings") or {})
     for source, count in sorted(missed.items()):
         if count:
-            readings = "reading was" if count == 1 else "readings were"
-            yield ReportWarning(
-                code="missed_readings", message=f"{source}: {count} {readings} missed."
-            )
+            noun = "reading was" if count == 1 else "readings were"
+            yield ReportWarning(code="missed_readings", message=f"{source}: {count} {noun} missed.")
 
 
 def method_notes(report: EnergyReport, merged: Sequence[MergedAttempt]) -> tuple[str, ...]:

@@ -58,8 +58,7 @@ def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterat
     lead = trainings[-1].process
     others = _energies_of_others(command, trainings)
     if command.totals is not None:
-        energy = {**command.totals["energy"], **others}
-        command.totals = {**command.totals, "energy": energy}
+        command.totals = {**command.totals, "energy": {**command.totals["energy"], **others}}
     own = {key: lead.header[key] for key in _TRAININGS_OWN if key in lead.header}
     processes = [one.process for one in trainings]
     yield replace(

@@ -82,13 +82,12 @@ def series(attempts: Sequence[MergedAttempt]) -> tuple[Series, ...]:
 
 
 def _curve(parts: Sequence[tuple[MergedAttempt, OwnedDevice]], limit: int) -> Series:
-    parts_bins = [
+    each = [
         _bins(device.owner.columns[device.key], attempt.start_of(device.owner))
         for attempt, device in parts
     ]
-    bins = _decimated(
-        {name: np.concatenate([one[name] for one in parts_bins]) for name in _REDUCE}, limit
-    )
+    chained = {name: np.concatenate([bins[name] for bins in each]) for name in _REDUCE}
+    bins = _decimated(chained, limit)
     _, newest = parts[-1]
     seen_s = bins["seen_s"].round(_T_DECIMALS)
     power_w = bins["energy_j"] / np.where(seen_s > 0.0, seen_s, np.nan)
@@ -195,7 +194,11 @@ def timeline(attempts: Iterable[MergedAttempt]) -> tuple[Span, ...]:
     if len(spans) > MAX_SPANS:
         shortest_s = sorted((s.end_s - s.start_s for s in spans), reverse=True)[MAX_SPANS - 1]
         spans = [s for s in spans if s.end_s - s.start_s >= shortest_s][:MAX_SPANS]
-    return tuple(sorted((_rounded(span) for span in spans), key=attrgetter("start_s")))
+    rounded = (
+        replace(s, start_s=round(s.start_s, _T_DECIMALS), end_s=round(s.end_s, _T_DECIMALS))
+        for s in spans
+    )
+    return tuple(sorted(rounded, key=attrgetter("start_s")))
 
 
 def _append(spans: list[Span], span: Span) -> None:
@@ -204,8 +207,3 @@ def _append(spans: list[Span], span: Span) -> None:
         spans[-1] = replace(spans[-1], end_s=span.end_s)
     elif span.end_s > span.start_s:
         spans.append(span)
-
-
-def _rounded(span: Span) -> Span:
-    start_s, end_s = round(span.start_s, _T_DECIMALS), round(span.end_s, _T_DECIMALS)
-    return replace(span, start_s=start_s, end_s=end_s)

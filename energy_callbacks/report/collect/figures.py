@@ -115,19 +115,17 @@ def phase_table(
     for name, own in parts.items():
         by_scope = scopes(own)
         energy_j = by_scope.total.energy_j
-        if seconds[name] > 0.0 or energy_j:
-            rows.append(
-                models.Phase(
-                    name=name,
-                    duration_s=seconds[name],
-                    gpu=by_scope.gpu,
-                    host=by_scope.host,
-                    total=by_scope.total,
-                    share=energy_j / whole_j if whole_j and energy_j is not None else None,
-                    activity=busy.get(name),
-                )
-            )
-    return tuple(rows)
+        row = models.Phase(
+            name=name,
+            duration_s=seconds[name],
+            gpu=by_scope.gpu,
+            host=by_scope.host,
+            total=by_scope.total,
+            share=energy_j / whole_j if whole_j and energy_j is not None else None,
+            activity=busy.get(name),
+        )
+        rows.append(row)
+    return tuple(row for row in rows if row.duration_s > 0.0 or row.total.energy_j)
 
 
 def _executed_steps(attempts: Iterable[MergedAttempt]) -> int:

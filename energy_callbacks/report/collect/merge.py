@@ -149,22 +149,25 @@ def _owned(processes: Sequence[ProcessJournal]) -> list[OwnedDevice]:
     claims: dict[Identity, list[OwnedDevice]] = defaultdict(list)
     for process in processes:
         for key, record in process.devices.items():
-            identity = Identity(process.host, record["device"]["uuid"] or key)
-            claims[identity].append(
-                OwnedDevice(
-                    identity=identity,
-                    key=key,
-                    owner=process,
-                    record=record,
-                    energy=energy_of(process, key),
-                    counted_in=record["device"]["parent"],
-                )
+            device = OwnedDevice(
+                identity=Identity(process.host, record["device"]["uuid"] or key),
+                key=key,
+                owner=process,
+                record=record,
+                energy=energy_of(process, key),
+                counted_in=record["device"]["parent"],
             )
+            claims[device.identity].append(device)
     owned = [
         replace(reduce(_preferred, devices), notes=_notes([one.properties for one in devices]))
         for devices in claims.values()
     ]
-    return [_without_parent(device, owned) for device in owned]
+    # The energy of a device is counted in its parent's, if that is known.
+    known = {(one.identity.host, one.key) for one in owned if one.energy.energy_j is not None}
+    return [
+        one if (one.identity.host, one.counted_in) in known else replace(one, counted_in=None)
+        for one in owned
+    ]
 
 
 def _notes(lines: Sequence[Record]) -> tuple[str, ...]:
@@ -192,17 +195,6 @@ def _outlives(one: ProcessJournal, other: ProcessJournal) -> bool:
     return other.totals is None and after_s > _LAST_LINES_S
 
 
-def _without_parent(device: OwnedDevice, others: Iterable[OwnedDevice]) -> OwnedDevice:
-    """Returns the device; ``counted_in`` is ``None`` unless the parent has a known energy."""
-    has_parent = any(
-        other.key == device.counted_in
-        and other.identity.host == device.identity.host
-        and other.energy.energy_j is not None
-        for other in others
-    )
-    return device if has_parent else replace(device, counted_in=None)
-
-
 def energy_of(process: ProcessJournal, key: str) -> Energy:
     """Returns the energy of a device over an attempt, from the totals or else from other lines."""
     stated = energies(process.totals["energy"]).get(key) if process.totals else None
@@ -217,9 +209,8 @@ def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
     Its errors are scaled from the newest line that states them.
     """
     spans = [span for span in process.spans if key in span.energy]
-    closed = total(
-        [span.energy[key] for span in spans], [span.end_s - span.start_s for span in spans]
-    )
+    durations_s = [span.end_s - span.start_s for span in spans]
+    closed = total([span.energy[key] for span in spans], durations_s)
     stated = energies(process.so_far).get(key, UNKNOWN)
     known = max(closed, stated, key=lambda energy: energy.energy_j or 0.0)
     newest_j = process.last_energy_j(key)

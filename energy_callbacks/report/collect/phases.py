@@ -72,9 +72,7 @@ def sums(parts: Iterable[tuple[str, float, Energy]]) -> dict[str, Energy]:
     }
 
 
-def _with_trainings(
-    process: ProcessJournal, key: str, found: dict[str, Energy]
-) -> dict[str, Energy]:
+def _with_trainings(process: ProcessJournal, key: str, own: dict[str, Energy]) -> dict[str, Energy]:
     """Adds the phases of the trainings inside a command, and subtracts them from the command."""
     inside: list[tuple[str, float, Energy]] = []
     for one in process.trainings:
@@ -83,13 +81,13 @@ def _with_trainings(
             by_phase = energies(one.process, key, energy_of(one.process, key))
             inside += [(name, seconds.get(name, 0.0), by_phase[name]) for name in by_phase]
     known_j = math.fsum(energy.energy_j or 0.0 for *_, energy in inside)
-    command = found.get(COMMAND, UNKNOWN)
+    command = own.get(COMMAND, UNKNOWN)
     if command.energy_j is None or not known_j:
-        return found
+        return own
     # Two processes that read one sensor may differ by the energy between two of its values.
     share = min(command.energy_j / known_j, 1.0)
     taken = {name: _times(energy, share) for name, energy in sums(inside).items()}
-    phases = {name: energy for name, energy in found.items() if name != COMMAND}
+    phases = {name: energy for name, energy in own.items() if name != COMMAND}
     for name, energy in taken.items():
         phases[name] = total([phases[name], energy]) if name in phases else energy
     return {COMMAND: _minus(command, share * known_j, list(taken.values())), **phases}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,7 @@ class TimedEnergy:
     energy: dict[str, Energy]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
+class Training(NamedTuple):
     """A training that ran inside a measured command.
 
     Attributes:
@@ -205,9 +204,8 @@ def _take_metrics(process: ProcessJournal, record: Record) -> None:
 
 def _settle(earlier: list[Record], line: Record) -> None:
     """Sets unknown counts of earlier lines to 0, because ``line`` includes them."""
-    for name in ("samples", "tokens"):
-        if line[name] is None:
-            continue
+    known = [name for name in ("samples", "tokens") if line[name] is not None]
+    for name in known:
         for record in reversed(earlier):
             if record[name] is not None:
                 break

@@ -140,9 +140,8 @@ def _points(attempt: MergedAttempt, before_j: float) -> Iterator[tuple[str, _Poi
     t_s = np.asarray([record["t_s"] for record in records]) + attempt.start_of(attempt.lead)
     energy_j = energy_at(attempt, t_s)
     for i, record in enumerate(records):
-        known_j = (
-            None if energy_j is None else round(before_j + float(energy_j[i]), _ENERGY_DECIMALS)
-        )
+        used_j = None if energy_j is None else before_j + float(energy_j[i])
+        known_j = None if used_j is None else round(used_j, _ENERGY_DECIMALS)
         at_s = round(float(t_s[i]), _T_DECIMALS)
         for name, value in record["values"].items():
             rounded = float(f"{value:.{_DIGITS}g}")

@@ -9,7 +9,7 @@ others beyond chance is reported if the difference matters.
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from energy_callbacks.report.collect.figures import as_figure, sum_if_known
 from energy_callbacks.report.collect.merge import MergedAttempt, energy_of
 from energy_callbacks.report.collect.process import ProcessJournal
 from energy_callbacks.report.collect.rows import Array
-from energy_callbacks.report.model.models import Figure, Imbalance, RankUse
+from energy_callbacks.report.model.models import Figure, Imbalance, Quantity, RankUse
 
 # The variation of waits is estimated from stretches of the training, as many as there are up to 20.
 _FEWEST_STRETCHES, _MOST_STRETCHES = 8, 20
@@ -30,7 +30,6 @@ _MATTERS = 0.01
 _CONFIDENCE = 0.95
 # Keys of cards in the journal of a rank, by UUID, or by key for cards without UUID.
 _Cards = dict[str, str]
-Quantity = Literal["data_wait", "samples_per_step", "gpu_power"]
 
 
 class _Gap(NamedTuple):
@@ -55,9 +54,7 @@ class _Gap(NamedTuple):
 
 def rank_table(attempts: Iterable[MergedAttempt]) -> tuple[RankUse, ...]:
     """Returns one row for each rank of the attempts with several ranks."""
-    return tuple(
-        row for attempt in attempts if len(attempt.processes) > 1 for row in _rows(attempt)
-    )
+    return tuple(row for one in attempts if len(one.processes) > 1 for row in _rows(one))
 
 
 def _rows(attempt: MergedAttempt) -> Iterator[RankUse]:
@@ -103,26 +100,23 @@ def _read(process: ProcessJournal) -> _Cards:
 
 def _while_training(process: ProcessJournal, gpus: Collection[str]) -> Figure:
     """Returns the energy of cards in the phase ``train`` of a rank, as read by that rank."""
-    known = [
-        phases.energies(process, key, energy_of(process, key)).get("train", UNKNOWN) for key in gpus
-    ]
-    return as_figure(total(known), {process.devices[key]["device"]["origin"] for key in gpus})
+    by_phase = [phases.energies(process, key, energy_of(process, key)) for key in gpus]
+    train = total([energies.get("train", UNKNOWN) for energies in by_phase])
+    return as_figure(train, {process.devices[key]["device"]["origin"] for key in gpus})
 
 
-def imbalances(
-    attempts: Iterable[MergedAttempt], table: Sequence[RankUse]
-) -> tuple[Imbalance, ...]:
+def imbalances(attempts: Iterable[MergedAttempt], rows: Sequence[RankUse]) -> tuple[Imbalance, ...]:
     """Returns the rank that stands out most in each quantity, for each attempt.
 
     Args:
         attempts: attempts of the run; those of one process are skipped.
-        table: the ranks of the run.
+        rows: the ranks of the run.
     """
     return tuple(
         imbalance
-        for attempt in attempts
-        if len(attempt.processes) > 1
-        for imbalance in _of_attempt(attempt, [r for r in table if r.attempt == attempt.number])
+        for one in attempts
+        if len(one.processes) > 1
+        for imbalance in _of_attempt(one, [row for row in rows if row.attempt == one.number])
     )
 
 
@@ -206,9 +200,8 @@ def _waits_s(processes: Sequence[ProcessJournal]) -> Array | None:
         for name in ("steps", "data_wait_s")
     )
     edges = np.linspace(0.0, min(one[-1] for one in steps), count + 1)
-    return np.array(
-        [np.diff(np.interp(edges, *curve)) for curve in zip(steps, waited_s, strict=True)]
-    )
+    curves = zip(steps, waited_s, strict=True)
+    return np.array([np.diff(np.interp(edges, *curve)) for curve in curves])
 
 
 def _samples(rows: Sequence[RankUse]) -> _Gap | None:

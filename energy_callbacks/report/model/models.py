@@ -7,6 +7,7 @@ from energy_callbacks.accounting.journal.batch_job import Job
 from energy_callbacks.core.records import Energy, Origin, Scope, is_resolved
 
 Status = Literal["finished", "failed", "interrupted", "cut off", "running"]
+Quantity = Literal["data_wait", "samples_per_step", "gpu_power"]
 FigureOrigin = Literal["measured", "estimated", "mixed"]
 
 
@@ -161,7 +162,7 @@ class Imbalance:
     attempt: int
     host: str
     rank: int
-    quantity: Literal["data_wait", "samples_per_step", "gpu_power"]
+    quantity: Quantity
     value: float
     median: float
     error: float

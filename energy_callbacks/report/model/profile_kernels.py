@@ -203,9 +203,8 @@ def _roof(roof: KernelRoofline) -> str:
 
 def class_rows(profile: KernelProfile) -> list[tuple[str, ...]]:
     """Returns the table of kinds of work with the columns ``HEAD``; rows sum to the step."""
-    return [
-        (row.name, *_times(row), *_joules(row.energy_j, profile.steps)) for row in profile.classes
-    ]
+    steps = profile.steps
+    return [(row.name, *_times(row), *_joules(row.energy_j, steps)) for row in profile.classes]
 
 
 def kernel_rows(profile: KernelProfile) -> list[tuple[str, ...]]:
