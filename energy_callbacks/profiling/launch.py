@@ -91,15 +91,14 @@ def _count_steps(optimizers: ModuleType, meter: EnergyMeter) -> None:
 
 def _run(words: Sequence[str]) -> None:
     """Run the program as ``__main__``, with the arguments and import path that Python gives it."""
-    if words[0] == "-m":
-        if not _is_path_safe():
-            sys.path.insert(0, str(Path.cwd()))
-        sys.argv = list(words[1:])
+    is_module = words[0] == "-m"
+    script = os.path.abspath(words[0])  # noqa: PTH100 - as Python does
+    if not os.environ.get("PYTHONSAFEPATH"):  # this process itself runs with -P
+        sys.path.insert(0, str(Path.cwd() if is_module else Path(script).resolve().parent))
+    sys.argv = list(words[1:] if is_module else words)
+    if is_module:
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         return
-    script, sys.argv = os.path.abspath(words[0]), list(words)  # noqa: PTH100 - as Python does
-    if not _is_path_safe():
-        sys.path.insert(0, str(Path(script).resolve().parent))
     # runpy.run_path would remove the module before threads and exit functions end.
     module = ModuleType("__main__")
     loader = SourceFileLoader("__main__", script)
@@ -113,11 +112,6 @@ def _run(words: Sequence[str]) -> None:
     code = compile(Path(script).read_bytes(), script, "exec", dont_inherit=True)
     sys.modules["__main__"] = module
     exec(code, vars(module))  # noqa: S102 - it is the user's program
-
-
-def _is_path_safe() -> bool:
-    """Return whether the user wants no folder in ``sys.path``; this process runs with ``-P``."""
-    return bool(os.environ.get("PYTHONSAFEPATH"))
 
 
 if __name__ == "__main__":

@@ -121,19 +121,19 @@ class SamplingSchedule:
         self._random = random.Random()  # noqa: S311 - no secret; leaves the user's generator alone
 
     def pass_by(
-        self, now_s: float, *, waited_s: float, rests: int | None, look_s: float
+        self, now_s: float, *, waited_s: float, sleeps: int | None, took_s: float
     ) -> tuple[float, float]:
         """Return the newest moment, and how long the interpreter has delayed it.
 
         Args:
             now_s: time at which the sampling thread wakes up, after ``due_s``.
             waited_s: how long it was ready to run before, without a processor.
-            rests: how many times it went to sleep; ``None`` if the kernel does not count.
-            look_s: duration of the previous sample.
+            sleeps: how many times it went to sleep; ``None`` if the kernel does not count.
+            took_s: duration of the previous sample.
         """
         late_s = now_s - self.due_s - waited_s
-        is_held_up = late_s > _PUNCTUAL_S if rests is None else rests > 1
-        self._cost_s += _SMOOTHING * (waited_s + look_s - self._cost_s)
+        is_held_up = late_s > _PUNCTUAL_S if sleeps is None else sleeps > 1
+        self._cost_s += _SMOOTHING * (waited_s + took_s - self._cost_s)
         period_s = max(self._period_s, self._cost_s / self._max_share)
         moment_s = now_s
         while self.due_s <= now_s:
@@ -146,7 +146,7 @@ class StackSampler:
     """A thread that asks the main thread for samples, one request at a time.
 
     Args:
-        look: called with the innermost frame and the sample, on the main thread.
+        take: called with the innermost frame and the sample, on the main thread.
         rate_hz: mean number of moments per second. Periods scatter uniformly from 0.5 to 1.5 times
             the mean, so that no step is synchronous with them.
         max_share: maximum share of the time that samples may take. The main thread stands still
@@ -162,7 +162,7 @@ class StackSampler:
     """
 
     def __init__(
-        self, look: Callable[[FrameType, StackSample], None], rate_hz: float, max_share: float = 1.0
+        self, take: Callable[[FrameType, StackSample], None], rate_hz: float, max_share: float = 1.0
     ) -> None:
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
@@ -171,8 +171,8 @@ class StackSampler:
             )
         self.looks = 0
         self.cost_s = 0.0
-        self._look: Callable[[FrameType, StackSample], None] = look
-        self._look_s = 0.0
+        self._take_sample: Callable[[FrameType, StackSample], None] = take
+        self._took_s = 0.0
         self._generation = forks.generation
         self._pending = Pending(self._serve)
         self._clock = time.pthread_getcpuclockid(threading.get_ident())
@@ -210,7 +210,7 @@ class StackSampler:
                 return
             now_s = time.monotonic()
             self._until_s, held_up_s = schedule.pass_by(
-                now_s, waited_s=queue.waited_s(), rests=switches.since_last(), look_s=self._look_s
+                now_s, waited_s=queue.waited_s(), sleeps=switches.since_last(), took_s=self._took_s
             )
             if self._pending.is_lost:
                 self._pending.is_lost = self._is_asked = False
@@ -244,10 +244,10 @@ class StackSampler:
         )
         self._since_s = sample.until_s
         self._is_asked = False
-        self._look(frame, sample)
+        self._take_sample(frame, sample)
         self.looks += 1
-        self._look_s = time.monotonic() - now_s
-        self.cost_s += self._look_s
+        self._took_s = time.monotonic() - now_s
+        self.cost_s += self._took_s
 
 
 class _RunQueue:

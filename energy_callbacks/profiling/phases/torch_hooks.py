@@ -12,6 +12,7 @@ Nothing here imports PyTorch: if the training has not imported it, there is noth
 import functools
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 
@@ -24,9 +25,9 @@ class TorchHooks:
 
     def __init__(self, begin: Callable[[str], None]) -> None:
         self._begin = begin
-        self._handles: list[Any] = []
+        self._undo = ExitStack()
+        self._is_installed = False
         self._forward: Any = None
-        self._backward: Any = None
         self._outer = "other"
 
     def install(self) -> None:
@@ -35,31 +36,25 @@ class TorchHooks:
         optimizer = sys.modules.get("torch.optim.optimizer")
         if torch is None or optimizer is None:
             return
-        self._handles = [
-            optimizer.register_optimizer_step_pre_hook(self._before_step),
-            optimizer.register_optimizer_step_post_hook(self._after_step),
-        ]
-        self._backward = torch.autograd.backward
-        torch.autograd.backward = self._around(self._backward)
+        self._is_installed = True
+        before = optimizer.register_optimizer_step_pre_hook(self._before_step)
+        self._undo.callback(before.remove)
+        after = optimizer.register_optimizer_step_post_hook(self._after_step)
+        self._undo.callback(after.remove)
+        self._undo.callback(self._wrap_backward(torch.autograd))
         self._expect_forward()
 
     def _expect_forward(self) -> None:
         """Begin the forward phase when the next module is called."""
-        if self._handles and self._forward is None:
+        if self._is_installed and self._forward is None:
             module = sys.modules["torch.nn.modules.module"]
             self._forward = module.register_module_forward_pre_hook(self._on_forward)
 
     def remove(self) -> None:
         """Restore PyTorch."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        self._is_installed = False
+        self._undo.close()
         self._remove_forward()
-        torch = sys.modules.get("torch")
-        if torch is not None and self._backward is not None:
-            if getattr(torch.autograd.backward, "__wrapped__", None) is self._backward:
-                torch.autograd.backward = self._backward
-            self._backward = None
 
     def _remove_forward(self) -> None:
         if self._forward is not None:
@@ -72,10 +67,13 @@ class TorchHooks:
         self._remove_forward()
         self._begin("forward")
 
-    def _around(self, backward: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_backward(self, autograd: Any) -> Callable[[], None]:
+        """Time ``torch.autograd.backward``; returns a function that restores it."""
+        backward = autograd.backward
+
         @functools.wraps(backward)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            if not self._handles:  # another wrapper may keep a reference to this one
+            if not self._is_installed:  # another wrapper may keep a reference to this one
                 return backward(*args, **kwargs)
             self._begin("backward")
             try:
@@ -84,7 +82,12 @@ class TorchHooks:
                 self._begin(self._outer)
                 self._expect_forward()  # of the next micro-batch
 
-        return timed
+        def restore() -> None:
+            if autograd.backward is timed:
+                autograd.backward = backward
+
+        autograd.backward = timed
+        return restore
 
     def begin_step(self) -> None:
         """Start a new step, even if the optimizer of the previous one has not returned."""

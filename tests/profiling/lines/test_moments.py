@@ -10,11 +10,11 @@ from energy_callbacks.testing import FakeClock
 from tests.profiling.lines import virtual
 
 
-def moments_of(duration_s, *, look_s=0.0, waited_s=0.0, max_share=1.0):
+def moments_of(duration_s, *, took_s=0.0, waited_s=0.0, max_share=1.0):
     """Return the moments at 200 Hz if the sampling thread always wakes up in time."""
     moments, found = SamplingSchedule(0.0, 200.0, max_share), []
     while (due_s := moments.due_s) < duration_s:
-        moment_s, _ = moments.pass_by(due_s + waited_s, waited_s=waited_s, rests=1, look_s=look_s)
+        moment_s, _ = moments.pass_by(due_s + waited_s, waited_s=waited_s, sleeps=1, took_s=took_s)
         found.append(moment_s)
     return found
 
@@ -28,7 +28,7 @@ def test_moments_scatter_around_their_rate():
     assert 0.007 < max(periods_s) <= 0.0075
 
 
-@pytest.mark.parametrize("cost", ["look_s", "waited_s"])
+@pytest.mark.parametrize("cost", ["took_s", "waited_s"])
 def test_looks_that_cost_much_become_rare(cost):
     """Samples of 5 ms with a maximum share of 1 % are taken at most twice a second."""
     found = moments_of(60.0, max_share=0.01, **{cost: 0.005})
@@ -37,13 +37,13 @@ def test_looks_that_cost_much_become_rare(cost):
 
 
 @pytest.mark.parametrize(
-    ("rests", "late_s", "held_up_s"),
+    ("sleeps", "late_s", "held_up_s"),
     [(1, 0.002, 0.0), (2, 0.002, 0.002), (None, 0.002, 0.002), (None, 0.0002, 0.0)],
 )
-def test_a_moment_that_the_interpreter_held_up_keeps_its_time(rests, late_s, held_up_s):
+def test_a_moment_that_the_interpreter_held_up_keeps_its_time(sleeps, late_s, held_up_s):
     """Without counts of context switches, the delay decides; a late timer moves the moment."""
     moments = SamplingSchedule(10.0, 200.0, 1.0)
-    moment_s, found_s = moments.pass_by(10.0 + late_s, waited_s=0.0, rests=rests, look_s=0.0)
+    moment_s, found_s = moments.pass_by(10.0 + late_s, waited_s=0.0, sleeps=sleeps, took_s=0.0)
     assert found_s == pytest.approx(held_up_s)
     assert moment_s == pytest.approx(10.0 if held_up_s else 10.0 + late_s)
     assert moments.due_s > 10.0 + late_s

@@ -263,10 +263,10 @@ def test_the_kernel_tells_who_waited_for_the_interpreter(meanwhile, is_held):
     found = []
 
     def wait():
-        rests = ContextSwitches()
+        sleeps = ContextSwitches()
         for _ in range(40):
             time.sleep(0.005)
-            found.append(rests.since_last())
+            found.append(sleeps.since_last())
 
     thread = threading.Thread(target=wait)
     thread.start()

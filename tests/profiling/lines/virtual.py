@@ -71,7 +71,7 @@ class Interpreter:
     def _ask(self, *, is_held_up: bool) -> None:
         now_s = self._now_s
         self._until_s, held_up_s = self._moments.pass_by(
-            now_s, waited_s=0.0, rests=2 if is_held_up else 1, look_s=0.0
+            now_s, waited_s=0.0, sleeps=2 if is_held_up else 1, took_s=0.0
         )
         if self._request is None:
             self._request = SampleRequest(self._until_s, now_s, held_up_s, self.cpu_s, self.cpu_s)
