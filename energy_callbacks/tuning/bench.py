@@ -71,8 +71,8 @@ class Bench:
         patience: limits on the duration of a trial.
         worst: runs one training step with this many of the samples that need the most memory;
             each trial begins with it.
-        whole: samples of an optimizer step, if fixed. ``step`` then gets as second argument how
-            many micro-batches of the size make up such a step.
+        step_samples: samples of an optimizer step, if fixed. ``step`` then gets the number of
+            micro-batches of such a step as second argument.
         steps_per_call: optimizer steps in a call of ``step``.
     """
 
@@ -81,7 +81,7 @@ class Bench:
     restore: Callable[[], None] = lambda: None
     patience: Patience = field(default_factory=Patience)
     worst: Callable[[int], Any] | None = None
-    whole: int | None = None
+    step_samples: int | None = None
     steps_per_call: int = 1
 
     def run(self, size: int) -> Trial:
@@ -94,7 +94,8 @@ class Bench:
         accelerator.forget_compiled()
         accelerator.reset_peak()
         reason = None
-        trial = Trial(size=size, accumulation=1 if self.whole is None else self.whole // size)
+        accumulation = 1 if self.step_samples is None else self.step_samples // size
+        trial = Trial(size=size, accumulation=accumulation)
         try:
             trial = self._measured(trial)
         except Exception as error:
@@ -132,7 +133,8 @@ class Bench:
 
     def _block_s(self, trial: Trial, steps: int) -> float:
         start_s = self.meter.now_s()
-        arguments = (trial.size,) if self.whole is None else (trial.size, trial.accumulation)
+        is_fixed = self.step_samples is not None
+        arguments = (trial.size, trial.accumulation) if is_fixed else (trial.size,)
         result = None
         for _ in range(steps):
             result = self.step(*arguments)

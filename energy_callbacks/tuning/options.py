@@ -74,13 +74,13 @@ def search_settings(options: TuningOptions, ranks: int, memory_bytes: int | None
             f"tune_batch_size has no option {unknown[0]!r}; it has {', '.join(sorted(OPTIONS))}"
         )
     asked: dict[str, Any] = {k: v for k, v in options.items() if k in _OF_SEARCH}
-    whole = options.get("global_batch_size")
-    if whole is not None:
-        if isinstance(whole, bool) or not isinstance(whole, int) or whole < 1 or whole % ranks:
+    total = options.get("global_batch_size")
+    if total is not None:
+        if isinstance(total, bool) or not isinstance(total, int) or total < 1 or total % ranks:
             raise ValueError(
-                f"global_batch_size must be a positive multiple of the {ranks} ranks, got {whole!r}"
+                f"global_batch_size must be a positive multiple of the {ranks} ranks, got {total!r}"
             )
-        asked = {"objective": "energy", **asked, "divides": whole // ranks}
+        asked = {"objective": "energy", **asked, "divides": total // ranks}
     return SearchSettings(**asked, memory_bytes=memory_bytes)
 
 

@@ -41,7 +41,7 @@ class EnergyHooks(EnergySessions):
     def on_init_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Take the first place when the trainer is created."""
         callbacks = find_callback_list(self) or []
-        if not self._elders(callbacks):
+        if not self._prior(callbacks):
             OtherTrainerCallbacks(self, callbacks, None).take_first_place()
 
     def on_train_begin(

@@ -52,16 +52,16 @@ class EnergySessions(TrainerCallback):
             self._warned.add(message)
             loop.warn(message)
 
-    def _elders(self, callbacks: list[Any]) -> list["EnergySessions"]:
+    def _prior(self, callbacks: list[Any]) -> list["EnergySessions"]:
         """Return our callbacks with precedence: in the order of the list, ``report_to`` last."""
         ours = [one for one in callbacks if isinstance(one, EnergySessions)]
         ours.sort(key=lambda one: one.is_from_report_to)
         return ours[: ours.index(self)] if self in ours else []
 
-    def _stands_back(self, elders: list["EnergySessions"]) -> bool:
+    def _is_redundant(self, prior: list["EnergySessions"]) -> bool:
         """Whether this callback measures nothing, because another one measures the same."""
-        folders = [one._meter.config.run_folder for one in elders]  # noqa: SLF001 - of our class
-        if not elders or not (self.is_from_report_to or self._meter.config.run_folder in folders):
+        folders = [one._meter.config.run_folder for one in prior]  # noqa: SLF001 - of our class
+        if not prior or not (self.is_from_report_to or self._meter.config.run_folder in folders):
             return False
         self._warn_once(
             "two GpuEnergyCallback in one Trainer would measure the same twice; the second one "
@@ -75,10 +75,10 @@ class EnergySessions(TrainerCallback):
         """Start the meter and a session for a call; ``None`` if nothing is measured."""
         self._forget_last()
         callbacks = find_callback_list(self) or []
-        elders = self._elders(callbacks)
-        if self._stands_back(elders):
+        prior = self._prior(callbacks)
+        if self._is_redundant(prior):
             return None
-        self._state_key = f"{STATE_KEY} {self._meter.config.run_folder}" if elders else STATE_KEY
+        self._state_key = f"{STATE_KEY} {self._meter.config.run_folder}" if prior else STATE_KEY
         self._meter.start(
             loop.run_folder(args),
             state=state.stateful_callbacks.get(self._state_key),
@@ -90,7 +90,7 @@ class EnergySessions(TrainerCallback):
         if not self._meter.is_running or self._meter.run_folder is None:
             return None
         others = OtherTrainerCallbacks(self, callbacks, self._meter.run_folder)
-        if elders:
+        if prior:
             others = OtherTrainerCallbacks(self, [], None)
         elif any(isinstance(one, CodeCarbonCallback) for one in callbacks):
             self._warn_once(

@@ -95,16 +95,16 @@ class SearchSettings:
     @property
     def sizes(self) -> Sequence[int]:
         """All allowed sizes in ascending order."""
-        multiple, whole = self.multiple_of, self.divides
+        multiple, dividend = self.multiple_of, self.divides
         first = -(-self.min_size // multiple) * multiple
-        last = self.max_size if whole is None else min(self.max_size, whole)
+        last = self.max_size if dividend is None else min(self.max_size, dividend)
         sizes = range(first, last + 1, multiple)
-        if whole is None and not self.powers_of_two:
+        if dividend is None and not self.powers_of_two:
             return sizes
         return [
             size
             for size in sizes
-            if (whole is None or whole % size == 0)
+            if (dividend is None or dividend % size == 0)
             and (not self.powers_of_two or size.bit_count() == 1)
         ]
 

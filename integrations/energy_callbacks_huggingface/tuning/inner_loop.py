@@ -109,10 +109,10 @@ def full_batches(trainer: Any, size: int) -> Iterator[Any]:
     # Otherwise ranks exchange the states of their generators at the start of an epoch, but they
     # reach it at different times here.
     loader.rng_types = None
-    whole = rows_of(loader, size) // (size * trainer.args.world_size)
+    count = rows_of(loader, size) // (size * trainer.args.world_size)
     while True:
         for index, batch in enumerate(loader):
-            if index < whole:
+            if index < count:
                 yield batch
 
 

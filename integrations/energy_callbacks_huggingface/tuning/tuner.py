@@ -87,7 +87,7 @@ def batch_arguments(result: BatchSizeResult) -> dict[str, int]:
 def _tuned(
     trainer: Any,
     size: int,
-    whole: int | None,
+    step_samples: int | None,
     length_fn: Callable[[Any], int] | None,
     options: TuningOptions,
 ) -> BatchSizeResult:
@@ -102,7 +102,7 @@ def _tuned(
         def worst(size: int) -> None:
             assert rows is not None
             # A second micro-batch needs memory for gradients and activations.
-            loop.step_on(rows[:size], 1 if whole in (None, size) else 2)
+            loop.step_on(rows[:size], 1 if step_samples in (None, size) else 2)
 
         def restore() -> None:
             loop.close()

@@ -102,7 +102,7 @@ def _rebuilt(make: Callable[[int], Any], samples: float | None = None) -> BatchS
 
     def of(size: int) -> Batches:
         kind, data = made(size)
-        batches: Batches = kind.whole(data, size)
+        batches: Batches = kind.whole_batches(data, size)
         return batches
 
     if samples is None:

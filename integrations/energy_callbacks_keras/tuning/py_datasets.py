@@ -33,7 +33,7 @@ def counted(data: Any) -> float:
     return math.inf if data.num_batches is None else float(data.num_batches)
 
 
-def whole(data: Any, size: int) -> tuple[dict[str, Any], int | None]:
+def whole_batches(data: Any, size: int) -> tuple[dict[str, Any], int | None]:
     """Return the whole batches, and their number; see ``BatchSource``."""
     batches = WholeBatches(data, size)
     return {"x": batches, "shuffle": batches.num_batches is not None}, batches.num_batches

@@ -78,7 +78,7 @@ def _batch_size(data: Any) -> int:
     return 0 if first is None else first_dimension(first)
 
 
-def whole(data: Any, size: int) -> tuple[dict[str, Any], None]:
+def whole_batches(data: Any, size: int) -> tuple[dict[str, Any], None]:
     """Return the whole batches, repeated endlessly; see ``BatchSource``.
 
     Args:

@@ -35,7 +35,7 @@ def counted(loader: Any) -> float | None:
     return float(len(loader.sampler))
 
 
-def whole(loader: Any, size: int) -> tuple[dict[str, Any], int | None]:
+def whole_batches(loader: Any, size: int) -> tuple[dict[str, Any], int | None]:
     """Return the loader, and its number of whole batches; see ``BatchSource``.
 
     Raises:
