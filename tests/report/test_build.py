@@ -1,4 +1,4 @@
-"""Reports of journals whose every joule can be worked out on paper."""
+"""Reports of journals with energies that are known in closed form."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The job of a batch system in the report: of the run, and of attempts where they differ."""
+"""The batch-system job in a report: of the run, and of attempts if they differ."""
 
 import io
 from dataclasses import asdict

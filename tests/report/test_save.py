@@ -1,4 +1,4 @@
-"""Saving and loading: whole files or none, and every form gives the same report back."""
+"""Saving is atomic, and loading any format returns the same report."""
 
 import os
 import stat

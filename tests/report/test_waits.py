@@ -1,4 +1,4 @@
-"""Energy of waiting for data, as a report tells it."""
+"""Energy of waiting for data in a report."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What to change: told to a run that has the fault, and to no other."""
+"""Advice is given to runs with a fault, and to no others."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A run seen at another place or price: its energy stays, what follows from it is worked out."""
+"""A report at another location, PUE or price: the energy stays, emissions and cost change."""
 
 from dataclasses import replace
 

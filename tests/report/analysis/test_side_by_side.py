@@ -1,4 +1,4 @@
-"""Two runs side by side: ratios with the interval that both sensors leave."""
+"""Two runs side by side: ratios with the intervals of both sensors."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How busy the parts of a GPU were, from rows whose values are known."""
+"""Activity of the parts of a GPU, computed from rows with known values."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The samples of a run in the fields of GPU loggers, against a run in closed form."""
+"""Samples in the format of GPU loggers, compared with a run in closed form."""
 
 import json
 from datetime import datetime
@@ -36,7 +36,7 @@ def samples(tmp_path: Path) -> list[gpu_stats.Sample]:
 
 
 def test_one_record_a_sample_of_each_card(samples: list[gpu_stats.Sample]) -> None:
-    """Two a second for 80 s of two cards; units as loggers have them, unknown is null."""
+    """Two cards give two samples per second for 80 s, in the units of loggers."""
     assert len(samples) == 2 * 160
     assert all(set(sample) == FIELDS for sample in samples)
     last = next(s for s in reversed(samples) if s["gpu_index"] == 0)
@@ -51,7 +51,7 @@ def test_one_record_a_sample_of_each_card(samples: list[gpu_stats.Sample]) -> No
 
 
 def test_each_knows_what_the_training_was_doing(samples: list[gpu_stats.Sample]) -> None:
-    """Phase, epochs that have ended, steps of 0.1 s that have."""
+    """Metadata has the phase and the numbers of finished epochs and of finished steps of 0.1 s."""
     found = {s["elapsed_seconds"]: s["training_metadata"] for s in samples}
     assert found[10.0] == {
         "model": "resnet", "training_command": "python train.py --lr 1e-3",
@@ -61,7 +61,7 @@ def test_each_knows_what_the_training_was_doing(samples: list[gpu_stats.Sample])
 
 
 def test_the_files(samples: list[gpu_stats.Sample], tmp_path: Path) -> None:
-    """JSON that reads back, a table, a picture."""
+    """The JSON reads back, the table has the means, and the chart is a PNG."""
     gpu_stats.write(samples, tmp_path / "stats.json")
     assert json.loads((tmp_path / "stats.json").read_text()) == samples
     table = gpu_stats.summary(samples)
@@ -74,7 +74,7 @@ def test_the_files(samples: list[gpu_stats.Sample], tmp_path: Path) -> None:
 
 
 def test_memory_of_a_card_whose_size_is_known(tmp_path: Path) -> None:
-    """Its share in per cent."""
+    """The share of the memory in use is given in percent."""
     path = write(tmp_path, Attempt())
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
@@ -90,7 +90,7 @@ def test_memory_of_a_card_whose_size_is_known(tmp_path: Path) -> None:
 
 
 def test_the_phase_at_a_moment_is_the_last_that_covers_it() -> None:
-    """As a look at each stretch would find it: nested, with a gap, and one that is turned round."""
+    """Nested, separate and reversed phases, compared with a linear search."""
     stretches = [("a", 0.0, 4.0), ("b", 6.0, 9.0), ("c", 1.0, 2.0), ("d", 8.0, 7.0)]
     tenths_s = np.arange(-10, 110) / 10.0
     names = gpu_stats._phases_at(stretches, tenths_s)

@@ -1,4 +1,4 @@
-"""Steps and energy over time, beside closed forms."""
+"""Steps and energy over time, compared with closed forms."""
 
 import pytest
 

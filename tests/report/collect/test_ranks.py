@@ -1,4 +1,4 @@
-"""Ranks side by side: what each did, which one stands out, which one is missing or died."""
+"""Ranks of an attempt: work of each, imbalances, and ranks that are missing or died."""
 
 import os
 import subprocess

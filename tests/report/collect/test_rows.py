@@ -1,4 +1,4 @@
-"""Series rows as columns: short rows, nulls, devices that come and go, what is no number."""
+"""Series rows as columns: short rows, nulls, changing devices, and damaged values."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The user's metrics: from the training to the report, each beside the joules used by then."""
+"""The user's metrics in a report, each value with the energy used until then."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Stored journals and reports of every version stay readable, with the figures they had."""
+"""Stored journals and reports of all versions stay readable, with the same figures."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The report's JSON: read back whole, versioned, described by the schema in the docs."""
+"""The report's JSON reads back unchanged, has a version, and matches the schema in the docs."""
 
 import json
 from pathlib import Path
