@@ -193,13 +193,21 @@ def test_adapters_stay_thin() -> None:
 
 
 def circle_in(graph: ImportGraph) -> list[str]:
-    """Return modules that import each other in a circle, or an empty list."""
-    imported = {
-        module: graph.find_modules_directly_imported_by(module) - {module}
-        for module in graph.modules
-    }
+    """Return modules that import each other in a circle, or an empty list.
+
+    Importing a module runs its packages first, so it counts as importing those packages, too.
+    """
+
+    def imported_by(importer: str) -> set[str]:
+        found: set[str] = set()
+        for module in graph.find_modules_directly_imported_by(importer):
+            parts = module.split(".")
+            found |= {".".join(parts[:count]) for count in range(1, len(parts) + 1)}
+        # A package that contains the importer is running already.
+        return {one for one in found if not f"{importer}.".startswith(f"{one}.")}
+
     try:
-        TopologicalSorter(imported).prepare()
+        TopologicalSorter({one: imported_by(one) for one in graph.modules}).prepare()
     except CycleError as error:
         found: list[str] = error.args[1]
         return found

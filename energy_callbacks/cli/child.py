@@ -5,13 +5,16 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from energy_callbacks.core.signals import ENDING
+
+# Python ignores these for itself, and an ignored signal stays ignored in a new program.
+_IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def problem(program: str) -> tuple[int, str] | None:
@@ -22,22 +25,47 @@ def problem(program: str) -> tuple[int, str] | None:
     return (126, "permission denied") if exists else (127, "command not found")
 
 
-def start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a command with the streams and open files of this process, in its process group.
+class Child:
+    """A running command with the streams, open files and process group of this process.
+
+    The command finds the signal mask and the dispositions that it would have without this process.
 
     Args:
         command: program and arguments; the program is searched in ``PATH``.
         environment: all variables of the command.
+        mask: signals that are blocked in the command.
 
     Raises:
         OSError: if it cannot be started.
     """
-    try:
-        return subprocess.Popen(command, env=environment, close_fds=False)  # noqa: S603 - the user's
-    except OSError as error:
-        if error.errno != errno.ENOEXEC:
-            raise
-        return start(["/bin/sh", *command], environment)  # a script without a shebang line
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], mask: Collection[int] = ()
+    ) -> None:
+        def spawn(*words: str) -> int:
+            return os.posix_spawnp(
+                words[0], words, environment, setsigmask=mask, setsigdef=_IGNORED_BY_PYTHON
+            )
+
+        self._code: int | None = None
+        try:
+            self.pid = spawn(*command)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            self.pid = spawn("/bin/sh", *command)  # a script without a shebang line
+
+    def poll(self) -> int | None:
+        """Return its exit code, negative for a signal; ``None`` while it runs."""
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
 
 
 def as_error(code: int) -> BaseException | None:

@@ -174,8 +174,8 @@ def _measured(meter: EnergyMeter, command: Sequence[str], hold: SignalHold) -> i
         meter.stop(KeyboardInterrupt(signal.Signals(number).name))
         return -number
     seen: set[str] = set()
-    with hold.as_before():
-        process = child.start(command, {**os.environ, RUN_DIR_VARIABLE: str(meter.run_folder)})
+    environment = {**os.environ, RUN_DIR_VARIABLE: str(meter.run_folder)}
+    process = child.Child(command, environment, hold.mask_before)
     while (code := process.poll()) is None:
         for number in hold.wait(_CARD_CHECK_S):
             process.send_signal(number)

@@ -23,10 +23,12 @@ class SignalHold:
 
     Attributes:
         first: the first signal that arrived; ``None`` if none has.
+        mask_before: signals that were blocked before ``held``.
     """
 
     def __init__(self, numbers: Sequence[signal.Signals]) -> None:
         self.first: int | None = None
+        self.mask_before: set[int] = set()
         # A handler of None was not installed by Python and could not be restored.
         self._handled = [n for n in numbers if signal.getsignal(n) not in (signal.SIG_IGN, None)]
         self._held = {*numbers, signal.SIGCHLD}
@@ -49,16 +51,16 @@ class SignalHold:
         A signal that still reaches another thread is recorded and passed on as well.
         """
         with self.recorded():
-            self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._held)
+            self.mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, self._held)
             try:
                 yield
             finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+                signal.pthread_sigmask(signal.SIG_SETMASK, self.mask_before)
 
     @contextmanager
     def as_before(self) -> Iterator[None]:
         """Release the signals, so that a program started inside inherits the original mask."""
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask_before)
         try:
             yield
         finally:

@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from energy_callbacks.cli import child, main, run
+from energy_callbacks.cli import main, run
+from energy_callbacks.cli.child import Child
 from energy_callbacks.core.errors import EnergyCallbacksError
 from energy_callbacks.core.signals import SignalHold
 from energy_callbacks.report import EnergyReport, build, load
@@ -228,10 +229,9 @@ def test_a_signal_that_our_parent_ignores() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         hold.wait(0.0)
         assert hold.first is None
-        with hold.as_before():
-            process = child.start(["sleep", "0.2"], os.environ)
+        process = Child(["sleep", "0.2"], os.environ, hold.mask_before)
     process.send_signal(signal.SIGINT)
-    assert process.wait(60.0) == 0
+    _wait_until(lambda: process.poll() == 0)
 
 
 def test_the_terminals_signal_arrives_once(piped: Piped) -> None:

@@ -16,10 +16,10 @@ from typing import Any, Final
 from energy_callbacks.core.units import seconds_from_microseconds
 from energy_callbacks.profiling.common.line_tracker import LineTracker
 from energy_callbacks.profiling.common.source_location import Line
+from energy_callbacks.profiling.common.spans import length, spans, union
+from energy_callbacks.profiling.frameworks.kineto import Trace
 from energy_callbacks.profiling.frameworks.protocol import OccupiedError, TooLargeError
 from energy_callbacks.profiling.frameworks.torch_profiler import TorchRecorder
-from energy_callbacks.profiling.kernels.traces.kineto import Trace
-from energy_callbacks.profiling.kernels.traces.spans import length, spans, union
 
 MOST_BYTES: Final = 100 * 2**20
 _FIRST_STEP: Final = 10

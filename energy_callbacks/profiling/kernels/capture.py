@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
+from energy_callbacks.profiling.common.spans import spans
+from energy_callbacks.profiling.frameworks.kineto import Trace
+from energy_callbacks.profiling.kernels import xplane
 from energy_callbacks.profiling.kernels.schedule import Schedule
 from energy_callbacks.profiling.kernels.tally import KernelTally, tally
-from energy_callbacks.profiling.kernels.traces import xplane
-from energy_callbacks.profiling.kernels.traces.kineto import Trace
-from energy_callbacks.profiling.kernels.traces.spans import spans
-from energy_callbacks.profiling.kernels.traces.tracks import Track, events, tracks
+from energy_callbacks.profiling.kernels.tracks import Track, events, tracks
 
 # An energy counter confirms the samples within four seconds (H200); the timeline keeps readings
 # for ten minutes.

@@ -9,11 +9,11 @@ import numpy as np
 
 from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
 from energy_callbacks.core.records import Energy, Quantity
+from energy_callbacks.profiling.kernels import stacks
 from energy_callbacks.profiling.kernels.bound import Peak, peak_of, roofline, verdict
 from energy_callbacks.profiling.kernels.capture import KernelRun
 from energy_callbacks.profiling.kernels.classes import IDLE
 from energy_callbacks.profiling.kernels.tally import PARTS, KernelEnergySplit, KernelTally, split
-from energy_callbacks.profiling.kernels.traces import stacks
 from energy_callbacks.report.model.profile_kernels import KernelProfile, KernelRow
 
 # Number of kernels with a row of their own; the others share one row.

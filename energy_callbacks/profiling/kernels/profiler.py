@@ -8,17 +8,17 @@ from typing import Final
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
-from energy_callbacks.profiling.frameworks import select_backend
 from energy_callbacks.profiling.frameworks.protocol import (
     NotNowError,
     OccupiedError,
     TooLargeError,
     TraceRecorder,
 )
-from energy_callbacks.profiling.frameworks.select_backend import FRAMEWORKS, Framework
+from energy_callbacks.profiling.kernels import select_backend
 from energy_callbacks.profiling.kernels.capture import Capture, KernelRun
 from energy_callbacks.profiling.kernels.findings import record
 from energy_callbacks.profiling.kernels.schedule import Schedule
+from energy_callbacks.profiling.kernels.select_backend import FRAMEWORKS, Framework
 from energy_callbacks.sensing.clock import clock_offset
 
 logger = logging.getLogger("energy_callbacks")

@@ -20,9 +20,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.core.units import seconds_from_microseconds
-from energy_callbacks.profiling.kernels.classes import IDLE, class_of, is_cudnn
-from energy_callbacks.profiling.kernels.traces.kineto import Event, Trace, innermost, is_inside
-from energy_callbacks.profiling.kernels.traces.spans import (
+from energy_callbacks.profiling.common.spans import (
     EMPTY,
     Spans,
     gaps,
@@ -33,6 +31,8 @@ from energy_callbacks.profiling.kernels.traces.spans import (
     spans,
     union,
 )
+from energy_callbacks.profiling.frameworks.kineto import Event, Trace, innermost, is_inside
+from energy_callbacks.profiling.kernels.classes import IDLE, class_of, is_cudnn
 from energy_callbacks.report.model.profile_kernels import KernelRow
 
 PARTS: Final = ("forward", "backward", "optimizer")

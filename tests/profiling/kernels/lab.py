@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from energy_callbacks.profiling.frameworks import select_backend
 from energy_callbacks.profiling.frameworks.protocol import TooLargeError
+from energy_callbacks.profiling.kernels import select_backend
 from tests.profiling.kernels.cuda_trace import GEMM, Work, trace
 
 WORK = (Work(name=GEMM, asked_us=0.0, start_us=10.0, duration_us=6_000.0),)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from energy_callbacks.profiling.frameworks.kineto import Trace
 from energy_callbacks.profiling.kernels.bound import BoundVerdict, peak_of, roofline, verdict
 from energy_callbacks.profiling.kernels.tally import split, tally
-from energy_callbacks.profiling.kernels.traces.kineto import Trace
 from tests.profiling.kernels.cuda_trace import ADD, GEMM, Work, trace
 
 BUSY = (Work(name=GEMM, asked_us=0.0, start_us=10.0, duration_us=9_900.0),)

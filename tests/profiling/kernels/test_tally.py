@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from energy_callbacks.profiling.frameworks.kineto import Trace
 from energy_callbacks.profiling.kernels.classes import class_of
 from energy_callbacks.profiling.kernels.tally import KernelTally, split, tally
-from energy_callbacks.profiling.kernels.traces.kineto import Trace
 from tests.profiling.kernels.cuda_trace import (
     ADD,
     BASE_NS,

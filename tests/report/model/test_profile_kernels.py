@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from energy_callbacks.core.records import Energy
+from energy_callbacks.profiling.frameworks.kineto import Trace
 from energy_callbacks.profiling.kernels.bound import verdict
 from energy_callbacks.profiling.kernels.tally import split, tally
-from energy_callbacks.profiling.kernels.traces.kineto import Trace
 from energy_callbacks.report import EnergyReport, build
 from energy_callbacks.report.analysis.advice import kernel_advice
 from energy_callbacks.report.charts.catalogue import pictures

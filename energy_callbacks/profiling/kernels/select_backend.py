@@ -2,11 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from energy_callbacks.profiling.frameworks.protocol import TraceRecorder
 from energy_callbacks.profiling.frameworks.torch_profiler import TorchRecorder
-from energy_callbacks.profiling.kernels.traces.xplane import XplaneRecorder
+from energy_callbacks.profiling.frameworks.xplane_profilers import start_and_stop
+from energy_callbacks.profiling.kernels.xplane import XplaneRecorder
 
 Framework = Literal["torch", "tensorflow", "jax"]
 FRAMEWORKS: Final[tuple[Framework, ...]] = ("torch", "tensorflow", "jax")
@@ -58,7 +59,7 @@ def recorder(
             max_events=max_events,
             max_bytes=max_bytes,
         )
-    start, stop = _tensorflow() if chosen == "tensorflow" else _jax()
+    start, stop = start_and_stop(chosen)
     return XplaneRecorder(
         chosen,
         start=lambda folder: start(str(folder)),
@@ -67,15 +68,3 @@ def recorder(
         warm_up_steps=warm_up_steps,
         max_bytes=max_bytes,
     )
-
-
-def _tensorflow() -> tuple[Any, Any]:
-    import tensorflow as tf
-
-    return tf.profiler.experimental.start, tf.profiler.experimental.stop
-
-
-def _jax() -> tuple[Any, Any]:
-    import jax
-
-    return jax.profiler.start_trace, jax.profiler.stop_trace

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from energy_callbacks.core.units import microseconds, seconds_from_nanoseconds
-from energy_callbacks.profiling.kernels.traces.spans import Spans, holds, spans, union
+from energy_callbacks.profiling.common.spans import Spans, holds, spans, union
 
 _ON_DEVICE: Final = ("kernel", "gpu_memcpy", "gpu_memset")
 _RUNTIME: Final = ("cuda_runtime", "cuda_driver", "xpu_runtime", "hip_runtime")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.profiling.kernels.traces.stacks import folded, speedscope, write
+from energy_callbacks.profiling.kernels.stacks import folded, speedscope, write
 from energy_callbacks.report.model.profile_kernels import KernelRow
 
 ROWS = (

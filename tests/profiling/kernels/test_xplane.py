@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks.profiling.kernels.tally import split
-from energy_callbacks.profiling.kernels.traces.xplane import devices, of_table
+from energy_callbacks.profiling.kernels.xplane import devices, of_table
 from tests.profiling.kernels.cuda_trace import ADD, GEMM
 
 COLUMNS = ("rank", "kernel_name", "op_name", "occurrences", "total_duration_us")

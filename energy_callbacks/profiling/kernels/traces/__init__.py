@@ -1,1 +1,0 @@
-"""Traces of profilers, parsed into kernels, spans and stacks."""
