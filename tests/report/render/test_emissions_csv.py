@@ -1,7 +1,7 @@
 """emissions.csv is written where it was asked for, from any report, as carbonboard reads it."""
 
 import csv
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pandas as pd
@@ -53,16 +53,17 @@ def test_columns_are_codecarbons(tmp_path: Path) -> None:
 
 
 def test_units_are_codecarbons(tmp_path: Path) -> None:
-    """2 kWh in an hour at PUE 1.2 are 2.4 kWh and 2400 W; emissions are kg, and kg per second."""
+    """2 kWh in an hour at PUE 1.2 are 2.4 kWh and 2400 W; 14.4 g in an hour are 4 micrograms/s."""
     report = hour_in_quebec(tmp_path)
+    assert report.emissions is not None
+    report = replace(report, emissions=replace(report.emissions, kg=0.0144))
     row = written(report, tmp_path).iloc[0]
     assert row.gpu_energy == pytest.approx(2.4)
     assert row.gpu_power == pytest.approx(2400.0)
     assert row.cpu_energy == pytest.approx(1.2)
     assert row.energy_consumed == pytest.approx(3.6)
-    assert report.emissions is not None
-    assert row.emissions == pytest.approx(report.emissions.kg)
-    assert row.emissions_rate == pytest.approx(row.emissions / 3600.0)
+    assert row.emissions == pytest.approx(0.0144)
+    assert row.emissions_rate == pytest.approx(4e-6)
     assert (row.country_iso_code, row.country_name, row.region) == ("CAN", "Canada", "quebec")
 
 
