@@ -1,3 +1,3 @@
-"""The version of this package, where packaging and reports find it."""
+"""The version of this package, read by the build and by reports."""
 
 __version__ = "0.1.0"

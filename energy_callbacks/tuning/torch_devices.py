@@ -9,10 +9,11 @@ from typing import Any
 
 
 def used_backends() -> Iterator[Any]:
-    """Yield ``torch.cuda`` and similar modules that this process has initialized.
+    """Yield the modules, such as ``torch.cuda``, of the device types that this process uses.
 
-    Apple's Metal cannot be asked. It is returned if the machine has it, because its functions
-    cost nothing there. Nothing is returned if PyTorch is not imported.
+    ``torch.cuda`` and ``torch.xpu`` are yielded if they are initialized. PyTorch does not report
+    this for ``torch.mps`` (Apple's Metal), so it is yielded if it is available: its functions
+    allocate nothing. Nothing is yielded if PyTorch is not imported.
     """
     torch: Any = sys.modules.get("torch")
     if not hasattr(torch, "cuda"):

@@ -1,4 +1,4 @@
-"""Loaders of PyTorch: another batch size, random generators, the longest samples."""
+"""Functions for PyTorch loaders: copies with another batch size, generators, longest samples."""
 
 import copy
 import sys
@@ -7,17 +7,17 @@ from typing import Any
 
 
 def resized(loader: Any, size: int, *, drop_last: bool) -> Any:
-    """Copy a loader with another batch size; everything else is the same.
+    """Return a copy of a loader with another batch size; everything else is the same.
 
     Args:
-        loader: with a plain ``BatchSampler``.
+        loader: a ``DataLoader`` with a ``BatchSampler``.
         size: batch size of the copy.
-        drop_last: whether the copy leaves out a last batch that is short.
+        drop_last: whether the copy leaves out an incomplete last batch.
     """
     resized = copy.copy(loader)
     sampler = type(loader.batch_sampler)(loader.sampler, size, drop_last)
-    # DataLoader does not allow to set these, and not all subclasses can be created again from
-    # their attributes.
+    # DataLoader raises if these attributes are set, and not every subclass can be created from its
+    # attributes.
     vars(resized).update(
         batch_size=size, drop_last=drop_last, batch_sampler=sampler, _iterator=None
     )
@@ -25,7 +25,7 @@ def resized(loader: Any, size: int, *, drop_last: bool) -> Any:
 
 
 def generators(loaders: Iterable[Any]) -> Iterator[Any]:
-    """Yield the random generators that loaders and their samplers hold."""
+    """Yield the random generators that are attributes of loaders and their samplers."""
     for loader in loaders:
         for value in (*vars(loader).values(), *vars(loader.sampler).values()):
             if isinstance(value, sys.modules["torch"].Generator):
@@ -36,11 +36,11 @@ def longest(dataset: Any, length_fn: Callable[[Any], int]) -> list[int]:
     """Return the indices of a dataset's samples, longest first. Every sample is read once.
 
     Args:
-        dataset: with ``len()`` and indexing.
+        dataset: must support ``len()`` and indexing.
         length_fn: returns the length of a sample, such as its number of tokens.
 
     Raises:
-        TypeError: if the dataset is a stream.
+        TypeError: if the dataset lacks ``len()`` or indexing, such as a stream.
 
     >>> longest(["a", "abc", "ab"], len)
     [1, 2, 0]

@@ -1,9 +1,9 @@
 """Hugging Face adapter: translates the Trainer's events into calls of the meter.
 
-Importing it registers ``TrainingArguments(report_to=["energy"])`` with transformers.
+Importing this package registers ``TrainingArguments(report_to=["energy"])`` with transformers.
 """
 
-# First, because the Trainer reports a missing Accelerate only when it is created.
+# Imported first, so that a missing Accelerate is reported here, not when a Trainer is created.
 import accelerate as accelerate
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 

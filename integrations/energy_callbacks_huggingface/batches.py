@@ -1,7 +1,7 @@
-"""Counts samples and tokens of each micro-batch in the inputs of the model.
+"""Counts the samples and tokens of each micro-batch from the inputs of the model.
 
-The Trainer passes its inputs to no callback. If the user gives functions that count, a hook on the
-model's forward pass calls them.
+The Trainer does not pass inputs to callbacks. If the user has set functions that count, a hook on
+the model's forward pass calls them.
 """
 
 from collections.abc import Callable
@@ -21,12 +21,12 @@ class InputCounter:
     ::
 
         expect          a micro-batch begins
-          (forward)       counted once
+          (forward)       its inputs are counted once
         take            the optimizer step or the epoch is done: returns its counts
 
     Args:
-        batch_size_fn: returns the samples in the inputs; ``None`` counts no samples.
-        length_fn: returns the tokens in them; ``None`` counts no tokens.
+        batch_size_fn: returns the number of samples in the inputs; ``None`` counts no samples.
+        length_fn: returns the number of tokens in the inputs; ``None`` counts no tokens.
     """
 
     def __init__(self, batch_size_fn: Counter | None, length_fn: Counter | None) -> None:
@@ -39,7 +39,7 @@ class InputCounter:
         self._replicas = 1
 
     def attach(self, model: Any, replicas: int) -> None:
-        """Add the hook to a model; ``replicas`` of it share a micro-batch (DataParallel)."""
+        """Add the hook to a model; with DataParallel ``replicas`` of it share a micro-batch."""
         self.detach()
         if self._functions and isinstance(model, torch.nn.Module):
             self._replicas = max(replicas, 1)
@@ -59,7 +59,7 @@ class InputCounter:
         self._expected += self._replicas
 
     def see(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Count a forward pass. One without gradients, such as generation, is not training."""
+        """Count the inputs of a forward pass, unless gradients are off, as in generation."""
         is_training = module.training and torch.is_grad_enabled()
         if is_training and len(self._counts) < self._expected:
             inputs = args[0] if len(args) == 1 and not kwargs else kwargs or args
@@ -79,13 +79,13 @@ class InputCounter:
         return found
 
     def counts(self, name: str) -> bool:
-        """Whether the user has given this function, even if it has failed."""
+        """Return whether the user has set the function ``name``, even if it has failed."""
         return name in self._given
 
     def take(self, name: str, micro_batches: int) -> float | None:
-        """Return the sum of the counts of the last micro-batches; ``None`` if one is missing."""
+        """Return the sum of the counts of the step; ``None`` if fewer than ``micro_batches``."""
         counts = [found[name] for found in self._counts if name in found]
-        # With small batches DataParallel does not call every replica.
+        # There may be fewer counts than replicas: DataParallel skips replicas if a batch is small.
         return sum(counts) if counts and len(counts) >= micro_batches else None
 
     def __getstate__(self) -> dict[str, Any]:

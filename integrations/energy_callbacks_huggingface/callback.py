@@ -1,4 +1,4 @@
-"""GpuEnergyCallback: its settings, and its emissions for a model card."""
+"""Defines ``GpuEnergyCallback``: its settings, and emissions for a model card."""
 
 from collections.abc import Callable
 from typing import Any, Unpack
@@ -9,18 +9,19 @@ from energy_callbacks_huggingface.hooks import EnergyHooks
 
 
 class GpuEnergyCallback(EnergyCallback, EnergyHooks):
-    """Logs energy beside the loss in the user's own run, and writes a report at the end.
+    """Logs energy together with the loss of the training, and writes a report at the end.
 
     >>> trainer = Trainer(..., callbacks=[GpuEnergyCallback()])  # doctest: +SKIP
 
-    Figures are logged with the rows of the loss, every ``args.logging_steps`` steps. The tags are
-    described in ``docs/reference/metrics.md``.
+    Figures are added to the logs that contain the loss, every ``args.logging_steps`` steps. The
+    tags are described in ``docs/reference/metrics.md``.
 
     Args:
-        batch_size_fn: returns the samples in the inputs of a forward pass; ``None`` uses the
-            loader.
-        length_fn: returns the tokens in them; ``None`` uses ``include_num_input_tokens_seen``. If
-            that is off, there are no figures per token.
+        batch_size_fn: returns the number of samples in the inputs of a forward pass; ``None`` uses
+            the batch size of the loader.
+        length_fn: returns the number of tokens in the inputs of a forward pass; ``None`` uses the
+            Trainer's own count. If ``include_num_input_tokens_seen`` is off, there is no such count
+            and there are no figures per token.
         **settings: see ``CallbackSettings``; the default run folder is
             ``<args.output_dir>/energy``.
 
@@ -49,10 +50,10 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
         """Return the field ``co2_eq_emissions`` of a model card.
 
         Args:
-            training_type: such as ``"pre-training"`` or ``"fine-tuning"``.
+            training_type: such as ``"pre-training"`` or ``"fine-tuning"``; left out if ``None``.
 
         Raises:
-            ValueError: if the location is not known.
+            ValueError: if the location of the machine is unknown.
         """
         from energy_callbacks.report.render.model_card import co2_eq_emissions
 
@@ -60,6 +61,6 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
 
 class ReportedEnergyCallback(GpuEnergyCallback):
-    """The callback of ``report_to=["energy"]``; a callback of the user takes precedence."""
+    """The callback that ``report_to=["energy"]`` adds; the user's own callback has precedence."""
 
     is_from_report_to = True

@@ -1,13 +1,14 @@
-"""Finds the other callbacks of the trainer and their writers, and filters what they see.
+"""Writes our figures to the trainer's other callbacks, and filters which figures each one gets.
 
-Reporting callbacks precede the user's, and all get the same dictionary of logs. So ours takes the
-first place and adds its figures there. TensorBoard would show them as ``train/power/gpu_w``. It
-gets them through its own writer instead, and a ``LogFilter`` hides them from it.
+The Trainer places reporting callbacks before the user's, and passes the same dictionary of logs to
+all of them. Therefore our callback moves to the front of the list and adds its figures to the
+dictionary. TensorBoard's callback would write them with a prefix (``train/power/gpu_w``), so a
+``LogFilter`` hides them from it, and they are written with its writer and exact tags instead.
 
-::
+The callbacks in their order, and our figures that the dictionary contains after each of them::
 
     ours   filter | TensorBoard | filter   W&B, user's   filter | console | filter   last
-    all    nothing               all                       a few             all
+    all    none                   all                    a few              all
 """
 
 import time
@@ -41,9 +42,9 @@ class OtherTrainerCallbacks:
 
     Args:
         ours: our callback.
-        callbacks: the trainer's list; empty if it was not found.
-        folder: for our own event file, if there is no TensorBoard callback; ``None`` if another of
-            our callbacks writes the rows.
+        callbacks: the trainer's list of callbacks; empty if it was not found.
+        folder: folder of our own event file, which is written if there is no TensorBoard callback;
+            ``None`` if another energy callback of the trainer writes the rows.
     """
 
     def __init__(self, ours: object, callbacks: list[Any], folder: Path | None) -> None:
@@ -59,23 +60,23 @@ class OtherTrainerCallbacks:
         self._own = FaultTolerantOutput(self._file, _NO_FILE) if self._file else None
 
     def runs(self) -> Iterator[Board]:
-        """Yield the TensorBoard runs with rows, as far as they are open."""
+        """Yield the open TensorBoard runs that receive the rows."""
         yield from (WriterBoard(one.tb_writer) for one in self._users if one.tb_writer)
         yield from () if self._file is None else (self._file,)
 
     @property
     def _is_first(self) -> bool:
-        """Whether ours is the first: only then the list may change during an iteration."""
+        """Whether our callback is the first: only then may a hook change the rest of the list."""
         return bool(self._callbacks) and self._callbacks[0] is self._ours
 
     def take_first_place(self) -> None:
-        """Move ours to the front. Later callbacks keep their places for a running iteration."""
+        """Move our callback to the front; an iteration that has reached it still calls the rest."""
         others = [one for one in self._callbacks if one is not self._ours]
         if len(others) < len(self._callbacks):
             self._callbacks[:] = [self._ours, *others]
 
     def add_filters(self) -> None:
-        """Hide our figures from callbacks that must not see all of them in the logs."""
+        """Hide our figures from TensorBoard's callback, and most of them from console callbacks."""
         if not self._is_first:
             return
         filtered = []
@@ -91,12 +92,12 @@ class OtherTrainerCallbacks:
         return [one for one in self._callbacks if not isinstance(one, LogFilter | LastCallback)]
 
     def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
-        """Write a row.
+        """Write our figures of a logged row to TensorBoard, the trainer's history, and the row.
 
         Args:
-            logs: the row.
-            scalars: for TensorBoard, with exact tags.
-            in_logs: for all other callbacks.
+            logs: the row, as the Trainer passes it to callbacks.
+            scalars: figures for TensorBoard, by exact tag.
+            in_logs: figures that are added to the row for all other callbacks, by tag.
             state: ``TrainerState`` of the trainer.
         """
         if not self._writes:
@@ -119,17 +120,17 @@ class OtherTrainerCallbacks:
 
 
 class TrainerTensorBoardOutput:
-    """Writes exact tags into the run of the user's TensorBoard callback, with its writer.
+    """Writes scalars with exact tags through the writer of the user's TensorBoard callback.
 
     Args:
-        board: the callback; it opens and closes the writer.
+        board: the TensorBoard callback, which opens and closes the writer.
     """
 
     def __init__(self, board: TensorBoardCallback) -> None:
         self._board = board
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
-        """Write all scalars of a step, unless the writer is already closed."""
+        """Write all scalars of a step, unless the callback has no writer open."""
         writer: Any = self._board.tb_writer
         if writer is None:
             return

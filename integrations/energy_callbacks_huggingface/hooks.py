@@ -2,23 +2,23 @@
 
 ::
 
-    on_init_end                       first place in the list of callbacks
+    on_init_end                       moves the callback to the front of the list
     on_train_begin                    meter.start, phase train
-                                        (again in the same call: auto_find_batch_size; tuning)
-      on_epoch_begin                    batch_done: the loop waits for data
-      on_step_begin                     data_ready
+                                        (auto_find_batch_size calls it again: window tuning)
+      on_epoch_begin                    mark batch_done: the loop waits for data
+      on_step_begin                     mark data_ready
       on_substep_end                    counts a micro-batch
-      on_step_end                       step
-      on_log                            metrics; figures into the row of the loss
-      on_prediction_step                (first) validation began after the previous event
+      on_step_end                       meter.step
+      on_log                            records metrics, adds figures to the row with the loss
+      on_prediction_step                the first one: an evaluation began at the previous event
       on_evaluate | on_predict          window validation | predict
       on_save                           window checkpoint, since the previous event
-    on_log with train_loss            phase train ends, meter.stop, last figures
-    on_train_end                      report
+    on_log with train_loss            phase train ends, meter.stop, last figures, report
+    on_train_end                      prints the summary of the report
 
-``evaluate`` and ``predict`` alone start at the first ``on_prediction_step``. After an exception no
-hook is called: the meter watches the call itself. No hook synchronizes the device or reads a
-sensor.
+Calls of ``evaluate`` and ``predict`` outside ``train`` are measured from the first
+``on_prediction_step``. The Trainer calls no hook after an exception, so the meter watches whether
+the call has ended. No hook synchronizes the device or reads a sensor.
 """
 
 import math
@@ -35,11 +35,11 @@ Logs = dict[str, Any]
 
 
 class EnergyHooks(EnergySessions):
-    """Drives a meter; its settings belong to ``GpuEnergyCallback``."""
+    """Calls a meter from the Trainer's hooks; ``GpuEnergyCallback`` adds the settings."""
 
     @harmless
     def on_init_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Take the first place when the trainer is created."""
+        """Move this callback to the front of the list when the trainer is created."""
         callbacks = find_callback_list(self) or []
         if not self._prior(callbacks):
             OtherTrainerCallbacks(self, callbacks, None).take_first_place()
@@ -47,7 +47,7 @@ class EnergyHooks(EnergySessions):
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
     ) -> None:
-        """Start training, or restart it with smaller batches in the same call."""
+        """Start measuring, or note that the same call restarts training with smaller batches."""
         session = self._running()
         if session is not None and session.phase == "train" and session.call is not None:
             session.tuned()
@@ -66,21 +66,21 @@ class EnergyHooks(EnergySessions):
 
     @harmless
     def wait_for_data(self) -> None:
-        """Mark that the loop waits for data, after all callbacks have received an event."""
+        """Mark that the loop waits for data. Called when all callbacks have received an event."""
         if (session := self._session) is not None:
             self._meter.mark("batch_done")
             session.see()
 
     @harmless
     def on_epoch_begin(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Wait for the first batch: the Trainer creates the loader's iterator next."""
+        """Mark that the loop waits for data: the Trainer creates the loader's iterator next."""
         if (session := self._session) is not None:
             session.others.add_filters()
             self.wait_for_data()
 
     @harmless
     def on_step_begin(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start a step: all micro-batches are fetched, but not yet on the device."""
+        """Start a step. Its micro-batches have been fetched, but are not on the device yet."""
         if (session := self._session) is not None:
             session.begin_step()
 
@@ -118,20 +118,21 @@ class EnergyHooks(EnergySessions):
     def on_log(
         self, /, args: Any, state: Any, control: Any, logs: Logs | None = None, **kwargs: Any
     ) -> None:
-        """Add our figures to a row of training. Never logs, and never requests a log."""
+        """Add our figures to a row of training. This hook itself never logs or requests a log."""
         session = self._session
         if session is None or logs is None:
             return
         if is_final := loop.is_final_row(logs):
-            session.stop()  # TensorBoard closes its writer before our on_train_end
-            # Saved now, because loading the best checkpoint, which comes next, may fail.
+            session.stop()  # now, because TensorBoard's writer may be closed in on_train_end
+            # The report is saved now, because the Trainer loads the best checkpoint next, and that
+            # may fail.
             session.summary = self._save_report(state) or ""
         elif state.is_world_process_zero:
             values, epoch = loop.metrics(logs), state.epoch
             self._meter.record_metrics(values, step=state.global_step, epoch=epoch)
         scalars = self._meter.log(state.global_step) if loop.is_training_row(logs) else {}
         if state.is_world_process_zero:
-            # The last row has means of the whole training, and ``train`` returns it.
+            # ``train`` returns the last row, which describes the whole training: it gets totals.
             in_logs = self._meter.totals() if is_final else scalars
             session.write(logs, scalars, in_logs, state)
         session.see()
@@ -139,7 +140,7 @@ class EnergyHooks(EnergySessions):
     def on_prediction_step(
         self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
     ) -> None:
-        """Note a batch of an evaluation or prediction, whose beginning has no event."""
+        """Note a batch of an evaluation or prediction. The Trainer does not report their start."""
         session = self._running() or self._begin_alone(args, state, model)
         if session is not None:
             session.predict()
@@ -172,6 +173,6 @@ class EnergyHooks(EnergySessions):
 
     @harmless
     def on_train_end(self, /, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """End training. A trial that was pruned has no last row."""
+        """End the session. Without a last row, as in a pruned trial, measuring also ends here."""
         if (session := self._session) is not None:
             self._end(session, state)

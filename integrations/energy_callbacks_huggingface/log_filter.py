@@ -1,4 +1,4 @@
-"""Filters our figures in logged rows for each of the other callbacks."""
+"""Filters our figures in logged rows, separately for each of the trainer's other callbacks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ from transformers import TrainerCallback
 
 from energy_callbacks.accounting.metrics.scalars import Scalars
 
-# Shown in console lines, with four digits as Hugging Face prints its own values.
+# Tags of figures that are shown in the console, with four digits like the Trainer's own values.
 _CONSOLE = frozenset(
     (
         "power/gpu_w",
@@ -22,12 +22,12 @@ _CONSOLE = frozenset(
 
 
 def nothing(_: Scalars) -> Scalars:
-    """Select no figures, for TensorBoard, which gets them from us."""
+    """Return no figures, for TensorBoard's callback: they are written with its writer."""
     return {}
 
 
 def console(scalars: Scalars) -> Scalars:
-    """Select figures for people."""
+    """Return the figures for console callbacks, rounded to four digits."""
     return {tag: float(f"{v:.4g}") for tag, v in scalars.items() if tag in _CONSOLE}
 
 
@@ -39,12 +39,12 @@ class LogRow:
         self._scalars: Scalars = {}
 
     def put(self, logs: dict[str, Any], scalars: Scalars) -> None:
-        """Add figures to a new row."""
+        """Store a new row and add our figures to it."""
         self._logs, self._scalars = logs, scalars
         logs.update(scalars)
 
     def show(self, logs: dict[str, Any] | None, select: Callable[[Scalars], Scalars]) -> None:
-        """Replace our figures in the row by a selection. Other rows do not change."""
+        """Replace our figures in ``logs`` by a selection, if ``logs`` is the current row."""
         if logs is None or logs is not self._logs:
             return
         for tag in self._scalars:
@@ -53,11 +53,11 @@ class LogRow:
 
 
 class LogFilter(TrainerCallback):
-    """Placed directly before or after another callback.
+    """Selects the figures that the next callbacks see; placed before or after another callback.
 
     Args:
-        row: the current row.
-        select: returns the figures that the following callbacks see.
+        row: the current row, shared by all filters.
+        select: returns the figures that the next callbacks see.
     """
 
     def __init__(self, row: LogRow, select: Callable[[Scalars], Scalars]) -> None:
@@ -65,12 +65,12 @@ class LogFilter(TrainerCallback):
         self._select = select
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Filter a row."""
+        """Filter our figures in a row."""
         self._row.show(logs, self._select)
 
 
 class LastCallback(TrainerCallback):
-    """The last callback of the list: after it the loop only waits for data.
+    """The last callback of the list. After it, the training loop waits for data.
 
     Args:
         ours: our callback.
@@ -82,7 +82,7 @@ class LastCallback(TrainerCallback):
     def on_step_end(
         self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any
     ) -> None:
-        """Report that all callbacks have received the event."""
+        """Tell our callback that all callbacks have received the event."""
         self._ours.wait_for_data()
 
     on_log = on_evaluate = on_predict = on_save = on_epoch_end = on_step_end

@@ -1,4 +1,4 @@
-"""Counts, ranks and devices of a training of the Trainer, without reading data."""
+"""Reads counts, ranks and GPUs of a training from the Trainer, without reading its data."""
 
 import itertools
 import logging
@@ -22,12 +22,12 @@ _NO_METRIC = ("epoch", "_runtime", "_per_second", "total_flos", "num_input_token
 
 
 def run_folder(args: Any) -> Path:
-    """Return the run folder beside the checkpoints: ``<output_dir>/energy``."""
+    """Return the run folder, next to the checkpoints: ``<output_dir>/energy``."""
     return Path(args.output_dir) / "energy"
 
 
 def process(args: Any, version: str) -> TrainingProcess:
-    """Return the rank of this process."""
+    """Return the ranks and world sizes of this process; ``version`` is that of transformers."""
     local_world_size = os.environ.get("LOCAL_WORLD_SIZE", "")
     return TrainingProcess(
         framework="huggingface",
@@ -44,15 +44,15 @@ def process(args: Any, version: str) -> TrainingProcess:
 def used_gpus(args: Any, model: Any) -> tuple[int, ...]:
     """Return the ordinals of the GPUs that this process measures; empty on a CPU.
 
-    The first rank of a host measures the GPUs of all its ranks, because its figures are logged. The
-    report counts each GPU once.
+    The first rank of a host measures the GPUs of all ranks of the host, because its figures are
+    logged. The report counts each GPU once.
     """
     if args.device.type != "cuda":
         return ()
     own = args.device.index or 0
     if args.world_size > 1:
         ranks = process(args, "").local_world_size
-        # If each rank sees only one GPU, that is number 0 and the others are invisible.
+        # If each rank sees only its own GPU, that GPU has ordinal 0 in every rank.
         seen = min(ranks, torch.cuda.device_count())
         return tuple(range(seen)) if args.local_process_index == 0 and seen > 1 else (own,)
     mapped = _ordinals(getattr(model, "hf_device_map", None) or {})
@@ -60,7 +60,7 @@ def used_gpus(args: Any, model: Any) -> tuple[int, ...]:
 
 
 def _ordinals(device_map: dict[str, Any]) -> tuple[int, ...]:
-    """Return the GPUs of a device map, whose values are ordinals, devices, or ``disk``."""
+    """Return the ordinals of the GPUs in a device map (layer to ordinal, device or ``disk``)."""
     found: set[int] = set()
     for place in device_map.values():
         if isinstance(place, int):
@@ -73,14 +73,22 @@ def _ordinals(device_map: dict[str, Any]) -> tuple[int, ...]:
 def samples(
     args: Any, state: Any, loader: Any, micro_batches: int, *, since_step: int
 ) -> float | None:
-    """Return the samples of the last micro-batches on this rank, since the last step.
+    """Return the number of samples in the last micro-batches of this rank; ``None`` if unknown.
 
-    All batches are full, except the last one of an epoch if one process draws a known number of
-    samples. With several processes Accelerate completes it.
+    All batches count as full, except the last batch of an epoch if there is a single process and
+    the length of its sampler is known. With several processes Accelerate fills that batch up.
+
+    Args:
+        args: ``TrainingArguments`` of the trainer.
+        state: ``TrainerState`` of the trainer.
+        loader: the training loader; if it is no ``DataLoader``, ``state`` gives the batch size.
+        micro_batches: number of micro-batches to count.
+        since_step: number of micro-batches since the last optimizer step.
     """
     is_loader = isinstance(loader, DataLoader)
     sampler: Any = loader.batch_sampler if is_loader else None
-    # A state from a checkpoint has the batch size of its run; the loader has the current one.
+    # The state of a resumed training has the batch size of the checkpoint, the loader the current
+    # batch size.
     size = getattr(sampler, "batch_size", None) if is_loader else state.train_batch_size
     if not isinstance(size, int):
         return None
@@ -95,7 +103,7 @@ def samples(
 
 
 def _missing(sampler: Any, size: int, epoch: float, since_step: int) -> int:
-    """Return how many samples the newest batch lacks, if it is the last of an epoch."""
+    """Return ``size`` minus the samples of the newest batch if it ends an epoch, otherwise 0."""
     try:
         drawn, batches = len(sampler.sampler), len(sampler)
     except TypeError:  # endless: every batch is full
@@ -105,12 +113,12 @@ def _missing(sampler: Any, size: int, epoch: float, since_step: int) -> int:
 
 
 def is_training_row(logs: Iterable[str]) -> bool:
-    """Whether these are logs of training, not of an evaluation."""
+    """Return whether the logs are of training, not of an evaluation."""
     return "loss" in logs or is_final_row(logs)
 
 
 def is_final_row(logs: Iterable[str]) -> bool:
-    """Whether these are the last logs of ``train``. Users may log a ``train_loss`` too."""
+    """Return whether the logs are the last of ``train``. Users may log ``train_loss`` as well."""
     return all(name in logs for name in ("train_loss", "train_runtime", "total_flos"))
 
 
@@ -132,7 +140,7 @@ def last_metrics(state: Any) -> dict[str, float]:
 
 
 def facts(args: Any, state: Any) -> Facts:
-    """Return properties that distinguish trainings, from the trainer's arguments and state."""
+    """Return hyperparameters that TensorBoard shows to compare trainings, by name."""
     return {
         "framework": "huggingface",
         "world_size": args.world_size,

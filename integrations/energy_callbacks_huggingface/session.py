@@ -13,17 +13,17 @@ from energy_callbacks_huggingface.callback_list import OtherTrainerCallbacks
 
 
 class Session:
-    """Reports the events of a call to the meter, some of them afterwards.
+    """Reports the events of one call to the meter, and assigns past time to phases.
 
     Args:
-        meter: running.
-        call: the user's call; ``None`` if it was not found, so that its end is unknown.
-        phase: ``train``, or the phase of a call outside training: ``validation`` or ``predict``.
+        meter: a running meter.
+        call: the user's call; ``None`` if it was not found, so that its end cannot be detected.
+        phase: ``train`` for a call of ``train``; ``validation`` or ``predict`` for other calls.
         others: the other callbacks of the trainer.
-        inputs: counts the inputs of the model.
+        inputs: counts samples and tokens in the inputs of the model.
 
     Attributes:
-        summary: of the report in one line, once it is saved.
+        summary: the report in one line; ``None`` before it is saved, empty if it is not saved.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class Session:
         meter.enter(phase)
 
     def is_under_way(self) -> bool:
-        """Whether the call is running, as far as known."""
+        """Return whether the call is running; ``True`` if the call was not found."""
         return self.call is None or self.call.is_under_way()
 
     def see(self) -> None:
-        """Note an event: a span that is named afterwards may have begun now."""
+        """Note the time of an event. A later event may assign the time since then to a phase."""
         self._seen_s = self._meter.now_s()
 
     def begin_training(self, args: Any, state: Any, model: Any) -> None:
-        """Start or restart the training loop."""
+        """Reset counts and add the hook to the model when training starts or restarts."""
         self._tokens_seen = state.num_input_tokens_seen
         self._predicts_since_s = None
         facts = partial(loop.facts, args, state)
@@ -65,11 +65,11 @@ class Session:
         self.see()
 
     def tuned(self) -> None:
-        """Assign the time since the last step to tuning: it ran out of memory."""
+        """Assign the time since the last step or window to tuning: training ran out of memory."""
         self._name("tuning", self._settled_s)
 
     def begin_step(self) -> None:
-        """Start a step, whose micro-batches have all been fetched."""
+        """Start a step. All its micro-batches have been fetched."""
         self._meter.mark("data_ready")
         self._micro_batches = 0
         self._predicts_since_s = None
@@ -92,8 +92,9 @@ class Session:
     def end_epoch(self, args: Any, state: Any, loader: Any) -> None:
         """End an epoch, and count micro-batches that belong to no step.
 
-        These exist if a callback stops the training within a step, and in transformers 4.50 if
-        rows and batches have different remainders when divided by the accumulation.
+        They exist if a callback stops the training within a step. In transformers 4.50 they also
+        exist if the number of rows and the number of batches have different remainders when
+        divided by ``gradient_accumulation_steps``.
         """
         if left_over := self._micro_batches:
             self._meter.count(*self._consumed(args, state, loader, since_step=left_over))
@@ -102,7 +103,7 @@ class Session:
     def _consumed(
         self, args: Any, state: Any, loader: Any, *, since_step: int
     ) -> tuple[float | None, float | None]:
-        """Return samples and tokens since the last call."""
+        """Return the numbers of samples and tokens since the last call; ``None`` if unknown."""
         done, self._micro_batches = self._micro_batches, 0
         before, self._tokens_seen = self._tokens_seen, state.num_input_tokens_seen
         if self.inputs.counts("batch_size_fn"):
@@ -117,13 +118,16 @@ class Session:
         return samples, (self._tokens_seen - before) / float(args.world_size)
 
     def predict(self) -> None:
-        """Note a batch of an evaluation or prediction, which began at the previous event."""
+        """Note a batch of an evaluation or prediction.
+
+        The evaluation or prediction began at the last event before its first batch.
+        """
         if self._predicts_since_s is None:
             self._predicts_since_s = self._seen_s
         self.see()
 
     def predicted(self, name: str) -> None:
-        """End an evaluation or prediction inside training."""
+        """Assign an evaluation or prediction inside training to the phase ``name``."""
         if self._predicts_since_s is not None:
             self._name(name, self._predicts_since_s)
 
@@ -132,7 +136,7 @@ class Session:
         self._name("checkpoint", self._seen_s)
 
     def _name(self, name: str, start_s: float) -> None:
-        """Assign a span of training to another phase; the loop then waits for data."""
+        """Assign the time from ``start_s`` until now to a phase; the loop waits for data next."""
         self.see()
         self._meter.window(name, start_s, self._seen_s)
         self._meter.mark("batch_done")
@@ -140,7 +144,7 @@ class Session:
         self._predicts_since_s = None
 
     def write(self, logs: dict[str, Any], scalars: Scalars, in_logs: Scalars, state: Any) -> None:
-        """Write a row with our figures, and with the last row the report."""
+        """Write our figures of a row; after the last row, also write the report to TensorBoard."""
         self.others.write(logs, scalars, in_logs, state)
         self._dashboard.row(scalars, state.global_step)
         if self.summary:
@@ -152,6 +156,6 @@ class Session:
         self._meter.stop()
 
     def close(self) -> None:
-        """Restore the model and the trainer."""
+        """Remove the hook from the model, and the filters from the trainer's callbacks."""
         self.inputs.detach()
         self.others.leave()

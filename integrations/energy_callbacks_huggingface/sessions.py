@@ -1,4 +1,4 @@
-"""Begins and ends sessions: which callback measures, and the state in a checkpoint."""
+"""Begins and ends sessions; decides which callback measures; keeps the meter's state."""
 
 from typing import Any, ClassVar
 
@@ -13,17 +13,19 @@ from energy_callbacks_huggingface.batches import Counter, InputCounter
 from energy_callbacks_huggingface.callback_list import OtherTrainerCallbacks
 from energy_callbacks_huggingface.session import Session
 
-# Not a class name: Hugging Face would look for a callback of that name when it resumes.
+# This must not be a class name: when resuming, the Trainer looks for a callback with that name.
 STATE_KEY = "energy_callbacks"
 
 
 class EnergySessions(TrainerCallback):
-    """Begins and ends the sessions of a meter; ``EnergyHooks`` adds the events inside them.
+    """Begins and ends a ``Session`` for each measured call; ``EnergyHooks`` handles other events.
 
     Args:
-        meter: measures.
-        batch_size_fn: returns the samples in the model's inputs; ``None`` uses the loader.
-        length_fn: returns the tokens in them; ``None`` uses the Trainer's count.
+        meter: the meter of this callback.
+        batch_size_fn: returns the number of samples in the model's inputs; ``None`` uses the batch
+            size of the loader.
+        length_fn: returns the number of tokens in the model's inputs; ``None`` uses the Trainer's
+            count.
     """
 
     is_from_report_to: ClassVar[bool] = False
@@ -53,13 +55,13 @@ class EnergySessions(TrainerCallback):
             loop.warn(message)
 
     def _prior(self, callbacks: list[Any]) -> list["EnergySessions"]:
-        """Return our callbacks with precedence: in the order of the list, ``report_to`` last."""
+        """Return the energy callbacks that come before this one; that of ``report_to`` is last."""
         ours = [one for one in callbacks if isinstance(one, EnergySessions)]
         ours.sort(key=lambda one: one.is_from_report_to)
         return ours[: ours.index(self)] if self in ours else []
 
     def _is_redundant(self, prior: list["EnergySessions"]) -> bool:
-        """Whether this callback measures nothing, because another one measures the same."""
+        """Return whether another callback already measures the same; warn once if so."""
         folders = [one._meter.config.run_folder for one in prior]  # noqa: SLF001 - of our class
         if not prior or not (self.is_from_report_to or self._meter.config.run_folder in folders):
             return False
@@ -103,11 +105,14 @@ class EnergySessions(TrainerCallback):
         return self._session
 
     def _keep(self, state: Any) -> None:
-        """Put the state into the next checkpoint, which is written before ``on_save``."""
+        """Keep the meter's state for the next checkpoint, which is written before ``on_save``."""
         state.stateful_callbacks[self._state_key] = self._meter.state()
 
     def _forget_last(self) -> None:
-        """Clean up after a call that has ended without a hook; the meter ends its attempt."""
+        """Close the session of a call that has ended without a hook.
+
+        The meter ends the attempt by itself, unless the call was not found.
+        """
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -115,12 +120,12 @@ class EnergySessions(TrainerCallback):
                 session.stop()
 
     def _running(self) -> Session | None:
-        """Return the session of a call that is running."""
+        """Return the session if its call is still running, otherwise ``None``."""
         session = self._session
         return session if session is not None and session.is_under_way() else None
 
     def _begin_alone(self, args: Any, state: Any, model: Any) -> Session | None:
-        """Begin an evaluation or prediction outside training."""
+        """Begin a session for an evaluation or prediction outside training."""
         if ActiveCall.find("train", package="transformers") is not None:
             return None
         prediction = ActiveCall.find("predict", package="transformers")

@@ -8,7 +8,7 @@ from energy_callbacks.tuning.torch_devices import used_generators
 
 
 class RandomState:
-    """The global generators of Python, NumPy and PyTorch (of the CPU and of devices in use)."""
+    """Snapshot of the global generators of Python, NumPy and PyTorch (CPU and devices in use)."""
 
     def __init__(self) -> None:
         self._python = random.getstate()

@@ -6,10 +6,11 @@ from energy_callbacks.tuning.snapshot.host_copy import is_strided, keep, to_host
 
 
 class TensorSnapshot:
-    """A parameter or buffer: values, place in memory, gradient and ``requires_grad``.
+    """Snapshot of a parameter or buffer: values, memory, gradient and ``requires_grad``.
 
     Args:
-        tensor: with values, so neither lazy nor on the meta device.
+        tensor: the parameter or buffer; it must have values, so it is neither lazy nor on the meta
+            device.
     """
 
     def __init__(self, tensor: Any) -> None:
@@ -22,14 +23,14 @@ class TensorSnapshot:
         self._grad = keep(tensor.grad if self._has_grad else None)
 
     def let_go(self) -> None:
-        """Drop what was added since: the graph behind a leaf, a gradient if there was none."""
+        """Drop what was added since the snapshot: the graph of a leaf, and a new gradient."""
         if self._is_leaf and not self._tensor.is_leaf:
             self._tensor.detach_()
         if self._tensor.is_leaf and not self._has_grad:
             self._tensor.grad = None
 
     def restore(self) -> None:
-        """Restore the values in the same memory."""
+        """Restore the values in the memory that the tensor had, then flag and gradient."""
         if not _is_at(self._tensor, self._view):
             self._tensor.data = self._view
         write(self._values, self._tensor)
@@ -40,17 +41,17 @@ class TensorSnapshot:
 
 
 def _is_at(tensor: Any, view: Any) -> bool:
-    """Whether a tensor still has its old memory and type."""
+    """Return whether a tensor has the memory (if dense), device and type of its old view."""
     if (tensor.device, tensor.dtype, tensor.layout) != (view.device, view.dtype, view.layout):
         return False
     return bool(tensor.is_set_to(view)) if is_strided(view) else True
 
 
 class OptimizerSnapshot:
-    """An optimizer's state and parameter groups, without the values of the parameters.
+    """Snapshot of an optimizer's state and parameter groups, without values of parameters.
 
     Args:
-        optimizer: one that has not taken a step yet has no state.
+        optimizer: the optimizer; its state is empty before its first step.
     """
 
     def __init__(self, optimizer: Any) -> None:
@@ -60,13 +61,13 @@ class OptimizerSnapshot:
         self._groups = [keep(group, set(parameters)) for group in optimizer.param_groups]
 
     def let_go(self) -> None:
-        """Drop the state of parameters that had none."""
+        """Drop the state of parameters that had no state at the snapshot."""
         state = self._optimizer.state
         for owner in [owner for owner in state if owner not in self._state]:
             del state[owner]
 
     def restore(self) -> None:
-        """Restore the same state for the same parameters."""
+        """Restore the parameter groups and the state of each parameter."""
         self._optimizer.param_groups[:] = [group() for group in self._groups]
         for owner, state in self._state.items():
             self._optimizer.state[owner] = state()

@@ -9,7 +9,8 @@ from energy_callbacks.tuning.snapshot.host_copy import keep_copy, keep_items
 from energy_callbacks.tuning.snapshot.random_state import RandomState
 from energy_callbacks.tuning.snapshot.tensor_snapshot import OptimizerSnapshot, TensorSnapshot
 
-# A module's tensors by name, and the buffers that are not saved. There is no public access.
+# Attributes that hold a module's tensors by name, and the names of the buffers that a state_dict
+# leaves out. PyTorch has no public access to them.
 _REGISTRIES = ("_parameters", "_buffers", "_non_persistent_buffers_set")
 
 
@@ -17,22 +18,22 @@ class TorchSnapshot:
     """Snapshot of everything that a training step changes, in host memory.
 
     - Modules: the values, memory, gradients and ``requires_grad`` of parameters and buffers
-      (also of buffers that are not saved), and the mode of every submodule. Compiled modules
-      and modules wrapped for distributed training are modules too.
+      (including non-persistent buffers), and the mode (``training``) of every submodule. Compiled
+      modules and modules wrapped for distributed training are included.
     - Optimizers: parameter groups, and the state of each parameter; state that a first step has
-      created is removed. Parameters of an optimizer are treated like those of modules.
+      created is removed. Parameters of an optimizer are restored like those of modules.
     - Schedulers, gradient scalers, and other objects with a ``state_dict``.
-    - Random generators: the global ones of Python and NumPy, and those of PyTorch on the CPU and
-      on all devices in use. Generators of the user are not included: wrap them into an object
+    - Random generators: the global generators of Python and NumPy, and those of PyTorch on the CPU
+      and on all devices in use. The user's own generators are not included: wrap them in an object
       with a ``state_dict``.
 
     Objects keep their identity, because optimizers and schedulers refer to parameters and groups.
     Values are copied into the existing tensors, so restoring needs no more device memory than was
-    in use before; what was freed is created again. Not restored: tensors that a module keeps as
-    plain attributes, and the list of a module's children.
+    in use before. Tensors that were freed are created again. Tensors that a module keeps as plain
+    attributes, and the list of a module's children, are not restored.
 
     Args:
-        objects: modules, optimizers, and objects with ``state_dict()`` and
+        objects: modules, optimizers, and objects that have ``state_dict()`` and
             ``load_state_dict(state)``.
 
     Raises:
@@ -48,7 +49,7 @@ class TorchSnapshot:
                 "back what your step changes with restore="
             )
         kinds = torch.nn.Module, torch.optim.Optimizer
-        # A module may itself be iterable (Sequential), and its own state would be missed.
+        # A module may itself be iterable (Sequential); only its children would be restored then.
         if isinstance(objects, kinds) or not isinstance(objects, Iterable):
             raise TypeError(f"keep wants several objects, got {type(objects).__name__}; write [it]")
         modules, optimizers = ([one for one in objects if isinstance(one, kind)] for kind in kinds)
@@ -57,9 +58,9 @@ class TorchSnapshot:
             TensorSnapshot(one) for one in _tensors(modules, optimizers, torch)
         ]
         self._states = [(one, keep_copy(one.state_dict())) for one in stateful]
-        # The state of GradScaler does not include which gradients it has unscaled. A step that
-        # fails between ``unscale_`` and ``update`` leaves that behind, and the next one would
-        # raise "unscale_() has already been called".
+        # GradScaler.state_dict does not include which optimizers' gradients are unscaled. After a
+        # step that fails between ``unscale_`` and ``update``, the next step would raise
+        # "unscale_() has already been called".
         self._stages = [
             (one, keep_copy(one._per_optimizer_states))  # noqa: SLF001
             for one in stateful
@@ -76,7 +77,7 @@ class TorchSnapshot:
     def restore(self) -> None:
         """Restore everything; may be called any number of times.
 
-        Never inside a step: a graph that still waits for ``backward`` is lost.
+        Do not call it between a forward pass and its ``backward``: the graph would be lost.
         """
         for one, state in self._states:
             one.load_state_dict(state())
@@ -87,7 +88,7 @@ class TorchSnapshot:
             if module.training != is_training:
                 module.training = is_training
         with sys.modules["torch"].no_grad():
-            # Memory is freed before any is allocated.
+            # All memory that can be freed is freed before new memory is allocated.
             parts = [*self._tensors, *self._optimizers]
             for part in parts:
                 part.let_go()

@@ -1,4 +1,4 @@
-"""Creates the Trainer for trials with the user's function, and checks it."""
+"""Creates a Trainer with the user's function, and checks that its batch size can be searched."""
 
 from typing import Any, Protocol
 
@@ -7,7 +7,7 @@ from transformers import Trainer
 
 
 class TrainerFactory(Protocol):
-    """Function that creates a Trainer whose ``TrainingArguments`` have these two values."""
+    """Function that creates a Trainer and passes both its arguments to ``TrainingArguments``."""
 
     def __call__(
         self, *, per_device_train_batch_size: int, gradient_accumulation_steps: int
@@ -16,16 +16,16 @@ class TrainerFactory(Protocol):
 
 
 def create(factory: TrainerFactory, size: int, accumulation: int) -> Any:
-    """Create a Trainer for micro-batches of a size.
+    """Create a Trainer with a batch size, and check it.
 
     Args:
         factory: the user's function.
-        size: size of the micro-batches of each device.
+        size: samples per micro-batch on each device.
         accumulation: micro-batches per optimizer step.
 
     Raises:
         TypeError: if ``factory`` is not callable, or does not return a Trainer.
-        ValueError: if the Trainer does not support other batch sizes.
+        ValueError: if the Trainer has other values, or its batch size cannot be searched for.
     """
     if not callable(factory):
         raise TypeError(
@@ -54,7 +54,7 @@ def _check_training(trainer: Any) -> None:
     """Check that ranks can run independently, and that nothing else changes the batch size.
 
     Raises:
-        ValueError: otherwise.
+        ValueError: if ranks depend on each other, or something else changes the batch size.
     """
     args, kind = trainer.args, trainer.accelerator.distributed_type.value
     if args.auto_find_batch_size:
@@ -82,7 +82,7 @@ def _check_training(trainer: Any) -> None:
 
 
 def _check_dataset(dataset: Any) -> None:
-    """Check that a dataset is not a stream, whose rows could not be read again in training.
+    """Check that a dataset is not a stream: training could not read the rows of trials again.
 
     Raises:
         ValueError: for a dataset without ``len()`` or indexing.

@@ -1,12 +1,12 @@
-"""Runs single optimizer steps of a Trainer, like its own training loop.
+"""Runs single optimizer steps of a Trainer in the same way as its training loop.
 
 ::
 
-    train()                             the Trainer's own preparation, up to:
+    train()                             the Trainer prepares model, loader and optimizer, up to:
       on_train_begin                      no callback of the user is called
     step(size, accumulation)
-      get_batch_samples                 the micro-batches, from its own loader
-      training_step                     for each of them
+      get_batch_samples                 the micro-batches, from the Trainer's own loader
+      training_step                     once per micro-batch
       clip_grad_norm_, optimizer.step, lr_scheduler.step, zero_grad
 """
 
@@ -21,21 +21,22 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers import TrainerCallback
 
-# Collective operations that a step may contain, such as to count tokens over all ranks.
+# Collective operations that a step may contain, for example to sum tokens over all ranks. They are
+# replaced, because ranks run independently here.
 _COLLECTIVES = ("gather", "gather_for_metrics", "reduce", "pad_across_processes")
 
 
 class InnerLoop:
-    """Runs optimizer steps without callbacks, logs, checkpoints, or a global step.
+    """Runs optimizer steps without callbacks, logs and checkpoints; ``global_step`` stays the same.
 
     Each rank runs independently of the others.
 
     Args:
-        trainer: changed in many ways; the caller restores it.
-        size: the batch size that it was created with.
+        trainer: a Trainer; its attributes are changed, and the caller must restore them.
+        size: ``per_device_train_batch_size`` that the trainer was created with.
 
     Attributes:
-        rows_per_rank: rows of the dataset per rank.
+        rows_per_rank: number of rows that each rank draws per epoch.
     """
 
     def __init__(self, trainer: Any, size: int) -> None:
@@ -52,14 +53,14 @@ class InnerLoop:
 
     @property
     def keep(self) -> list[Any]:
-        """The objects that steps change."""
+        """The objects that a step changes: model, optimizer, scheduler, and any gradient scaler."""
         trainer = self._trainer
         scaler = trainer.accelerator.scaler
         kept = [self._model, trainer.optimizer, trainer.lr_scheduler]
         return kept if scaler is None else [*kept, scaler]
 
     def step(self, size: int, accumulation: int = 1) -> None:
-        """Run one optimizer step of ``accumulation`` micro-batches."""
+        """Run one optimizer step of ``accumulation`` micro-batches with ``size`` rows each."""
         self._set(size, accumulation)
         if self._size != size:
             self.close()
@@ -67,7 +68,7 @@ class InnerLoop:
         self._step(self._batches, accumulation)
 
     def step_on(self, rows: Sequence[int], accumulation: int = 1) -> None:
-        """Run one optimizer step whose micro-batches all have these rows."""
+        """Run one optimizer step; every micro-batch has the rows with these indices."""
         self._set(len(rows), accumulation)
         batch = self._collate([self._dataset[row] for row in rows])
         self._step(iter([batch] * accumulation), accumulation)
@@ -80,8 +81,8 @@ class InnerLoop:
 
     def _set(self, size: int, accumulation: int) -> None:
         trainer = self._trainer
-        trainer._train_batch_size = size  # noqa: SLF001 - the size of its loader
-        # Samplers that group by length read this.
+        trainer._train_batch_size = size  # noqa: SLF001 - batch size of the next loader
+        # Samplers that group rows by length read it from ``args``.
         trainer.args.per_device_train_batch_size = size
         trainer.args.gradient_accumulation_steps = accumulation
         trainer.current_gradient_accumulation_steps = accumulation
@@ -104,10 +105,10 @@ class InnerLoop:
 
 
 def full_batches(trainer: Any, size: int) -> Iterator[Any]:
-    """Yield whole batches of a new loader of the Trainer, endlessly."""
+    """Yield full batches from a new loader of the Trainer, epoch after epoch, without end."""
     loader = trainer.get_train_dataloader()
-    # Otherwise ranks exchange the states of their generators at the start of an epoch, but they
-    # reach it at different times here.
+    # By default, ranks synchronize their generators at the start of an epoch. Here they start
+    # epochs at different times, and would wait for each other.
     loader.rng_types = None
     count = rows_of(loader, size) // (size * trainer.args.world_size)
     while True:
@@ -121,10 +122,10 @@ def rows_of(loader: Any, size: int) -> int:
 
     Args:
         loader: the loader of the Trainer.
-        size: expected batch size.
+        size: expected rows per batch on each rank.
 
     Raises:
-        ValueError: if batches have another size.
+        ValueError: if batches have another size, or ranks share batches.
     """
     sampler = loader.batch_sampler
     is_split = getattr(sampler, "split_batches", False) and sampler.num_processes > 1
@@ -142,7 +143,7 @@ def rows_of(loader: Any, size: int) -> int:
 
 
 class _Prepared(BaseException):
-    """Raised when the preparation is complete; ``except Exception`` does not catch it."""
+    """Raised when the Trainer has prepared itself; ``except Exception`` does not catch it."""
 
 
 class _Stop(TrainerCallback):
@@ -152,12 +153,12 @@ class _Stop(TrainerCallback):
 
 def _prepare(trainer: Any) -> None:
     """Make a trainer create its loader, optimizer and scheduler, and wrap its model."""
-    trainer.args = copy.copy(trainer.args)  # other trainers may use the user's
+    trainer.args = copy.copy(trainer.args)  # other trainers may use the original
     trainer.callback_handler = copy.copy(trainer.callback_handler)
     trainer.callback_handler.callbacks = [_Stop()]
     trainer._memory_tracker = copy.copy(trainer._memory_tracker)  # noqa: SLF001
     trainer._memory_tracker.skip_memory_metrics = True  # noqa: SLF001 - otherwise it starts a thread
-    trainer.model_init = None  # the existing model is used
+    trainer.model_init = None  # otherwise ``train`` creates a new model
     for name in _COLLECTIVES:
         setattr(trainer.accelerator, name, lambda value, *_, **__: value)
     try:

@@ -36,23 +36,24 @@ def tune_batch_size(
         trainer = make_trainer(**batch_arguments(result))
         trainer.train()
 
-    One trainer is created. Its own loader, ``training_step``, optimizer and scheduler run, but no
-    callback, log, evaluation or checkpoint. Afterwards the model, an optimizer that was passed to
-    the Trainer, and random generators are as before, so the factory may use the same objects
-    again. Under ``torchrun`` each rank must call this function; they agree on one size.
+    One trainer is created. Its loader, ``training_step``, optimizer and scheduler are run; there
+    are no callbacks, logs, evaluations or checkpoints. Afterwards the state of the model, of random
+    generators, and of an optimizer that was passed to the Trainer is restored, so the factory may
+    use the same objects again. Under ``torchrun`` every rank must call this function; all ranks
+    return the same size.
 
     Args:
-        trainer_factory: called with ``per_device_train_batch_size`` and
-            ``gradient_accumulation_steps``.
+        trainer_factory: function that returns a Trainer; called with
+            ``per_device_train_batch_size`` and ``gradient_accumulation_steps``.
         length_fn: returns the length of a row of ``train_dataset``, such as its number of tokens.
-            Each trial begins with a batch of the longest rows. The default is the column
-            ``length_column_name`` of ``TrainingArguments``, otherwise the number of
-            ``input_ids``, if rows have one of them.
+            Each trial begins with a batch of the longest rows. ``None`` uses the column
+            ``length_column_name`` of ``TrainingArguments`` if it exists, otherwise the number of
+            ``input_ids``. If rows have neither, trials use the batches of the loader only.
         **options: see ``energy_callbacks.tuning.TuningOptions``. With ``global_batch_size``
             micro-batches are accumulated, so the optimizer's batch size does not change.
 
     Returns:
-        The curve, and the size of each device with its accumulation.
+        The measured sizes, and the chosen batch size per device with its accumulation.
 
     Raises:
         NothingFits: if the smallest size does not run.
@@ -92,7 +93,7 @@ def _tuned(
     options: TuningOptions,
 ) -> BatchSizeResult:
     restore_accelerate = _keep_attributes([GradientState()])
-    # The scheduler that the preparation creates changes the learning rate of the user's optimizer.
+    # ``train`` creates a scheduler that changes the learning rate of the user's optimizer.
     optimizer = None if trainer.optimizer is None else OptimizerSnapshot(trainer.optimizer)
     restore_trainer = _keep_attributes([trainer, trainer.accelerator, *trainer.model.modules()])
     try:
@@ -101,7 +102,8 @@ def _tuned(
 
         def worst(size: int) -> None:
             assert rows is not None
-            # A second micro-batch needs memory for gradients and activations.
+            # With accumulation, the second micro-batch needs the most memory: its activations, and
+            # the gradients of the first micro-batch.
             loop.step_on(rows[:size], 1 if step_samples in (None, size) else 2)
 
         def restore() -> None:
@@ -122,11 +124,11 @@ def _tuned(
 
 
 def _keep_attributes(owners: Iterable[Any]) -> Callable[[], None]:
-    """Return a function that restores attributes, and the items of dicts and lists among them.
+    """Return a function that restores attributes of objects, and items of their dicts and lists.
 
     To prepare a model for training, the Trainer and Accelerate add hooks to modules, wrap their
-    ``forward``, and mark them as prepared. No state dictionary has these changes. The values of
-    tensors are not restored here.
+    ``forward``, and mark them as prepared. A ``state_dict`` does not contain these changes. The
+    values of tensors are not restored here.
     """
     attributes = [vars(owner) for owner in owners]
     values = [value for held in attributes for value in held.values()]
