@@ -1,4 +1,4 @@
-"""Uses CodeCarbon without its log, on one thread at a time, and imports it with a time limit."""
+"""Imports CodeCarbon with a time limit, and lets one thread at a time use it without its log."""
 
 import logging
 import sys
@@ -14,10 +14,11 @@ _one_at_a_time = threading.RLock()
 
 @contextmanager
 def quiet_codecarbon() -> Iterator[None]:
-    """Suppress what CodeCarbon logs on this thread inside the block.
+    """Suppress CodeCarbon's log messages from this thread inside the block.
 
-    CodeCarbon's logger writes to stderr itself (``propagate = False``, level INFO). A tracker that
-    the user runs on another thread keeps its log. Only one thread can be inside the block.
+    CodeCarbon is imported if necessary. Its logger writes to stderr itself (``propagate = False``,
+    level INFO). A tracker that the user runs on another thread still logs its messages. Only one
+    thread can be inside the block.
     """
     thread = threading.get_ident()
 
@@ -36,7 +37,7 @@ def quiet_codecarbon() -> Iterator[None]:
 
 
 def _import() -> None:
-    """Import CodeCarbon, which starts NVML and would hang with the driver."""
+    """Import CodeCarbon, which starts NVML; stop waiting for NVML if the driver hangs."""
     import pynvml
 
     start = pynvml.nvmlInit
@@ -49,7 +50,7 @@ def _import() -> None:
 
     pynvml.nvmlInit = bounded_start
     try:
-        with suppress(ImportError):  # reported by the code that needs it
+        with suppress(ImportError):  # the code that needs CodeCarbon reports that it is missing
             import codecarbon  # noqa: F401
     finally:
         pynvml.nvmlInit = start

@@ -1,7 +1,8 @@
-"""A file of raw readings: every value of every sensor at full resolution, as JSON lines.
+"""Converts raw readings to the lines of a JSON-lines file, and reads such files.
 
-The first line is a header, a ``channel`` line describes a channel and gives it a number, and a
-``readings`` line holds the readings that one channel gave in one call.
+The file holds every value of every sensor at full resolution. The first line is a header. A
+``channel`` line describes a channel and gives it a number. A ``readings`` line holds the readings
+that one channel returned in one call.
 ``docs/reference/journal.md`` describes the format.
 """
 
@@ -23,7 +24,7 @@ class Lines:
 
     Args:
         start_s: monotonic time that is zero in the file.
-        unix_s: wall time at ``start_s``.
+        unix_s: wall time at ``start_s``, seconds since 1970.
     """
 
     def __init__(self, start_s: float, unix_s: float) -> None:
@@ -32,7 +33,7 @@ class Lines:
         self.header = {"type": "header", "format": FORMAT, "version": VERSION, "unix_s": unix_s}
 
     def of(self, readings: Sequence[Reading]) -> Iterator[dict[str, Any]]:
-        """Yield a line per channel of ``readings``, after the channel's own line the first time."""
+        """Yield a ``readings`` line per channel, the first time after its ``channel`` line."""
         by_channel: dict[int, list[Reading]] = {}
         for reading in readings:
             by_channel.setdefault(id(reading.channel), []).append(reading)
@@ -53,12 +54,12 @@ class Lines:
 
 
 def read(path: Path) -> tuple[list[Channel], list[Reading]]:
-    """Return the channels and readings of a file, with times since its start.
+    """Return the channels and readings of a file, with times in seconds since its start.
 
-    Incomplete lines are left out.
+    Incomplete lines are skipped.
 
     Raises:
-        JournalError: if the file is not such a recording, or of a newer version.
+        JournalError: if the file is not a recording of readings, or has a newer version.
     """
     channels: dict[int, Channel] = {}
     readings: list[Reading] = []

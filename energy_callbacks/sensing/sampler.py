@@ -1,6 +1,6 @@
-"""Reads each source on a thread of its own, at its own interval, and counts failed readings.
+"""Reads each source on its own thread, at its own interval, and counts failed readings.
 
-Nothing here raises: a source that fails leaves a gap in the timeline and gives one notice.
+Errors of sources are not raised: a failure leaves a gap in the timeline and causes one notice.
 """
 
 import logging
@@ -27,11 +27,12 @@ class Notice:
 
     Attributes:
         source: name of the source.
-        kind: what happened.
-        t_s: monotonic time.
+        kind: ``opened``; ``unavailable`` (cannot be opened); ``missed`` (first failed reading);
+            ``lost`` (will not answer again); ``remark`` (has corrected faults of its sensor).
+        t_s: monotonic time of the event.
         message: what happened, in words for the user.
-        fix: what the user can do about it.
-        channels: what the source offers; empty before it has opened.
+        fix: what the user can do about it; may be empty.
+        channels: channels that the source offers; empty before it has opened.
     """
 
     source: str
@@ -44,6 +45,8 @@ class Notice:
 
 @dataclass(slots=True)
 class _Worker:
+    """A source, its periodic job, and its state."""
+
     source: Source
     periodic: Periodic = field(init=False)
     is_open: bool = False
@@ -60,11 +63,12 @@ class Sampler:
     """Reads sources into a timeline until it is stopped.
 
     Args:
-        sources: what to read; opened on their own threads, because opening may take seconds.
+        sources: sources to read. Each is opened on its own thread, because opening may take
+            seconds.
         timeline: receives the readings.
         clock: time and threads.
         on_notice: called with every notice about a source, on the source's thread.
-        on_readings: called with the readings of every call, on the source's thread; ``None`` if
+        on_readings: called with the readings of each call, on the source's thread; ``None`` if
             only the timeline needs them.
     """
 
@@ -83,7 +87,7 @@ class Sampler:
         self._on_readings = on_readings
 
     def start(self) -> None:
-        """Start to read every source."""
+        """Start a thread for every source, which opens and reads it."""
         self._timeline.expect(len(self._workers))
         for worker in self._workers:
             worker.periodic = self._clock.every(
@@ -102,7 +106,7 @@ class Sampler:
         """Read every source once more, on its own thread, and close it.
 
         Args:
-            timeout_s: how long to wait for all sources together.
+            timeout_s: maximum time to wait for all sources together, s.
 
         Returns:
             The names of the sources that did not answer in time.
@@ -116,16 +120,16 @@ class Sampler:
         )
 
     def hung_s(self, limit_s: float) -> dict[str, float]:
-        """Return the sources whose current call takes longer than the limit, and its duration."""
+        """Return the durations of current calls that exceed the limit, s, by name of the source."""
         now_s = self._clock.monotonic_s()
-        # Each start is read once, because a call may return at any time.
+        # Each ``started_s`` is read once, because the source's thread may reset it at any time.
         started_s = [(worker.source.name, worker.started_s) for worker in self._workers]
         passed_s = [(name, now_s - t_s) for name, t_s in started_s if t_s is not None]
         return {name: call_s for name, call_s in passed_s if call_s > limit_s}
 
     @property
     def missed(self) -> dict[str, int]:
-        """Number of failed readings by source, for sources with any."""
+        """Number of failed readings by name of the source, without sources that have none."""
         return {w.source.name: w.missed for w in self._workers if w.missed}
 
     @property
@@ -134,10 +138,10 @@ class Sampler:
         return sum(worker.periodic.cpu_s for worker in self._workers)
 
     def _run(self, worker: _Worker) -> float:
-        """Read a source; returns the time until the next reading, which is longer after a miss."""
+        """Read a source; returns the seconds until the next reading, more after a failed one."""
         if worker.is_over:
             return _LONGEST_BACK_OFF_S
-        # A turn that has started before ``stop`` is called is not the last one.
+        # Read once: a turn that has begun before ``stop`` is called is not the last one.
         is_last = worker.is_last_turn
         worker.started_s = self._clock.monotonic_s()
         try:

@@ -1,7 +1,7 @@
-"""Frameworks and runtimes that are in use in this process, without initialising any of them.
+"""Finds frameworks and runtimes that this process uses, without initialising any of them.
 
-Most public functions about devices initialise a framework: that takes all memory of all cards
-(TensorFlow), or breaks a later fork.
+An *awake* framework has initialised its devices. Most of its public functions for devices would
+initialise them, which takes all memory of all cards (TensorFlow) or breaks a later fork.
 """
 
 import sys
@@ -12,15 +12,15 @@ _MAPS: Final = Path("/proc/self/maps")
 
 
 def is_hip_loaded(maps: Path = _MAPS) -> bool:
-    """Return whether a framework has loaded HIP's runtime, through which ROCm computes.
+    """Return whether this process has loaded HIP, the runtime of frameworks built for ROCm.
 
     In such a process the framework's ``cuda:0`` is an AMD card, and ``CUDA_VISIBLE_DEVICES`` has
     the effect of ``HIP_VISIBLE_DEVICES`` (ROCm, "GPU isolation techniques"): neither refers to
-    NVIDIA's cards. Wheels rename the library's file, but keep the beginning of its name.
+    NVIDIA's cards. Wheels change the end of the library's file name, but not its beginning.
     """
     try:
         return "/libamdhip64" in maps.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # unknown outside Linux
+    except OSError:  # only Linux has this file
         return False
 
 

@@ -1,19 +1,18 @@
-"""Determines when the device finished a step, by CUDA events that are read later, in host time.
+"""Determines when the device finished each step, in host time, from CUDA events.
 
 ::
 
-    training thread     mark     an event of a reused pool is queued behind the step's work
-    journal's thread    settle   an anchor is recorded, and past events are dated by it
+    training thread     mark     queues an event behind the work of a step
+    journal's thread    settle   records an anchor, and computes the times of past events from it
 
-Event times are only known as differences. An anchor is an event on an empty stream. It is recorded
-and observed between two readings of the host's clock, which relates device time to host time, no
-matter how far the host is ahead of the stream that trains. The end of a step is the middle of the
-intersection of
+CUDA reports only the time between two events. An anchor is an event on an empty stream, so that it
+happens at once. The host reads its clock before it records the anchor and after it has observed
+it. This relates device time to host time, even if the training has queued much work. The end of a
+step is the middle of the intersection of two intervals:
 
-    [anchor, recorded to observed] + elapsed +- drift   and   [step queued, its end observed]
+    [anchor recorded, anchor observed] + elapsed +- drift   and   [step queued, its end observed]
 
-and half the width of the intersection bounds its error. No thread ever waits for the training's
-work.
+Half the width of the intersection bounds the error. No thread ever waits for the training's work.
 """
 
 from collections import deque
@@ -29,21 +28,23 @@ from energy_callbacks.sensing.frameworks.cuda_events import Event, Events
 
 Item = TypeVar("Item")
 
-# Steps of 0.25 ms that are settled once a second (the longest ``sample_interval_s``).
+# Enough for steps of 0.25 ms if ``settle`` runs once a second (the longest ``sample_interval_s``).
 _POOL_SIZE: Final = 4096
-# Events created in advance, because creating one takes longer than recording it.
+# Minimum number of events created in advance, because creating takes longer than recording.
 _LEAST_SPARE: Final = 64
 # Relative drift between the clocks of card and host: the tolerance of the reference clock of a PCIe
 # card (PCI Express Base Specification, +-300 ppm).
 _DRIFT: Final = 3e-4
-# cuEventElapsedTime has "a resolution of around 0.5 microseconds". Its result is a 32-bit number of
-# milliseconds, which is as precise over the eight seconds that the oldest anchor may be old.
+# cuEventElapsedTime has "a resolution of around 0.5 microseconds". Its result, a 32-bit floating-
+# point number of milliseconds, is as precise up to eight seconds, the largest age of an anchor.
 _RESOLUTION_S: Final = 1e-6
-# An anchor takes 10 to 50 us; it is repeated if its thread was delayed.
+# An anchor takes 10 to 50 us. If its error, half of that time, is not below this (its thread was
+# delayed), another anchor is recorded, up to _TRIES in total.
 _GOOD_S: Final = 25e-6
 _TRIES: Final = 4
 _KEPT_ANCHORS: Final = 8
-# If streams share one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1), anchors queue too.
+# An anchor is polled without pauses for _SPIN_S, and is given up after _PATIENCE_S. It may wait
+# behind the training's work if streams share one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1).
 _SPIN_S: Final = 0.2e-3
 _PATIENCE_S: Final = 20e-3
 
@@ -53,9 +54,11 @@ class StepEnd:
     """The end of a step.
 
     Attributes:
-        queued_s: when Python had queued the work of the step.
-        end_s: when the step ended; ``None`` if not known yet, ``queued_s`` if no event dates it.
-        error_s: bound of the error of ``end_s``; ``None`` if no event dates it.
+        queued_s: host time when Python had queued the work of the step, s.
+        end_s: host time when the step ended, s; ``None`` if not known yet, ``queued_s`` if no
+            event shows the end.
+        error_s: bound of the error of ``end_s``, s; ``None`` if not known yet, or if no event
+            shows the end.
     """
 
     queued_s: float
@@ -65,6 +68,8 @@ class StepEnd:
 
 @dataclass(frozen=True, slots=True)
 class _EventAnchor:
+    """An event that happened between two host times."""
+
     event: Event
     low_s: float
     high_s: float
@@ -75,17 +80,18 @@ class _EventAnchor:
 
 
 class StepEnds:
-    """Dates the ends of steps by events.
+    """Determines the ends of steps from events of the device.
 
     Attributes:
-        steps: number of steps.
-        host_marks: number of steps whose end is only known as the time when they were queued.
+        steps: number of marked steps.
+        host_marks: number of steps whose ``end_s`` is the time when they were queued.
 
     Args:
         clock: host time.
-        open_events: returns the device's events, or ``None`` while the training uses no device; by
-            default those of CUDA.
-        pool_size: maximum number of pending events; further steps keep their host time.
+        open_events: returns the device's events, or ``None`` while the training uses no device;
+            the default returns CUDA events.
+        pool_size: maximum number of pending events. While there are that many, the ends of new
+            steps are the times when they were queued.
     """
 
     def __init__(
@@ -107,8 +113,8 @@ class StepEnds:
         self.host_marks = 0
 
     def mark(self, queued_s: float) -> StepEnd:
-        """Note that the work of a step has been queued; takes the training thread microseconds."""
-        # Without helper functions: calls are slow here, because the caches are cold.
+        """Record an event behind the work of a step; takes the training thread microseconds."""
+        # The usual path calls no helper functions: calls are slow, as the CPU's caches are cold.
         self.steps += 1
         end = StepEnd(queued_s)
         events = None if self._is_over else self._events or self._opened()
@@ -138,7 +144,7 @@ class StepEnds:
         return events.create()
 
     def settle(self) -> None:
-        """Date the steps that have ended; does not wait for others."""
+        """Determine the ends of steps that have ended; does not wait for steps that still run."""
         if self._events is None or self._is_over or not self._pending:
             return
         try:
@@ -164,7 +170,7 @@ class StepEnds:
             self._free.append(event)
 
     def _make_spare(self, events: Events) -> None:
-        """Create as many events as were used since the last call, so that ``mark`` finds one."""
+        """Create free events, as many as are pending, so that ``mark`` need not create any."""
         wanted = max(_LEAST_SPARE, len(self._pending)) - len(self._free)
         for _ in range(wanted):
             event = self._created(events)
@@ -209,7 +215,10 @@ class StepEnds:
         return _EventAnchor(event, low_s, clock.monotonic_s())
 
     def close(self) -> None:
-        """Date the steps that have ended; the others keep their host time. Releases all events."""
+        """Determine the ends of steps that have ended, and release all events.
+
+        Steps that still run get the time when they were queued as their end.
+        """
         self.settle()
         self._give_up()
         events = self._events
@@ -235,7 +244,7 @@ class StepEnds:
 
 
 def _drained(queue: "deque[Item]") -> Iterator[Item]:
-    """Remove and yield all items, also those that another thread adds meanwhile."""
+    """Remove and yield all items, including those that another thread adds meanwhile."""
     with suppress(IndexError):
         while True:
             yield queue.popleft()

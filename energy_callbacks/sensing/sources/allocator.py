@@ -1,13 +1,13 @@
-"""Device memory of the frameworks' allocators, without initialising any framework.
+"""Reads device memory from the frameworks' allocators, without initialising any framework.
 
 Only frameworks that the training has imported are queried, and only after they have initialised
 their devices themselves: an earlier query would start CUDA, which breaks a later fork and takes
-memory. Peaks are those since the user's last reset; they are read and never reset.
+memory. A peak is the highest value since the user's last reset; it is never reset here.
 
 - PyTorch: ``torch.cuda.memory_stats`` of each device on which this process has a CUDA context.
   ``memory_allocated`` and ``max_memory_allocated`` read the same values at twice the cost.
 - TensorFlow: ``tf.config.experimental.get_memory_info`` of each GPU.
-- JAX: ``Device.memory_stats`` of each local device; CPU devices have none.
+- JAX: ``Device.memory_stats`` of each local device; CPU devices have no statistics.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,14 +38,14 @@ _ALLOCATED = Channel(device=_DEVICE, quantity="allocated", kind="gauge", sensor=
 _PEAK = Channel(device=_DEVICE, quantity="peak_allocated", kind="gauge", sensor=_SENSOR)
 
 _TORCH_KEY: Final = "allocated_bytes.all"
-_Bytes = tuple[int, int]  # allocated now, highest
+_Bytes = tuple[int, int]  # allocated now, highest so far
 
 
 class AllocatorSource:
-    """Bytes that tensors hold on this process's devices.
+    """Reports the bytes that tensors occupy on this process's devices.
 
     Args:
-        clock: time.
+        clock: time of the readings.
     """
 
     name = "framework allocator"
@@ -56,11 +56,11 @@ class AllocatorSource:
 
     @property
     def interval_s(self) -> float:
-        """Time to the next common moment but one, since the allocator keeps the peak."""
+        """Seconds to the second common moment of ``schedule``; the allocator keeps peaks."""
         return until_reading_s(self._read_s, beats=2)
 
     def open(self) -> Sequence[Channel]:
-        """Return the channels; always succeeds, since frameworks may start devices later."""
+        """Return the channels; always succeeds, because devices may be initialised later."""
         return [_ALLOCATED, _PEAK]
 
     def read(self) -> Sequence[Reading]:
@@ -83,7 +83,7 @@ class AllocatorSource:
 
 
 def _asked(awake: Callable[[], Any], ask: Callable[[Any], Iterator[_Bytes]]) -> list[_Bytes]:
-    """Return the bytes of each device of a framework, if it has initialised its devices."""
+    """Return the bytes of each device of a framework; empty before it has initialised them."""
     try:
         framework = awake()
         return [] if framework is None else list(ask(framework))

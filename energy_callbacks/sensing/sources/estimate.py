@@ -1,10 +1,10 @@
-"""CPU and memory power without a sensor: CodeCarbon's models, marked as estimates.
+"""Estimates CPU and memory power with CodeCarbon's models, for machines without sensors.
 
 CPU: ``P = TDP * (0.1 + 0.9 * load**3)``, the ``cpu_load`` mode of CodeCarbon 3.3.2
-(``external/hardware.py``). The TDP comes from CodeCarbon's table; a CPU that is not in it counts
-4 W per thread. Memory: a constant, from CodeCarbon's guess of the number of modules.
-The load is read here: CodeCarbon's own reading would move the baseline of ``psutil.cpu_percent``,
-which the user may be using too.
+(``external/hardware.py``). The TDP comes from CodeCarbon's table; for a CPU that is not in it, 4 W
+per thread are assumed. Memory: constant power, from CodeCarbon's guess of the number of modules.
+The devices are marked as estimated. The load is read by this module: CodeCarbon's reading would
+reset the baseline of ``psutil.cpu_percent``, which the user may be using too.
 """
 
 import platform
@@ -22,26 +22,26 @@ from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
 from energy_callbacks.sensing.schedule import until_reading_s
 
-# For a CPU that is not in the table: codecarbon 3.3.2, core/cpu.py, DEFAULT_POWER_PER_CORE.
+# Assumed for a CPU that is not in the table: codecarbon 3.3.2, core/cpu.py, DEFAULT_POWER_PER_CORE.
 _UNKNOWN_POWER_PER_THREAD_W = 4.0
 
 # Compared with an external meter, CodeCarbon was wrong by up to 40 % of a machine's energy
-# (Fischer, arXiv 2509.22092). The error of the CPU alone is larger; rounded up.
+# (Fischer, arXiv 2509.22092). This is rounded up, because the error of the CPU alone is larger.
 _KNOWN_TDP_ERROR = 0.5
-# A guessed TDP, an unknown share of a package (virtual machine) and a guessed number of memory
-# modules may be anywhere between zero and twice the true value.
+# If the TDP or the number of memory modules is guessed, or the share of a package is unknown
+# (virtual machine), the true power may be anywhere between zero and twice the estimate.
 _GUESS_ERROR = 1.0
 _CITATION = "bound assumed; CodeCarbon against a meter: errors up to 40 %, arXiv 2509.22092"
 
 _REINSTALL = "run: pip install 'codecarbon>=2.8,<4'"
 
 _MeanPower = Callable[[], float | None]
-"""Mean power since the last call that returned one, W; ``None`` if it is not known yet."""
+"""Returns the mean power since the last call that returned one, W; ``None`` if not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Processor:
-    """The CPUs as Linux describes them; ``is_virtual`` inside a virtual machine."""
+    """The CPUs of this machine as Linux describes them; ``is_virtual`` in a virtual machine."""
 
     model: str
     sockets: int
@@ -49,10 +49,10 @@ class _Processor:
 
 
 class HostEstimateSource:
-    """Estimated power of the whole machine's CPUs, of its memory, or of both.
+    """Estimates the power of all CPUs of the machine, of its memory, or of both.
 
     Args:
-        clock: time.
+        clock: time of the readings.
         cpu: whether to estimate the CPUs.
         ram: whether to estimate the memory.
     """
@@ -71,18 +71,19 @@ class HostEstimateSource:
 
     @property
     def interval_s(self) -> float:
-        """Time to the next common moment: an interval has 80 ticks of each CPU's 10 ms clock."""
+        """Seconds to the next common moment of ``schedule``: 80 ticks of the CPUs' 10 ms clock."""
         return until_reading_s(self._read_s)
 
     def open(self) -> Sequence[Channel]:
-        """Look up the machine in CodeCarbon's tables; uses no network, file or subprocess.
+        """Look up the machine in CodeCarbon's tables; uses no network and no subprocess.
 
         Raises:
-            SourceUnavailable: if CodeCarbon is missing, or too different from the known versions.
+            SourceUnavailable: if CodeCarbon is not installed or its version is not supported, or if
+                the operating system does not report CPU times.
         """
         self.close()
         self._opened_s = self._clock.monotonic_s()
-        load = _Load()  # the first look-up takes a second, whose energy counts too
+        load = _Load()  # before the first look-up, which takes a second: its energy counts too
         with quiet_codecarbon():
             if self._wants_cpu:
                 self._models.append(_cpu(load))
@@ -93,7 +94,7 @@ class HostEstimateSource:
     def read(self) -> Sequence[Reading]:
         """Return the mean power since the last call, or since ``open``.
 
-        Nothing is returned before the first tick of the CPUs' clock.
+        Nothing is returned before the first tick of the CPUs' 10 ms clock.
 
         Raises:
             ReadingMissed: if the operating system did not report the CPU load.
@@ -103,7 +104,7 @@ class HostEstimateSource:
         known = [(channel, power_w) for channel, power_w in powers if power_w is not None]
         if len(known) < len(powers):
             return []
-        # The first mean starts at ``open``, where it gets another reading.
+        # The first mean is also reported at the time of ``open``, when its interval begins.
         times_s = [t_s] if self._opened_s is None else [self._opened_s, t_s]
         self._opened_s = None
         return [Reading(channel, at_s, power_w) for channel, power_w in known for at_s in times_s]
@@ -114,7 +115,7 @@ class HostEstimateSource:
 
 
 class _Load:
-    """Measures the CPU load between two calls.
+    """Measures the mean CPU load between two calls of ``mean_frac``.
 
     Raises:
         SourceUnavailable: if the operating system does not report CPU times.
@@ -127,9 +128,9 @@ class _Load:
             raise SourceUnavailable(f"no CPU load to estimate from: {error}") from error
 
     def mean_frac(self) -> float | None:
-        """Return the busy fraction since the last call that returned one.
+        """Return the busy fraction of all CPUs since the last call that returned a value.
 
-        ``None`` before the next tick of the 10 ms clock.
+        Returns ``None`` if the CPUs' 10 ms clock has not ticked since then.
 
         Raises:
             ReadingMissed: if CPU time could not be read.
@@ -139,7 +140,7 @@ class _Load:
         if total_delta_s <= 0:
             return None
         self._busy_s, self._total_s = busy_s, total_s
-        # The kernel may correct waiting time, which can make a difference slightly negative.
+        # The kernel may correct the time spent waiting for I/O, so differences can be negative.
         return min(max(busy_delta_s / total_delta_s, 0.0), 1.0)
 
 
@@ -188,7 +189,7 @@ def _cpu(load: _Load) -> tuple[Channel, _MeanPower]:
 def _channel(
     key: str, kind: str, name: str, *, sensor: tuple[str, float], notes: tuple[str, ...]
 ) -> Channel:
-    """Return the power channel of a model; ``sensor`` is its name and its relative error."""
+    """Return the power channel of a model; ``sensor`` is the model's name and relative error."""
     device = Device(key=key, kind=kind, scope="host", name=name, origin="estimated", notes=notes)
     model = Sensor(name=sensor[0], relative_error=sensor[1], citation=_CITATION)
     return Channel(device=device, quantity="power", kind="mean", sensor=model)
@@ -230,14 +231,14 @@ def _processor(cpuinfo: str) -> _Processor:
 
 @cache
 def _table_tdp_w(model: str) -> float | None:
-    """Return the thermal design power of one package; ``None`` if it is not in the table.
+    """Return the thermal design power of one package, W; ``None`` if it is not in the table.
 
-    Cached, because CodeCarbon compares the model with every name in the table.
+    The result is cached, because CodeCarbon compares the model with every name in the table.
     """
     try:
         from codecarbon.core.cpu import TDP
 
-        # Not by its constructor, which detects the model with py-cpuinfo and forks processes.
+        # Its constructor is not called: it detects the model with py-cpuinfo, and forks processes.
         table = TDP.__new__(TDP)
         tdp_w = table._get_cpu_power_from_registry(model)  # noqa: SLF001 - no public look-up
     except Exception as error:
@@ -263,11 +264,11 @@ def _ram() -> tuple[Channel, _MeanPower]:
 def _ram_power_w(size_gib: float) -> float:
     try:
         from codecarbon.external.ram import RAM  # pyright: ignore[reportAttributeAccessIssue]
-    except ModuleNotFoundError:  # CodeCarbon 2.8: one figure per GiB, in another module
+    except ModuleNotFoundError:  # CodeCarbon 2.8 has a constant power per GiB, in another module
         from codecarbon.external import hardware
 
         return float(hardware.RAM.power_per_GB * size_gib)  # pyright: ignore[reportAttributeAccessIssue]
-    # The public ``total_power`` returns 0 W for every failure.
+    # Not the public ``total_power``: it returns 0 W for every failure.
     return float(RAM()._calculate_ram_power(size_gib))  # noqa: SLF001
 
 

@@ -1,4 +1,4 @@
-"""Memory of this process and its children, as the operating system reports it."""
+"""Reads the memory of this process and its descendants from the operating system."""
 
 import math
 import os
@@ -13,10 +13,11 @@ from energy_callbacks.sensing.schedule import until_reading_s
 if TYPE_CHECKING:
     import psutil
 
-# psutil finds children by reading every process of the machine: 1.3 ms for 80 processes.
+# How often children are listed: psutil reads every process of the machine, 1.3 ms for 80 processes.
 _LIST_INTERVAL_S: Final = 10.0
-# Resident set sizes, although proportional set sizes would count shared pages once: for those the
-# kernel walks all pages of a process and blocks its page faults, which slows a training of 100 GB.
+# Resident set sizes are summed, although proportional set sizes would count shared pages only once.
+# To compute proportional sizes the kernel walks all pages of a process and blocks its page faults,
+# which slows down a training that uses 100 GB.
 _NOTES = (
     "upper bound: pages that forked workers share with their parent are counted for each",
     "includes ranks that this process has started",
@@ -24,11 +25,12 @@ _NOTES = (
 
 
 class HostMemorySource:
-    """Resident memory of this process and all its descendants (loader workers).
+    """Reports the resident memory of this process and all its descendants (loader workers).
 
     Args:
-        clock: time.
-        only_descendants: whether to leave out this process, which only starts the measured one.
+        clock: time of the readings.
+        only_descendants: whether to leave out this process, because it only starts the process
+            that is measured.
     """
 
     name = "host memory"
@@ -51,11 +53,11 @@ class HostMemorySource:
 
     @property
     def interval_s(self) -> float:
-        """Time to the next common moment but one."""
+        """Seconds to the second common moment of ``schedule``."""
         return until_reading_s(self._read_s, beats=2)
 
     def open(self) -> Sequence[Channel]:
-        """Find this process.
+        """Open this process for reading, and return the channel of its memory.
 
         Raises:
             SourceUnavailable: if the operating system does not report its memory.
@@ -75,7 +77,7 @@ class HostMemorySource:
         """Return the resident bytes.
 
         Raises:
-            ReadingMissed: if this process itself could not be read.
+            ReadingMissed: if this process itself could not be read, or the source is not open.
         """
         import psutil
 
@@ -87,7 +89,7 @@ class HostMemorySource:
             now_s = self._clock.monotonic_s()
             if now_s >= self._list_s:
                 self._children = self._process.children(recursive=True) if _is_parent() else []
-                # A process that only waits for others can list them every time.
+                # A process that only waits for its children can list them at every reading.
                 self._list_s = now_s + (0.0 if self._only_descendants else _LIST_INTERVAL_S)
         except (psutil.Error, OSError) as error:
             raise ReadingMissed(f"memory of this process could not be read: {error}") from error
@@ -102,7 +104,7 @@ class HostMemorySource:
 def _is_parent() -> bool:
     """Return whether this process has children, without reading other processes."""
     try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # changes nothing
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # reaps no child
     except ChildProcessError:
         return False
     return True

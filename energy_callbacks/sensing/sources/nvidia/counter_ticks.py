@@ -1,14 +1,14 @@
-"""Reads a counter at the moments of its ticks, with few calls.
+"""Reads a counter at its ticks, the moments when its value changes, with few calls.
 
-An energy counter whose call is slow (2.5 to 24 ms of processor time on an H200) and whose value
-changes every 100 ms cannot be read *at* a given moment. But it changes on a regular clock
-(``TickClock``). From time to time a tick is located between two calls::
+A call that reads the energy counter is slow (2.5 to 24 ms of processor time on an H200), and its
+value changes every 100 ms, so that it does not show the energy *at* the moment of the call. But the
+ticks are periodic (``TickClock``). From time to time a tick is located between two calls::
 
     call with the old value          call with the new value
     |<------- 3 ms ------->|         |<------- 3 ms ------->|
     ^ not earlier                                not later  ^
 
-Once the clock is known, one call anywhere between two ticks gives the value at the first of them.
+Once the period is known, one call between two ticks returns the value at the first of them.
 """
 
 from collections.abc import Callable
@@ -18,33 +18,36 @@ from typing import Final
 from energy_callbacks.sensing.clock import PUNCTUAL_S, Clock
 from energy_callbacks.sensing.sources.nvidia.tick_clock import SHORTEST_S, TickClock
 
-# Fraction of one core that single calls may take; those that check the clock add less than half of
-# it. The limit of the sampler is 0.5 % for a card in total.
+# Fraction of one core that single calls between two ticks may take. Calls that check the clock add
+# less than half of that. The limit for all readings of a card together is 0.5 %.
 _CORE_SHARE: Final = 0.0008
 _SHORTEST_INTERVAL_S: Final = 0.04
 _LONGEST_INTERVAL_S: Final = 4.0
-# A tick that is known less precisely is located again; on an H200 calls leave 6 to 12 ms.
+# A tick is located again if the interval in which it is predicted is wider than this. On an H200,
+# calls that locate a tick leave an interval of 6 to 12 ms.
 _SHARP_S: Final = 0.012
-# Consecutive calls locate a tick to this many call durations at best.
+# Consecutive calls locate a tick within an interval of this many call durations at best.
 _BEST_CALLS: Final = 2.5
-# How often a clock is checked that is as precise as calls allow. Any other clock is checked every
-# second at first, later when its age has grown by this fraction: distant ticks improve the period
-# more.
+# A clock that is as precise as calls allow is checked at this interval. A less precise clock is
+# checked every second at first, and later whenever its age has grown by the fraction _CHECK_SHARE:
+# ticks that are further apart improve the period more.
 _CHECK_S: Final = 60.0
 _CHECK_AGAIN_S: Final = 1.0
 _CHECK_SHARE: Final = 0.25
-# On an H200 a call takes 2.3 ms from 28 to 40 ms after a tick, and up to 24 ms just after one, when
-# the card is busy (9 s of calls without a pause under seven loads).
+# A single call is made after this fraction of the time between two ticks. On a busy H200 a call
+# takes 2.3 ms if it is made 28 to 40 ms after a tick, and up to 24 ms directly after a tick (9 s of
+# calls without a pause, under seven loads).
 _CALL_SHARE: Final = 0.34
 # Largest deviation of a tick from a perfect clock.
 _JITTER_S: Final = 0.0001
 # Searches start at varying distances before the tick, so that together they narrow it down.
 _GOLDEN_SHARE: Final = 0.618
-# More than twice the longest known period of a counter (104 ms).
+# A search without a predicted tick ends after this time: more than twice the longest known period
+# of a counter (104 ms).
 _SEARCH_S: Final = 0.25
 _SPACING_S: Final = 0.009
 _MOST_CALLS: Final = 40
-# A tick that is not found within this tolerance follows another clock.
+# If a tick is not found within this tolerance after its prediction, the clock is discarded.
 _SLACK_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 32.0
 
@@ -70,12 +73,13 @@ class _Search:
     """Consecutive calls until the value changes.
 
     Attributes:
-        number: number of the expected tick; ``None`` makes the next tick number 0.
+        number: number of the expected tick; ``None`` if any tick is searched for, which becomes
+            number 0.
         end_s: when the search is given up.
-        is_next: whether the search follows the tick before it directly, so that there is no other
-            tick between them.
-        last: the previous call of this search.
-        calls: calls so far.
+        is_next: whether the search begins directly after the previous tick was located, so that
+            the next change is tick ``number``.
+        last: the previous call of this search; ``None`` before the first.
+        calls: number of calls so far.
     """
 
     number: int | None
@@ -90,24 +94,24 @@ class _Search:
         return self.number is not None and not self.is_next
 
     def next_call_s(self, call: _Call) -> float:
-        """Return when to call again: immediately if the tick is near."""
+        """Return when to call again: immediately if the tick is expected now."""
         return call.stop_s if self.is_expected else max(call.start_s + _SPACING_S, call.stop_s)
 
 
 class CounterTicks:
-    """Calls a counter when a call is useful; never waits.
+    """Locates the ticks of a counter by calls at useful moments; never waits.
 
     A counter that does not change within a quarter of a second is called less and less often, down
     to once every 32 s.
 
     Attributes:
-        due_s: when to make the next call.
-        misses: how often the counter did not change.
+        due_s: monotonic time of the next call.
+        misses: number of failed calls, calls without a value, and searches without any change.
 
     Args:
-        clock: time.
-        read: the slow call; returns ``None`` if the counter has no value.
-        shortest_s: lower bound of the period; a close bound lets the clock be found sooner.
+        clock: monotonic time.
+        read: reads the counter; returns ``None`` if it has no value.
+        shortest_s: lower bound of the period, s; a close bound lets the period be found sooner.
     """
 
     def __init__(
@@ -124,7 +128,7 @@ class CounterTicks:
         self.misses = 0
 
     def next_tick(self) -> Tick | None:
-        """Make one call if it is due; returns a tick if the call has located one."""
+        """Make one call if it is due; returns the tick that the call has located, if any."""
         if self._clock.monotonic_s() < self.due_s - PUNCTUAL_S:
             return None
         call = self._called()
@@ -143,7 +147,7 @@ class CounterTicks:
 
     def _called(self) -> _Call | None:
         start_s = self._clock.monotonic_s()
-        # A slowly decaying maximum, because a thread that waits for the interpreter is late.
+        # A slowly decaying maximum: a thread that waits for the interpreter's lock is late.
         self._late_s = max(start_s - self.due_s, 0.9 * self._late_s)
         try:
             value = self._read()
@@ -152,7 +156,7 @@ class CounterTicks:
             raise
         stop_s = self._clock.monotonic_s()
         call_s = stop_s - start_s
-        # A slowly decaying maximum, so that no search is given up during a call.
+        # A slowly decaying maximum, so that no search is given up before its last call returns.
         self._longest_call_s = max(call_s, 0.9 * self._longest_call_s)
         self._mean_call_s += (call_s - self._mean_call_s) * (0.05 if self._mean_call_s else 1.0)
         return None if value is None else _Call(start_s, stop_s, value)
@@ -196,7 +200,7 @@ class CounterTicks:
         self._search = _Search(number=number, end_s=end_s)
 
     def _begin_anew(self, start_s: float) -> None:
-        """Forget the clock and locate the next tick, whichever it is."""
+        """Discard the clock, and plan a search for any tick from ``start_s`` on."""
         self._ticks = TickClock(self._shortest_possible_s)
         self._newest: tuple[int, float] | None = None
         self.due_s = start_s
@@ -248,13 +252,13 @@ class CounterTicks:
         return None
 
     def _caught(self, search: _Search, earliest_s: float, call: _Call) -> Tick | None:
-        """Handle a tick between the start of one call and the end of the next."""
-        if call.stop_s - earliest_s >= self._ticks.period_s[0]:  # perhaps there were two
+        """Return the tick between the start of one call and the end of the next, if certain."""
+        if call.stop_s - earliest_s >= self._ticks.period_s[0]:  # perhaps two ticks
             self._begin_anew(call.stop_s)
             return _between(earliest_s, call.stop_s, call.value)
         number = search.number or 0
         if search.is_expected and call.stop_s >= self._ticks.span(number + 1)[0]:
-            self._call_after(number + 1)  # perhaps it was the one after
+            self._call_after(number + 1)  # perhaps the next tick
             return None
         if search.number is None:
             self._begun_s = call.stop_s

@@ -1,8 +1,8 @@
 """Converts a driver's Unix time stamps to the monotonic clock.
 
 The offset of the two clocks is constant until someone sets the wall clock. It is measured at each
-call. When it jumps, a sample may have its stamp from before or after the jump; it is used if only
-one of the two gives a plausible time.
+call. If it has jumped, a sample may have been stamped before or after the jump. The sample is used
+if only one of the two offsets gives a plausible time.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,11 @@ from typing import Final
 from energy_callbacks.core.units import seconds_from_microseconds
 from energy_callbacks.sensing.clock import Clock, clock_offset
 
-# A time server slews by at most 0.5 ms per second (adjtimex(2): 500 ppm); more is a jump.
+# A larger change of the offset between two calls is a jump. A time server slews the clock by at
+# most 0.5 ms per second (adjtimex(2): 500 ppm).
 _JUMP_S: Final = 0.010
-# A stamp is in the future by no more than its own jitter (H200: spacing of 6 to 48 ms around
-# 20 ms, newest sample 3 to 16 ms old).
+# Because of their jitter, stamps may be in the future by at most this much (H200: the spacing is 6
+# to 48 ms around 20 ms, and the newest sample is 3 to 16 ms old).
 _FUTURE_S: Final = 0.010
 
 
@@ -26,7 +27,7 @@ class DriverStamps:
         clock: monotonic and wall time.
 
     Attributes:
-        untidy: number of calls with a sample that came twice or out of order.
+        untidy: number of calls in which a sample was repeated or out of order.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -39,9 +40,9 @@ class DriverStamps:
     def new(self, samples: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
         """Return the samples that no earlier call had, in strictly increasing time.
 
-        Dropped are duplicates, samples that are not later than those of earlier calls, and samples
-        whose time is ambiguous after a jump of the wall clock: they leave a gap instead of a
-        sample at a wrong time.
+        Duplicates, samples that are not later than those of earlier calls, and samples whose time
+        is ambiguous after a jump of the wall clock are dropped. A gap is better than a sample at a
+        wrong time.
 
         Args:
             samples: the whole buffer, (Unix time in microseconds, value), in any order.
@@ -56,7 +57,7 @@ class DriverStamps:
         offsets_s = (self._offset_s, offset_s) if is_jump else (offset_s,)
         fresh = {stamp: value for stamp, value in samples if stamp not in self._seen_us}
         self._seen_us, self._offset_s = frozenset(stamps), offset_s
-        # No known stamp is left in the buffer: the driver has replaced all stamps.
+        # The buffer has no stamp of the previous call: the driver has replaced all stamps.
         if is_jump and len(fresh) == len(self._seen_us):
             return []
         last_s, latest_s = self._last_s, now_s + _FUTURE_S
@@ -65,7 +66,7 @@ class DriverStamps:
             unix_s = seconds_from_microseconds(stamp_us)
             possible = [unix_s - offset_s for offset_s in offsets_s]
             new = [t_s for t_s in possible if last_s < t_s <= latest_s]
-            if len(new) == 1:  # otherwise its time is ambiguous
+            if len(new) == 1:  # otherwise the time of the sample is ambiguous
                 placed.append((new[0], value))
         placed.sort()
         if placed:

@@ -1,4 +1,4 @@
-"""Gauges of an NVIDIA card: memory, load, temperature, clock, throttling."""
+"""Makes readers of an NVIDIA card's memory, load, temperature, clock and throttling."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,9 +16,10 @@ from energy_callbacks.sensing.sources.nvidia.readers import (
     polled,
 )
 
-# At common moments with the samples, so that the thread wakes up once for both.
+# Gauges are read when power samples are read too, so that the thread wakes up once for both.
 _BEATS: Final = 2
-# Counters miss nothing between two readings; a query takes 1.6 ms of a core (H200, driver 580).
+# Counters are read less often: they miss nothing between two readings, and a query takes 1.6 ms of
+# a core (H200, driver 580).
 _COUNTER_BEATS: Final = 6
 # NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, _HW_THERM_SLOWDOWN, _HW_POWER_BRAKE_SLOWDOWN
 # of nvml.h, for which nvidia-ml-py 12.560 has no names.
@@ -43,7 +44,7 @@ def _gauge(
 
 
 def _memory_used_bytes(card: NvmlCard) -> float | None:
-    """Return the used memory without the driver's own, as in nvidia-smi, if the driver can tell."""
+    """Return the used memory as nvidia-smi shows it: without the driver's own, if reported."""
     nvml = card.nvml
     try:
         info = nvml.nvmlDeviceGetMemoryInfo(card.handle, version=nvml.nvmlMemory_v2)
@@ -53,7 +54,7 @@ def _memory_used_bytes(card: NvmlCard) -> float | None:
 
 
 def _utilisation(card: NvmlCard) -> float | None:
-    """Return the fraction of the time in which at least one kernel ran."""
+    """Return the fraction of recent time in which at least one kernel ran."""
     percent = known(card.nvml.nvmlDeviceGetUtilizationRates(card.handle).gpu)
     return percent / 100.0 if percent is not None and percent <= 100.0 else None
 
@@ -68,12 +69,13 @@ def _sm_clock_hz(card: NvmlCard) -> float | None:
 
 
 def _throttled(card: NvmlCard) -> Reader | None:
-    """Return a reader of the seconds with clocks reduced by power limit, power brake or heat.
+    """Return a reader of the seconds in which power limit, power brake or heat reduced clocks.
 
     The value is a sum of nanosecond counters (nvml.h, NVML_FI_DEV_PERF_POLICY_* and
     _CLOCKS_EVENT_REASON_*): power policy, thermal policy, and the brake of the power supply. If
-    there is no thermal policy, software and hardware slowdown by heat replace it. Seconds with two
-    reasons count twice. Limits set by the user (application clocks, sync boost) are left out.
+    the card does not count the thermal policy, its counters of software and hardware slowdown by
+    heat are used instead. Seconds with two reasons count twice. Limits set by the user (application
+    clocks, sync boost) are left out.
     """
     nvml = card.nvml
     limit = nvml.NVML_FI_DEV_PERF_POLICY_POWER
@@ -84,7 +86,7 @@ def _throttled(card: NvmlCard) -> Reader | None:
 
     def throttled_s(card: NvmlCard) -> float | None:
         values_ns = fields(card, counters)
-        # Without one of its counters the sum would decrease.
+        # A sum without one of its counters would be less than the sums before.
         if not counters or len(values_ns) < len(counters):
             return None
         return seconds_from_nanoseconds(sum(values_ns.values()))
