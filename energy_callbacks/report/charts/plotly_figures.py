@@ -20,15 +20,19 @@ Plot = dict[str, Any]
 _GREYS: Final = ("#5b6b79", "#9dacb9", "#34434f", "#b9c4cd")
 _GIB_PER_BYTE: Final = 1.0 / BYTES_PER_GIBIBYTE
 _PANEL_PX: Final = 210
-# Heights of the strip of phases and of the gap between panels, in heights of a panel.
+# Heights of the strip of phases and of the gap between panels, as fractions of a panel's height.
 _STRIP, _GAP = 0.16, 0.13
 
 
 class _Panel(NamedTuple):
-    """A quantity over time.
+    """A panel that shows one quantity over time.
 
-    ``shown`` is Plotly's format of a value; ``values`` returns the values at the ends of a curve's
-    bins; ``first`` is the value at the start, ``None`` if a value holds for the whole of its bin.
+    Attributes:
+        title: quantity and unit.
+        shown: Plotly's format string for a value.
+        values: function that returns one value for each bin of a curve; empty if not known.
+        first: value at the start of the curve, if ``values`` are those at the ends of the bins;
+            ``None`` if each value holds for its whole bin.
     """
 
     title: str
@@ -69,9 +73,9 @@ _PANELS: Final = (
 
 
 def over_time(report: EnergyReport) -> Plot | None:
-    """Returns the phases and below them a panel for each quantity that is known.
+    """Returns a figure with a strip of phases above one panel for each known quantity.
 
-    All panels share a time axis, so that they zoom together.
+    All panels share a time axis, so that they zoom together. ``None`` if no quantity is known.
     """
     panels = [panel for panel in _PANELS if any(_is_known(panel, one) for one in report.series)]
     if not panels:
@@ -105,7 +109,7 @@ def _is_known(panel: _Panel, curve: Series) -> bool:
 
 
 def _phases(timeline: Sequence[Span], scale_s: float) -> Iterator[Plot]:
-    """Yields a bar for each span, in the colours of the page."""
+    """Yields a trace for each phase with a bar for each span, in the colours of the HTML page."""
     for phase, colour in phase_colours([span.phase for span in timeline]).items():
         spans = [span for span in timeline if span.phase == phase]
         lengths_s = [span.end_s - span.start_s for span in spans]
@@ -124,7 +128,7 @@ def _phases(timeline: Sequence[Span], scale_s: float) -> Iterator[Plot]:
 
 
 def _lines(report: EnergyReport, panels: Sequence[_Panel], scale_s: float) -> Iterator[Plot]:
-    """Yields a line for each device in each panel; the legend switches a device in all panels."""
+    """Yields a line for each device in each panel; the legend toggles a device in all panels."""
     devices = {(device.host, device.key): device for device in report.devices}
     has_hosts = len({device.host for device in report.devices}) > 1
     shades = {"gpu": itertools.cycle(BLUES), "host": itertools.cycle(ORANGES)}
@@ -169,15 +173,15 @@ def _device_name(device: DeviceUse, has_hosts: bool) -> str:
 
 
 def _name(text: str, length: int = 40) -> str:
-    """Returns a name with its markup escaped, because Plotly reads tags in every text."""
+    """Returns ``text`` cut to ``length`` and escaped, because Plotly interprets HTML tags."""
     clean = formatting.one_line(text)
     return escape(clean if len(clean) <= length else f"{clean[: length - 1]}…", quote=False)
 
 
 def batch_sizes(curve: BatchSizeCurve) -> Plot | None:
-    """Returns throughput, energy per sample and memory by batch size, side by side.
+    """Returns a figure of throughput, energy per sample and memory by batch size, side by side.
 
-    A dotted line marks the chosen size. Returns ``None`` if no size ran.
+    A dotted line marks the chosen size. ``None`` if every size ran out of memory.
     """
     ran = points_that_ran(curve)
     if not ran:

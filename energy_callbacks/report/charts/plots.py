@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 _SHORT_LABEL = 16
-# About one bin for two pixels. The limit on the steps of all curves keeps a page below 400 kB.
+# About one bin for every two pixels. The limit on the bins of all curves together keeps an HTML
+# page below 400 kB.
 _BINS_PER_INCH = 48.0
 _STEPS_IN_ALL = 2400
 
@@ -61,7 +62,7 @@ def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
         _draw_phases(strip, report.timeline, scale_s, curves[0].edges_s[-1])
         _mark_attempts(power, report, scale_s)
         strip.set_xlabel(f"time measured ({unit})")
-        # Only pictures show this legend: the page lists the colours of the phases itself.
+        # Only PNG files show this legend; the HTML page lists the colours of the phases elsewhere.
         legend = canvas.legend(
             *strip.get_legend_handles_labels(),
             ncols=3 if is_narrow else 6,
@@ -82,7 +83,7 @@ def _draw_bands(axes: "Axes", curves: Sequence[Band], scale_s: float, *, is_narr
         label = short_name(band.name, _SHORT_LABEL if is_narrow else LONG_LABEL)
         look: dict[str, Any] = {"baseline": below, "fill": True, "ec": PAPER, "lw": 0.0}
         hatch = "////" if band.is_estimated else None
-        # ``axes.stairs`` would compute limits from every step; the limits are set below.
+        # Not ``axes.stairs``, which would compute axis limits from every step; they are set below.
         colour = next(shades[band.scope])
         axes.add_artist(StepPatch(above, edges, fc=colour, hatch=hatch, label=label, **look))
         below = above
@@ -97,7 +98,7 @@ def _draw_phases(axes: "Axes", timeline: Sequence[Span], scale_s: float, end_s: 
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    # One patch for all spans of a phase: a run of a day has hundreds of spans.
+    # One patch for all spans of a phase, because a run of one day has hundreds of spans.
     for phase, colour in phase_colours([span.phase for span in timeline]).items():
         edges = [
             (span.start_s / scale_s, min(span.end_s, end_s) / scale_s)
@@ -121,7 +122,7 @@ def _draw_phases(axes: "Axes", timeline: Sequence[Span], scale_s: float, end_s: 
 
 
 def _mark_attempts(axes: "Axes", report: EnergyReport, scale_s: float) -> None:
-    """Draw a dashed line at the start of each attempt but the first."""
+    """Draw a dashed line at the start of each attempt except the first."""
     starts_s: dict[int, float] = {}
     for attempt in report.attempts:
         starts_s.setdefault(attempt.attempt, attempt.offset_s)
@@ -166,7 +167,7 @@ def power_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | 
         width_in: width of the figure in inches.
 
     Returns:
-        The figure; ``None`` if no phase was long enough for its sensors.
+        The figure; ``None`` if the energy of no phase is resolved.
     """
     shown = [phase for phase in report.phases if phase.total.energy_j and phase.total.is_resolved]
     if not shown:
@@ -185,7 +186,7 @@ def _mean_power_w(phase: Phase, figure: Figure) -> float:
 
 @contextmanager
 def _bars(shown: Sequence[Phase], label: str, width_in: float) -> "Iterator[tuple[Canvas, Axes]]":
-    """Open a figure with a row for each phase; the caller draws the bars."""
+    """Provide a figure with a row for each phase, in which the caller draws the bars."""
     with panels(width_in, 0.75 + 0.36 * len(shown)) as (canvas, [axes]):
         yield canvas, axes
         axes.set_xlabel(label)
@@ -197,7 +198,7 @@ def _bars(shown: Sequence[Phase], label: str, width_in: float) -> "Iterator[tupl
 def _draw_scopes(
     axes: "Axes", shown: Sequence[Phase], value: Callable[[Phase, Figure], float]
 ) -> list[float]:
-    """Draw the GPU part and the host part of each bar; returns where the bars end."""
+    """Draw the GPU part and the host part of each bar, and return the ends of the bars."""
     left = [0.0] * len(shown)
     for scope, colour in (("gpu", BLUES[0]), ("host", ORANGES[0])):
         figures: list[Figure] = [getattr(phase, scope) for phase in shown]

@@ -1,4 +1,4 @@
-"""The charts of profiles: kernels by kind of work, and the call tree of the host."""
+"""Draws the charts of profiles: kernels by kind of work, and the call tree of the host."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-# The deepest call that is drawn.
+# Calls at this depth of the call tree or deeper are not drawn.
 _DEEPEST: Final = 14
-# About as many characters of the small font fit into an inch.
+# Approximate number of characters of the small font per inch.
 _CHARACTERS_PER_INCH: Final = 12.0
 
 
@@ -22,7 +22,7 @@ def kernels_figure(profile: KernelProfile, *, width_in: float = 9.4) -> "Canvas 
 
     Args:
         profile: the kernel profile.
-        width_in: width of the figure in inches; a narrow figure has no panel of energy.
+        width_in: width of the figure in inches; a narrow figure has no energy panel.
 
     Returns:
         The figure; ``None`` if nothing was recorded.
@@ -46,7 +46,7 @@ def kernels_figure(profile: KernelProfile, *, width_in: float = 9.4) -> "Canvas 
 
 
 def host_figure(calls: HostCalls, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the call tree as an icicle: callers on top, widths in proportion to time.
+    """Draw the call tree as an icicle chart: callers on top, widths proportional to time.
 
     Args:
         calls: the call profile.

@@ -1,6 +1,6 @@
 """The sections of a report about batch-size searches and profiles, with tables and charts.
 
-The page, the text and the terminal share them.
+The HTML page, the plain text and the terminal output share them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,14 +21,14 @@ from energy_callbacks.report.model.schema import EnergyReport, Profile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One section.
+    """One section of a report.
 
     Attributes:
         remarks: sentences above the table.
         head: names of the table's columns.
         notes: sentences directly below the table.
         lines: preformatted text below the table.
-        chart: its chart; ``None`` if it has none.
+        chart: chart of the section; ``None`` if it has none.
     """
 
     title: str

@@ -1,1 +1,1 @@
-"""From journals to the values of a report."""
+"""Computes the values of a report from journals."""

@@ -1,7 +1,8 @@
-"""Activity of the parts of the GPUs, over the run and in each phase.
+"""Activity of the parts of the GPUs (``ACTIVITIES``), over the run and in each phase.
 
-A value in a row is the mean since the value before it. A value whose time crosses the edge of a
-phase belongs to no phase, so phases shorter than about four seconds have no activity.
+A value in a row is the mean since the previous value. If the time of a value may contain the start
+or the end of a phase, the value is not assigned to a phase. Therefore phases shorter than about
+four seconds have no activity.
 """
 
 from bisect import bisect_right
@@ -23,13 +24,15 @@ ACTIVITIES = ("sm_active", "sm_occupancy", "tensor_active", "dram_active")
 
 
 class _Spell(NamedTuple):
-    """Means over the time between two readings, whose exact times within their rows are unknown.
+    """Mean activity over the time between two readings.
+
+    A reading was taken at an unknown time within its row, so start and end are not known exactly.
 
     Attributes:
-        start_s: earliest start.
-        end_s: latest end.
-        seen_s: time between the ends of the two rows.
-        shares: means in the order of ``ACTIVITIES``.
+        start_s: earliest possible start.
+        end_s: latest possible end.
+        seen_s: time between the ends of the two rows, which weights the means.
+        shares: means in the order of ``ACTIVITIES``, 0 to 1; NaN if unknown.
     """
 
     start_s: float
@@ -39,7 +42,7 @@ class _Spell(NamedTuple):
 
 
 def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
-    """Returns the means of each phase over all GPUs and attempts, for phases with values."""
+    """Returns the mean activity in each phase that has values, over all GPUs and attempts."""
     by_name: dict[str, list[_Spell]] = defaultdict(list)
     for device in (device for attempt in attempts for device in attempt.owned):
         columns = device.owner.columns.get(device.key, DeviceColumns())
@@ -53,7 +56,7 @@ def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
 
 
 def whole(parts: Iterable[DeviceColumns]) -> Activity | None:
-    """Returns the means of one device over the run; ``None`` if it does not report them."""
+    """Returns the mean activity of a device over the run; ``None`` if it does not report any."""
     return _mean([spell for columns in parts for spell in _spells(columns)])
 
 
@@ -61,16 +64,16 @@ def _spells(columns: DeviceColumns) -> Iterator[_Spell]:
     t_s = columns["t_s"]
     table = np.column_stack([columns[name] for name in ACTIVITIES])
     with_value = np.flatnonzero(~np.isnan(table).all(axis=1))
-    # The start of the first mean is unknown.
+    # The first value is left out, because it is unknown when its mean begins.
     for before, row in pairwise(with_value):
-        # A reading lies anywhere in the time of its row.
+        # A reading was taken at any time between the end of the previous row and that of its own.
         start_s = float(t_s[before - 1]) if before else 0.0
         seen_s = float(t_s[row] - t_s[before])
         yield _Spell(start_s, float(t_s[row]), seen_s, tuple(table[row]))
 
 
 def _phase(process: ProcessJournal, windows: Sequence[TimedEnergy], spell: _Spell) -> str | None:
-    """Returns the phase that contains all of a spell; windows take precedence over spans."""
+    """Returns the phase that contains the whole spell, or ``None``; windows precede spans."""
     window = _newest(windows, spell.end_s)
     if window is not None and window.end_s > spell.start_s:
         return window.name if _contains(window, spell) else None
@@ -82,7 +85,7 @@ def _phase(process: ProcessJournal, windows: Sequence[TimedEnergy], spell: _Spel
 
 
 def _newest(timed: Sequence[TimedEnergy], before_s: float) -> TimedEnergy | None:
-    """Returns the last one that starts before a time; ``timed`` is in order of start."""
+    """Returns the last of ``timed`` that starts by ``before_s``; ``timed`` is sorted by start."""
     place = bisect_right(timed, before_s, key=attrgetter("start_s")) - 1
     return timed[place] if place >= 0 else None
 

@@ -2,8 +2,8 @@
 
 ``energy-callbacks run`` measures all devices from the start of the command to its end, and writes
 a journal. Trainings inside the command that use a callback write their journals into the same
-folder; these have phases, steps and metrics. This module copies them into the journal of the
-command. The energies remain those of the command's own sensors.
+folder; only these journals contain phases, steps and metrics. This module copies phases, steps and
+metrics into the ``ProcessJournal`` of the command, whose energies remain those of its own sensors.
 """
 
 import math
@@ -22,11 +22,12 @@ from energy_callbacks.report.collect.merge import energy_of
 from energy_callbacks.report.collect.process import ProcessJournal, Training, energies
 from energy_callbacks.report.collect.rows import DeviceColumns
 
-# Keys of the header that are taken from the training.
+# Keys of the header that are taken from the newest training.
 _TRAININGS_OWN = ("run_id", "framework", "framework_version", "world_size", "launch", "before")
 
+# Keys of times in a line.
 _TIMES = ("t_s", "start_s", "end_s")
-# Tolerance for trainings that follow each other: the wall clock may be adjusted between them.
+# Consecutive trainings may overlap by this time, because the wall clock may have been adjusted.
 _SLACK_S = 0.5
 
 
@@ -41,13 +42,13 @@ def joined(processes: Sequence[ProcessJournal]) -> list[ProcessJournal]:
 
 
 def is_command(process: ProcessJournal) -> bool:
-    """Returns whether the journal is of ``energy-callbacks run``."""
+    """Returns whether the journal was written by ``energy-callbacks run``."""
     return process.header.get("framework") == COMMAND
 
 
 def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterator[ProcessJournal]:
     command = _of_used_cards(command, inside)
-    # The phases of a program without this package are unknown.
+    # The command itself has no known phases, so that all its spans get the same name.
     command.spans = [replace(span, name=COMMAND) for span in command.spans]
     command.open_phase = COMMAND
     leads = sorted((one for one in inside if one.rank == 0), key=lambda one: one.unix_s)
@@ -89,7 +90,7 @@ def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterat
 
 
 def _of_used_cards(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> ProcessJournal:
-    """Removes the cards that the command did not use, if it used any."""
+    """Returns the command without the cards that it did not use; unchanged if it used none."""
     named = {key for one in inside for key, line in one.devices.items() if _is_gpu(line)}
     used = command.used | named
     left_out = [k for k, line in command.devices.items() if _is_gpu(line) and k not in used]
@@ -110,7 +111,7 @@ def _is_gpu(line: Record) -> bool:
 def _one_after_the_other(
     command: ProcessJournal, leads: Sequence[ProcessJournal]
 ) -> tuple[list[Training], list[ProcessJournal]]:
-    """Returns trainings that follow each other, and those that overlap with one of them."""
+    """Returns the trainings that do not overlap, and those that overlap with one of the former."""
     trainings: list[Training] = []
     overlapping: list[ProcessJournal] = []
     for lead in leads:
@@ -135,9 +136,9 @@ def _overlap_warning(count: int) -> Iterator[Record]:
 
 
 def _settings(command: ProcessJournal, lead: ProcessJournal) -> Mapping[str, Any]:
-    """Returns location, PUE, price, name and tags; the command line takes precedence."""
+    """Returns header keys with location, PUE, price, name and tags; the command has precedence."""
     asked, own = command.header.get("config") or {}, lead.header.get("config") or {}
-    # A setting that the command line leaves out has its default there.
+    # A setting that was not given on the command line has its default value in ``asked``.
     is_left_out = {"place": (asked.get("place") or {}).get("origin") != SET_BY_USER,
                    "pue": asked.get("pue") == EnergyConfig().pue,
                    "price_per_kwh": asked.get("price_per_kwh") is None}  # fmt: skip
@@ -165,7 +166,7 @@ def _columns(trainings: Sequence[Training]) -> dict[str, DeviceColumns]:
 
 
 def _energies_of_others(command: ProcessJournal, trainings: Sequence[Training]) -> Record:
-    """Returns the energies of devices that only the trainings measured, by key."""
+    """Returns the energies of devices that only the trainings measured, by device key."""
     found = {}
     for key, line in _devices(trainings).items():
         if key in command.devices or line["device"]["scope"] is None:
@@ -178,7 +179,7 @@ def _energies_of_others(command: ProcessJournal, trainings: Sequence[Training]) 
 
 
 def _lines(trainings: Sequence[Training], name: str) -> list[Record]:
-    """Returns the lines of all trainings on the command's time axis."""
+    """Returns the lines in field ``name`` of all trainings, with times of the command's axis."""
     return [
         {key: value + one.start_s if key in _TIMES else value for key, value in line.items()}
         for one in trainings
@@ -187,7 +188,7 @@ def _lines(trainings: Sequence[Training], name: str) -> list[Record]:
 
 
 def _data_wait(processes: Sequence[ProcessJournal]) -> Record:
-    """Returns the sums of seconds and energy of waiting for data; empty if none is reported."""
+    """Returns the total time and energy of waiting for data; empty if no training reports them."""
     waits = [one.data_wait for one in processes if one.data_wait]
     if not waits:
         return {}
@@ -203,6 +204,6 @@ def _data_wait(processes: Sequence[ProcessJournal]) -> Record:
 
 
 def _distinct_remarks(processes: Sequence[ProcessJournal]) -> list[Record]:
-    """Returns the remarks without duplicates; the command and its trainings share sensors."""
+    """Returns distinct remarks; a command and its trainings repeat those on common sensors."""
     found = {(line["source"], line["message"]): line for one in processes for line in one.remarks}
     return list(found.values())

@@ -1,4 +1,4 @@
-"""Curves for the charts: rows of journals in bins that keep mean power and exact energy."""
+"""Computes curves for the charts: bins of journal rows, which preserve the energy exactly."""
 
 import math
 from collections import defaultdict
@@ -17,38 +17,38 @@ from energy_callbacks.report.model.models import Series, Span
 
 Places = NDArray[np.intp]
 
-# Points of one curve: more than the width of a screen in pixels, and a small file.
+# Most points of one curve: more than a screen is wide in pixels, and few enough for a small file.
 MAX_POINTS = 2000
-# Points of all curves together: the report of sixteen devices is as small as that of two.
+# Most points of all curves together, so that a report of 16 devices is as small as one of two.
 MAX_POINTS_IN_ALL = 2800
-# Phases of a day that alternates every minute, one per pixel.
+# Most spans of the timeline: about one per pixel, or one for every 1.5 minutes of a day.
 MAX_SPANS = 1000
-# Longer times without a new value are a gap. Shorter ones belong to a sensor that is slower than
-# the rows: CodeCarbon's model and the slowest drivers report once a second.
+# Times without a new value are a gap if they are longer than this. Shorter times are normal for
+# sensors slower than the rows: CodeCarbon's model and the slowest drivers report once a second.
 GAP_S = 3.0
 # Decimals of times and powers: 1 ms and 0.1 mW, below the resolution of any sensor.
 _T_DECIMALS, _POWER_DECIMALS = 3, 4
 
 
 def _mean(values: Array, first: Places) -> Array:
-    """Returns the mean of the known values from each place to the next; NaN if there are none."""
+    """Returns the mean of the known values from each index in ``first`` to the next, or NaN."""
     return _sum(values, first) / np.add.reduceat(~np.isnan(values), first, dtype=float)
 
 
 def _sum(values: Array, first: Places) -> Array:
-    """Returns the sum of the known values from each place to the next; NaN if there are none."""
+    """Returns the sum of the known values from each index in ``first`` to the next, or NaN."""
     is_known = np.logical_or.reduceat(~np.isnan(values), first)
     return np.where(is_known, np.add.reduceat(np.nan_to_num(values), first), np.nan)
 
 
 def _last(values: Array, first: Places) -> Array:
-    """Returns the value before each next place."""
+    """Returns, for each index in ``first``, the last value before the next index."""
     last: Array = values[np.append(first[1:], len(values)) - 1]
     return last
 
 
-# The values of bins, each (n,), and how those of neighbours are combined into one: end, seconds
-# with power, energy and gauges.
+# Names of the values of bins, each an array (n,), and functions that combine adjacent bins.
+# ``seen_s`` is the time in a bin for which power is known.
 _REDUCE: Final[Mapping[str, Callable[[Array, Places], Array]]] = {
     "end_s": _last,
     "seen_s": np.add.reduceat,
@@ -60,7 +60,7 @@ _REDUCE: Final[Mapping[str, Callable[[Array, Places], Array]]] = {
     "peak_allocated_bytes": np.fmax.reduceat,
 }
 _Bins = Mapping[str, Array]
-# Optional curves and their decimals. Gauges of drivers are whole percents and degrees.
+# Optional curves and their decimals. Drivers report whole percents and degrees.
 _OPTIONAL: Final = {
     "utilisation": 2,
     "temperature_c": 0,
@@ -113,15 +113,15 @@ def _with_none(values: Array) -> tuple[float | None, ...]:
 def _bins(columns: DeviceColumns, start_s: float) -> _Bins:
     """Returns one bin for each row with new values, and one for each gap.
 
-    The joules of a bin are differences of the cumulative energy, not power times time. Therefore
-    the area below the curve is the energy that the journal states. A sensor lags behind its rows:
-    its energy covers the time up to ``seen_s``.
+    The energy of a bin is a difference of cumulative energies, not power times time. Therefore the
+    area below the curve equals the energy in the journal. Sensors lag: the energy of a row covers
+    the time up to its ``seen_s``, which is earlier than the time of the row.
     """
     t_s, at_s = columns["t_s"], columns.seen_s
     energy_j, power_w = columns["energy_j"], columns["power_w"]
     memory = columns.memory_bytes
     is_news = ~np.isnan(power_w) & ~np.isnan(energy_j)
-    # Before the first joule, a row with memory has a bin.
+    # Before the first energy, rows with memory but without power get a bin, too.
     is_early = np.cumsum(is_news & (energy_j > 0.0)) == 0
     [rows] = np.nonzero(is_news | (is_early & np.isnan(power_w) & ~np.isnan(memory)))
     if not len(rows):
@@ -130,7 +130,7 @@ def _bins(columns: DeviceColumns, start_s: float) -> _Bins:
     known_s = _before(np.where(is_news, at_s, 0.0))
     known_j = _before(np.where(is_news, energy_j, 0.0))
     row_before_s = np.where(rows > 0, t_s[rows - 1], 0.0)
-    # Time up to which rows without power have looked.
+    # Latest ``seen_s`` of all earlier rows, including those without power.
     unseen_s = _before(np.nan_to_num(columns["seen_s"]))[rows]
     is_unseen = unseen_s > known_s
     gap_end_s = np.where(is_unseen, unseen_s, np.minimum(row_before_s, at_s))
@@ -154,9 +154,9 @@ def _bins(columns: DeviceColumns, start_s: float) -> _Bins:
 
 
 def growth(counter: Array) -> Array:
-    """Returns the growth of a counter since its last known value, (n,).
+    """Returns the increase of a counter since its previous known value, (n,).
 
-    The growth is NaN if it is not known, and 0 if the counter decreased because the driver was
+    The increase is NaN if it is not known, and 0 if the counter decreased because the driver was
     restarted.
     """
     [known] = np.nonzero(~np.isnan(counter))
@@ -166,17 +166,17 @@ def growth(counter: Array) -> Array:
 
 
 def _before(values: Array) -> Array:
-    """Returns the highest value before each row; time and energy only rise."""
+    """Returns for each row the highest value of the earlier rows; 0 for the first row."""
     return np.append(0.0, np.maximum.accumulate(values)[:-1])
 
 
 def seen_s(columns: DeviceColumns) -> float:
-    """Returns the seconds in which the rows of a device have power."""
+    """Returns the total time for which the power of a device is known, in seconds."""
     return float(_bins(columns, 0.0)["seen_s"].sum())
 
 
 def _decimated(bins: _Bins, limit: int) -> _Bins:
-    """Returns at most ``limit`` bins, each of the same number of neighbours."""
+    """Returns at most ``limit`` bins, each combined from the same number of adjacent bins."""
     count = len(bins["end_s"])
     if count <= limit:
         return bins
@@ -185,7 +185,7 @@ def _decimated(bins: _Bins, limit: int) -> _Bins:
 
 
 def timeline(attempts: Iterable[MergedAttempt]) -> tuple[Span, ...]:
-    """Returns the phases of the lead processes; above ``MAX_SPANS`` the shortest are left out."""
+    """Returns the spans of the lead processes; beyond ``MAX_SPANS``, the shortest are left out."""
     spans: list[Span] = []
     for attempt in attempts:
         offset_s = attempt.start_of(attempt.lead)

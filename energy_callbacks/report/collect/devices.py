@@ -1,4 +1,4 @@
-"""Use of each physical device over the whole run, and peak memory."""
+"""Computes the use of each physical device over the whole run, and peak memory."""
 
 import math
 from collections import defaultdict
@@ -35,7 +35,7 @@ def _row(parts: Sequence[OwnedDevice]) -> DeviceUse:
     newest = parts[-1]
     columns = [part.owner.columns.get(part.key, DeviceColumns()) for part in parts]
     energy = total([part.energy for part in parts], [part.owner.end_s for part in parts])
-    # Power is known in a part of the time.
+    # The mean power is over the time for which power is known.
     seen = math.fsum(seen_s(one) for one in columns)
     return DeviceUse(
         key=newest.key,
@@ -59,7 +59,7 @@ def _row(parts: Sequence[OwnedDevice]) -> DeviceUse:
 
 
 def _overall(reduce: Callable[[Array], Any], columns: Iterable[Array]) -> float | None:
-    """Returns one number for the known values of several columns."""
+    """Returns ``reduce`` of the known values of all columns together; ``None`` if none is known."""
     known = _known(columns)
     return float(reduce(known)) if len(known) else None
 
@@ -70,7 +70,7 @@ def _known(columns: Iterable[Array]) -> Array:
 
 
 def _throttled_s(columns: Iterable[DeviceColumns]) -> float | None:
-    """Returns the growth of the throttling counter within each attempt; ``None`` if not known."""
+    """Returns the throttled time, summed over attempts, in seconds; ``None`` if not known."""
     counters = [one["throttled_s"] for one in columns]
     if all(np.isnan(counter).all() for counter in counters):
         return None
@@ -78,7 +78,10 @@ def _throttled_s(columns: Iterable[DeviceColumns]) -> float | None:
 
 
 def memory(attempts: Iterable[MergedAttempt]) -> Memory:
-    """Returns the highest memory of any GPU, allocator and rank, and the means of the same."""
+    """Returns the highest memory of any GPU, allocator and process, in bytes.
+
+    The means are those of the GPU and of the process with the highest peak.
+    """
     by_kind: dict[str, list[DeviceColumns]] = defaultdict(list)
     for attempt in attempts:
         for process in attempt.processes:
@@ -98,7 +101,7 @@ def memory(attempts: Iterable[MergedAttempt]) -> Memory:
 
 
 def _fullest(columns: Iterable[DeviceColumns]) -> tuple[float | None, float | None]:
-    """Returns the peak and mean of the memory with the highest peak."""
+    """Returns peak and mean memory, in bytes, of the device with the highest peak."""
     known = [values for one in columns if len(values := _known([one.memory_bytes]))]
     peaks = ((float(values.max()), float(values.mean())) for values in known)
     return max(peaks, default=(None, None))

@@ -1,4 +1,4 @@
-"""Figures of a report from the energies of devices: scopes, phases, efficiency, throughput."""
+"""Computes figures of a report from the energies of devices, for scopes, phases and work."""
 
 import math
 from collections import defaultdict
@@ -15,10 +15,10 @@ from energy_callbacks.report.model import models
 
 
 class DeviceEnergy(NamedTuple):
-    """Energy of one device in one attempt, the summand of all figures.
+    """Energy of one device in one attempt; all energy figures are sums of such parts.
 
     Attributes:
-        phase: ``None`` for the whole attempt.
+        phase: name of the phase that the energy is for; ``None`` for the whole attempt.
     """
 
     device: OwnedDevice
@@ -33,7 +33,7 @@ def whole_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
 
 
 def phase_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
-    """Returns the energy of each device in each phase; phases sum to ``whole_parts``."""
+    """Returns the energy of each device in each phase; the sum is that of ``whole_parts``."""
     return [
         DeviceEnergy(device, name, phases.durations_s(device.owner).get(name, 0.0), energy)
         for device in counted
@@ -51,7 +51,7 @@ def wait_parts(counted: Iterable[OwnedDevice]) -> list[DeviceEnergy]:
 
 
 def _waited(process: ProcessJournal, key: str) -> tuple[float, Energy]:
-    """Returns the seconds of waiting for data, and the energy of one device during them.
+    """Returns the seconds of waiting for data, and the energy of one device during that time.
 
     If a process was cut off, the energy of its last waits is not known, which lowers the coverage.
     """
@@ -63,14 +63,14 @@ def _waited(process: ProcessJournal, key: str) -> tuple[float, Energy]:
 
 
 def figure(chosen: Sequence[DeviceEnergy]) -> models.Figure:
-    """Returns the sum of parts; unknown if all parts are unknown."""
+    """Returns the sum of the parts; unknown if all parts are unknown."""
     energy = total([part.energy for part in chosen], [part.duration_s for part in chosen])
     known = [part.device for part in chosen if part.energy.energy_j is not None]
     return as_figure(energy, [device.properties["origin"] for device in known])
 
 
 def as_figure(energy: Energy, origins: Iterable[Origin]) -> models.Figure:
-    """Returns an energy with its origin, ``mixed`` for several."""
+    """Returns an energy with its origin; ``mixed`` for several, ``None`` if it is unknown."""
     known = set(origins)
     origin: models.FigureOrigin | None = "mixed" if len(known) > 1 else next(iter(known), None)
     return models.Figure(**asdict(energy), origin=origin if energy.energy_j is not None else None)
@@ -86,7 +86,7 @@ def scopes(chosen: Sequence[DeviceEnergy]) -> models.Scopes:
 
 
 def measured_fraction(chosen: Iterable[DeviceEnergy]) -> float | None:
-    """Returns the share of the known energy that sensors measured; ``None`` if there is none."""
+    """Returns the share of the known energy that sensors measured; ``None`` without energy."""
     known = [(part.device.properties["origin"], part.energy.energy_j or 0.0) for part in chosen]
     whole_j = math.fsum(energy_j for _, energy_j in known)
     measured_j = math.fsum(energy_j for origin, energy_j in known if origin == "measured")
@@ -134,7 +134,7 @@ def _executed_steps(attempts: Iterable[MergedAttempt]) -> int:
 
 
 def _of_all_ranks(attempts: Iterable[MergedAttempt], name: str) -> float | None:
-    """Returns the sum of a count over the steps of all ranks; ``None`` if not known."""
+    """Returns the sum of the field ``name`` over the steps of all ranks; ``None`` if not known."""
     return sum_if_known(
         line[name]
         for attempt in attempts
@@ -151,7 +151,7 @@ def sum_if_known(values: Iterable[float | None]) -> float | None:
 
 
 def _replayed_steps(attempts: Sequence[MergedAttempt]) -> int:
-    """Returns the number of steps between a checkpoint and the end of the attempt before it."""
+    """Returns the number of steps that were executed again after a resume from a checkpoint."""
     reached, replayed = 0, 0
     for attempt in attempts:
         start = attempt.lead.resumed_at_step
@@ -216,7 +216,7 @@ def _data_wait(waited: Sequence[DeviceEnergy]) -> models.DataWait:
 def throughput(
     attempts: Sequence[MergedAttempt], train_s: float, waited: Sequence[DeviceEnergy]
 ) -> models.Throughput:
-    """Returns work and speed over the time of the training phase.
+    """Returns the work done, and the rates over the time in the phase ``train``.
 
     Steps and waits are those of the lead processes.
 

@@ -1,7 +1,8 @@
-"""One record for each sample of each card, with the field names of GPU loggers.
+"""Writes a record for each sample of each card, with the field names of GPU loggers.
 
 The names are those of gputop and of scripts that read its files. Units are MiB, percent, degrees
-Celsius and watts; ``null`` is not known. ``training_metadata`` is the state of the training.
+Celsius and watts; unknown values are ``null``. ``training_metadata`` is the state of the training
+at the time of the sample.
 """
 
 import json
@@ -22,7 +23,7 @@ from energy_callbacks.report.collect.process import ProcessJournal
 from energy_callbacks.report.collect.rows import Array
 
 Sample = Mapping[str, Any]
-# Rows of the summary: name, field, unit.
+# Rows of the summary: (name, field of a sample, unit).
 _SUMMED_UP: Final = (
     ("power", "power", "W"),
     ("utilisation", "utilization", "%"),
@@ -32,7 +33,7 @@ _SUMMED_UP: Final = (
 
 
 def samples(attempts: Sequence[MergedAttempt]) -> list[Sample]:
-    """Returns the samples of all cards, in time order."""
+    """Returns the samples of all GPUs of a run, in time order."""
     found = (
         sample
         for attempt in attempts
@@ -44,13 +45,13 @@ def samples(attempts: Sequence[MergedAttempt]) -> list[Sample]:
 
 
 def write(found: Sequence[Sample], path: Path) -> None:
-    """Writes a JSON array, one sample per line."""
+    """Writes the samples as a JSON array, one sample per line."""
     lines = ",\n".join(json.dumps(sample, allow_nan=False) for sample in found)
     atomic_files.write(path, f"[\n{lines}\n]\n")
 
 
 def summary(found: Sequence[Sample]) -> str:
-    """Returns a table in plain text: the mean and highest values of each card."""
+    """Returns a plain-text table with the mean and highest values of each card."""
     lines = [f"{'card':8}{'':14}{'mean':>12}{'highest':>12}"]
     for index in sorted({sample["gpu_index"] for sample in found}):
         mine = [sample for sample in found if sample["gpu_index"] == index]
@@ -119,7 +120,7 @@ def _training_states(process: ProcessJournal, t_s: Array) -> Iterator[Mapping[st
 
 
 def _phases_at(stretches: Sequence[tuple[str, float, float]], t_s: Array) -> Sequence[str | None]:
-    """Returns the phase at each time; later stretches take precedence.
+    """Returns the phase at each time, or ``None``; later entries of ``stretches`` take precedence.
 
     Args:
         stretches: name, start and end of each phase.
