@@ -1,4 +1,8 @@
-"""The plan of a matrix: its settings, their checks, and the jobs in the order in which they run."""
+"""The plan of a matrix: checks its settings, and lists its jobs in the order in which they run.
+
+A matrix measures one command with several values of its parameters. A configuration is one
+combination of values; each configuration runs several times (repeats). A job is one such run.
+"""
 
 import hashlib
 import math
@@ -18,21 +22,21 @@ EngineName = Literal["local", "slurm", "ray"]
 Value = str | int | float | bool
 REPEAT: Final = "repeat"
 _DIRECTIONS: Final[Mapping[str | None, Direction]] = {"min": "lower", "max": "higher"}
-# Most file systems allow names of 255 bytes.
+# Characters of a folder's name; most file systems allow names of up to 255 bytes.
 _LONGEST_NAME: Final = 120
 _DIGEST_DIGITS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixJob:
-    """One command with its parameters, to be measured once.
+    """One run of the command with one value for each parameter.
 
     Attributes:
-        configuration: short name of its parameters, such as ``adam-16``.
-        parameters: name to value, as text of the command.
+        configuration: short name of the combination of values, such as ``adam-16``.
+        parameters: parameter names to values, as text.
         repeat: number of the repeat, from 1.
-        words: program and arguments.
-        environment: variables that are added to those of the caller.
+        words: program and arguments, with values in place of placeholders.
+        environment: environment variables to add to those of the calling process.
     """
 
     configuration: str
@@ -43,11 +47,11 @@ class MatrixJob:
 
     @property
     def folder(self) -> Path:
-        """The folder below ``jobs`` of the results folder; it identifies the job."""
+        """Path of the job's folder, relative to ``jobs`` in the results folder; unique per job."""
         return Path(folder_name(self.parameters), f"repeat-{self.repeat}")
 
     def __str__(self) -> str:
-        """Return configuration and repeat."""
+        """Return the configuration and the number of the repeat, such as ``adam-16 #1``."""
         return f"{self.configuration} #{self.repeat}"
 
 
@@ -56,21 +60,25 @@ class MatrixPlan:
     """The settings of a matrix.
 
     Args:
-        name: name of the matrix; also of its results folder.
-        command: a command line with the quoting of a shell, or a list of words. ``{name}`` is
-            replaced by the value of a parameter, ``{repeat}`` by the number of the repeat, from 1.
+        name: name of the matrix and of its results folder.
+        command: a command line with shell quoting, or a list of words. ``{name}`` is replaced by
+            the value of the parameter ``name``, ``{repeat}`` by the number of the repeat, from 1.
             ``{{`` and ``}}`` are literal braces. The line is split before values are inserted, so
             that a value with spaces stays one word.
-        parameters: name to values.
+        parameters: parameter names to the values to try.
         repeats: number of runs of each configuration.
-        cool_down_s: pause between two jobs on the same device.
-        metric: name of the metric in the report by which the training is judged.
-        metric_goal: whether a lower or higher metric is better; ``None`` infers it from the name.
-        baseline: the configuration that the others are compared with; ``None`` for the cheapest.
-        engine: what runs the jobs.
+        cool_down_s: pause in seconds between two jobs on the same device.
+        metric: name of the metric in the report that measures the quality of the training;
+            ``None`` compares the energy alone.
+        metric_goal: ``min`` if a lower metric is better, ``max`` if a higher one is; ``None``
+            infers it from the name.
+        baseline: the configuration to compare the others with, as parameter names to values;
+            ``None`` is the one with the lowest energy.
+        engine: name of the engine that runs the jobs.
         graphs: whether to save the charts of each job as PNG.
-        env: environment variables; values may have placeholders as in ``command``.
-        energy: ``country``, ``region``, ``pue`` and ``price_per_kwh`` of ``energy-callbacks run``.
+        env: environment variables; values may have placeholders, as in ``command``.
+        energy: settings ``country``, ``region``, ``pue`` and ``price_per_kwh``, as in
+            ``energy-callbacks run``.
         folder: working directory of the command.
 
     Raises:
@@ -121,7 +129,7 @@ class MatrixPlan:
 
     @property
     def goal(self) -> Direction | None:
-        """Whether a lower or higher metric is better; ``None`` without a metric."""
+        """Whether ``lower`` or ``higher`` metrics are better; ``None`` if unknown or no metric."""
         if self.metric is None:
             return None
         return _DIRECTIONS.get(self.metric_goal) or direction(self.metric)
@@ -134,19 +142,19 @@ class MatrixPlan:
 
     @property
     def configurations(self) -> list[dict[str, str]]:
-        """All combinations of the values, in the order of the file."""
+        """All combinations of values, as names to values; the last parameter varies fastest."""
         texts = [[as_text(value) for value in values] for values in self.parameters.values()]
         return [dict(zip(self.parameters, row, strict=True)) for row in product(*texts)]
 
     @property
     def baseline_name(self) -> str | None:
-        """The baseline as ``MatrixJob.configuration``; ``None`` if there is none."""
+        """Name of the baseline, as in ``MatrixJob.configuration``; ``None`` if it is not set."""
         if self.baseline is None:
             return None
         return self._label({name: as_text(self.baseline[name]) for name in self.parameters})
 
     def _label(self, parameters: Mapping[str, str]) -> str:
-        """Return the values alone if they identify each configuration, else with their names."""
+        """Return a short name: the values only, or names and values if values are ambiguous."""
         short = ["-".join(one.values()) for one in self.configurations]
         if len(set(short)) == len(short):
             return "-".join(parameters.values())
@@ -155,8 +163,8 @@ class MatrixPlan:
     def jobs(self) -> list[MatrixJob]:
         """Return all jobs, repeat by repeat, every second repeat in reverse order: A B, B A.
 
-        A linear drift over time, such as warming, then affects all configurations equally: over
-        an even number of repeats they have the same mean position in the order.
+        Over an even number of repeats, all configurations then have the same mean position. A
+        linear drift over time, such as warming, therefore affects them equally.
         """
         return [
             self._job(parameters, repeat)
@@ -176,7 +184,7 @@ class MatrixPlan:
 
 
 def counted(number: int) -> str:
-    """Return a number of jobs in words.
+    """Return a number of jobs as text.
 
     >>> counted(1), counted(2)
     ('1 job', '2 jobs')
@@ -185,7 +193,7 @@ def counted(number: int) -> str:
 
 
 def as_text(value: Value) -> str:
-    """Return a value as it appears in a command.
+    """Return a value as text for the command.
 
     >>> as_text(True), as_text(1e-3), as_text("adam")
     ('true', '0.001', 'adam')
@@ -194,7 +202,7 @@ def as_text(value: Value) -> str:
 
 
 def folder_name(parameters: Mapping[str, str]) -> str:
-    """Return ``name=value,name=value``, with a digest if a file system may not allow that.
+    """Return ``name=value,name=value``, shortened and with a hash if not a portable file name.
 
     >>> folder_name({"optimizer": "adam", "lr": "1e-3"})
     'optimizer=adam,lr=1e-3'
@@ -211,10 +219,10 @@ def folder_name(parameters: Mapping[str, str]) -> str:
 
 
 def _placeholders(word: str) -> Iterator[str]:
-    """Yield the names in braces.
+    """Yield the names of the placeholders ``{name}`` in a word.
 
     Raises:
-        ValueError: if braces hold anything else.
+        ValueError: if braces contain anything other than a name.
     """
     hint = "write a literal brace as {{ or }}"
     try:
@@ -309,15 +317,15 @@ def _check_text(name: str, value: object) -> None:
 
 
 def is_whole(value: object, least: int) -> bool:
-    """Whether a value is an integer, not a truth value, of at least ``least``."""
+    """Return whether a value is an integer of at least ``least``; a ``bool`` is not an integer."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def check_whole(name: str, value: object, least: int = 1, hint: str = "") -> None:
-    """Refuse a value that is no integer of at least ``least``.
+    """Raise an error if a value is not an integer of at least ``least``.
 
     Raises:
-        ValueError: with ``hint`` at the end of its message.
+        ValueError: if it is not; the message ends with ``hint``.
     """
     if not is_whole(value, least):
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}{hint}")

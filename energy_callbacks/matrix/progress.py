@@ -1,4 +1,4 @@
-"""Shows the progress of jobs: a bar in a terminal, else a line for each event."""
+"""Shows the progress of jobs: a progress bar in a terminal, otherwise one line per event."""
 
 import sys
 from pathlib import Path
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class JobProgress:
-    """Prints the progress of jobs to standard error; engines call it on the main thread.
+    """Prints the progress of jobs to standard error; engines call its methods on the main thread.
 
     Args:
-        count: number of all jobs.
-        done: number of jobs that ended before this call.
+        count: total number of jobs.
+        done: number of jobs that have already ended.
     """
 
     def __init__(self, count: int, done: int) -> None:
@@ -30,7 +30,7 @@ class JobProgress:
 
         console = Console(stderr=True, highlight=False)
         if console.is_terminal and not console.is_dumb_terminal:
-            # A refresh thread could receive signals that the main thread holds.
+            # No refresh thread: it could receive signals that the main thread blocks.
             self._bar = progress.Progress(
                 progress.MofNCompleteColumn(),
                 progress.BarColumn(),
@@ -49,7 +49,7 @@ class JobProgress:
             self._bar.stop()
 
     def started(self, job: MatrixJob, place: str) -> None:
-        """Report that a job has begun on a device or machine."""
+        """Report that a job has begun on ``place``, a device or machine."""
         self._running[job.folder] = str(job)
         if self._bar is None:
             self.say(f"{job}: started on {place}")
@@ -65,13 +65,13 @@ class JobProgress:
                 self.say(f"    {line}")
 
     def waiting(self) -> None:
-        """Refresh the bar while nothing happens."""
+        """Refresh the progress bar; engines call this regularly while they wait for jobs."""
         if self._bar is not None:
             running = ", ".join(self._running.values()) or "cooling down"
             self._bar.update(self._task, completed=self._done, description=running, refresh=True)
 
     def say(self, line: str) -> None:
-        """Print a line above the bar."""
+        """Print a line, above the progress bar if there is one."""
         if self._bar is None:
             sys.stderr.write(f"{line}\n")
             sys.stderr.flush()

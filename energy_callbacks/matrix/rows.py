@@ -1,4 +1,4 @@
-"""The results of a matrix as a table: a row for each configuration, the cheapest first."""
+"""The results of a matrix as a table with one row per configuration, by increasing energy."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,23 +13,28 @@ from energy_callbacks.matrix.plan import MatrixJob, MatrixPlan
 from energy_callbacks.report import EnergyReport, load
 
 Scope = Literal["gpu", "total"]
-# Attempts that overlap by less count as consecutive: the clock may have been set back.
+# Attempts that overlap by at most this time count as consecutive: the wall clock may have been set
+# back between them.
 _SLACK_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationRow:
-    """One configuration; its figures are means over the jobs that succeeded, ``None`` if unknown.
+    """One configuration, with means over its successful jobs; a mean is ``None`` if unknown.
 
     Attributes:
-        done: jobs that succeeded.
-        reports: their reports, without those that cannot be read.
-        measured: reports whose energy is known and resolved.
-        energies_j: energy of each of them.
-        energy_j: geometric mean of these.
-        metric: mean of the best values of the plan's metric.
+        parameters: parameter names to values.
+        name: short name of the configuration.
+        done: successful jobs.
+        reports: reports of the successful jobs, except unreadable ones.
+        measured: those of ``reports`` whose energy is known and resolved.
+        energies_j: energy of each report in ``measured``.
+        energy_j: geometric mean of ``energies_j``.
+        j_per_sample: mean energy per training sample.
+        duration_s: mean duration of a run.
+        metric: mean over the runs of the best value of the plan's metric.
         failed: jobs that ended without success.
-        missing: number of jobs that have not ended, or not begun.
+        missing: number of jobs that have not begun or not ended.
     """
 
     parameters: Mapping[str, str]
@@ -48,11 +53,12 @@ class ConfigurationRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixTable:
-    """All rows, the cheapest first; rows of unknown energy come last.
+    """The rows of all configurations.
 
     Attributes:
-        scope: which energy is shown: that of the GPUs alone if jobs shared a host.
-        notes: limitations of the figures.
+        rows: rows by increasing energy; rows with unknown energy come last.
+        scope: ``total``, or ``gpu`` if jobs shared a host, whose energy cannot be divided.
+        notes: limitations of the figures, as sentences.
     """
 
     rows: Sequence[ConfigurationRow]
@@ -61,7 +67,7 @@ class MatrixTable:
 
 
 def read_table(plan: MatrixPlan, results: Results) -> MatrixTable:
-    """Read the results of all jobs."""
+    """Return the table of a matrix from the results of its jobs so far."""
     jobs = plan.jobs()
     attempts = [one for job in jobs for one in results.outcomes(job)]
     scope: Scope = "gpu" if _share_hosts(attempts) else "total"
@@ -100,13 +106,13 @@ def _row(
 
 
 def _energy_j(report: EnergyReport, scope: Scope) -> float | None:
-    """Return the energy of a run, ``None`` if it is unknown or not resolved."""
+    """Return the energy of a run in a scope; ``None`` if it is unknown or not resolved."""
     figure = report.energy.gpu if scope == "gpu" else report.energy.total
     return figure.energy_j if figure.is_resolved else None
 
 
 def _best_metric(report: EnergyReport, plan: MatrixPlan) -> float | None:
-    """Return the best value of the plan's metric in a report; ``None`` if it has none."""
+    """Return the best value of the plan's metric in a report; ``None`` if the report lacks it."""
     values = next((one.value for one in report.metrics if one.name == plan.metric), ())
     return (min if plan.goal == "lower" else max)(values, default=None)
 
@@ -125,9 +131,9 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 def _share_hosts(attempts: Iterable[Outcome]) -> bool:
-    """Whether two attempts ran on one host at the same time, so that both used its CPU and RAM.
+    """Return whether any two attempts ran on one host at the same time and shared its CPU and RAM.
 
-    Attempts that failed count as well.
+    Failed attempts count, too.
     """
     return any(
         one.host == other.host
@@ -138,7 +144,7 @@ def _share_hosts(attempts: Iterable[Outcome]) -> bool:
 
 
 def _end_s(one: Outcome) -> float:
-    """Return the end of an attempt; its start if it was killed, as its end is unknown."""
+    """Return the Unix time of an attempt's end, or of its start if the end is unknown."""
     return one.started_unix_s if one.ended_unix_s is None else one.ended_unix_s
 
 
@@ -173,6 +179,6 @@ def _notes(rows: Sequence[ConfigurationRow], scope: Scope, plan: MatrixPlan) -> 
 
 
 def _cards(row: ConfigurationRow) -> frozenset[str]:
-    """Return the identities of all cards that the jobs of a configuration used."""
+    """Return the UUIDs (or keys, if unknown) of all GPUs that a configuration's jobs used."""
     gpus = [one for report in row.reports for one in report.devices if one.kind == "gpu"]
     return frozenset(gpu.uuid or gpu.key for gpu in gpus)

@@ -1,4 +1,4 @@
-"""Summary of a matrix: its page, its table as JSON, and the terminal output."""
+"""Writes the summary of a matrix: as an HTML page, as JSON, and to the terminal."""
 
 import json
 import shlex
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 PAGE = "matrix.html"
 _FILE_COLUMNS: Final = 200
-# Fields of a row that are keys of the JSON file.
+# Fields of ``ConfigurationRow`` that the JSON file contains under the same names.
 _FIGURES: Final = ("energies_j", "j_per_sample", "duration_s", "metric")
 _ROW_IN, _FRAME_IN = 0.34, 0.9
 
 
 def conclude(plan: MatrixPlan, results: Results) -> int:
-    """Write ``matrix.html``, ``matrix.json`` and the comparison's files; print the table.
+    """Write ``matrix.html``, ``matrix.json`` and the files of the comparison; print the table.
 
     Returns:
         1 if a job has failed, else 0.
@@ -48,7 +48,7 @@ def conclude(plan: MatrixPlan, results: Results) -> int:
 
 
 def heads(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict) -> list[str]:
-    """Return the column heads of the table."""
+    """Return the column headings of the table."""
     scope = "GPU energy" if table.scope == "gpu" else "energy"
     to_target = [] if answer.target is None else [f"to {answer.target:.4g}"]
     metric = [plan.metric] if plan.metric else []
@@ -56,7 +56,7 @@ def heads(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict) -> list[s
 
 
 def cells(plan: MatrixPlan, row: ConfigurationRow, answer: MatrixVerdict) -> list[str]:
-    """Return the cells of one row as text."""
+    """Return the cells of one row as text, in the order of ``heads``."""
 
     def known(value: float | None, form: Callable[[float], str]) -> str:
         return "-" if value is None else form(value)
@@ -88,7 +88,7 @@ def _print(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict, page: Pa
         )
     for row in table.rows:
         rich_table.add_row(*map(Text, cells(plan, row, answer)))
-    # A file gets wide lines, so that no cell is cut off.
+    # Without a terminal, such as in a file, lines are wide, so that no cell is cut off.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _FILE_COLUMNS)
     console.print(rich_table)
     caveats = answer.comparison.caveats if answer.comparison is not None else ()
@@ -116,7 +116,7 @@ def _page(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict, folder: P
 
 
 def energies_figure(table: MatrixTable, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the energy of each run by configuration, with a bar at the mean, the cheapest on top."""
+    """Draw the energy of each run, one line per configuration in table order, a bar at the mean."""
     rows = [row for row in table.rows if row.energy_j is not None]
     if not rows:
         return None

@@ -1,4 +1,4 @@
-"""Reads a matrix from a TOML file and checks every key and value."""
+"""Reads the settings of a matrix from a TOML file and checks every key and value."""
 
 import difflib
 import tomllib
@@ -16,14 +16,15 @@ _TABLES: Final = ("parameters", "env", "baseline", *ENGINES)
 
 
 def load(path: Path, engine: str | None = None) -> tuple[MatrixPlan, Engine]:
-    """Return the plan in a file, and its engine.
+    """Read a TOML file; return the plan and the engine that runs it.
 
     Args:
-        path: the TOML file; the command runs in its folder.
-        engine: replaces the engine of the file.
+        path: the TOML file; the command runs in the file's folder.
+        engine: name of an engine to use instead of that in the file; ``None`` keeps that one.
 
     Raises:
-        ValueError: with the file's name, what is wrong, the value got, and what to do.
+        ValueError: if the file is invalid; the message contains the path, the error, the value
+            found, and what to do.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -35,10 +36,14 @@ def load(path: Path, engine: str | None = None) -> tuple[MatrixPlan, Engine]:
 
 
 def parsed(content: Mapping[str, Any], folder: Path) -> tuple[MatrixPlan, Engine]:
-    """Return the plan in the content of a file, and its engine.
+    """Return the plan and the engine that the content of a TOML file describes.
+
+    Args:
+        content: the parsed file.
+        folder: working directory of the command.
 
     Raises:
-        ValueError: if a key is unknown or a value invalid.
+        ValueError: if a key is unknown or a value is invalid.
         TypeError: if a value has the wrong type.
     """
     others = ("energy", "folder", *_TABLES)

@@ -1,4 +1,7 @@
-"""Decides which configuration is the cheapest, and whether the difference is beyond chance."""
+"""Finds the configuration with the lowest energy, and tests if the difference is significant.
+
+The cheapest configuration is the one with the lowest mean cost; costs are energies in joules.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,15 +21,17 @@ _GPU_ENERGY: Final = "gpu_energy_j"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixVerdict:
-    """The answer of a matrix.
+    """The result of a matrix.
 
     Attributes:
-        sentence: the answer as text.
-        is_real: whether the cheapest takes less than every other configuration beyond chance;
-            ``None`` if there are no two to compare, or the energy of one is unknown.
-        comparison: all configurations against the baseline, else against the cheapest.
-        quantity: name of the quantity by which they are ranked.
-        costs_j: configuration to mean of this quantity, the cheapest first.
+        sentence: the result as text.
+        is_real: whether the cheapest configuration takes significantly less than every other one;
+            ``None`` if fewer than two can be compared, or if the cost of one is unknown.
+        comparison: all configurations compared with the baseline, or with the cheapest if no
+            baseline is set; ``None`` if fewer than two can be compared.
+        quantity: name of the quantity that ranks the configurations; ``None`` if they are not
+            compared.
+        costs_j: configuration names to the mean of this quantity, the cheapest first.
     """
 
     sentence: str
@@ -37,14 +42,14 @@ class MatrixVerdict:
 
     @property
     def target(self) -> float | None:
-        """Value of the metric that costs refer to; ``None`` if costs are those of whole runs."""
+        """Metric value up to which costs are counted; ``None`` if costs are those of whole runs."""
         is_to_target = self.quantity == ENERGY_TO_TARGET
         return self.comparison.target if self.comparison and is_to_target else None
 
 
 def verdict(plan: MatrixPlan, table: MatrixTable) -> MatrixVerdict:
-    """Rank the configurations, and compare the cheapest with each other one."""
-    # A run of unknown energy must not hide the other runs of its configuration.
+    """Rank the configurations by cost, and compare the cheapest with each of the others."""
+    # Runs of unknown energy are left out, so that the other runs of a configuration still count.
     groups = {row.name: row.measured for row in table.rows if row.measured}
     if len(groups) < 2:
         return _without_comparison(table)
@@ -79,7 +84,10 @@ def verdict(plan: MatrixPlan, table: MatrixTable) -> MatrixVerdict:
 
 
 def _quantity(comparison: Comparison, table: MatrixTable, *, is_judged: bool) -> str:
-    """Return the quantity that is ranked: energy to the metric's target, else of a whole run."""
+    """Return the quantity to rank by: energy to the metric's target if known, else of whole runs.
+
+    If jobs shared a host, it is the energy of the GPUs alone.
+    """
     if table.scope == "gpu":
         return _GPU_ENERGY
     is_reached = all(ENERGY_TO_TARGET in group.means for group in comparison.groups)
@@ -87,7 +95,7 @@ def _quantity(comparison: Comparison, table: MatrixTable, *, is_judged: bool) ->
 
 
 def _of_gpus(comparison: Comparison) -> Comparison:
-    """Remove the quantities that include the energy of a host that several jobs shared."""
+    """Return a comparison without the quantities that include the energy of a shared host."""
     shared = [one.name for one in QUANTITIES if one.is_energy and one.name != _GPU_ENERGY]
     groups = [
         replace(group, means={n: v for n, v in group.means.items() if n not in shared})
@@ -110,7 +118,7 @@ def _of_gpus(comparison: Comparison) -> Comparison:
 
 
 def _rest(unknown: Sequence[str], table: MatrixTable) -> str:
-    """Return a sentence about configurations of unknown cost."""
+    """Return a sentence about the configurations of unknown cost; empty if there are none."""
     if not unknown:
         return ""
     names = ", ".join(unknown[:_NAMED]) + (", ..." if len(unknown) > _NAMED else "")
@@ -118,7 +126,7 @@ def _rest(unknown: Sequence[str], table: MatrixTable) -> str:
 
 
 def _without_comparison(table: MatrixTable) -> MatrixVerdict:
-    """Return the answer if there are no two configurations to compare."""
+    """Return the verdict if fewer than two configurations can be compared."""
     known = {row.name: row.energy_j for row in table.rows if row.energy_j is not None}
     costs = ", ".join(f"{name}: {formatting.energy(cost_j)}" for name, cost_j in known.items())
     sentence = f"There are no two configurations to compare. {costs}."
@@ -145,11 +153,11 @@ def _sentence(
 
 
 def _reality(comparison: Comparison, effects: Sequence[Effect]) -> str:
-    """Say which configurations take more than the cheapest beyond chance, and why others do not.
+    """Return which configurations take significantly more than the cheapest, and why others don't.
 
     Args:
-        comparison: against the cheapest.
-        effects: of the other configurations, the next cheapest first.
+        comparison: comparison with the cheapest configuration.
+        effects: differences of the other configurations, by increasing cost.
     """
     above = [effect for effect in effects if effect.verdict == "higher"]
     open_ = [effect for effect in effects if effect.verdict != "higher"]
@@ -172,7 +180,7 @@ def _changes(effects: Sequence[Effect]) -> str:
 
 
 def _against_baseline(plan: MatrixPlan, best: str, effects: Sequence[Effect]) -> str:
-    """Compare the baseline with the cheapest; the page compares all with the baseline."""
+    """Return a sentence that compares the baseline with the cheapest configuration."""
     if plan.baseline_name in (None, best):
         return ""
     effect = next((one for one in effects if one.group == plan.baseline_name), None)
