@@ -1,4 +1,4 @@
-"""EnergyMeter: the object that adapters and plain training loops call."""
+"""``EnergyMeter``: measures the energy of a training; adapters and training loops call it."""
 
 import contextlib
 import logging
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("energy_callbacks")
 
-# Ranks end at about the same time; a rank that died must not delay the report for long.
+# Maximum wait for the other ranks before the report; a rank that died must not delay it for long.
 _RANKS_S = 5.0
 
 
 class EnergyMeter:
-    """Measures what happens between ``start`` and ``stop``.
+    """Measures the energy of a training between ``start`` and ``stop``.
 
     ::
 
@@ -48,21 +48,21 @@ class EnergyMeter:
                     meter.step(samples=len(batch))
         report = meter.report()
 
-    Nothing is opened before ``start``: a meter can be pickled and copied until then. After
-    ``start`` no method raises because of measuring, and only ``stop`` waits for a sensor,
-    for some seconds at most. In a forked child every method does nothing, until that child
-    starts an attempt of its own.
+    Sensors and files are opened in ``start``; a copy or a pickle of a meter is not running. After
+    ``start`` no method raises because of a measuring error. Only ``stop`` waits for a sensor, for
+    a few seconds at most. In a forked child process every method does nothing until the child
+    calls ``start``.
 
     Args:
-        config: settings; defaults to ``EnergyConfig()``.
+        config: settings; ``None`` is ``EnergyConfig()``.
         sources: sensors to read; ``None`` finds those of this machine.
-        clock: time; ``None`` is the system's clock.
-        outputs: where ``log`` writes.
-        profilers: called for every event, such as ``KernelProfiler()``.
+        clock: clock for all times; ``None`` is the system's clock.
+        outputs: outputs to which ``log`` writes.
+        profilers: profilers that receive every event, such as ``KernelProfiler()``.
 
     Raises:
-        ValueError: for an unknown country.
-        TypeError: for a profiler that lacks a method.
+        ValueError: if the country is unknown.
+        TypeError: if a profiler lacks a method.
     """
 
     def __init__(
@@ -87,17 +87,17 @@ class EnergyMeter:
         self._say: Callable[[str], None] = logger.info
 
     def now_s(self) -> float:
-        """The time, by ``time.monotonic`` or the clock that was passed in."""
+        """Return the monotonic time in seconds: ``time.monotonic()``, or that of ``clock``."""
         return self._clock.monotonic_s()
 
     @property
     def is_running(self) -> bool:
-        """Whether this process measures at the moment."""
+        """Whether an attempt is running in this process."""
         return self._lifecycle.running is not None
 
     @property
     def run_folder(self) -> Path | None:
-        """Where journals and reports are written; ``None`` before the first start."""
+        """Folder of journals and reports; ``None`` before the first start."""
         newest = self._lifecycle.newest
         return newest.run_folder if newest else None
 
@@ -109,14 +109,15 @@ class EnergyMeter:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The measured devices of this host, once their sensors have opened."""
+        """The measured devices of this host; empty until their sensors have opened."""
         newest = self._lifecycle.newest
         return newest.devices if newest else ()
 
     def state(self) -> dict[str, Any]:
-        """The state for a checkpoint, as JSON: the run, its folder and its usage so far.
+        """Return the state to save in a checkpoint: the run, its folder and its usage so far.
 
-        Empty before the first start. ``start(state=...)`` continues from it.
+        It can be encoded as JSON and is empty before the first start. ``start(state=...)``
+        continues the run.
         """
         last = self._lifecycle.own
         if last is None:
@@ -140,24 +141,25 @@ class EnergyMeter:
     ) -> Self:
         """Begin an attempt; does nothing while one is running or if measuring is disabled.
 
-        An attempt without ``stop`` ends when ``call`` has ended, or when the interpreter exits; its
-        report is then written too.
+        If ``stop`` is not called, the attempt ends when ``call`` has ended or when the interpreter
+        exits, and its report is written.
 
         Args:
-            run_folder: where journal and report go, unless ``config`` names a folder;
-                ``None`` is ``./energy_runs/<stamp>``.
-            state: of the run that this attempt continues, from ``state()`` in its checkpoint;
-                without it, this meter's last run continues if it is in the same folder, else a new
-                run begins.
-            process: which process this is; ``None`` reads the variables of ``torchrun``.
-            used_gpus: ordinals of the GPUs that the framework uses; ``()`` for none, ``None``
-                if unknown.
-            call: the user's call that trains, for frameworks that have no hook for its failure.
-            say: called with a forecast, and with the summary of a report written without ``stop``.
+            run_folder: folder of journal and report, unless ``config`` names one; ``None`` is the
+                folder of this meter's last run, or ``./energy_runs/<stamp>`` if there is none.
+            state: state of the run that this attempt continues, from ``state()`` in a checkpoint.
+                If it is ``None``, the attempt continues this meter's last run if that is in the
+                same folder, and begins a new run otherwise.
+            process: framework, rank and world size of this process; ``None`` reads the environment
+                variables of ``torchrun``.
+            used_gpus: ordinals of the GPUs that the framework uses; ``()`` if it uses none,
+                ``None`` if unknown.
+            call: the user's call that trains, for frameworks without a hook for its failure.
+            say: prints a message: a forecast, or the summary of a report written without ``stop``.
 
         Raises:
-            PermissionError: if the folder cannot be written.
-            ValueError: if a device of the settings does not exist.
+            PermissionError: if the folder is not writable.
+            ValueError: if a device in the settings does not exist.
         """
         self._lifecycle.end_if_left()
         if self.is_running or is_disabled():
@@ -202,7 +204,7 @@ class EnergyMeter:
         )
 
     def abandon(self, message: str) -> None:
-        """Stop measuring, and log why with the exception that is being handled."""
+        """Stop measuring after an error; log ``message`` with the exception being handled."""
         self._lifecycle.abandon(message)
 
     @harmless
@@ -215,7 +217,7 @@ class EnergyMeter:
 
     @harmless
     def leave(self, phase: str) -> None:
-        """Leave a phase and every phase inside it; does nothing outside of that phase."""
+        """Leave a phase and every phase inside it; does nothing if the phase is not active."""
         if attempt := self._lifecycle.running:
             now_s = attempt.note_alive()
             attempt.recorder.leave(phase, now_s)
@@ -234,11 +236,11 @@ class EnergyMeter:
         """Report that an optimizer step has ended now.
 
         Args:
-            samples: number of samples of the step, over all its micro-batches; ``None`` if
-                unknown, or if ``count`` follows later.
-            tokens: number of tokens; ``None`` as for ``samples``.
+            samples: number of samples of the step, over all its micro-batches; ``None`` if it is
+                unknown or will be reported by ``count``.
+            tokens: number of tokens of the step; ``None`` as for ``samples``.
         """
-        # The hot path, so helper functions are avoided: a call takes 1 to 3 us in cold caches.
+        # No helper functions here: each call takes 1 to 3 us with cold caches.
         life = self._lifecycle
         attempt = life.attempt
         if attempt is None or life.generation != forks.generation:
@@ -253,12 +255,12 @@ class EnergyMeter:
 
     @harmless
     def count(self, samples: float | None = None, tokens: float | None = None) -> None:
-        """Report samples and tokens of steps that could not report them when they ended.
+        """Report the samples and tokens of earlier steps, if they were unknown at ``step``.
 
         Args:
-            samples: sum over all steps that gave ``None``; if every step gave a number, a
-                correction, which may be negative.
-            tokens: the same for tokens.
+            samples: sum over all steps that were reported with ``None``. If every step was
+                reported with a number, this is added to their sum and may be negative.
+            tokens: number of tokens, as for ``samples``.
         """
         if attempt := self._lifecycle.running:
             attempt.steps.tell(attempt.note_alive(), samples, tokens)
@@ -266,14 +268,14 @@ class EnergyMeter:
     def mark(self, name: str, t_s: float | None = None) -> None:
         """Report an event.
 
-        ``data_ready`` and ``batch_done`` separate waiting for data from work; any other name is
-        kept in the journal.
+        The time from ``batch_done`` to ``data_ready`` counts as waiting for data. An event of any
+        other name is written into the journal.
 
         Args:
-            name: of the event.
-            t_s: monotonic time of the event; ``None`` is now.
+            name: name of the event.
+            t_s: monotonic time of the event in seconds; ``None`` is now.
         """
-        life = self._lifecycle  # a hot path, as ``step``
+        life = self._lifecycle  # no helper functions, for the same reason as in ``step``
         attempt = life.attempt
         if attempt is None or life.generation != forks.generation:
             return
@@ -291,19 +293,20 @@ class EnergyMeter:
             give_up(self, "mark")
 
     def is_over_budget(self, add: Callable[[float], float] | None = None) -> bool:
-        """Whether the run, over all its attempts, has used up its budget.
+        """Return whether all attempts of the run together have used up its budget.
 
         If several processes train, all of them must call this after the same steps.
 
         Args:
-            add: sums a number over all processes; ``None`` uses PyTorch's all-reduce.
+            add: returns the sum of its argument over all processes; ``None`` uses PyTorch's
+                all-reduce.
         """
         if not self.config.has_budget or is_disabled() or self._cannot_vote:
             return False
-        share = self._budget_share() or 0.0  # a process that has stopped measuring takes part too
+        share = self._budget_share() or 0.0  # a process that has stopped measuring must vote, too
         try:
             is_over = (add or self._vote)(share) >= 1.0
-        except Exception as error:  # noqa: BLE001 - the budget must not end a training by an error
+        except Exception as error:  # noqa: BLE001 - an error here must not end the training
             self._cannot_vote = True
             logger.warning("the budget cannot be kept, training goes on without: %s", error)
             return False
@@ -323,7 +326,7 @@ class EnergyMeter:
 
     @harmless
     def plan(self, steps: int) -> None:
-        """Set the number of optimizer steps that this attempt will make; forecasts need it."""
+        """Set the planned number of optimizer steps of this attempt, which forecasts need."""
         if attempt := self._lifecycle.running:
             attempt.forecaster.planned_steps = steps
 
@@ -344,21 +347,23 @@ class EnergyMeter:
 
     @harmless
     def window(self, name: str, start_s: float, end_s: float) -> None:
-        """Assign a past span of time to a phase, together with its energy.
+        """Assign a past span of time and its energy to a phase.
 
         Args:
-            name: phase, such as ``validation``.
-            start_s: monotonic time.
-            end_s: monotonic time; an empty span is ignored.
+            name: name of the phase, such as ``validation``.
+            start_s: monotonic time of the start in seconds.
+            end_s: monotonic time of the end in seconds; an empty span is ignored.
         """
         attempt = self._lifecycle.running
         if attempt is not None and end_s > start_s:
             attempt.recorder.window(name, start_s, end_s)
 
     def scalars(self) -> Scalars:
-        """Figures of the time since the last call, as far as sensors have reported, by tag.
+        """Return figures for the time since the last call, by tag.
 
-        After ``stop`` they reach to the end of the attempt. Empty before any reading.
+        They cover the time up to the newest sensor readings, and after ``stop`` the time up to the
+        end of the attempt. Empty before the first reading. ``docs/reference/metrics.md`` lists the
+        tags.
         """
         return self._take() or {}
 
@@ -368,7 +373,7 @@ class EnergyMeter:
         return last.board.take() if last is not None and self._lifecycle.state != "failed" else {}
 
     def totals(self) -> Scalars:
-        """The same figures over the whole attempt; empty before ``stop``."""
+        """Return the figures of ``scalars`` for the whole attempt; empty before ``stop``."""
         return self._whole() or {}
 
     @harmless
@@ -378,7 +383,7 @@ class EnergyMeter:
         return last.board.whole() if last is not None and is_known else {}
 
     def log(self, step: int) -> Scalars:
-        """Write ``scalars`` to all outputs as those of a step, and return them."""
+        """Write the figures of ``scalars`` to all outputs under a step, and return them."""
         scalars = self.scalars()
         for output in self._outputs if scalars else ():
             output.write(scalars, step, self._clock.unix_s())
@@ -386,23 +391,23 @@ class EnergyMeter:
         return scalars
 
     def _say_news(self) -> None:
-        """Print a new forecast; on the training thread, so that progress bars can handle it."""
+        """Print a new forecast if there is one; runs on the thread that shows progress bars."""
         attempt = self._lifecycle.running
         forecast = attempt.forecaster.news if attempt else None
         if attempt is None or forecast is None:
             return
         attempt.forecaster.news = None
-        with contextlib.suppress(Exception):  # such as a closed standard output
+        with contextlib.suppress(Exception):  # for example, standard output may be closed
             if attempt.rank == 0:
                 self._say(str(forecast))
 
     @harmless
     def record(self, kind: str, /, **values: Any) -> None:
-        """Keep an event for the report.
+        """Write an event into the journal, from which the report is computed.
 
         Args:
-            kind: of the event, such as ``used``.
-            values: by name, as JSON.
+            kind: kind of the event, such as ``used``.
+            values: fields of the event; they must be convertible to JSON.
         """
         if attempt := self._lifecycle.running:
             attempt.recorder.event(kind, attempt.note_alive(), **values)
@@ -411,13 +416,15 @@ class EnergyMeter:
     def record_metrics(
         self, values: Mapping[str, Any], *, step: int | None = None, epoch: float | None = None
     ) -> None:
-        """Keep metrics of the training, such as its loss, for the report.
+        """Record metrics of the training, such as its loss, for the report.
 
-        At most 20 names. Values that are not finite numbers, such as tensors, and figures of this
-        package are left out. Of thousands of records with the same names only a part is kept.
+        A record has at most 20 names. Values that are not finite numbers (such as tensors) and
+        figures of this package are ignored. After 1000 records with the same names, only some of
+        the further ones are kept.
 
         Args:
-            values: by name; names that contain ``val``, ``eval`` or similar are of a validation.
+            values: metric names to values; names that contain ``val``, ``eval`` or similar are
+                validation metrics.
             step: number of optimizer steps so far; ``None`` if unknown.
             epoch: number of epochs so far; ``None`` if unknown.
         """
@@ -425,41 +432,43 @@ class EnergyMeter:
             attempt.metrics.record(values, attempt.note_alive(), step, epoch)
 
     def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
-        """Energy between two moments of the last attempt; unknown before the first start.
+        """Return the energy between two moments of the last attempt.
 
-        Full resolution for the last ten minutes, one second before that. If the window is too
-        short for its sensors, ``is_resolved`` is false and it is printed as ``< 1.2 J``.
+        It is unknown (``energy_j`` is ``None``) before the first start. The resolution in time is
+        that of the sensors for the last ten minutes, and one second for earlier moments. If the
+        sensors are too slow for so short a time, ``is_resolved`` is ``False`` and the energy is
+        printed as an upper bound, such as ``< 1.2 J``.
 
         Args:
-            start_s: start of the window, by ``time.monotonic()``.
-            end_s: its end.
+            start_s: start, in seconds of ``time.monotonic()``.
+            end_s: end, in the same time.
             scope: ``gpu``, ``host``, ``total`` or the key of a device.
 
         Raises:
-            ValueError: if the window is empty or the scope unknown.
+            ValueError: if the end is not after the start, or if the scope is unknown.
         """
         last = self._lifecycle.own
         return last.energy(start_s, end_s, scope) if last else Energy(energy_j=None)
 
     def wait_until_seen(self, t_s: float, timeout_s: float) -> bool:
-        """Wait until the sensors have reported up to a moment; not for hooks of a training.
+        """Wait until the sensors have reported up to a moment; do not call it in training hooks.
 
         Args:
-            t_s: by ``time.monotonic()``.
-            timeout_s: at most this long.
+            t_s: the moment, in seconds of ``time.monotonic()``.
+            timeout_s: maximum wait in seconds.
 
         Returns:
-            Whether they have.
+            Whether the sensors have reported up to that moment.
         """
         attempt = self._lifecycle.running
         return attempt is not None and attempt.wait_until_seen(t_s, timeout_s)
 
     @harmless
     def stop(self, error: BaseException | None = None) -> None:
-        """End the attempt: read every sensor once more, write totals, close the journal.
+        """End the attempt: read every sensor a last time, write totals, close the journal.
 
         Args:
-            error: the exception that ended the training, if any.
+            error: the exception that ended the training; ``None`` if it succeeded.
         """
         self._lifecycle.stop(error)
 
@@ -469,15 +478,15 @@ class EnergyMeter:
             self._say(summary)
 
     def close(self) -> None:
-        """Close the outputs; the meter can still be started again."""
+        """Close the outputs; the meter can be started again afterwards."""
         for output in self._outputs:
             output.close()
 
     def report(self) -> "EnergyReport":
-        """The report so far, from the journals of this run; may be called at any time.
+        """Return the report of the run so far, computed from its journals.
 
         Raises:
-            JournalError: before the first start.
+            JournalError: if the meter has never been started.
         """
         from energy_callbacks.report import build
 
@@ -493,7 +502,8 @@ class EnergyMeter:
         """Write ``energy_report.*`` into the run folder.
 
         Returns:
-            A summary in one line; ``None`` if this process has measured nothing, or on failure.
+            A summary in one line; ``None`` if this process has measured nothing or an error
+            occurred.
         """
         last = self._lifecycle.own
         return None if last is None else self._save(last)
@@ -527,7 +537,7 @@ class EnergyMeter:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy is not running: threads and files stay with the original."""
+        """Return the state of a copy: threads, files and the running attempt stay with the meter."""
         state = self.__dict__.copy()
         state.update(_lifecycle=Lifecycle(), _say=logger.info)
         return state
