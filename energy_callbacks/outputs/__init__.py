@@ -1,1 +1,1 @@
-"""Where numbers go while training: one file per output."""
+"""Outputs, which receive figures during training; one module per output."""

@@ -1,4 +1,4 @@
-"""Wraps an output: a failure is logged once, and the output is skipped afterwards."""
+"""Wraps an output so that its first failure is logged and it is not used afterwards."""
 
 import contextlib
 import logging
@@ -11,11 +11,11 @@ logger = logging.getLogger("energy_callbacks")
 
 
 class FaultTolerantOutput:
-    """Passes scalars on to another output until that fails.
+    """Passes scalars to another output until that output fails.
 
     Args:
-        output: the other output.
-        warning: logged at the first failure; ``None`` for one that names the output.
+        output: the output that receives the scalars.
+        warning: message to log at the first failure; ``None`` is a message with the output's name.
     """
 
     def __init__(self, output: Output, warning: str | None = None) -> None:
@@ -23,11 +23,11 @@ class FaultTolerantOutput:
         self._warning = warning or f"{output} failed and is left out from now on"
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
-        """Write the scalars of one step unless the output has failed."""
+        """Write the scalars of one step, unless the output has failed before."""
         self._use(lambda output: output.write(scalars, step, unix_s))
 
     def close(self) -> None:
-        """Close the output; a failure is logged in the same way."""
+        """Close the output, unless it has failed before; a failure is logged."""
         self._use(lambda output: output.close())
 
     def _use(self, action: Callable[[Output], None]) -> None:

@@ -1,16 +1,16 @@
-"""Passes the scalars to a function of the user, such as ``wandb.log``."""
+"""Passes the scalars to a function that the user gives, such as ``wandb.log``."""
 
 from collections.abc import Callable, Mapping
 
 
 class FunctionOutput:
-    """Calls ``function(scalars, step)``.
+    """Calls ``function(scalars, step)`` for each step with scalars.
 
     Args:
-        function: takes a dict of tags to values and the step.
+        function: takes a dict of tags to values, and the number of the step.
 
     Raises:
-        TypeError: if ``function`` cannot be called.
+        TypeError: if ``function`` is not callable.
     """
 
     def __init__(self, function: Callable[[dict[str, float], int], object]) -> None:
@@ -22,8 +22,8 @@ class FunctionOutput:
         self._function = function
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:  # noqa: ARG002
-        """Call the function."""
+        """Call the function with the scalars of one step."""
         self._function(dict(scalars), step)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""

@@ -1,7 +1,9 @@
-"""A training as a session of TensorBoard's page "HParams", which compares trainings.
+"""Creates the summaries for TensorBoard's page "HParams", which compares trainings.
 
-A session is one run directory. It begins with its hyperparameters and ends with its status. Its
-metrics are the last values of the run's scalars. The experiment lists the columns of the page.
+In TensorBoard's terms, each run directory is a session, and an experiment is a set of sessions.
+A session needs a summary with its hyperparameters at the start, and one with its status at the end.
+The page shows the last values of the session's scalars as its metrics. The summary of the
+experiment lists the columns of the page.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,11 +13,11 @@ Value = str | float | bool
 
 
 def session_start(values: Mapping[str, Value], unix_s: float) -> Any:
-    """The hyperparameters of a training.
+    """Return the summary with the hyperparameters of a training.
 
     Args:
-        values: by name.
-        unix_s: wall time of its start.
+        values: hyperparameters by name.
+        unix_s: wall time of the training's start, in Unix seconds.
     """
     from tensorboard.plugins.hparams import plugin_data_pb2 as pb
 
@@ -26,7 +28,7 @@ def session_start(values: Mapping[str, Value], unix_s: float) -> Any:
 
 
 def session_end(unix_s: float, *, is_success: bool) -> Any:
-    """The status of a training at its end, and the wall time."""
+    """Return the summary with the status of a training and the Unix time of its end."""
     from tensorboard.plugins.hparams import api_pb2
     from tensorboard.plugins.hparams import plugin_data_pb2 as pb
 
@@ -35,12 +37,14 @@ def session_end(unix_s: float, *, is_success: bool) -> Any:
 
 
 def experiment(values: Mapping[str, Value], metrics: Iterable[str], unix_s: float) -> Any:
-    """The columns of the page. TensorBoard uses those of the first run that has any.
+    """Return the summary that lists the columns of the page.
+
+    TensorBoard uses the list of the first run directory that has one.
 
     Args:
-        values: hyperparameters by name.
-        metrics: tags of scalars.
-        unix_s: current wall time.
+        values: hyperparameters by name; each one is a column.
+        metrics: tags of scalars; each one is a column.
+        unix_s: current wall time, in Unix seconds.
     """
     from tensorboard.plugins.hparams import api_pb2 as api
 
@@ -59,14 +63,14 @@ def experiment(values: Mapping[str, Value], metrics: Iterable[str], unix_s: floa
 
 
 def _field(value: Value) -> str:
-    """The field of ``google.protobuf.Value`` for the type of a value."""
+    """Return the field of ``google.protobuf.Value`` for the type of a value."""
     if isinstance(value, bool):
         return "bool_value"
     return "string_value" if isinstance(value, str) else "number_value"
 
 
 def _summary(name: str, content: Any) -> Any:
-    """A summary without a number: the plugin reads its metadata."""
+    """Return a summary with content for the plugin, which reads metadata instead of values."""
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboard.plugins.hparams import metadata
     from tensorboard.plugins.hparams import plugin_data_pb2 as pb

@@ -1,7 +1,7 @@
-"""The layout of TensorBoard's page "Custom Scalars": charts, with error bands if available.
+"""Creates the layout of TensorBoard's page "Custom Scalars": charts, some with error bands.
 
-A chart with a band needs exact tags: value, lower end, upper end. Other charts have regular
-expressions, which TensorBoard matches from the start of a tag.
+A chart with an error band needs three exact tags: value, lower end, upper end. Other charts select
+tags by regular expressions, which TensorBoard matches from the start of a tag.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any, Final
 from energy_callbacks.accounting.metrics.scalars import INTERVALS, expected_tags
 from energy_callbacks.outputs.summaries import data
 
-# Tags by category and chart; a chart whose first tag has an interval is drawn with a band.
+# Tags by category and chart. If the first tag of a chart has an interval, the chart has a band.
 _CHARTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "Energy": {
         "power (W)": ("power/gpu_w", "power/host_w"),
@@ -50,9 +50,12 @@ _CHARTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
 
 
 def tags_of(row: Mapping[str, float]) -> tuple[str, ...]:
-    """Return the tags that a training can have, based on one of its rows with figures per step.
+    """Return the tags that a training can have, based on one row of its scalars.
 
-    Gauges may be missing in that row, because they are read less often.
+    Tags of gauges are included even if the row lacks them, because gauges are read less often.
+
+    Args:
+        row: scalars by tag, with figures per step.
     """
     expected = expected_tags(
         gpu="efficiency/gpu_j_per_step" in row,
@@ -67,8 +70,8 @@ def layout(tags: Collection[str], *, prefix: str = "") -> Any:
     """Return the layout as a summary that TensorBoard's plugin reads.
 
     Args:
-        tags: that the training can have; charts without any of them are left out.
-        prefix: that the user's logger puts before each tag.
+        tags: tags that the training can have; charts without any of them are left out.
+        prefix: prefix that the user's logger adds to each tag.
     """
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboard.compat.proto.tensor_pb2 import TensorProto  # pyright: ignore[reportAttributeAccessIssue]

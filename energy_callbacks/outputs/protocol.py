@@ -1,38 +1,38 @@
-"""The protocol of outputs, which receive figures during training."""
+"""The protocols ``Output``, for scalars, and ``Board``, for TensorBoard summaries."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 
 class Output(Protocol):
-    """Receives scalars of a step, on the training thread, so ``write`` must be quick."""
+    """Receives the scalars of each step on the training thread, so ``write`` must be quick."""
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
         """Write the scalars of one step.
 
         Args:
-            scalars: values by tag, see ``docs/reference/metrics.md``.
-            step: the training's own step.
-            unix_s: wall time of the scalars.
+            scalars: values by tag; ``docs/reference/metrics.md`` lists the tags.
+            step: number of the step, as the training counts it.
+            unix_s: wall time of the scalars, in Unix seconds.
         """
         ...
 
     def close(self) -> None:
-        """Flush and release; may be called twice."""
+        """Write buffered data and release resources; may be called twice."""
         ...
 
 
 class Board(Protocol):
-    """A TensorBoard run directory that a writer has open; it receives complete summaries."""
+    """An open TensorBoard run directory, to which complete summaries can be added."""
 
     @property
     def folder(self) -> str:
-        """The run directory; may be in a bucket."""
+        """The run directory; may be a URL of cloud storage."""
         ...
 
     @property
     def prefix(self) -> str:
-        """The prefix of this package's tags."""
+        """The prefix of this package's tags in this directory."""
         ...
 
     def add(self, summary: Any, step: int) -> None:
@@ -40,10 +40,10 @@ class Board(Protocol):
 
         Args:
             summary: a ``Summary`` of ``tensorboard.compat.proto``.
-            step: the training's own step.
+            step: number of the step, as the training counts it.
         """
         ...
 
     def flush(self) -> None:
-        """Write everything that was appended to disk."""
+        """Write all appended summaries to disk."""
         ...

@@ -1,4 +1,4 @@
-"""Numbers, text and pictures as summaries for TensorBoard; no framework is needed."""
+"""Creates TensorBoard summaries of numbers, text and images, without a framework."""
 
 import struct
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def data(plugin: str, content: bytes = b"") -> Any:
-    """Metadata of a value for one of TensorBoard's plugins."""
+    """Return the metadata that assigns a value to one of TensorBoard's plugins."""
     from tensorboard.compat.proto.summary_pb2 import SummaryMetadata  # pyright: ignore[reportAttributeAccessIssue]
 
     return SummaryMetadata(
@@ -15,7 +15,7 @@ def data(plugin: str, content: bytes = b"") -> Any:
 
 
 def scalars(values: Mapping[str, float]) -> Any:
-    """Classic scalars, sorted by tag."""
+    """Return a summary with scalars (``simple_value``), sorted by tag."""
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
     return Summary(
@@ -24,9 +24,10 @@ def scalars(values: Mapping[str, float]) -> Any:
 
 
 def verbatim(tag: str, text: str) -> Any:
-    """Text that TensorBoard shows unchanged: an indented code block of Markdown.
+    """Return a summary with text that TensorBoard shows unchanged.
 
-    A line of the text could end a fenced code block, but not an indented one.
+    The text becomes an indented code block of Markdown: a line of the text could end a fenced code
+    block, but not an indented one.
     """
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboard.compat.proto.tensor_pb2 import TensorProto  # pyright: ignore[reportAttributeAccessIssue]
@@ -39,7 +40,10 @@ def verbatim(tag: str, text: str) -> Any:
 
 
 def image(tag: str, png: bytes) -> Any:
-    """A picture; its size is read from the first chunk of a PNG (PNG specification, 11.2.1)."""
+    """Return a summary with a PNG image.
+
+    The size is read from the first chunk of the file (PNG specification, 11.2.1).
+    """
     from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
     width, height = struct.unpack(">II", png[16:24])

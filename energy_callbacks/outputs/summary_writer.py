@@ -1,14 +1,14 @@
-"""The TensorBoard run of a user's ``SummaryWriter``, of PyTorch or of tensorboardX."""
+"""Adds summaries to the run directory of a user's ``SummaryWriter`` (PyTorch or tensorboardX)."""
 
 from typing import Any
 
 
 class WriterBoard:
-    """Passes complete summaries to the writer.
+    """A ``Board`` that passes summaries to the user's writer.
 
     Args:
-        writer: of the user; it is neither opened nor closed here.
-        prefix: that the user's logger puts before each tag.
+        writer: the user's ``SummaryWriter``; it is neither opened nor closed here.
+        prefix: prefix that the user's logger adds to each tag.
     """
 
     def __init__(self, writer: Any, prefix: str = "") -> None:
@@ -21,9 +21,10 @@ class WriterBoard:
         return str(self._writer._get_file_writer().get_logdir())  # noqa: SLF001 - see ``add``
 
     def add(self, summary: Any, step: int) -> None:
-        """Append a summary; only the writer's file writer accepts one, in both libraries.
+        """Append a summary.
 
-        tensorboardX has its own classes for the same bytes.
+        The method for complete summaries belongs to the writer's internal file writer, in both
+        libraries. tensorboardX has its own protobuf classes, so the summary is converted.
         """
         if type(self._writer).__module__.partition(".")[0] == "tensorboardX":
             from tensorboardX.proto.summary_pb2 import (  # pyright: ignore[reportMissingImports]
@@ -34,5 +35,5 @@ class WriterBoard:
         self._writer._get_file_writer().add_summary(summary, step)  # noqa: SLF001 - see above
 
     def flush(self) -> None:
-        """Wait until the writer's thread has written everything."""
+        """Wait until the writer's thread has written all summaries to disk."""
         self._writer.flush()

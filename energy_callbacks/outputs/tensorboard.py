@@ -1,4 +1,4 @@
-"""Writes an event file for TensorBoard, without TensorFlow and PyTorch."""
+"""Writes an event file for TensorBoard; needs neither TensorFlow nor PyTorch."""
 
 import os
 import socket
@@ -13,18 +13,18 @@ _serial = iter(range(2**62))
 
 
 class TensorBoardOutput:
-    """Writes classic scalars into one event file, which is opened at the first write.
+    """Writes scalars into one event file, which is opened at the first write.
 
     ``RecordWriter`` is used directly, because ``EventFileWriter`` imports TensorFlow if it is
     installed (5 s and 500 MB, measured with TensorFlow 2.21).
 
     Args:
-        log_dir: run directory. It must not contain another open writer: TensorBoard's live view
-            follows only the newest event file of a directory.
+        log_dir: run directory. No other writer may be open in it, because TensorBoard reads new
+            events only from the newest event file of a directory.
 
     Attributes:
         folder: the run directory.
-        prefix: of the tags; always empty.
+        prefix: prefix of the tags; always empty.
     """
 
     prefix = ""
@@ -39,7 +39,7 @@ class TensorBoardOutput:
             self._append(summaries.scalars(scalars), step, unix_s)
 
     def add(self, summary: Any, step: int) -> None:
-        """Append a summary of any kind."""
+        """Append a summary of any kind, with the current wall time."""
         self._append(summary, step, time.time())
 
     def _append(self, summary: Any, step: int, unix_s: float) -> None:
@@ -52,7 +52,7 @@ class TensorBoardOutput:
         self.flush()
 
     def flush(self) -> None:
-        """Write everything that was appended to disk."""
+        """Write all appended events to disk."""
         if self._writer is not None:
             self._writer.flush()
 
@@ -72,11 +72,11 @@ class TensorBoardOutput:
         return writer
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy writes its own file."""
+        """Return the state of a copy, which writes its own event file."""
         return {"folder": self.folder, "_writer": None}
 
     def close(self) -> None:
-        """Close the file; a later write begins a new one."""
+        """Close the event file; a later write opens a new one."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
