@@ -1,4 +1,4 @@
-"""Profilers: objects that look closer at a training, and put what they find into its report."""
+"""Profilers, which measure parts of a training in detail and add their results to its report."""
 
 from energy_callbacks.profiling.zoo.quick import QuickProfile, run_quick_profile
 

@@ -1,1 +1,1 @@
-"""What several profilers use."""
+"""Modules that several profilers use."""

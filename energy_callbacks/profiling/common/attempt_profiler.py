@@ -1,4 +1,4 @@
-"""The base class of profilers that create one object per attempt."""
+"""The base class of profilers that create an object (a profiler run) for each attempt."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Generic, Protocol, TypeVar
@@ -7,18 +7,18 @@ from energy_callbacks.accounting.attempt import ActiveAttempt
 
 
 class ProfilerRun(Protocol):
-    """Profiles one attempt, from its creation until ``stop``; see ``Profiler``."""
+    """Profiles one attempt; it starts when it is created and ends with ``stop``."""
 
     def mark(self, name: str, t_s: float) -> None:
-        """Receive a mark."""
+        """Receive an event; see ``Profiler.mark``."""
         ...
 
     def step(self, t_s: float) -> None:
-        """Receive an optimizer step."""
+        """Receive the end of an optimizer step; see ``Profiler.step``."""
         ...
 
     def stop(self) -> None:
-        """Stop, and record the results."""
+        """Stop profiling and record the results."""
         ...
 
 
@@ -26,38 +26,38 @@ RunT = TypeVar("RunT", bound=ProfilerRun)
 
 
 class AttemptProfiler(ABC, Generic[RunT]):
-    """A ``Profiler`` that holds settings; the state of an attempt is in its run.
+    """A ``Profiler`` that holds only settings; the state of an attempt is in a ``ProfilerRun``.
 
-    Copies have the settings and do not run.
+    Copies and pickles contain the settings only.
     """
 
     _run: RunT | None = None
 
     @abstractmethod
     def _begin(self, meter: ActiveAttempt) -> RunT | None:
-        """Return the run of an attempt; ``None`` to leave the attempt out."""
+        """Return a new profiler run for an attempt; ``None`` if the attempt is not profiled."""
 
     def start(self, meter: ActiveAttempt) -> None:
-        """See ``Profiler``."""
+        """Begin to profile an attempt."""
         self._run = None
         self._run = self._begin(meter)
 
     def mark(self, name: str, t_s: float) -> None:
-        """See ``Profiler``."""
+        """Pass an event to the profiler run."""
         if self._run is not None:
             self._run.mark(name, t_s)
 
     def step(self, t_s: float) -> None:
-        """See ``Profiler``."""
+        """Pass the end of an optimizer step to the profiler run."""
         if self._run is not None:
             self._run.step(t_s)
 
     def stop(self) -> None:
-        """See ``Profiler``."""
+        """Stop the profiler run."""
         run, self._run = self._run, None
         if run is not None:
             run.stop()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the settings."""
+        """Return the settings, without the profiler run."""
         return self.__dict__ | {"_run": None}

@@ -1,4 +1,4 @@
-"""Calls a function when a module has been imported, without importing it."""
+"""Calls a function when the program has imported a module; does not import the module itself."""
 
 import logging
 import sys
@@ -14,14 +14,14 @@ logger = logging.getLogger("energy_callbacks")
 
 
 def when_imported(name: str, then: Callable[[ModuleType], None]) -> Callable[[], None]:
-    """Call a function with a module: at once if the module is imported, else after its import.
+    """Call a function with a module: now if the module is imported already, else after its import.
 
     Args:
-        name: of the module.
-        then: called once, on the thread that imports the module.
+        name: full name of the module.
+        then: function to call with the module, once, on the thread that imports it.
 
     Returns:
-        A function that cancels the call; it does nothing after the call.
+        A function that cancels the call if it has not been made.
     """
     module = sys.modules.get(name)
     if module is not None and not getattr(module.__spec__, "_initializing", False):
@@ -33,7 +33,7 @@ def when_imported(name: str, then: Callable[[ModuleType], None]) -> Callable[[],
 
 
 class _Finder(MetaPathFinder):
-    """Finds the module as Python does, and wraps its loader."""
+    """An import finder that finds the module as Python does, and wraps its loader."""
 
     def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
         self._name, self._then = name, then

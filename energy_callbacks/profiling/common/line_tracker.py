@@ -1,8 +1,9 @@
-"""Traces the lines of the user's source that the training thread executes, for a few steps.
+"""Records which source lines of the user's code the training thread executes, for a few steps.
 
-Traces of PyTorch name functions but not the lines in them (torch 2.13: ``with_stack`` gives the
-line of ``def``). So for the steps of a window the thread traces itself with ``sys.settrace``, in
-the user's files only. The time at which a kernel was launched, on any thread, then gives its line.
+Traces of PyTorch contain the names of functions but not the executed lines (torch 2.13:
+``with_stack`` gives the line of ``def``). Therefore the training thread traces itself with
+``sys.settrace`` during these steps, in the user's files only. The line that launched a kernel, on
+any thread, is the one that the training thread executed at the time of the launch.
 """
 
 import sys
@@ -17,13 +18,14 @@ from energy_callbacks.profiling.common.source_location import Line, is_users
 
 MOST_MOMENTS: Final = 500_000
 MOST_IN_A_CALL: Final = 20_000
-"""Traced lines of one call, about 20 ms: a loop over numbers launches no kernels."""
+"""Maximum number of traced lines of one call, about 20 ms: such a loop launches no kernels."""
 
 
 class LineTracker:
-    """Traces the thread that starts it, until ``stop`` or a maximum number of lines.
+    """Traces the lines of the thread that creates it, until ``stop`` or ``MOST_MOMENTS`` lines.
 
-    A call with very many lines is not traced further: what it launches then has no line.
+    A call is traced for at most ``MOST_IN_A_CALL`` lines; kernels that it launches afterwards have
+    no line.
     """
 
     def __init__(self) -> None:
@@ -35,13 +37,13 @@ class LineTracker:
         self._counts: dict[FrameType, int] = {}
 
     def start(self) -> bool:
-        """Begin to trace; returns ``False`` if a debugger or a coverage tool traces already."""
+        """Begin to trace; return ``False`` if a debugger or a coverage tool is tracing already."""
         if sys.gettrace() is not None:
             return False
         self._is_on = True
         frame: FrameType | None = sys._getframe()  # noqa: SLF001 - of this thread
         self.add(time.time_ns(), _nearest(frame))
-        while frame is not None:  # settrace applies to new frames only
+        while frame is not None:  # sys.settrace applies to new frames only
             if is_users(frame.f_code.co_filename):
                 frame.f_trace = self._trace_line
             frame = frame.f_back
@@ -49,7 +51,7 @@ class LineTracker:
         return True
 
     def stop(self) -> None:
-        """Stop tracing; called on another thread, it stops at the next line."""
+        """Stop tracing; if another thread calls this, tracing stops at the next traced line."""
         self._is_on = False
         self._counts.clear()  # frames keep the variables of their calls alive
         if threading.get_ident() != self._thread:
@@ -64,11 +66,11 @@ class LineTracker:
 
     @property
     def _is_over(self) -> bool:
-        """Whether it was stopped, or this process is a fork."""
+        """Whether tracing was stopped, or this process is a fork of the traced one."""
         return not self._is_on or self._generation != forks.generation
 
     def add(self, unix_ns: int, line: Line | None) -> None:
-        """Begin a line at a Unix time in nanoseconds; ``None`` for code that is not the user's."""
+        """Record the line executed from this Unix time on; ``None`` if not in the user's code."""
         self._unix_ns.append(unix_ns)
         self._lines.append(line)
 
@@ -76,7 +78,7 @@ class LineTracker:
         return len(self._unix_ns)
 
     def at(self, unix_ns: float) -> Line | None:
-        """Return the line at a Unix time in nanoseconds; ``None`` before the first one."""
+        """Return the line executed at a Unix time in ns; ``None`` if unknown or not the user's."""
         number = bisect_right(self._unix_ns, unix_ns) - 1
         return self._lines[number] if number >= 0 else None
 
@@ -110,7 +112,7 @@ class LineTracker:
 
 
 def _nearest(frame: FrameType | None) -> Line | None:
-    """Return the innermost line of the user's code on a stack."""
+    """Return the line of the innermost user frame on a stack; ``None`` if there is none."""
     while frame is not None:
         if is_users(frame.f_code.co_filename):
             return _line(frame)

@@ -1,12 +1,12 @@
-"""Runs calls on the main thread between two bytecodes, requested on any thread.
+"""Lets any thread run a function on the main thread, between two bytecode instructions.
 
-CPython has a queue of such calls (``Py_AddPendingCall``). They run after a call, at a function's
-entry and at a loop's jump back, on the main thread only (3.11 to 3.13, ``make_pending_calls`` in
+CPython has a queue of pending calls (``Py_AddPendingCall``). The main thread runs them after a
+call, at a function's entry and at a loop's jump back (3.11 to 3.13, ``make_pending_calls`` in
 ``ceval_gil.c``). No signal and no timer is involved.
 
-The queue gets ``PyObject_IsTrue`` and an object whose ``__bool__`` makes the call. This C function
-has the type that the queue needs, so an exception that a signal handler raises in ``__bool__``
-reaches the user's code. A callback of ctypes would print and discard it.
+The queue receives the C function ``PyObject_IsTrue`` and an object whose ``__bool__`` makes the
+call. If a signal handler raises an exception in ``__bool__``, the exception reaches the user's
+code. A ctypes callback in the queue would print and discard it.
 """
 
 import ctypes
@@ -24,17 +24,17 @@ logger = logging.getLogger("energy_callbacks")
 
 
 class Pending:
-    """A call that can be requested repeatedly; the object is never freed.
+    """A call on the main thread that can be requested repeatedly; the object is never freed.
 
     Args:
-        job: called with the interrupted frame.
+        job: function to call with the interrupted frame.
 
     Attributes:
-        job: see above; ``None`` to do nothing.
-        is_lost: whether the call was not made because the stack had its maximum depth.
+        job: the function; ``None`` if requests do nothing.
+        is_lost: whether a call failed because the stack had its maximum depth.
 
     Raises:
-        RuntimeError: if this interpreter has no such queue.
+        RuntimeError: if this interpreter has no queue of pending calls.
     """
 
     def __init__(self, job: Callable[[FrameType], None]) -> None:
@@ -49,13 +49,13 @@ class Pending:
                 "no Py_AddPendingCall; use CPython"
             ) from error
         add.argtypes, add.restype = (ctypes.c_void_p, ctypes.c_void_p), ctypes.c_int
-        api.Py_IncRef(ctypes.py_object(self))  # a request may be served when all else is gone
+        api.Py_IncRef(ctypes.py_object(self))  # the queue holds no reference to this object
         self._add = add
         self._function = ctypes.cast(truth, ctypes.c_void_p)
         self._argument = ctypes.c_void_p(id(self))
 
     def ask(self) -> bool:
-        """Queue the call; returns ``False`` if the queue is full (32 calls)."""
+        """Request the call; return ``False`` if the queue is full (32 calls)."""
         return bool(self._add(self._function, self._argument) == 0)
 
     def __bool__(self) -> bool:
@@ -68,14 +68,14 @@ class Pending:
 
 
 def on_thread(thread: int, job: Callable[[], None]) -> bool:
-    """Call a function on a thread: at once on the current thread, soon on the main thread.
+    """Call a function on the current thread (immediately) or on the main thread (soon).
 
     Args:
         thread: identifier of the thread, from ``threading.get_ident``.
         job: the function; if it is called later, its errors are logged.
 
     Returns:
-        Whether the function was called or will be; ``False`` for any other thread.
+        Whether the function was or will be called; ``False`` if it is another thread.
     """
     if thread == threading.get_ident():
         job()
