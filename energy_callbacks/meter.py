@@ -537,7 +537,7 @@ class EnergyMeter:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state of a copy: threads, files and the running attempt stay with the meter."""
+        """Return the state of a copy, without threads, open files and the running attempt."""
         state = self.__dict__.copy()
         state.update(_lifecycle=Lifecycle(), _say=logger.info)
         return state
