@@ -1,7 +1,7 @@
-"""Energy as a training metric: joules beside the loss, a report at the end.
+"""Measures the energy of a training: logs joules with the loss, and writes a report at the end.
 
-For a framework import its callback from its module: ``energy_callbacks.lightning``. A plain loop
-drives an ``EnergyMeter``.
+Each framework has a module with its callback, such as ``energy_callbacks.lightning``. Loops without
+a framework use an ``EnergyMeter``.
 """
 
 from energy_callbacks.core.config import EnergyConfig
@@ -20,7 +20,7 @@ from energy_callbacks.version import __version__
 
 
 def __getattr__(name: str) -> object:
-    """Explain where to import the callbacks from.
+    """Raise an error that says where to import ``GpuEnergyCallback`` from.
 
     Raises:
         AttributeError: always.

@@ -1,4 +1,4 @@
-"""``python -m energy_callbacks`` is the command ``energy-callbacks``."""
+"""Runs the command ``energy-callbacks`` for ``python -m energy_callbacks``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""One attempt of a run: everything between ``EnergyMeter.start`` and ``stop``."""
+"""Measures one attempt of a run, from ``EnergyMeter.start`` to ``stop``."""
 
 import logging
 import os
@@ -37,7 +37,7 @@ from energy_callbacks.sensing.timeline import Timeline
 
 logger = logging.getLogger("energy_callbacks")
 
-# A driver that hangs must not hold up the end of a training for longer than this.
+# A driver that hangs delays the end of a training by at most this time.
 _STOP_TIMEOUT_S: Final = 3.0
 _HUNG_S: Final = 5.0
 _POLL_S: Final = 0.02
@@ -45,7 +45,7 @@ _LEFT: Final = (
     "it ended without a word: by Ctrl-C, by an exit as after SIGTERM, by an exception that was "
     "caught, or without stop()"
 )
-# Settings that the header of the journal contains as they are.
+# Settings that are copied to the header of the journal unchanged.
 _SETTINGS: Final = (
     "pue", "price_per_kwh", "sample_interval_s", "raw_readings", "step_events", "max_energy_wh",
     "max_emissions_g",
@@ -56,16 +56,16 @@ class ActiveAttempt:
     """Sensors, timeline, journal and figures of one attempt.
 
     Args:
-        config: settings.
-        found: sensors to read, and those that this machine does not have.
-        clock: time and threads.
-        run_folder: where the journal goes.
-        state: of the meter, from a checkpoint of the run that this attempt continues; empty for a
-            new run.
-        process: which process this is.
-        on_failure: called on the journal's thread if the journal cannot be written any more.
-        call: the user's call that trains; ``None`` if unknown.
-        on_left: called on the journal's thread when that call has ended without ``stop``.
+        config: settings of the meter.
+        found: sources to read, and the reasons why the other sources are unavailable.
+        clock: tells the time and runs periodic jobs on threads.
+        run_folder: folder of the run; the journal is written in it.
+        state: state of the meter from the checkpoint that this attempt continues; empty for a new
+            run.
+        process: framework and rank of this process.
+        on_failure: called on the journal's thread if an error in this package stops the journal.
+        call: the user's call of the training function, such as ``fit``; ``None`` if unknown.
+        on_left: called on the journal's thread when ``call`` has ended and the attempt has not.
     """
 
     def __init__(
@@ -97,8 +97,9 @@ class ActiveAttempt:
         )
         earlier = usage_before(run_folder, self._number, self.run_id, process, state)
         path = journal.path_for(run_folder, self._number, self._host, process.rank)
-        # What takes long comes before the start time. CodeCarbon is imported before a data loader
-        # forks its workers: a lock that another thread holds at a fork stays locked in the child.
+        # Slow work is done before the start time is taken. CodeCarbon is imported before a data
+        # loader forks its workers: a lock that another thread holds during a fork stays locked in
+        # the child.
         surroundings = environment.describe()
         place, problem = _place(config)
         emissions_kg = _emissions(place, config.pue)
@@ -126,7 +127,7 @@ class ActiveAttempt:
         keep = self._raw.keep if self._raw else None
         self._sampler = Sampler(found.sources, self.timeline, clock, self.recorder.note, keep)
         self._known_hung: set[str] = set()
-        # By the code of their warning.
+        # Each check by the code of the warning that it causes.
         self._checks: dict[str, StaleSensors | WallClock] = {
             "quantity_silent": StaleSensors(self.timeline, self._start_s),
             "wall_clock_set": WallClock(clock, self._start_s),
@@ -142,29 +143,32 @@ class ActiveAttempt:
 
     @property
     def rank(self) -> int:
-        """Number of this process among all."""
+        """Number of this process among all processes of the run, from 0."""
         return self._process.rank
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The measured devices of this host, once their sensors have opened."""
+        """Devices of this host whose sensors have opened."""
         return self.timeline.devices
 
     def now_s(self) -> float:
-        """The time, by ``time.monotonic`` or the clock that was passed in."""
+        """Return the monotonic time of the attempt's clock, s."""
         return self.clock.monotonic_s()
 
     def note_alive(self) -> float:
-        """Note that the training is running at this moment; returns the time."""
+        """Record that the training is running now; return the monotonic time, s."""
         self._alive_s = self.clock.monotonic_s()
         return self._alive_s
 
     def energy(self, start_s: float, end_s: float, scope: str = "total") -> Energy:
-        """See ``EnergyMeter.energy``."""
+        """Return the energy of a scope between two moments; see ``EnergyMeter.energy``."""
         return total(self.timeline.energy(key, start_s, end_s) for key in self.timeline.keys(scope))
 
     def wait_until_seen(self, t_s: float, timeout_s: float) -> bool:
-        """See ``EnergyMeter.wait_until_seen``; profilers may call it in ``stop`` only."""
+        """Wait until the sensors have reported up to ``t_s``; see ``EnergyMeter.wait_until_seen``.
+
+        Profilers may call it in ``stop`` only.
+        """
         deadline_s = self.now_s() + timeout_s
         while not self._is_over:
             now_s = self.now_s()
@@ -177,21 +181,24 @@ class ActiveAttempt:
         return False
 
     def record_profile(self, kind: str, record: Mapping[str, Any]) -> None:
-        """Keep a profile for the report.
+        """Write a profile to the journal, for the report.
 
         Args:
-            kind: name of its section in ``report.model.schema.Profile``.
+            kind: name of the profile's section in ``report.model.schema.Profile``.
             record: the fields of that section; 200 kB of JSON at most.
         """
         self.recorder.event("profile", self.now_s(), of=kind, record=record)
 
     def state(self) -> Record:
-        """The run, its folder, and its usage so far, for a checkpoint."""
+        """Return the run id, the run folder and the joules used so far, for a checkpoint."""
         used_j = dict(self.board.used_j)
         return {"run_id": self.run_id, "folder": str(self.run_folder), "energy_j": used_j}
 
     def budget_share(self) -> float:
-        """Share of the run's budget that was used on this host; 0 except in its first process."""
+        """Return the share of the run's budget that this host has used.
+
+        Only the first process of a host returns it; the other processes return 0.
+        """
         if self._process.local_rank:
             return 0.0
         self.board.ask()
@@ -212,21 +219,22 @@ class ActiveAttempt:
         """Read every sensor once more, write totals, close the journal; takes a few seconds.
 
         Args:
-            error: the exception that ended the training, if any.
+            error: the exception that ended the training; ``None`` if it ended without one.
         """
         with self._ending:
             if not self._is_over:
                 self._stop(*_status_and_text(error))
 
     def end_left(self, *, on_own_thread: bool) -> bool:
-        """End an attempt that was not stopped, at the last moment it was known to run.
+        """End an attempt without ``stop``, at the last moment at which it was known to run.
 
         Args:
-            on_own_thread: whether the caller is the journal's thread, which must not wait for
-                another caller: that one waits for the journal's thread.
+            on_own_thread: whether this is called on the journal's thread. If another thread is
+                ending the attempt, the journal's thread does not wait for it, because that thread
+                waits for the journal's thread.
 
         Returns:
-            Whether this call ended it.
+            Whether this call ended the attempt.
         """
         if not self._ending.acquire(blocking=not on_own_thread):
             return False
@@ -261,18 +269,19 @@ class ActiveAttempt:
             sampler_cpu_s=self._sampler.cpu_s + own_cpu_s,
             missed_readings=self._sampler.missed,
         )
-        self._is_over = True  # not earlier: Ctrl-C may interrupt the lines above
+        self._is_over = True  # set last, because Ctrl-C may interrupt the lines above
         if self.call is not None:
             self.call.let_go()
         self.board.update(is_final=True)
 
     def wait_for_ranks(self, timeout_s: float) -> None:
-        """Wait until the other processes of this attempt have ended too, as far as files show.
+        """Wait until the journals show that all processes of this attempt have ended.
 
-        If one has died, a launcher such as Lightning's may be about to kill this one.
+        A process that was killed counts as ended, because its launcher, such as Lightning's, may
+        soon kill this process too.
         """
         if self._process.world_size == 1:
-            return  # its own last line may be missing if the disk is full
+            return  # no other process; its own last line may be missing if the disk is full
         folder = journal.path_for(self.run_folder, self._number, self._host, 0).parent
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
@@ -285,16 +294,16 @@ class ActiveAttempt:
             time.sleep(0.05)
 
     def abandon(self) -> None:
-        """Stop reading sensors and writing the journal; does not wait."""
+        """Ask the threads to stop reading sensors and writing the journal, without waiting."""
         self._sampler.ask_to_stop()
         self._periodic.ask_to_stop()
 
     def wait_for_journal(self, timeout_s: float) -> None:
-        """Wait until the journal's thread has stopped."""
+        """Wait until the journal's thread has stopped, for at most ``timeout_s``."""
         self._periodic.wait(timeout_s)
 
     def _update(self) -> float:
-        """Run one period of the journal's thread; returns the time until the next."""
+        """Do the periodic work of the journal's thread; return the seconds until the next time."""
         start_s = self.now_s()
         if self._is_broken:
             self._writer.close()
@@ -315,14 +324,14 @@ class ActiveAttempt:
                 for message in check.news():
                     self.recorder.warn(code, message)
             self._look_after_call()
-        except Exception:  # noqa: BLE001 - our bug must not become the training's
+        except Exception:  # noqa: BLE001 - a bug here must not stop the training
             self._is_broken = True
             self._on_failure("keeping the energy journal failed; measuring ends here")
 
     def _look_after_call(self) -> None:
-        """Notice, at a second check, that the call that trains has ended without ``stop``.
+        """End the attempt if two checks in a row find that the user's call has ended.
 
-        Between the two checks an interactive shell has recorded the exception.
+        Between the two checks an interactive shell stores the exception that ended the call.
         """
         if self.call is None:
             return
@@ -363,7 +372,7 @@ class ActiveAttempt:
             "job": job and asdict(job),
             "config": {"place": asdict(place), **settings, "devices": devices},
             "environment": surroundings,
-            # Where the run was before it came to this folder, and what it had used there.
+            # The previous folder of the run, and the joules that the run used there.
             **({"before": {"folder": earlier.folder, "energy_j": linked_j}} if linked_j else {}),
         }
 
@@ -376,15 +385,15 @@ def _status_and_text(error: BaseException | None) -> tuple[str, str | None]:
 
 
 def _place(config: EnergyConfig) -> tuple[carbon.Place, str]:
-    """The location of the machine, and a problem with CodeCarbon's configuration of it, or ''."""
+    """Return the location of the machine, and an error message if it cannot be found (or '')."""
     try:
         return carbon.place(config.country, config.region), ""
-    except Exception as error:  # noqa: BLE001 - only emissions need the place
+    except Exception as error:  # noqa: BLE001 - only emissions need the location
         return carbon.Place(), f"the place is taken as unknown: {error}"
 
 
 def _emissions(place: carbon.Place, pue: float) -> EmissionsKg:
-    """A function from energy to kg CO2e at this place; its result is unknown if this fails."""
+    """Return a function from energy to kg CO2e; it returns ``None`` values if this fails."""
     try:
         return partial(carbon.emissions, intensity=carbon.intensity(place), pue=pue)
     except Exception as error:  # noqa: BLE001 - only emissions need it

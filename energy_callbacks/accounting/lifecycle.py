@@ -1,4 +1,4 @@
-"""The state machine of a meter: which attempt is running, and how attempts end."""
+"""State machine of a meter: begins attempts, ends them, and knows which one is running."""
 
 import atexit
 import logging
@@ -20,20 +20,20 @@ _REPORT_S: Final = 30.0
 
 
 class Lifecycle:
-    """The attempts of one meter: at most one is running at a time.
+    """Begins and ends the attempts of one meter; at most one is running at a time.
 
     ::
 
         new, ended, failed ── begin ──▶ running
         running ── stop ─────────────▶ ended     the user or the adapter stops it
-        running ── end_if_left ──────▶ ended     the call that trains has ended, seen by a caller
-        running ── end_left ─────────▶ ended     the same, seen by the journal's thread
+        running ── end_if_left ──────▶ ended     the meter finds that the user's ``fit`` has ended
+        running ── end_left ─────────▶ ended     the journal's thread finds that it has ended
         running ── exit ─────────────▶ ended     the interpreter exits
         any state ── abandon ────────▶ failed    an error in this package
 
     In state ``failed`` the figures of the newest attempt are not shown. ``stop``, ``end_if_left``,
-    ``end_left`` and ``exit`` do nothing unless an attempt is running; ``begin`` while one is
-    running is an error. In a forked child no attempt of the parent is running.
+    ``end_left`` and ``exit`` do nothing unless an attempt is running. ``begin`` raises an error if
+    an attempt is running. In a forked child, an attempt of the parent does not count as running.
 
     Attributes:
         state: one of the states above.
@@ -52,14 +52,15 @@ class Lifecycle:
 
     @property
     def running(self) -> ActiveAttempt | None:
-        """The attempt that is running in this process, and not in its parent."""
+        """The running attempt of this process; ``None`` if only its parent process has one."""
         return self.attempt if self.generation == forks.generation else None
 
     @property
     def own(self) -> ActiveAttempt | None:
-        """The newest attempt of this process.
+        """The newest attempt of this process; ``None`` if only its parent has one.
 
-        ``None`` in a forked child: locks that another thread held at the fork stay locked there.
+        A forked child must not use its parent's attempt: locks that another thread held during the
+        fork stay locked in the child.
         """
         return self.newest if self.generation == forks.generation else None
 
@@ -70,11 +71,11 @@ class Lifecycle:
 
         Args:
             attempt: the new attempt.
-            profilers: stopped before it ends.
+            profilers: profilers to stop before the attempt ends.
             on_left: called after the attempt has ended without ``stop``.
 
         Raises:
-            RuntimeError: while an attempt is running.
+            RuntimeError: if an attempt is running.
         """
         if self.running is not None:
             raise RuntimeError("an attempt is running already; stop it before the next one begins")
@@ -88,7 +89,7 @@ class Lifecycle:
         """End the running attempt.
 
         Args:
-            error: the exception that ended the training; ``None`` for none.
+            error: the exception that ended the training; ``None`` if it ended without one.
         """
         if (attempt := self.running) is not None:
             self._profilers.stop()
@@ -97,17 +98,17 @@ class Lifecycle:
             atexit.unregister(self.exit)
 
     def end_if_left(self) -> None:
-        """End the running attempt if the call that trains has ended without ``stop``."""
+        """End the running attempt if the user's ``fit`` or similar call has ended."""
         attempt = self.running
         if attempt is not None and attempt.call is not None and not attempt.call.is_under_way():
             self.end_left()
 
     @harmless
     def end_left(self, *, on_own_thread: bool = False) -> None:
-        """End an attempt that was not stopped.
+        """End an attempt whose training has ended without ``stop``.
 
         Args:
-            on_own_thread: whether the caller is the journal's thread.
+            on_own_thread: whether this is called on the journal's thread.
         """
         attempt = self.running
         if attempt is None:
@@ -119,7 +120,7 @@ class Lifecycle:
         if self._on_left is not None:
             self._on_left(attempt)
         if self.attempt is None:
-            atexit.unregister(self.exit)  # not earlier: ``exit`` waits for the report
+            atexit.unregister(self.exit)  # only now, because ``exit`` waits for the report
 
     def exit(self) -> None:
         """End the running attempt when the interpreter exits, and wait for its report."""
@@ -129,11 +130,11 @@ class Lifecycle:
         keep_interrupt()
 
     def abandon(self, message: str) -> None:
-        """Stop measuring, and log why with the exception that is being handled."""
+        """Stop measuring after an error, and log a message with the exception being handled."""
         attempt, self.attempt = self.attempt, None
         self.state = "failed"
         atexit.unregister(self.exit)
-        logger.warning("%s", message, exc_info=True)  # noqa: LOG014 - called while handling
+        logger.warning("%s", message, exc_info=True)  # noqa: LOG014 - called in exception handlers
         self._profilers.stop()
         if attempt is not None:
             attempt.abandon()

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """A function, and where it is stored: ``vars(owner)[name] is stored``.
+    """A function and the place where it is stored: ``vars(owner)[name] is stored``.
 
     Attributes:
-        address: ``module:path``.
+        address: ``module:function`` or ``module:Class.method``.
         owner: module or class that stores the function.
-        name: of the attribute.
-        stored: the function, or its ``staticmethod`` or ``classmethod``.
+        name: name of the attribute of ``owner``.
+        stored: the stored object: the function, or a ``staticmethod`` or ``classmethod`` around it.
         function: the function itself.
-        scope: namespace that functions of the main script use in a process spawned by
-            multiprocessing, where it is not that of the module; ``None`` elsewhere.
+        scope: global namespace of the function if it is not the module's; ``None`` if it is. They
+            differ for the main script in processes that multiprocessing has spawned.
     """
 
     address: str
@@ -38,14 +38,14 @@ class _Target:
     scope: dict[str, Any] | None
 
     def replace(self, stored: Any) -> None:
-        """Store something else in its place."""
+        """Store another object in place of the function."""
         setattr(self.owner, self.name, stored)
         if self.scope is not None:
             self.scope[self.name] = stored
 
 
 class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
-    """Measure named functions line by line inside a ``with`` block; then restore them.
+    """Measure the host memory of functions line by line, inside a ``with`` block.
 
     ::
 
@@ -53,15 +53,15 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
             trainer.fit(model)
         print(profile.text)
 
-    Each line of such a function asks the operating system for the process's memory, which makes
-    the function much slower. Use it to find a leak, not to measure energy.
+    The functions are restored at the end of the block. The memory of the process is queried at each
+    of their lines, which makes them much slower. Use it to find a leak, not to measure energy.
 
     Args:
         functions: ``"module:function"`` or ``"module:Class.method"``, or the function itself.
 
     Raises:
-        ValueError: if a name does not exist, or its source is not in a file.
-        TypeError: if it is not the name of a Python function.
+        ValueError: if a function does not exist, or its source is not in a file.
+        TypeError: if an argument is not a Python function or the name of one.
     """
 
     def __init__(self, *functions: str | Callable[..., Any]) -> None:
@@ -97,7 +97,7 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
 
     @property
     def text(self) -> str:
-        """memory_profiler's table of each function that was called; empty if none was."""
+        """A table by memory_profiler for each function that was called; empty without calls."""
         if self._profiler is None:
             return ""
         from memory_profiler import show_results
@@ -108,7 +108,7 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
 
 
 def _profiled(target: _Target, profiler: "LineProfiler") -> Any:
-    """Return the function with line tracing, in the same kind of wrapper as it is stored in."""
+    """Return the function with line tracing; a ``staticmethod`` or ``classmethod`` stays one."""
     profiler.add_function(unwrap(target.function))
     traced = functools.wraps(target.function)(profiler.wrap_function(target.function))
     is_wrapped = isinstance(target.stored, staticmethod | classmethod)
@@ -144,7 +144,7 @@ def _target(function: str | Callable[..., Any]) -> _Target:
 
 
 def _address(function: Any) -> tuple[str, str]:
-    """Return the names of the module and of the path in it."""
+    """Return the name of a function's module, and the function's path in the module."""
     inner = function.__func__ if isinstance(function, MethodType) else function
     module_name = getattr(inner, "__module__", None)
     path = getattr(inner, "__qualname__", None)
@@ -162,7 +162,7 @@ def _module(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        # The error of another module that is missing inside the named one is the user's.
+        # If the named module exists but imports a missing one, the user needs the original error.
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise
         raise ValueError(
@@ -171,7 +171,7 @@ def _module(name: str) -> Any:
 
 
 def _holder(owner: Any, name: str) -> Any:
-    """Return the module or class that stores a name; a base class for an inherited method."""
+    """Return the object that stores a name: ``owner``, or its base class if it is inherited."""
     places = owner.__mro__ if isinstance(owner, type) else (owner,)
     for place in places:
         if name in vars(place):
@@ -182,10 +182,10 @@ def _holder(owner: Any, name: str) -> Any:
 
 
 def _function(stored: Any, path: str) -> FunctionType:
-    """Return the Python function in its wrapper.
+    """Return a Python function without its ``staticmethod`` or ``classmethod``.
 
     Raises:
-        TypeError: if there is none.
+        TypeError: if it is not a Python function.
         ValueError: if its source is not in a file.
     """
     function = stored.__func__ if isinstance(stored, staticmethod | classmethod) else stored
