@@ -1,1 +1,1 @@
-"""The journal of a run, and the facts about the process in its header and events."""
+"""The journal file, and modules that collect the content of its header and its warnings."""

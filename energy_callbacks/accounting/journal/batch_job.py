@@ -1,17 +1,17 @@
-"""The job of a batch system that this process belongs to: Slurm, HTCondor or Kubernetes.
+"""Finds the batch job that this process belongs to, in Slurm, HTCondor or Kubernetes.
 
 Sources of the fields:
 
-* Slurm: variables (sbatch(1), "OUTPUT ENVIRONMENT VARIABLES"); a task of an array has an id of its
-  own, and squeue and sacct call it ``<array>_<task>``.
-* HTCondor: ``_CONDOR_JOB_AD`` names a file of lines ``Name = value`` (users' manual, "Services for
-  Running Jobs").
-* Kubernetes: ``KUBERNETES_SERVICE_HOST`` is set in every container. The host name is that of the
-  pod, or ``<job>-<index>`` in an Indexed Job (concepts, "Jobs" and "Downward API"). The variables
-  and the file of labels are those of the examples in its documentation.
+* Slurm: environment variables (sbatch(1), "OUTPUT ENVIRONMENT VARIABLES"). Each task of a job array
+  has its own id; squeue and sacct show the task as ``<array>_<task>``.
+* HTCondor: ``_CONDOR_JOB_AD`` is the path of a file with lines ``Name = value`` (users' manual,
+  "Services for Running Jobs").
+* Kubernetes: ``KUBERNETES_SERVICE_HOST`` is set in every container. The host name is the name of
+  the pod, or ``<job>-<index>`` in an Indexed Job (concepts, "Jobs" and "Downward API"). The other
+  variables and the file of labels are named as in the examples of the Kubernetes documentation.
 
-If one scheduler runs inside another, such as Slurm in pods, the inner one knows the job, so
-Kubernetes is asked last.
+Slurm and HTCondor may run inside Kubernetes pods, and then only they know the job. Therefore
+Kubernetes is checked last.
 """
 
 import re
@@ -27,7 +27,7 @@ _JOB_LABELS: Final = (
     "job-name",
     "training.kubeflow.org/job-name",
 )
-# Limits, in characters of one field and in bytes that are read of a file.
+# Maximum length of a field in characters, and of the text that is read from a file.
 _LONGEST, _LARGEST_FILE_BYTES = 200, 1_000_000
 _SLURM: Final = {
     "id": "JOB_ID",
@@ -39,24 +39,26 @@ _SLURM: Final = {
     "queue": "JOB_PARTITION",
     "cluster": "CLUSTER_NAME",
 }
-"""Fields of a job and their variables, without the prefix ``SLURM_``."""
+"""Environment variable of each field of ``Job``, without the prefix ``SLURM_``."""
 _TITLES: Final = {"slurm": "Slurm", "htcondor": "HTCondor", "kubernetes": "Kubernetes"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job in the terms of its batch system; unknown fields are ``None``.
+    """A job of a batch system; unknown fields are ``None``.
 
     Attributes:
         system: ``slurm``, ``htcondor`` or ``kubernetes``.
-        id: ``SLURM_JOB_ID``, ``ClusterId.ProcId``, or the name of the pod.
-        array_id: of the job array, or the cluster of HTCondor.
-        task: number within the array; of an Indexed Job its completion index.
-        name: of the job; in Kubernetes, of the Job that the pod belongs to.
-        account: that the job is charged to.
-        queue: partition of Slurm, namespace of Kubernetes.
-        cluster: name of the cluster; the schedd of HTCondor.
-        slot: of HTCondor.
+        id: ``SLURM_JOB_ID``, ``ClusterId.ProcId`` of HTCondor, or the name of the pod.
+        array_id: id of the Slurm job array, or ``ClusterId`` of HTCondor.
+        task: number of the task in the array, ``ProcId`` of HTCondor, or completion index of an
+            Indexed Job of Kubernetes.
+        name: name of the job; in Kubernetes, of the Job that the pod belongs to.
+        user: name of the user who owns the job.
+        account: account that is charged for the job.
+        queue: partition of Slurm, or namespace of Kubernetes.
+        cluster: name of the Slurm cluster, or of the schedd of HTCondor.
+        slot: name of the HTCondor slot that runs the job.
     """
 
     system: str
@@ -72,7 +74,7 @@ class Job:
 
     @property
     def label(self) -> str:
-        """The job as shown to people.
+        """The job in one line of text, for reports.
 
         >>> Job(system="slurm", id="78", array_id="77", task="1", name="train", queue="gpu").label
         'Slurm job 77_1, train, in gpu'
@@ -87,17 +89,17 @@ class Job:
 
 
 def identity(environment: Mapping[str, str], root: Path = Path("/")) -> Job | None:
-    """The job of a process with these variables; ``None`` outside any batch system.
+    """Return the batch job of a process; ``None`` if it does not run in a batch system.
 
     Args:
-        environment: of the process.
-        root: of its file system.
+        environment: environment variables of the process.
+        root: root folder of its file system.
     """
     return _slurm(environment) or _htcondor(environment) or _kubernetes(environment, root)
 
 
 def from_record(record: Any) -> Job | None:
-    """The job in the header of a journal; ``None`` if there is none."""
+    """Return the job from its record in the header of a journal; ``None`` if there is no job."""
     if not isinstance(record, Mapping) or not record.get("system"):
         return None
     names = Job.__dataclass_fields__
@@ -105,7 +107,7 @@ def from_record(record: Any) -> Job | None:
 
 
 def _job(system: str, **fields: str | None) -> Job:
-    """A job with these fields, cut to their longest length; empty ones become ``None``."""
+    """Return a job with these fields, each cut to ``_LONGEST``; empty fields become ``None``."""
     return Job(system=system, **{k: value[:_LONGEST] for k, value in fields.items() if value})
 
 
@@ -135,7 +137,7 @@ def _htcondor(environment: Mapping[str, str]) -> Job | None:
 
 
 def _attributes(ad: str) -> dict[str, str]:
-    r"""Attributes of a ClassAd that are numbers or strings, by their names in lower case.
+    r"""Return the attributes of a ClassAd that are numbers or strings, by lower-case name.
 
     >>> _attributes('ClusterId = 12\nOwner = "ann"\nRequirements = (Memory > 3)')
     {'clusterid': '12', 'owner': 'ann'}
@@ -166,7 +168,7 @@ def _kubernetes(environment: Mapping[str, str], root: Path) -> Job | None:
 
 
 def _text(path: Path) -> str:
-    """The text of a small file; empty if it cannot be read."""
+    """Return the text of a small file; empty if it cannot be read."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.read(_LARGEST_FILE_BYTES)

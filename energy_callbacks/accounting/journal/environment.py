@@ -16,18 +16,18 @@ _PACKAGES: Final = (
     "numpy", "torch", "lightning", "pytorch-lightning", "transformers", "keras", "tensorflow",
     "jax", "nvidia-ml-py", "codecarbon", "tensorboard",
 )  # fmt: skip
-# Variables that batch systems set for every job, according to their documentation.
+# Environment variables that batch systems set for every job, according to their documentation.
 _JOB_VARIABLES: Final = (
     "SLURM_JOB_ID", "SLURM_ARRAY_TASK_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID",
     "KUBERNETES_POD_NAME", "HOSTNAME",
 )  # fmt: skip
 
 _version: Final = cache(version)
-"""Version of an installed package; cached, because reading it takes milliseconds."""
+"""Return the version of an installed package; cached, because reading it takes milliseconds."""
 
 
 def describe() -> dict[str, Any]:
-    """Everything about this process that is needed to repeat the run."""
+    """Return the facts about this process that are needed to repeat the run."""
     return {
         "tool_version": __version__,
         "python": platform.python_version(),
@@ -49,10 +49,10 @@ def _packages() -> dict[str, str]:
 
 
 def _git_commit() -> str | None:
-    """Commit of the working directory; ``None`` outside a repository or without git."""
+    """Return the git commit of the working directory; ``None`` without a repository or git."""
     try:
         answer = subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"],  # noqa: S607 - git as the user has it
+            ["git", "rev-parse", "--short=12", "HEAD"],  # noqa: S607 - git from the user's PATH
             capture_output=True,
             text=True,
             timeout=2.0,

@@ -1,9 +1,9 @@
-"""The journal: a file of append-only JSON lines that contains all data of a run.
+"""Reads and writes journals: append-only files of JSON lines.
 
-One process of one attempt writes a journal, and ``report.build`` reads it. Each line is a record
-with a ``type``. Times ``t_s`` are seconds since the start of the attempt; ``unix_s`` in the header
-maps them to wall time. ``docs/reference/journal.md`` describes the format. ``VERSION`` increases
-when readers must change.
+A journal contains all data of one process of one attempt; ``report.build`` reads it. Each line is a
+record with a ``type``. Times ``t_s`` are seconds since the start of the attempt; ``unix_s`` in the
+header is the wall time of the start. ``docs/reference/journal.md`` describes the format.
+``VERSION`` increases when code that reads journals must change.
 """
 
 import contextlib
@@ -27,8 +27,9 @@ FORMAT = "energy_callbacks.journal"
 VERSION = 2
 Record = json_lines.Record
 
-# Columns of a device's row of ``series``, in the order of the header's ``columns``, with the number
-# of decimals: finer than any sensor resolves, and short enough for the file of a day.
+# Columns of a device's row in a ``series`` line, in the order of the header's ``columns``, with the
+# number of decimals. The decimals are finer than the resolution of any sensor, but few enough to
+# keep the journal of a day small.
 COLUMNS: Final[Mapping[str, int]] = {
     "energy_j": 6,
     "seen_s": 6,
@@ -49,9 +50,10 @@ COLUMNS: Final[Mapping[str, int]] = {
 
 _ENERGY: Final = tuple(field.name for field in fields(Energy))
 _MARKER: Final = "run_id"
-# A second in total: the marker follows its folder at once, unless its writer was killed meanwhile.
+# Wait for a marker file for one second in total. A process writes the marker immediately after it
+# creates the folder, so a longer wait means that the process was killed.
 _MARKER_LOOKS, _MARKER_PAUSE_S = 50, 0.02
-# Enough for the totals of a hundred devices.
+# Length of the end of a journal that contains the ``totals`` line, for up to a hundred devices.
 _TAIL_BYTES: Final = 65536
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -61,8 +63,8 @@ logger = logging.getLogger("energy_callbacks")
 class JournalWriter:
     """Appends records to one file; ``flush`` passes them to the operating system.
 
-    Flushed records survive ``kill -9`` of this process. On a full disk lines are lost and counted
-    in ``failures``; nothing is raised, and writing continues when there is space again.
+    Flushed records survive ``kill -9`` of this process. A full disk raises no exception: lines are
+    lost and counted in ``failures``, and writing continues when there is space again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -74,10 +76,10 @@ class JournalWriter:
         self._file: TextIO | None = path.open("a", encoding="utf-8")
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Append one record; NaN and infinity become ``null``, other unknown types text."""
+        """Append one record; NaN and infinity become ``null``, other types become text."""
         if self._file is None:
             return
-        # An incomplete line must not damage the next one.
+        # After an incomplete line, the next record begins on a new line.
         start, self._is_torn = "\n" if self._is_torn else "", False
         with self._counting_failures():
             self._file.write(start + _as_json(record) + "\n")
@@ -89,7 +91,7 @@ class JournalWriter:
                 self._file.flush()
 
     def close(self) -> None:
-        """Flush and close; may be called twice."""
+        """Flush and close the file; a second call does nothing."""
         self.flush()
         file, self._file = self._file, None
         if file is not None:
@@ -109,7 +111,11 @@ class JournalWriter:
 
 
 def _as_json(record: Mapping[str, Any]) -> str:
-    """Encode a record; most are plain already, and converting them takes longer than writing."""
+    """Return a record as JSON.
+
+    Values are converted only if encoding fails: most records have JSON types already, and the
+    conversion takes longer than writing.
+    """
     try:
         return _encode(record)
     except (TypeError, ValueError):
@@ -117,7 +123,7 @@ def _as_json(record: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to JSON types: numbers of any library, NaN and infinity to ``None``."""
+    """Convert a value to JSON types; NaN and infinity become ``None``, unknown types text."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, Integral):
@@ -132,9 +138,9 @@ def _plain(value: Any) -> Any:
 
 
 def read(path: Path) -> Iterator[Record]:
-    """Records of one journal, in the order they were written.
+    """Yield the records of one journal, in the order in which they were written.
 
-    Damaged lines are left out, such as a last line that was cut off by a crash.
+    Damaged lines are skipped, such as a last line that was cut off by a crash.
 
     Raises:
         JournalError: if the file does not begin with a header of a version up to ``VERSION``.
@@ -154,7 +160,7 @@ def read(path: Path) -> Iterator[Record]:
 
 
 def header(path: Path) -> Record:
-    """The first line of a journal.
+    """Return the header of a journal: the record in its first line.
 
     Raises:
         JournalError: see ``read``.
@@ -163,12 +169,12 @@ def header(path: Path) -> Record:
 
 
 def find(folder: Path) -> list[Path]:
-    """All journals in a run folder, oldest attempt first, then by host and rank."""
+    """Return all journals in a run folder, sorted by attempt, host and rank."""
     return sorted(folder.glob("attempts/*/*.jsonl"), key=_place)
 
 
 def newest_run_id(folder: Path) -> str | None:
-    """Id of the run with the newest journal in a folder; ``None`` if unknown."""
+    """Return the run id of the newest journal in a folder; ``None`` if there is none."""
     journals = find(folder)
     try:
         return str(header(journals[-1])["run_id"]) if journals else None
@@ -184,17 +190,18 @@ def _place(path: Path) -> tuple[int, str, int, str]:
 def claim_attempt(
     folder: Path, host: str, rank: int, run_id: str | None, launch: str | None = None
 ) -> tuple[int, str]:
-    """Find or begin the attempt that this process belongs to.
+    """Join or begin the attempt that this process belongs to.
 
-    Ranks of one launch find the same attempt without communication: the newest one, if its marker
-    file contains their launch id and they have no journal in it yet. Any other process begins a new
-    attempt. Of processes that do so at once, the first to create the folder succeeds.
+    Ranks of one launch find the same attempt without communication. A rank joins the newest attempt
+    if the marker file of that attempt contains the rank's launch id and the attempt has no journal
+    of the rank yet. Any other process begins a new attempt. If several processes begin one at the
+    same time, the first to create the folder succeeds, and the others try again.
 
     Args:
         folder: run folder.
         host: name of this machine.
-        rank: number of this process among all.
-        run_id: from a checkpoint; ``None`` for a new run.
+        rank: number of this process among all processes of the run, from 0.
+        run_id: run id from a checkpoint; ``None`` for a new run.
         launch: id that all processes of one launch share; ``None`` for a single process.
 
     Returns:
@@ -219,7 +226,10 @@ def claim_attempt(
 
 
 def _run_of(marker: Path, launch: str) -> str | None:
-    """Run id in a marker file of this launch; waits for a marker that is being written."""
+    """Return the run id in a marker file; ``None`` if another launch wrote it.
+
+    Waits up to one second for a marker that has not been written yet.
+    """
     for _ in range(_MARKER_LOOKS):
         if marker.exists():
             run_id, its_launch = marker.read_text(encoding="utf-8").split("\n")[:2]
@@ -231,7 +241,7 @@ def _run_of(marker: Path, launch: str) -> str | None:
 
 
 def has_ended(path: Path) -> bool:
-    """Whether a journal is complete: its last line is ``totals``."""
+    """Return whether a journal is complete: its last line is ``totals``."""
     with path.open("rb") as file:
         file.seek(max(path.stat().st_size - _TAIL_BYTES, 0))
         lines = file.read().splitlines()
@@ -239,7 +249,7 @@ def has_ended(path: Path) -> bool:
 
 
 def has_lost_its_writer(path: Path) -> bool:
-    """Whether the process of a journal has ended, as far as this host knows."""
+    """Return whether the process that wrote a journal is known to have ended; see ``is_gone``."""
     try:
         return is_gone(header(path))
     except JournalError:
@@ -247,7 +257,7 @@ def has_lost_its_writer(path: Path) -> bool:
 
 
 def is_gone(header: Record) -> bool:
-    """Whether the process of a journal ran on this host and has ended, or is a zombie."""
+    """Return whether the process of a journal ran on this host and has ended or is a zombie."""
     import psutil
 
     pid = header.get("pid")
@@ -260,7 +270,7 @@ def is_gone(header: Record) -> bool:
 
 
 def path_for(folder: Path, attempt: int, host: str, rank: int) -> Path:
-    """Path of the journal of one process; unsafe characters of the host become ``_``."""
+    """Return the path of a process's journal; unsafe characters of the host name become ``_``."""
     safe_host = re.sub(r"[^A-Za-z0-9._-]", "_", host) or "host"
     return folder / "attempts" / str(attempt) / f"{safe_host}-{rank}.jsonl"
 
@@ -273,7 +283,7 @@ def check_writable(folder: Path) -> None:
     """Check before the first step that a run folder can be written.
 
     Raises:
-        PermissionError: if it cannot, also if a file of this name exists.
+        PermissionError: if it cannot be written, or if it is a file.
     """
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     problem = f"{str(existing)!r} is not a writable folder"
@@ -306,7 +316,7 @@ def energy_from_json(record: Mapping[str, Any]) -> Energy:
 
 
 def row_as_json(row: Mapping[str, float | None]) -> list[float | None]:
-    """Values in the order of ``COLUMNS``, without nulls at the end."""
+    """Return rounded values in the order of ``COLUMNS``, without nulls at the end."""
     values = [_rounded(row.get(name), decimals) for name, decimals in COLUMNS.items()]
     while values and values[-1] is None:
         values.pop()
@@ -320,13 +330,13 @@ def _rounded(value: float | None, decimals: int) -> float | None:
 
 
 def totals(t_s: float, status: str, error: str | None, energy: Record, **values: Any) -> Record:
-    """The ``totals`` line: the last line, with the energy of the whole attempt by device."""
+    """Return the ``totals`` line: the last line, with the energy of the whole attempt by device."""
     line = {"type": "totals", "t_s": t_s, "status": status, "error": error, "energy": energy}
     return line | values
 
 
 def device_record(device: Device, channels: Iterable[Channel]) -> Record:
-    """The ``device`` line: a device and the sensors of its channels."""
+    """Return the ``device`` line: a device and the sensors of its channels."""
     return {
         "type": "device",
         "device": asdict(device)

@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import Final
 
 COMMAND: Final = "command"
-"""Framework and phase of a process that measures another program."""
+"""Name of the framework and of the phase of a process that measures another program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingProcess:
-    """A process of a training, in terms of its framework and its rank.
+    """The framework and the rank of a training process.
 
     Attributes:
         framework: ``lightning``, ``keras``, ``huggingface``, ``plain`` or ``command``.
         framework_version: version of that framework; empty if unknown.
-        rank: number among all processes of the run.
-        local_rank: number among those of this host; the first one measures CPU and RAM.
-        world_size: number of processes.
+        rank: number of this process among all processes of the run, from 0.
+        local_rank: number of this process among the processes of this host, from 0. Process 0
+            measures CPU and RAM.
+        world_size: number of processes of the run.
         local_world_size: number of processes on this host; each is assumed to consume as many
             samples as this one.
     """
@@ -34,7 +35,7 @@ class TrainingProcess:
 
     @classmethod
     def from_environment(cls) -> "TrainingProcess":
-        """The process of a plain loop, from the variables of ``torchrun`` and similar launchers."""
+        """Return the process as described by the variables that ``torchrun`` and others set."""
         return cls(
             rank=_number("RANK", 0),
             local_rank=_number("LOCAL_RANK", 0),
@@ -44,10 +45,10 @@ class TrainingProcess:
 
 
 def _number(variable: str, otherwise: int) -> int:
-    """Read a number from a launcher's variable.
+    """Return the number in an environment variable, or ``otherwise`` if it is not set.
 
     Raises:
-        ValueError: if it is set to something else.
+        ValueError: if the variable is not a number.
     """
     value = os.environ.get(variable) or str(otherwise)
     if not value.isdecimal():
@@ -69,7 +70,7 @@ def launch_id(process: TrainingProcess) -> str | None:
 
 
 def default_folder(process: TrainingProcess) -> Path:
-    """Return a new folder; processes of one launch share it, named after their common port."""
+    """Return a run folder named after the time, or after the port that a launch's ranks share."""
     folder = Path("energy_runs")
     stamp = time.strftime("%Y%m%d-%H%M%S")
     if process.world_size == 1:
@@ -79,10 +80,10 @@ def default_folder(process: TrainingProcess) -> Path:
 
 
 def new_folder(wished: Path) -> Path:
-    """Create a folder of this name, or with the first free number appended.
+    """Create the folder ``wished``, or ``wished-2``, ``wished-3``, ... if it exists already.
 
     Returns:
-        The folder; ``wished`` itself if none can be created.
+        The new folder; ``wished`` if no folder can be created.
     """
     for number in itertools.count(1):
         folder = wished if number == 1 else wished.with_name(f"{wished.name}-{number}")

@@ -1,7 +1,8 @@
-"""The energy that earlier attempts of a run have used, so that totals continue after a restart.
+"""Finds the energy that earlier attempts of a run used, so that totals continue after a restart.
 
-It is read from the journals in the run folder and in the folder that the checkpoint names. If the
-journals are gone, the checkpoint itself contains the energy used when it was written.
+The energy is read from the journals in the run folder, or in the folder that the checkpoint names.
+If those journals were deleted, the energy is read from the checkpoint, which contains the energy up
+to the time when the checkpoint was written.
 """
 
 import logging
@@ -21,7 +22,7 @@ logger = logging.getLogger("energy_callbacks")
 
 Joules = Mapping[str, float]
 
-# How lines of the journal begin; of the last two kinds only the newest line is used.
+# The beginnings of the journal lines that are read; of each kind in ``_NEWEST``, only the last one.
 _DEVICE: Final = '{"type":"device"'
 _NEWEST: Final = ('{"type":"series"', '{"type":"totals"')
 _PREFIX: Final = len(_NEWEST[0])
@@ -33,8 +34,8 @@ class PreviousAttempts:
 
     Attributes:
         energy_j: J by scope, ``gpu`` and ``host``; a scope that was never measured is absent.
-        folder: the folder of the run before it continued in this one; ``None`` if it did not move.
-        linked_j: the part of ``energy_j`` that was used in other folders.
+        folder: previous folder of the run, relative to the present one; ``None`` if it is the same.
+        linked_j: the part of ``energy_j`` that was used in other folders, J by scope.
     """
 
     energy_j: Joules = field(default_factory=dict)
@@ -42,27 +43,27 @@ class PreviousAttempts:
     linked_j: Joules = field(default_factory=dict)
 
     def of(self, scope: str) -> float:
-        """Joules of a scope, ``gpu``, ``host`` or ``total``."""
+        """Return the energy of a scope, ``gpu``, ``host`` or ``total``, J."""
         return sum(self.energy_j.values()) if scope == "total" else self.energy_j.get(scope, 0.0)
 
 
 def usage_before(
     folder: Path, number: int, run_id: str, process: TrainingProcess, state: Mapping[str, Any]
 ) -> PreviousAttempts:
-    """Return the energy that a run has used before an attempt.
+    """Return the energy that a run used before an attempt.
 
-    Logs a warning and returns nothing if journals or checkpoint cannot be read.
+    If journals or checkpoint cannot be read, logs a warning and returns an empty result.
 
     Args:
         folder: run folder.
-        number: of the attempt that begins.
-        run_id: of the run.
-        process: the process that asks; only the first one of a host gets figures.
-        state: of the meter, from a checkpoint; may be empty.
+        number: number of the attempt that begins.
+        run_id: id of the run.
+        process: this process; the result is empty unless it is the first process of its host.
+        state: state of the meter from a checkpoint; may be empty.
     """
     try:
         return _usage_before(folder, number, run_id, process, state)
-    except Exception as error:  # noqa: BLE001 - a curve that begins at 0 does no harm
+    except Exception as error:  # noqa: BLE001 - totals then begin at 0
         logger.warning("what earlier attempts have used cannot be read: %r", error)
         return PreviousAttempts()
 
@@ -80,17 +81,18 @@ def _usage_before(
     before = str(state.get("folder") or "")
     there = _heads(Path(before), run_id, process) if before and Path(before) != folder else []
     found = _total_j(there)
-    # A journal also covers the time after its checkpoint, but journals may have been deleted.
+    # Journals also cover the time after the checkpoint, but some may have been deleted. Therefore
+    # the larger energy is used.
     used_j = {key: max(stated.get(key, 0.0), found.get(key, 0.0)) for key in {*stated, *found}}
     link = os.path.relpath(Path(before).resolve(), folder.resolve()) if there else None
     return PreviousAttempts(energy_j=used_j, folder=link, linked_j=used_j)
 
 
 def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[tuple[Path, Record]]:
-    """Journals of a run with devices that this process is responsible for now, oldest first.
+    """Return the journals of a run whose energy this process adds to its own, oldest first.
 
     Returns:
-        Path and header of each.
+        Path and header of each journal.
     """
     found = []
     for path in journal.find(folder):
@@ -99,7 +101,8 @@ def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[tuple[Pa
         except (JournalError, OSError):
             continue
         rank = record.get("rank", 0)
-        # Rank 0 is also responsible for ranks that are not the first of a host any more.
+        # Rank 0 also adds journals of ranks that no longer exist or no longer are the first rank of
+        # a host.
         is_gone = rank >= process.world_size or rank % process.local_world_size != 0
         is_mine = rank == process.rank or (process.rank == 0 and is_gone)
         if record.get("run_id") == run_id and not record.get("local_rank") and is_mine:
@@ -108,14 +111,14 @@ def _heads(folder: Path, run_id: str, process: TrainingProcess) -> list[tuple[Pa
 
 
 def _total_j(heads: Sequence[tuple[Path, Record]]) -> Joules:
-    """Joules of journals by scope, with those that the run had used before in other folders."""
+    """Return the energy of journals and of the previous folders in their headers, J by scope."""
     links = (head.get("before") or {} for _, head in heads)
     before = (link.get("energy_j") or {} for link in links)
     return _sum([*(_used_j(path, head) for path, head in heads), *before])
 
 
 def _used_j(path: Path, head: Record) -> Joules:
-    """Joules of one journal by scope, without devices that are part of other devices."""
+    """Return the energy of one journal, without devices that are parts of others, J by scope."""
     devices, row, totals = _ends(path)
     columns = head.get("columns") or list(journal.COLUMNS)
     at = columns.index("energy_j")
@@ -133,7 +136,7 @@ def _used_j(path: Path, head: Record) -> Joules:
 def _ends(path: Path) -> tuple[dict[str, Record], Record, Record]:
     """Return the devices of a journal, its newest ``series`` line and its ``totals``.
 
-    The journal of a day has about 100,000 lines, so only these are parsed.
+    The journal of a day has about 100,000 lines, so no other lines are parsed.
     """
     devices, newest = [], {}
     with path.open(encoding="utf-8", errors="replace") as lines:

@@ -10,10 +10,11 @@ from energy_callbacks.sensing.recording import Lines
 
 
 class RawReadings:
-    """Takes readings on the threads of their sources, and writes them on the journal's thread.
+    """Collects readings on the threads of their sources, and writes them on the journal's thread.
 
     Args:
-        journal: path of the attempt's journal; the file is beside it, with suffix ``.readings``.
+        journal: path of the attempt's journal; the readings are written to the same path with the
+            suffix ``.readings``.
         start_s: monotonic time of the attempt's start.
         unix_s: wall time of the attempt's start.
     """
@@ -25,7 +26,7 @@ class RawReadings:
         self._writer.write(self._lines.header)
 
     def keep(self, readings: Sequence[Reading]) -> None:
-        """Queue the readings of one call of a source."""
+        """Queue the readings that a source has returned."""
         self._new.append(readings)
 
     def update(self) -> None:

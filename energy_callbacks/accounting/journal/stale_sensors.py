@@ -1,6 +1,6 @@
-"""Detects quantities of a device that stop while its other quantities are still reported.
+"""Detects quantities of a device without new readings, while its other quantities have some.
 
-A device without any reading is reported by the sampler.
+The sampler reports devices without any new reading.
 """
 
 from collections import Counter
@@ -10,17 +10,17 @@ from typing import Final
 from energy_callbacks.core.records import Quantity
 from energy_callbacks.sensing.timeline import Timeline
 
-# Longer than the interval of any quantity, which is five seconds at most (throttled time).
+# Longer than the interval between readings of any quantity: at most five seconds (throttled time).
 _SILENT_S: Final = 10.0
-# A sensor that repeatedly stops is reported three times.
+# Maximum number of reports for one sensor.
 _MOST_REPORTS: Final = 3
 
 
 class StaleSensors:
-    """Watches a timeline for quantities that stop.
+    """Finds quantities in a timeline that have no new readings.
 
     Args:
-        timeline: the readings.
+        timeline: all readings of the attempt.
         start_s: monotonic time of the attempt's start.
     """
 
@@ -31,7 +31,7 @@ class StaleSensors:
         self._reports: Counter[tuple[str, Quantity]] = Counter()
 
     def news(self) -> Iterator[str]:
-        """A message for each quantity that has stopped since the last call."""
+        """Yield a message for each quantity that has stopped since the last call."""
         silent = self._timeline.silent(_SILENT_S)
         for (key, quantity), since_s in silent.items():
             is_new = (key, quantity) not in self._silent

@@ -1,7 +1,8 @@
 """Detects that the wall clock was set during a run.
 
-Windows use the monotonic clock, so that no energy is counted twice. Samples that a driver stamps
-with wall time have a gap where it jumps (``sensing/sources/nvidia/driver_stamps.py``).
+Energy is computed in monotonic time, so a wall clock that is set back counts no energy twice.
+Samples that a driver stamps with wall time have a gap at the moment when the clock was set
+(``sensing/sources/nvidia/driver_stamps.py``).
 """
 
 from collections.abc import Iterator
@@ -9,17 +10,18 @@ from typing import Final
 
 from energy_callbacks.sensing.clock import Clock, clock_offset
 
-# ntpd steps the clock at offsets above 0.128 s and slews it below (ntpd(8), "-x").
+# ntpd sets the clock at offsets above 0.128 s; at smaller offsets it only changes the clock's speed
+# (ntpd(8), "-x").
 _JUMP_S: Final = 0.1
-# A clock that is set repeatedly is reported three times.
+# Maximum number of reports in one attempt.
 _MOST_REPORTS: Final = 3
 
 
 class WallClock:
-    """Watches the difference between wall time and monotonic time.
+    """Detects changes of the difference between wall time and monotonic time.
 
     Args:
-        clock: gives both times.
+        clock: tells wall time and monotonic time.
         start_s: monotonic time of the attempt's start.
     """
 
@@ -30,7 +32,7 @@ class WallClock:
         self._reports = 0
 
     def news(self) -> Iterator[str]:
-        """A message if the wall clock was set since the last call."""
+        """Yield a message if the wall clock was set since the last call."""
         now_s, ahead_s = clock_offset(self._clock)
         jump_s, self._ahead_s = ahead_s - self._ahead_s, ahead_s
         if abs(jump_s) < _JUMP_S or self._reports == _MOST_REPORTS:
