@@ -1,4 +1,4 @@
-"""Budgets: the share of a limit that a run has used."""
+"""Computes the share of its energy and emissions limits that a run has used."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,23 +11,24 @@ from energy_callbacks.core.units import grams, watt_hours
 EmissionsKg = Callable[[Energy], tuple[float | None, float | None, float | None]]
 """A function from energy to kg CO2e: best value, lower and upper end; ``None`` if unknown."""
 
-# The last power is extrapolated for this long at most: after that the sensors may be silent.
+# The last power is extrapolated for at most this time. After a longer time without readings the
+# sensors may have failed.
 _REACH_S: Final = 10.0
 
 
 def unknown_emissions(_: Energy) -> tuple[None, None, None]:
-    """The ``EmissionsKg`` of an unknown carbon intensity."""
+    """Return unknown emissions; an ``EmissionsKg`` for an unknown carbon intensity."""
     return None, None, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """The energy use of a run, as one process has measured it.
+    """The energy use of a run, as measured by one process.
 
     Attributes:
-        energy_j: over all attempts, up to ``seen_s``, J.
+        energy_j: energy of all attempts up to ``seen_s``, J.
         power_w: mean power just before ``seen_s``, W.
-        seen_s: monotonic time.
+        seen_s: monotonic time up to which the energy is known.
     """
 
     energy_j: float
@@ -35,7 +36,10 @@ class Used:
     seen_s: float
 
     def by(self, now_s: float) -> float:
-        """Joules up to ``now_s``; extrapolated, because sensors lag behind by about a second."""
+        """Return the energy up to ``now_s``, J.
+
+        The energy after ``seen_s`` is extrapolated, because readings arrive about a second late.
+        """
         return self.energy_j + self.power_w * min(now_s - self.seen_s, _REACH_S)
 
 
@@ -45,16 +49,16 @@ class Budget:
 
     Attributes:
         config: settings with the limits, ``max_energy_wh`` and ``max_emissions_g``.
-        emissions_kg: from energy to kg CO2e.
+        emissions_kg: function from energy to kg CO2e.
     """
 
     config: EnergyConfig
     emissions_kg: EmissionsKg
 
     def share(self, used: Used, now_s: float) -> float:
-        """The used share of the tighter limit; 1 or more if it is used up.
+        """Return the larger of the used shares of the two limits; 1 or more if one is used up.
 
-        If the location is unknown, the upper end of the emissions counts.
+        If the location is unknown, the upper end of the emissions is used.
         """
         energy_j = used.by(now_s)
         max_wh, max_g = self.config.max_energy_wh, self.config.max_emissions_g

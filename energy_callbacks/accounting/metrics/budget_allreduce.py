@@ -4,18 +4,17 @@ import sys
 from datetime import timedelta
 from typing import Any, Final
 
-# Longer than one process needs to write a checkpoint while the others continue, and shorter than
-# the ten minutes after which NCCL aborts a training.
+# Longer than one process needs to write a checkpoint while the other processes wait for its number,
+# and shorter than the ten minutes after which NCCL aborts a training.
 _PATIENCE: Final = timedelta(minutes=5)
 
 
 class BudgetAllreduce:
     """Sums a number over the processes of a PyTorch training.
 
-    A call starts the sum of its own number and returns the sum of the previous call, which has
-    arrived by then. The first call creates a process group, which all processes must do at once.
-    The group uses the hosts' network (gloo), so that no device is synchronised. All processes must
-    call it after the same steps.
+    Each call starts an asynchronous sum and returns the result of the sum that the previous call
+    started. All processes must make the calls after the same steps. The first call creates a
+    process group of the backend gloo, which uses the hosts' network and synchronises no device.
     """
 
     def __init__(self) -> None:
@@ -25,15 +24,15 @@ class BudgetAllreduce:
         self._under_way: tuple[Any, Any] | None = None
 
     def begin(self, world_size: int) -> None:
-        """Begin a training with this many processes."""
+        """Prepare for a new training with ``world_size`` processes."""
         self._world_size = world_size
         self._under_way = None
 
     def __call__(self, number: float) -> float:
-        """Return the sum of the last call; the number itself for a single process.
+        """Return the sum of the previous call's numbers, 0 at first; ``number`` for one process.
 
         Raises:
-            RuntimeError: if PyTorch does not connect the processes, or cannot reach them.
+            RuntimeError: if PyTorch does not connect the processes, or the communication fails.
         """
         if self._world_size == 1:
             return number
@@ -54,5 +53,5 @@ class BudgetAllreduce:
         return float(total)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy is not part of a training."""
+        """Return the state for copies, which belong to no training and no process group."""
         return {"_world_size": 1, "_group": None, "_world": None, "_under_way": None}

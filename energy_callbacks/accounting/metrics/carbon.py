@@ -1,9 +1,9 @@
-"""The location of a run, the carbon intensity of its grid, and the emissions of its energy.
+"""Finds the location of a run and the carbon intensity of its grid, and computes emissions.
 
 All figures come from the tables in CodeCarbon's package, read through CodeCarbon's own code, so
 that they agree with CodeCarbon's reports for the same place. No network and no tracker is used.
-They are annual averages, independent of the hour of the day.
-The carbon intensity of an unknown place is ``None``, with an interval over most countries.
+The figures are annual averages and do not depend on the time of day.
+If the place is unknown, the carbon intensity is ``None`` and its interval covers most countries.
 """
 
 import re
@@ -32,13 +32,14 @@ SET_BY_USER: Final = "set by the user"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A country, or a region of it, under the names of CodeCarbon's tables; may be unknown.
+    """A country, or a region of a country, as named in CodeCarbon's tables; may be unknown.
 
     Attributes:
         country: ISO 3166 alpha-3 code; ``None`` if the place is unknown.
-        country_name: in English.
-        region: state or province as CodeCarbon writes it, such as ``quebec``.
-        origin: where the place comes from, as text.
+        country_name: English name of the country; ``None`` if the place is unknown.
+        region: state or province as CodeCarbon writes it, such as ``quebec``; ``None`` for the
+            whole country.
+        origin: text that says which setting the place comes from.
     """
 
     country: str | None = None
@@ -48,7 +49,7 @@ class Place:
 
     @property
     def label(self) -> str | None:
-        """The place as shown to people: ``Quebec, Canada``; ``None`` if unknown."""
+        """Name of the place for reports, such as ``Quebec, Canada``; ``None`` if unknown."""
         if self.region is None:
             return self.country_name
         return f"{self.region.title()}, {self.country_name}"
@@ -60,11 +61,11 @@ class Intensity:
 
     Attributes:
         kg_per_kwh: annual average; ``None`` if the place is unknown.
-        low_kg_per_kwh: lower end of its interval.
-        high_kg_per_kwh: upper end of its interval.
-        place: as shown to people; ``None`` if unknown.
-        source: where the figure and its interval come from, as text.
-        year: of the figure; ``None`` without a figure, or if the table does not state it.
+        low_kg_per_kwh: lower end of the interval.
+        high_kg_per_kwh: upper end of the interval.
+        place: name of the place for reports; ``None`` if unknown.
+        source: text that says where the figure and its interval come from.
+        year: year of the figure; ``None`` if there is no figure or its year is unknown.
     """
 
     kg_per_kwh: float | None
@@ -76,12 +77,12 @@ class Intensity:
 
 
 class EmissionsEstimate(NamedTuple):
-    """Greenhouse gas of an amount of energy with its interval, in kg of CO2 equivalent.
+    """Greenhouse gas emissions of an amount of energy, in kg of CO2 equivalent.
 
     Attributes:
         kg: best value; ``None`` if the place or the energy is unknown.
-        low_kg: lower end; ``None`` if the energy is unknown.
-        high_kg: upper end; ``None`` if the energy is unknown.
+        low_kg: lower end of the interval; ``None`` if the energy is unknown.
+        high_kg: upper end of the interval; ``None`` if the energy is unknown.
     """
 
     kg: float | None
@@ -90,17 +91,20 @@ class EmissionsEstimate(NamedTuple):
 
 
 def place(country: str | None = None, region: str | None = None) -> Place:
-    """Return the given place, else the one in CodeCarbon's configuration, else an unknown one.
+    """Return the place with the given names, by default the place in CodeCarbon's configuration.
 
     CodeCarbon's configuration is ``country_iso_code`` and ``region`` in ``~/.codecarbon.config``,
-    ``./.codecarbon.config`` or the environment (``CODECARBON_COUNTRY_ISO_CODE``).
+    ``./.codecarbon.config`` or the environment (``CODECARBON_COUNTRY_ISO_CODE``). If it names no
+    country, the place is unknown.
 
     Args:
-        country: ISO 3166 code of three or two letters, or English name.
+        country: ISO 3166 code of two or three letters, or English name; ``None`` for the country in
+            CodeCarbon's configuration.
         region: state of the USA or province of Canada; other countries have no regional figures.
 
     Raises:
-        ValueError: if the country or region is unknown; the message names similar ones.
+        ValueError: if the country or region is unknown (the message suggests similar names), or if
+            a region is given without a country.
     """
     if country is not None:
         return _known_place(country, region, SET_BY_USER)
@@ -114,7 +118,7 @@ def place(country: str | None = None, region: str | None = None) -> Place:
     try:
         return _known_place(country, region, origin)
     except _RegionError as error:
-        # CodeCarbon ignores such a region too and uses the figure of the country.
+        # CodeCarbon also ignores an unknown region and uses the figure of the country.
         return _known_place(country, None, f"{origin}, whose region is left out: {error}")
     except ValueError as error:
         raise ValueError(f"in {origin} (country_iso_code): {error}") from error
@@ -123,9 +127,9 @@ def place(country: str | None = None, region: str | None = None) -> Place:
 def intensity(place: Place) -> Intensity:
     """Return the carbon intensity of a place with an interval.
 
-    The interval of a known figure is 20 % either way. Its upper end is at least the life-cycle
-    figure of hydropower, because lower figures count only what power plants burn. The interval of
-    an unknown place covers the middle 90 % of all countries.
+    The interval of a known figure is +-20 %. Its upper end is at least the life-cycle figure of
+    hydropower, because lower figures count only the fuel that power plants burn. If the place is
+    unknown, the interval is the 5th to 95th percentile of all countries.
     """
     with quiet_codecarbon():
         if place.country is None or place.country not in _countries():
@@ -148,12 +152,13 @@ def intensity(place: Place) -> Intensity:
 def emissions(energy: Energy, intensity: Intensity, pue: float = 1.0) -> EmissionsEstimate:
     """Return the emissions of an amount of energy: ``kWh * pue * kg/kWh``.
 
-    The ends of the interval multiply the ends of both factors.
+    The lower end of the interval is the product of the lower ends of energy and carbon intensity,
+    and the upper end is the product of their upper ends.
 
     Args:
-        energy: as measured at the machine, with its error.
-        intensity: of the place.
-        pue: power usage effectiveness: energy of the building per joule of the machine.
+        energy: energy of the machine, with its error.
+        intensity: carbon intensity of the place.
+        pue: power usage effectiveness: energy of the building divided by energy of the machine.
 
     Raises:
         ValueError: if ``pue`` is below 1.
@@ -173,7 +178,7 @@ def emissions(energy: Energy, intensity: Intensity, pue: float = 1.0) -> Emissio
 
 
 class _RegionError(ValueError):
-    """The country is known, but its region is not."""
+    """Raised if the country is known, but the region is not."""
 
 
 def _known_place(country: str, region: str | None, origin: str) -> Place:
@@ -187,7 +192,7 @@ def _country(text: str) -> tuple[str, str]:
     """Return the ISO code and the English name of a country.
 
     Args:
-        text: code or name as the user writes it.
+        text: ISO code or English name, in any case.
     """
     advice = "give an ISO 3166 code such as DEU or DE, or the English name"
     code = _look_up(text, _country_names(), "country", advice, ValueError)
@@ -217,25 +222,25 @@ def _look_up(
 
 @cache
 def _english_names() -> dict[str, str]:
-    """English country names by ISO alpha-3 code; CodeCarbon's name if it has one."""
+    """Return English country names by ISO alpha-3 code; CodeCarbon's names take precedence."""
     iso = {country.alpha_3: country.name for country in _iso_countries()}
     return iso | {code: str(row["country_name"]) for code, row in _countries().items()}
 
 
 @cache
 def _country_names() -> dict[str, str]:
-    """ISO alpha-3 codes by all codes and names of a country, in lower case."""
+    """Return ISO alpha-3 codes, with all codes and names of a country as keys, in lower case."""
     names = {name.casefold(): code for code, name in _english_names().items()}
     names.update((code.casefold(), code) for code in _english_names())
     for country in _iso_countries():
         for key in ("alpha_2", "name", "common_name", "official_name"):
             names[getattr(country, key, country.alpha_3).casefold()] = country.alpha_3
-    # ISO 3166 reserves UK for the United Kingdom, and it is in common use.
+    # ISO 3166 reserves the code UK for the United Kingdom, and many people use it.
     return {**names, "uk": "GBR"}
 
 
 def _iso_countries() -> list[Any]:
-    """All countries of ISO 3166; empty with CodeCarbon 2, which does not install pycountry."""
+    """Return the countries of ISO 3166; empty with CodeCarbon 2, which lacks pycountry."""
     try:
         import pycountry
     except ModuleNotFoundError:
@@ -244,12 +249,12 @@ def _iso_countries() -> list[Any]:
 
 
 def _regions(code: str) -> dict[str, str]:
-    """CodeCarbon's region keys by name and postal code, in lower case."""
+    """Return CodeCarbon's keys of regions, by name and postal code in lower case."""
     if code == "CAN":
         return {name: name for name in _data().get_country_energy_mix_data("can")}
     if code != "USA":
         return {}
-    # The table also has notes (a leading underscore) and a row for the whole country.
+    # The table also has notes, whose names begin with an underscore, and a row for the country.
     rows = _data().get_country_emissions_data("usa")
     states = [name for name in rows if not name.startswith("_") and name != "usa"]
     codes = {str(rows[name]["regionCode"]).casefold(): name for name in states}
@@ -270,7 +275,7 @@ def _unknown_intensity(place: Place) -> Intensity:
 
 
 def _codecarbon_kg_per_kwh(place: Place) -> float:
-    """CodeCarbon's carbon intensity of a known place, in kg per kWh."""
+    """Return CodeCarbon's carbon intensity of a known place, kg per kWh."""
     from codecarbon.core.emissions import Emissions as CodeCarbonEmissions
     from codecarbon.core.units import Energy as CodeCarbonEnergy
     from codecarbon.external.geography import GeoMetadata
@@ -284,7 +289,7 @@ def _codecarbon_kg_per_kwh(place: Place) -> float:
 
 
 def _year(place: Place) -> int | None:
-    """Year of a country's row; that of a region is in the path of its table."""
+    """Return the year of a figure: from the row of a country, or the path of a region's table."""
     if place.region is None:
         return int(_countries()[str(place.country)]["year"])
     tables = _data().config

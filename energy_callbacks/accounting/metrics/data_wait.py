@@ -1,16 +1,16 @@
-"""Energy that the devices used while the training thread waited for data.
+"""Computes the energy that the devices used while the training thread waited for data.
 
-Waits are many and short, one per step, and are synchronous with the load: an error at their ends
-is the same each time and does not average out. So the energy of each interval between two readings
-is divided by the share of waiting in it::
+There is one short wait per step, and the load changes with each wait. An error at the ends of a
+wait is therefore the same in all waits and does not average out. For this reason the energy of each
+interval between two readings is split in proportion to time::
 
     E, w      energy and length of the interval
-    x         time of waiting in it
-    estimate  E x / w                                   exact for x = w, as in most of a long wait
+    x         waiting time in the interval
+    estimate  E x / w                                   exact for x = w, as inside a long wait
     bounds    E - P (w - x)  to  P x, within 0 to E     for 0 < x < w
 
-where ``P`` is the highest power that the device may draw. The distance from the estimate to the
-bounds is a systematic error: it adds up over intervals.
+``P`` is the highest power that the device may draw. The larger distance from the estimate to a
+bound is a systematic error, and the errors of all intervals are added.
 """
 
 from dataclasses import dataclass
@@ -26,29 +26,32 @@ from energy_callbacks.sensing.estimation.cumulative_energy import METHODS, Inter
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.timeline import Timeline
 
-# A card exceeds its limit briefly: an H200 reached 940 W at 700 W, for 60 to 80 ms (measured).
+# A GPU may briefly exceed its power limit: an H200 with a limit of 700 W reached 940 W for 60 to
+# 80 ms (measured).
 _BURST: Final = 1.4
 # If no limit is known, the highest power is assumed to be at most this multiple of the highest mean
-# of an interval. That holds for a load that is high for at least half of the time.
+# power of an interval. This is true if the load is high for at least half of that interval.
 _HIDDEN_PEAK: Final = 2.0
-# Intervals shorter than this share of the median are too short for a power.
+# Intervals shorter than this share of the median length are too short to compute a power from.
 _WHOLE: Final = 0.5
-# How long waits are kept for a source that hangs; its later readings are not covered.
+# If a source hangs, waits are kept for this time. Readings that arrive later find no waits.
 _KEPT_S: Final = 120.0
 
 
 @dataclass(slots=True)
 class _Sum:
-    """The energy of waiting of one device, up to ``until_s``.
+    """Running sum of the energy of one device during waits.
 
     Attributes:
-        limit_w: power limit of the device; ``None`` if unknown.
+        until_s: monotonic time up to which intervals have been added.
+        limit_w: power limit of the device, W; ``None`` if unknown.
+        energy_j: energy during waits, J.
         noise_j2: variance of ``energy_j``, J squared.
-        bound_j: sum of the systematic errors of the intervals.
-        seen_s: time of waiting with readings.
-        highest_w: highest mean power of an interval.
+        bound_j: sum of the systematic errors of the intervals, J.
+        seen_s: waiting time that is covered by readings, s.
+        highest_w: highest mean power of an interval, W.
         relative_error: relative systematic error of the sensor.
-        method: index in ``METHODS``.
+        method: index of the method of measurement in ``METHODS``.
     """
 
     until_s: float
@@ -62,7 +65,12 @@ class _Sum:
     method: int = 0
 
     def add(self, found: Intervals, waited_s: Array) -> None:
-        """Add intervals with the time of waiting in each of them, (n,)."""
+        """Add intervals between readings.
+
+        Args:
+            found: n intervals.
+            waited_s: waiting time in each interval, s, shape (n,).
+        """
         width_s = np.diff(found.t_s)
         whole = (found.seen_s > 0.0) & (width_s >= _WHOLE * np.median(width_s))
         if whole.any():
@@ -89,10 +97,10 @@ class _Sum:
         return max(_BURST * self.limit_w, self.highest_w)
 
     def as_energy(self, waited_s: float) -> Energy:
-        """The energy of all waits.
+        """Return the energy of all waits.
 
         Args:
-            waited_s: their total duration.
+            waited_s: total duration of the waits, s.
         """
         if not waited_s:
             return Energy(energy_j=0.0, coverage=1.0)
@@ -110,7 +118,7 @@ class _Sum:
 def _bound_j(
     energy_j: Array, waited_s: Array, width_s: Array, most_w: float, edge_j: Array
 ) -> Array:
-    """Largest error of the estimate in each interval; all (n,)."""
+    """Return the largest error of the estimate in each interval, J; all arrays have shape (n,)."""
     found_j = energy_j * waited_s / width_s
     high_j = np.minimum(energy_j, most_w * waited_s)
     low_j = np.maximum(energy_j - most_w * (width_s - waited_s), 0.0)
@@ -120,11 +128,11 @@ def _bound_j(
 
 
 class DataWaitEnergy:
-    """Sums the energy of each device in the waits of an attempt, on the journal's thread.
+    """Sums the energy of each device during the waits of an attempt, on the journal's thread.
 
     Args:
         timeline: the readings; queried once per device and update.
-        steps: the waits.
+        steps: log of steps, which also contains the waits.
         start_s: monotonic time of the attempt's start.
     """
 
@@ -137,7 +145,12 @@ class DataWaitEnergy:
         self._waited_s = 0.0
 
     def update(self, now_s: float, *, is_final: bool = False) -> None:
-        """Add the waits and readings since the last call."""
+        """Add the waits and readings since the last call.
+
+        Args:
+            now_s: monotonic time.
+            is_final: whether no later waits can be reported.
+        """
         if not self._steps.sees_waits:
             return
         new, known_s = self._steps.take_waits(now_s)
@@ -157,7 +170,7 @@ class DataWaitEnergy:
         self._waits = self._waits[is_needed]
 
     def _waited_until(self, t_s: Array) -> Array:
-        """Seconds of waiting up to each moment, from the oldest wait that is still kept, (n,)."""
+        """Return the waiting time from the oldest wait still kept up to each moment, s, (n,)."""
         if not len(self._waits):
             return np.zeros(len(t_s))
         ends_s = np.cumsum(self._waits[:, 1] - self._waits[:, 0])
@@ -166,7 +179,7 @@ class DataWaitEnergy:
         return found
 
     def record(self) -> Record:
-        """The record for the journal; empty if waits are not measured."""
+        """Return the record for the journal; empty if waits are not measured."""
         if not self._steps.sees_waits:
             return {}
         energies = {key: total.as_energy(self._waited_s) for key, total in self._sums.items()}
