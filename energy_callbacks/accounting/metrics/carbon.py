@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from energy_callbacks.core.records import Energy
 from energy_callbacks.core.units import kilograms_from_grams, kilowatt_hours
-from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
+from energy_callbacks.sensing.codecarbon_import import quiet_codecarbon
 
 # Relative difference between two estimates of the same annual average: for the 126 countries of
 # CodeCarbon 3.3.2's table with more than 5 TWh a year, the published figure and the one computed

@@ -10,7 +10,7 @@ from pathlib import Path
 from energy_callbacks.accounting.metrics.energy_sums import total
 from energy_callbacks.core.units import kilowatt_hours
 from energy_callbacks.report.model.schema import EnergyReport
-from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
+from energy_callbacks.sensing.codecarbon_import import quiet_codecarbon
 
 Cell = str | float | None
 

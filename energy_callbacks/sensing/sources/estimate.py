@@ -19,7 +19,7 @@ from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
 from energy_callbacks.core.records import Channel, Device, Reading, Sensor
 from energy_callbacks.core.units import gibibytes
 from energy_callbacks.sensing.clock import Clock
-from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
+from energy_callbacks.sensing.codecarbon_import import quiet_codecarbon
 from energy_callbacks.sensing.schedule import until_reading_s
 
 # Assumed for a CPU that is not in the table: codecarbon 3.3.2, core/cpu.py, DEFAULT_POWER_PER_CORE.

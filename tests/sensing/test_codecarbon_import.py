@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
+from energy_callbacks.sensing.codecarbon_import import quiet_codecarbon
 from tests.fake_nvml import Constant, Fault, Scenario, env, h200
 
 
@@ -47,7 +47,7 @@ def test_an_error_ends_the_quiet(heard):
 HANGING = """
 import pynvml
 from energy_callbacks.sensing import time_limit
-from energy_callbacks.sensing.quiet_codecarbon import quiet_codecarbon
+from energy_callbacks.sensing.codecarbon_import import quiet_codecarbon
 
 time_limit.PATIENCE_S = 0.1
 init = pynvml.nvmlInit
