@@ -10,7 +10,7 @@ from tests.docs.pages import ROOT
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 FILES = sorted(
     path.relative_to(ROOT).as_posix()
-    for folder in ("energy_callbacks", "integrations", "tests", "docs")
+    for folder in ("energy_callbacks", "integrations", "tests", "docs", "examples")
     for path in (ROOT / folder, *(ROOT / folder).rglob("*"))
 )
 NAMED = sorted(set(re.findall(r"`([a-z_/]+(?:\.py|\.md|/))`", PAGE)))
