@@ -18,7 +18,7 @@ from energy_callbacks import EnergyMeter
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.core.records import Energy
 from energy_callbacks.report import EnergyReport
-from energy_callbacks.report.model.models import DeviceUse
+from energy_callbacks.report.model.runs import DeviceUse
 from energy_callbacks.sensing.sources import estimate
 from energy_callbacks.testing import FakeClock
 from tests.fake_nvml import (

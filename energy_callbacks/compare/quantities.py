@@ -8,7 +8,7 @@ from typing import Final, Literal
 from energy_callbacks.core import formatting
 from energy_callbacks.importers.journal_lines import UNKNOWN_HOST
 from energy_callbacks.report.model import figure_format
-from energy_callbacks.report.model.models import Figure, Ratio
+from energy_callbacks.report.model.amounts import Figure, Ratio
 from energy_callbacks.report.model.schema import EnergyReport
 
 Scope = Literal["gpu", "total"]

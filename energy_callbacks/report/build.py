@@ -20,14 +20,14 @@ from energy_callbacks.report.collect.merge import MergedAttempt, merge, newest_r
 from energy_callbacks.report.collect.process import ProcessJournal, load
 from energy_callbacks.report.collect.progress import metrics, progress
 from energy_callbacks.report.collect.ranks import imbalances, rank_table
-from energy_callbacks.report.model import models
+from energy_callbacks.report.model import amounts, runs
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.schema import EnergyReport, Profile, from_record
 
 # A journal is flushed at least every second. After this time without a line it has ended.
 _SILENT_S = 5.0
 # The statuses of ranks, most informative first: the status of a run is the first that occurs.
-_SEVERITY: tuple[models.Status, ...] = ("failed", "interrupted", "running", "cut off", "finished")
+_SEVERITY: tuple[runs.Status, ...] = ("failed", "interrupted", "running", "cut off", "finished")
 
 
 def build(
@@ -163,12 +163,12 @@ def _assemble(merged: Sequence[MergedAttempt], now_unix_s: float) -> EnergyRepor
     )
 
 
-def _attempts(merged: Iterable[MergedAttempt], now_unix_s: float) -> Iterator[models.Attempt]:
+def _attempts(merged: Iterable[MergedAttempt], now_unix_s: float) -> Iterator[runs.Attempt]:
     for attempt in merged:
         for process in attempt.processes:
             samples = figures.sum_if_known(line["samples"] for line in process.steps)
             own = [device for device in attempt.counted if device.owner is process]
-            yield models.Attempt(
+            yield runs.Attempt(
                 attempt=attempt.number,
                 host=process.host,
                 rank=process.rank,
@@ -183,23 +183,23 @@ def _attempts(merged: Iterable[MergedAttempt], now_unix_s: float) -> Iterator[mo
             )
 
 
-def _status(process: ProcessJournal, now_unix_s: float) -> models.Status:
+def _status(process: ProcessJournal, now_unix_s: float) -> runs.Status:
     if process.totals is not None:
-        status: models.Status = process.totals["status"]
+        status: runs.Status = process.totals["status"]
         return status
     silent_s = now_unix_s - (process.unix_s + process.end_s)
     return "running" if silent_s < _SILENT_S and not journal.is_gone(process.header) else "cut off"
 
 
 def _run(
-    merged: Sequence[MergedAttempt], attempts: Sequence[models.Attempt], duration_s: float
-) -> models.Run:
+    merged: Sequence[MergedAttempt], attempts: Sequence[runs.Attempt], duration_s: float
+) -> runs.Run:
     newest = merged[-1]
     header = newest.lead.header
     environment = header.get("environment") or {}
     statuses = {attempt.status for attempt in attempts if attempt.attempt == newest.number}
     errors = [(process.totals or {}).get("error") for process in newest.processes]
-    return models.Run(
+    return runs.Run(
         run_id=newest.lead.run_id,
         name=header.get("run_name"),
         tags={key: str(value) for key, value in (header.get("tags") or {}).items()},
@@ -216,10 +216,10 @@ def _run(
     )
 
 
-def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[models.UnavailableSensor, ...]:
+def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[runs.UnavailableSensor, ...]:
     """Returns the sensors that could not be opened, without duplicates."""
     sensors = (
-        models.UnavailableSensor(
+        runs.UnavailableSensor(
             source=line["source"], reason=line["reason"].rstrip("."), fix=line["fix"] or ""
         )
         for attempt in merged
@@ -229,10 +229,10 @@ def _unavailable(merged: Iterable[MergedAttempt]) -> tuple[models.UnavailableSen
     return tuple(dict.fromkeys(sensors))
 
 
-def _forecast(merged: Sequence[MergedAttempt]) -> models.Forecast | None:
+def _forecast(merged: Sequence[MergedAttempt]) -> amounts.Forecast | None:
     """Returns the newest forecast of a lead process."""
     records = [attempt.lead.forecast for attempt in merged if attempt.lead.forecast]
-    return from_record(models.Forecast, records[-1]) if records else None
+    return from_record(amounts.Forecast, records[-1]) if records else None
 
 
 def _profile(merged: Sequence[MergedAttempt]) -> Profile | None:
@@ -246,14 +246,14 @@ def _profile(merged: Sequence[MergedAttempt]) -> Profile | None:
     return from_record(Profile, records) if known else None
 
 
-def _measuring(merged: Iterable[MergedAttempt], duration_s: float) -> models.MeasuringCost:
+def _measuring(merged: Iterable[MergedAttempt], duration_s: float) -> runs.MeasuringCost:
     cpu_s = figures.sum_if_known(
         (process.totals or {}).get("sampler_cpu_s")
         for attempt in merged
         for process in attempt.processes
     )
     core_share = cpu_s / duration_s if cpu_s is not None and duration_s > 0.0 else None
-    return models.MeasuringCost(sampler_cpu_s=cpu_s, core_share=core_share)
+    return runs.MeasuringCost(sampler_cpu_s=cpu_s, core_share=core_share)
 
 
 def _environment(header: Record) -> dict[str, str]:

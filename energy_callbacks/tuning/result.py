@@ -15,8 +15,8 @@ from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks.report.charts.batch_size_plot import batch_size_figure
 from energy_callbacks.report.charts.drawing import figure_png
 from energy_callbacks.report.model import batch_sizes
+from energy_callbacks.report.model.amounts import Ratio
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, BatchSizePoint
-from energy_callbacks.report.model.models import Ratio
 from energy_callbacks.tuning.search.trial import Trial
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ import numpy as np
 
 from energy_callbacks.compare import compare
 from energy_callbacks.report import EnergyReport, build
-from energy_callbacks.report.model.models import Memory
+from energy_callbacks.report.model.runs import Memory
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar
 from tests.report import journals

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from energy_callbacks.report.build import build
+from energy_callbacks.report.model.amounts import Ratio
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, BatchSizePoint
-from energy_callbacks.report.model.models import Ratio
 from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render import html
 from tests.charts import no_charts  # noqa: F401 - a fixture

@@ -7,7 +7,7 @@ import pytest
 
 from energy_callbacks.core.records import Energy
 from energy_callbacks.report.build import build
-from energy_callbacks.report.model.models import DataWait, WaitEnergy
+from energy_callbacks.report.model.amounts import DataWait, WaitEnergy
 from energy_callbacks.report.model.schema import from_json, to_json
 from energy_callbacks.report.render.html import render as page
 from energy_callbacks.report.render.text import render

@@ -12,9 +12,9 @@ from energy_callbacks.core.formatting import duration, grouped, one_line, percen
 from energy_callbacks.report.analysis.late_stop import late_stop
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
-from energy_callbacks.report.model.models import Imbalance
 from energy_callbacks.report.model.profile_kernels import KernelProfile
 from energy_callbacks.report.model.recommendation import MATTERS, Advice, Code
+from energy_callbacks.report.model.runs import Imbalance
 from energy_callbacks.report.model.schema import EnergyReport, Profile
 
 # Each script is idle for a few seconds at its start and end.

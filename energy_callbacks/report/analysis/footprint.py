@@ -10,7 +10,7 @@ from energy_callbacks.accounting.metrics.carbon import Intensity, Place
 from energy_callbacks.core.config import EnergyConfig
 from energy_callbacks.core.units import kilowatt_hours
 from energy_callbacks.report.analysis import warnings
-from energy_callbacks.report.model.models import Cost, Emissions, Figure, Forecast
+from energy_callbacks.report.model.amounts import Cost, Emissions, Figure, Forecast
 from energy_callbacks.report.model.schema import EnergyReport
 
 _ORIGIN = "given when the report was drawn again"

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from energy_callbacks.accounting.metrics.energy_sums import interval_j
 from energy_callbacks.core import formatting
 from energy_callbacks.report.model import figure_format
-from energy_callbacks.report.model.models import Figure, Ratio
+from energy_callbacks.report.model.amounts import Figure, Ratio
 from energy_callbacks.report.model.schema import EnergyReport
 
 _ONE_EACH = (

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from energy_callbacks.core import formatting
 from energy_callbacks.report.collect.merge import MergedAttempt
 from energy_callbacks.report.collect.process import ProcessJournal
-from energy_callbacks.report.model.models import Attempt, Cost, DeviceUse, Emissions, ReportWarning
+from energy_callbacks.report.model.amounts import Cost, Emissions
+from energy_callbacks.report.model.runs import Attempt, DeviceUse, ReportWarning
 from energy_callbacks.report.model.schema import EnergyReport
 
 # A lower coverage than this gets a warning: energy is missing.

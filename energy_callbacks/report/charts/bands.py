@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from energy_callbacks.core.records import Scope
-from energy_callbacks.report.model.models import DeviceUse, Series
+from energy_callbacks.report.model.runs import DeviceUse, Series
 from energy_callbacks.report.model.schema import EnergyReport
 
 # More bands cannot be distinguished: devices are then summed by host, or else by scope.

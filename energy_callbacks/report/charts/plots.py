@@ -24,7 +24,8 @@ from energy_callbacks.report.charts.drawing import (
 )
 from energy_callbacks.report.charts.palette import BLUES, INK, ORANGES, PAPER, phase_colours
 from energy_callbacks.report.model import figure_format
-from energy_callbacks.report.model.models import Figure, Phase, Span
+from energy_callbacks.report.model.amounts import Figure
+from energy_callbacks.report.model.runs import Phase, Span
 from energy_callbacks.report.model.schema import EnergyReport
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from energy_callbacks.report.collect import phases
 from energy_callbacks.report.collect.merge import MergedAttempt
 from energy_callbacks.report.collect.process import ProcessJournal, TimedEnergy
 from energy_callbacks.report.collect.rows import DeviceColumns
-from energy_callbacks.report.model.models import Activity
+from energy_callbacks.report.model.runs import Activity
 
 ACTIVITIES = ("sm_active", "sm_occupancy", "tensor_active", "dram_active")
 

@@ -13,7 +13,7 @@ from energy_callbacks.report.collect.curves import growth, seen_s
 from energy_callbacks.report.collect.figures import as_figure
 from energy_callbacks.report.collect.merge import Identity, MergedAttempt, OwnedDevice
 from energy_callbacks.report.collect.rows import Array, DeviceColumns
-from energy_callbacks.report.model.models import DeviceUse, Memory, SensorUse
+from energy_callbacks.report.model.runs import DeviceUse, Memory, SensorUse
 
 # Fields that are copied from a ``device`` line.
 _DEVICE_FIELDS = ("name", "kind", "scope", "origin", "uuid")

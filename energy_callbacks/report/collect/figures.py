@@ -11,7 +11,7 @@ from energy_callbacks.core.records import Energy, Origin
 from energy_callbacks.report.collect import activity, phases
 from energy_callbacks.report.collect.merge import MergedAttempt, OwnedDevice
 from energy_callbacks.report.collect.process import ProcessJournal, energies
-from energy_callbacks.report.model import models
+from energy_callbacks.report.model import amounts, runs
 
 
 class DeviceEnergy(NamedTuple):
@@ -62,27 +62,27 @@ def _waited(process: ProcessJournal, key: str) -> tuple[float, Energy]:
     return max(reported_s, known_s), replace(energy, coverage=energy.coverage * share)
 
 
-def figure(chosen: Sequence[DeviceEnergy]) -> models.Figure:
+def figure(chosen: Sequence[DeviceEnergy]) -> amounts.Figure:
     """Returns the sum of the parts; unknown if all parts are unknown."""
     energy = total([part.energy for part in chosen], [part.duration_s for part in chosen])
     known = [part.device for part in chosen if part.energy.energy_j is not None]
     return as_figure(energy, [device.properties["origin"] for device in known])
 
 
-def as_figure(energy: Energy, origins: Iterable[Origin]) -> models.Figure:
+def as_figure(energy: Energy, origins: Iterable[Origin]) -> amounts.Figure:
     """Returns an energy with its origin; ``mixed`` for several, ``None`` if it is unknown."""
     known = set(origins)
-    origin: models.FigureOrigin | None = "mixed" if len(known) > 1 else next(iter(known), None)
-    return models.Figure(**asdict(energy), origin=origin if energy.energy_j is not None else None)
+    origin: amounts.FigureOrigin | None = "mixed" if len(known) > 1 else next(iter(known), None)
+    return amounts.Figure(**asdict(energy), origin=origin if energy.energy_j is not None else None)
 
 
-def scopes(chosen: Sequence[DeviceEnergy]) -> models.Scopes:
+def scopes(chosen: Sequence[DeviceEnergy]) -> amounts.Scopes:
     """Returns the sums over the GPUs, over the hosts, and over both."""
     by_scope = {
         scope: figure([part for part in chosen if part.device.properties["scope"] == scope])
         for scope in ("gpu", "host")
     }
-    return models.Scopes(**by_scope, total=figure(chosen))
+    return amounts.Scopes(**by_scope, total=figure(chosen))
 
 
 def measured_fraction(chosen: Iterable[DeviceEnergy]) -> float | None:
@@ -95,7 +95,7 @@ def measured_fraction(chosen: Iterable[DeviceEnergy]) -> float | None:
 
 def phase_table(
     attempts: Sequence[MergedAttempt], chosen: Sequence[DeviceEnergy]
-) -> tuple[models.Phase, ...]:
+) -> tuple[runs.Phase, ...]:
     """Returns the time and energy of each phase, in order of appearance.
 
     Args:
@@ -115,7 +115,7 @@ def phase_table(
     for name, own in parts.items():
         by_scope = scopes(own)
         energy_j = by_scope.total.energy_j
-        row = models.Phase(
+        row = runs.Phase(
             name=name,
             duration_s=seconds[name],
             gpu=by_scope.gpu,
@@ -163,7 +163,7 @@ def _replayed_steps(attempts: Sequence[MergedAttempt]) -> int:
 
 def efficiencies(
     attempts: Sequence[MergedAttempt], chosen: Sequence[DeviceEnergy]
-) -> models.Efficiencies:
+) -> amounts.Efficiencies:
     """Returns the energy of the phase ``train`` per executed step, sample and token.
 
     Args:
@@ -178,18 +178,18 @@ def efficiencies(
     }
     train = scopes([part for part in chosen if part.phase == "train"])
     gpu, both = (
-        models.Efficiency(**{name: _ratio(energy, counts[name], steps) for name in counts})
+        amounts.Efficiency(**{name: _ratio(energy, counts[name], steps) for name in counts})
         for energy in (train.gpu, train.total)
     )
-    return models.Efficiencies(gpu=gpu, total=both)
+    return amounts.Efficiencies(gpu=gpu, total=both)
 
 
-def _ratio(energy: models.Figure, count: float | None, steps: int) -> models.Ratio | None:
+def _ratio(energy: amounts.Figure, count: float | None, steps: int) -> amounts.Ratio | None:
     found = _interval(energy, count)
-    return None if found is None else models.Ratio(**found, steps=steps)
+    return None if found is None else amounts.Ratio(**found, steps=steps)
 
 
-def _interval(energy: models.Figure, count: float | None) -> dict[str, float] | None:
+def _interval(energy: amounts.Figure, count: float | None) -> dict[str, float] | None:
     """Returns value, 95 % interval and errors per unit of work, in J; ``None`` if unknown."""
     found = interval_j(energy)
     if found is None or not count:
@@ -205,17 +205,17 @@ def _interval(energy: models.Figure, count: float | None) -> dict[str, float] | 
     }
 
 
-def _data_wait(waited: Sequence[DeviceEnergy]) -> models.DataWait:
+def _data_wait(waited: Sequence[DeviceEnergy]) -> amounts.DataWait:
     by_scope = scopes(waited)
     found = {name: _interval(getattr(by_scope, name), 1.0) for name in ("gpu", "host", "total")}
-    return models.DataWait(
-        **{name: None if one is None else models.WaitEnergy(**one) for name, one in found.items()}
+    return amounts.DataWait(
+        **{name: None if one is None else amounts.WaitEnergy(**one) for name, one in found.items()}
     )
 
 
 def throughput(
     attempts: Sequence[MergedAttempt], train_s: float, waited: Sequence[DeviceEnergy]
-) -> models.Throughput:
+) -> amounts.Throughput:
     """Returns the work done, and the rates over the time in the phase ``train``.
 
     Steps and waits are those of the lead processes.
@@ -228,7 +228,7 @@ def throughput(
     samples, tokens = (_of_all_ranks(attempts, name) for name in ("samples", "tokens"))
     wait_s = sum_if_known(line["data_wait_s"] for one in attempts for line in one.lead.steps)
     replayed_steps = _replayed_steps(attempts)
-    return models.Throughput(
+    return amounts.Throughput(
         steps=_executed_steps(attempts) - replayed_steps,
         replayed_steps=replayed_steps,
         samples=_whole(samples),

@@ -8,7 +8,7 @@ import numpy as np
 from energy_callbacks.report.collect.merge import MergedAttempt
 from energy_callbacks.report.collect.rows import Array, DeviceColumns
 from energy_callbacks.report.model.metrics import Metric
-from energy_callbacks.report.model.models import Progress, Span
+from energy_callbacks.report.model.runs import Progress, Span
 
 # Points of ``Progress``: enough for blocks and curves of a run of any length, 15 kB of a report.
 MAX_POINTS: Final = 240

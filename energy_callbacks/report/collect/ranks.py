@@ -21,7 +21,8 @@ from energy_callbacks.report.collect.figures import as_figure, sum_if_known
 from energy_callbacks.report.collect.merge import MergedAttempt, energy_of
 from energy_callbacks.report.collect.process import ProcessJournal
 from energy_callbacks.report.collect.rows import Array
-from energy_callbacks.report.model.models import Figure, Imbalance, Quantity, RankUse
+from energy_callbacks.report.model.amounts import Figure
+from energy_callbacks.report.model.runs import Imbalance, Quantity, RankUse
 
 # The variation of waits is estimated from stretches of the training, as many as there are up to 20.
 _FEWEST_STRETCHES, _MOST_STRETCHES = 8, 20

@@ -6,7 +6,7 @@ from typing import Literal
 
 from energy_callbacks.core import formatting
 from energy_callbacks.report.model import figure_format
-from energy_callbacks.report.model.models import Ratio
+from energy_callbacks.report.model.amounts import Ratio
 
 HEAD = ("batch size", "samples/s", "power", "J/sample", "peak memory", "")
 

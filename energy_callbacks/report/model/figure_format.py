@@ -4,15 +4,15 @@ import math
 
 from energy_callbacks.core import formatting
 from energy_callbacks.core.formatting import ENERGY_UNITS, JOULE_UNITS, MASS_UNITS, UNKNOWN
-from energy_callbacks.report.model import models
+from energy_callbacks.report.model import amounts, runs
 
 
-def figure(figure: models.Figure) -> str:
+def figure(figure: amounts.Figure) -> str:
     """Returns an energy in watt-hours, or its upper bound if it is not resolved.
 
-    >>> figure(models.Figure(energy_j=44_280.0, stderr_j=720.0))
+    >>> figure(amounts.Figure(energy_j=44_280.0, stderr_j=720.0))
     '12.3 Wh'
-    >>> figure(models.Figure(energy_j=360.0, stderr_j=200.0))
+    >>> figure(amounts.Figure(energy_j=360.0, stderr_j=200.0))
     '< 0.209 Wh'
     """
     if figure.energy_j is None or figure.is_resolved:
@@ -20,12 +20,12 @@ def figure(figure: models.Figure) -> str:
     return f"< {formatting.energy(figure.energy_j + figure.error_j)}"
 
 
-def error(figure: models.Figure) -> str:
+def error(figure: amounts.Figure) -> str:
     """Returns the half-width of the 95 % interval as a share, if the figure is resolved.
 
-    >>> error(models.Figure(energy_j=44_280.0, systematic_j=720.0))
+    >>> error(amounts.Figure(energy_j=44_280.0, systematic_j=720.0))
     '1.6 %'
-    >>> error(models.Figure(energy_j=360.0, stderr_j=200.0)), error(models.Figure(energy_j=None))
+    >>> error(amounts.Figure(energy_j=360.0, stderr_j=200.0)), error(amounts.Figure(energy_j=None))
     ('-', '-')
     """
     if figure.energy_j is None or not figure.is_resolved:
@@ -34,10 +34,10 @@ def error(figure: models.Figure) -> str:
     return formatting.percent(share)
 
 
-def energy_with_error(figure: models.Figure) -> str:
+def energy_with_error(figure: amounts.Figure) -> str:
     """Returns an energy with the half-width of its 95 % interval.
 
-    >>> energy_with_error(models.Figure(energy_j=44_280.0, systematic_j=720.0))
+    >>> energy_with_error(amounts.Figure(energy_j=44_280.0, systematic_j=720.0))
     '12.30 ± 0.20 Wh'
     """
     if figure.energy_j is None:
@@ -49,10 +49,10 @@ def energy_with_error(figure: models.Figure) -> str:
     return f"{value} ± {error} {unit}"
 
 
-def ratio(ratio: models.Ratio | None) -> str:
+def ratio(ratio: amounts.Ratio | None) -> str:
     """Returns the energy per unit of work.
 
-    >>> ratio(models.Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
+    >>> ratio(amounts.Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
     '0.41 J'
     """
     if ratio is None:
@@ -62,27 +62,27 @@ def ratio(ratio: models.Ratio | None) -> str:
     return formatting.scaled(ratio.value_j, JOULE_UNITS, digits=_digits(ratio))
 
 
-def ratio_interval(ratio: models.Ratio) -> str:
+def ratio_interval(ratio: amounts.Ratio) -> str:
     """Returns the 95 % interval in the unit of the value.
 
-    >>> ratio_interval(models.Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
+    >>> ratio_interval(amounts.Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
     '0.39 to 0.43 J'
     """
     unit = formatting.in_unit(ratio.value_j, JOULE_UNITS)
     return _interval(ratio.low_j, ratio.high_j, unit, digits=_digits(ratio))
 
 
-def wait_energy(wait: models.WaitEnergy | None) -> str:
+def wait_energy(wait: amounts.WaitEnergy | None) -> str:
     """Returns the energy of waiting for data with its 95 % interval, or its upper bound.
 
     >>> wait_energy(
-    ...     models.WaitEnergy(
+    ...     amounts.WaitEnergy(
     ...         value_j=3600, low_j=3420, high_j=3780, stderr_j=0, systematic_j=180
     ...     )
     ... )
     '1.00 Wh (0.950 to 1.05 Wh)'
     >>> wait_energy(
-    ...     models.WaitEnergy(value_j=360, low_j=0, high_j=720, stderr_j=0, systematic_j=360)
+    ...     amounts.WaitEnergy(value_j=360, low_j=0, high_j=720, stderr_j=0, systematic_j=360)
     ... )
     '< 0.200 Wh, waits too short to tell'
     """
@@ -101,7 +101,7 @@ def _interval(low: float, high: float, unit: tuple[float, str], digits: int = 3)
     return f"{' to '.join(ends)} {name}"
 
 
-def _digits(ratio: models.Ratio) -> int:
+def _digits(ratio: amounts.Ratio) -> int:
     """Returns the number of digits that the error justifies, two to four."""
     error_j = ratio.high_j - ratio.value_j
     if error_j <= 0.0 or ratio.value_j <= 0.0:
@@ -109,13 +109,13 @@ def _digits(ratio: models.Ratio) -> int:
     return min(max(1 + round(math.log10(ratio.value_j / error_j)), 2), 4)
 
 
-def cards(rank: models.RankUse) -> str:
+def cards(rank: runs.RankUse) -> str:
     """Returns the cards of a rank, and whether it shares them with other ranks."""
     names = ", ".join(rank.gpus)
     return f"{names} (shared)" if rank.shares_gpus else names or "-"
 
 
-def emissions(emissions: models.Emissions | None) -> str:
+def emissions(emissions: amounts.Emissions | None) -> str:
     """Returns the best value, or the interval if the place is not known."""
     if emissions is None:
         return UNKNOWN
@@ -124,18 +124,18 @@ def emissions(emissions: models.Emissions | None) -> str:
     return f"{emissions_interval(emissions)}CO2e"
 
 
-def emissions_interval(emissions: models.Emissions) -> str:
+def emissions_interval(emissions: amounts.Emissions) -> str:
     """Returns the interval in the unit of its upper end."""
     unit = formatting.in_unit(emissions.high_kg, MASS_UNITS)
     return _interval(emissions.low_kg, emissions.high_kg, unit)
 
 
-def money(cost: models.Cost | None) -> str:
+def money(cost: amounts.Cost | None) -> str:
     """Returns an amount without currency, which is not known."""
     return UNKNOWN if cost is None else formatting.significant(cost.amount)
 
 
-def share(phase: models.Phase) -> str:
+def share(phase: runs.Phase) -> str:
     """Returns the share of the total energy that a phase took, if it is resolved."""
     is_resolved = phase.share is not None and phase.total.is_resolved
     return formatting.percent(phase.share) if is_resolved else "-"

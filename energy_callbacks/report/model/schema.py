@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.report.model import models
+from energy_callbacks.report.model import amounts, runs
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.display import as_notebook_html, as_text
 from energy_callbacks.report.model.metrics import Metric
@@ -70,31 +70,31 @@ class EnergyReport:
     format: Literal["energy_callbacks.report"] = "energy_callbacks.report"
     schema_version: int = SCHEMA_VERSION
     tool_version: str
-    warnings: tuple[models.ReportWarning, ...]
-    run: models.Run
-    energy: models.Scopes
+    warnings: tuple[runs.ReportWarning, ...]
+    run: runs.Run
+    energy: amounts.Scopes
     measured_fraction: float | None
-    emissions: models.Emissions | None
-    cost: models.Cost | None
-    forecast: models.Forecast | None = None
-    efficiency: models.Efficiencies
-    throughput: models.Throughput
-    memory: models.Memory
-    phases: tuple[models.Phase, ...]
-    devices: tuple[models.DeviceUse, ...]
-    attempts: tuple[models.Attempt, ...]
-    unavailable: tuple[models.UnavailableSensor, ...]
-    measuring: models.MeasuringCost
+    emissions: amounts.Emissions | None
+    cost: amounts.Cost | None
+    forecast: amounts.Forecast | None = None
+    efficiency: amounts.Efficiencies
+    throughput: amounts.Throughput
+    memory: runs.Memory
+    phases: tuple[runs.Phase, ...]
+    devices: tuple[runs.DeviceUse, ...]
+    attempts: tuple[runs.Attempt, ...]
+    unavailable: tuple[runs.UnavailableSensor, ...]
+    measuring: runs.MeasuringCost
     environment: dict[str, str]
     method_notes: tuple[str, ...]
-    timeline: tuple[models.Span, ...]
-    series: tuple[models.Series, ...]
-    ranks: tuple[models.RankUse, ...] = ()
-    imbalances: tuple[models.Imbalance, ...] = ()
+    timeline: tuple[runs.Span, ...]
+    series: tuple[runs.Series, ...]
+    ranks: tuple[runs.RankUse, ...] = ()
+    imbalances: tuple[runs.Imbalance, ...] = ()
     batch_sizes: tuple[BatchSizeCurve, ...] = ()
     advice: tuple[Advice, ...] = ()
     metrics: tuple[Metric, ...] = ()
-    progress: models.Progress | None = None
+    progress: runs.Progress | None = None
     profile: Profile | None = None
 
     def __str__(self) -> str:

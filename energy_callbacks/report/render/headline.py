@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from energy_callbacks.core import formatting
 from energy_callbacks.report.model import figure_format
-from energy_callbacks.report.model.models import Efficiency, Figure, FigureOrigin, Ratio
+from energy_callbacks.report.model.amounts import Efficiency, Figure, FigureOrigin, Ratio
 from energy_callbacks.report.model.schema import EnergyReport
 
 

@@ -10,7 +10,8 @@ from energy_callbacks.report.charts.sections import (
     profile_sections,
 )
 from energy_callbacks.report.model import figure_format
-from energy_callbacks.report.model.models import Attempt, DeviceUse, Figure, Phase, RankUse
+from energy_callbacks.report.model.amounts import Figure
+from energy_callbacks.report.model.runs import Attempt, DeviceUse, Phase, RankUse
 from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render.headline import known_ratios
 

@@ -14,7 +14,7 @@ from energy_callbacks.report.analysis.late_stop import late_stop
 from energy_callbacks.report.build import build
 from energy_callbacks.report.model import schema
 from energy_callbacks.report.model.metrics import Metric
-from energy_callbacks.report.model.models import Imbalance
+from energy_callbacks.report.model.runs import Imbalance
 from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render import html, text
 from energy_callbacks.tuning import tune_batch_size

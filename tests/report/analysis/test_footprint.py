@@ -9,7 +9,7 @@ from energy_callbacks.cli import main
 from energy_callbacks.core.units import kilowatt_hours
 from energy_callbacks.report import build, load, save, view
 from energy_callbacks.report.charts import catalogue
-from energy_callbacks.report.model.models import Forecast
+from energy_callbacks.report.model.amounts import Forecast
 from energy_callbacks.report.model.schema import EnergyReport, from_json, to_json
 from energy_callbacks.report.render import html
 from tests.report.journals import GERMANY, Attempt, write

@@ -14,15 +14,11 @@ from pydantic import TypeAdapter, ValidationError
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.records import Device
 from energy_callbacks.report.build import build
+from energy_callbacks.report.model.amounts import Forecast
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve, BatchSizePoint
 from energy_callbacks.report.model.metrics import Metric
-from energy_callbacks.report.model.models import (
-    Forecast,
-    Imbalance,
-    ReportWarning,
-    UnavailableSensor,
-)
 from energy_callbacks.report.model.recommendation import Advice
+from energy_callbacks.report.model.runs import Imbalance, ReportWarning, UnavailableSensor
 from energy_callbacks.report.model.schema import EnergyReport, to_json
 from energy_callbacks.report.render import html
 from energy_callbacks.report.render.html import from_html, render

@@ -13,7 +13,8 @@ from rich.console import Console
 from energy_callbacks.core import formatting
 from energy_callbacks.report.build import build
 from energy_callbacks.report.model import figure_format
-from energy_callbacks.report.model.models import Figure, Phase, Ratio
+from energy_callbacks.report.model.amounts import Figure, Ratio
+from energy_callbacks.report.model.runs import Phase
 from energy_callbacks.report.model.schema import EnergyReport, from_json, to_json
 from energy_callbacks.report.render.html import render as render_html
 from energy_callbacks.report.render.terminal import print_report

@@ -10,10 +10,8 @@ from rich.console import Console
 
 from energy_callbacks.report.build import build
 from energy_callbacks.report.model import figure_format
-from energy_callbacks.report.model.models import (
-    Figure,
-    RankUse,
-)
+from energy_callbacks.report.model.amounts import Figure
+from energy_callbacks.report.model.runs import RankUse
 from energy_callbacks.report.render.terminal import print_report
 from energy_callbacks.report.render.text import render, summary_line
 from tests.report.journals import CPU, GERMANY, PROCESS, Attempt, write
