@@ -1,1 +1,1 @@
-"""The records of a report, their JSON, and how numbers are formatted."""
+"""Records of a report, their JSON, and the formatting of their numbers."""

@@ -1,4 +1,4 @@
-"""Records of the quantities of a run: energy, emissions, cost, efficiency and throughput."""
+"""Records of the amounts in a report: energy, emissions, cost, efficiency and throughput."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,15 +10,16 @@ FigureOrigin = Literal["measured", "estimated", "mixed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure(Energy):
-    """An energy with all that is known of its quality.
+    """An energy with its errors, method, coverage and origin.
 
     Attributes:
-        energy_j: joules in the share of the time that was seen; ``None`` if unknown.
-        stderr_j: random standard error.
-        systematic_j: bound of the error that all readings share.
-        method: how it was found; several are joined with ``", "``.
-        coverage: share of the time that was really seen, 0 to 1.
-        origin: sensors, models or both; ``None`` if the energy is unknown.
+        energy_j: joules in the part of the time that readings cover; ``None`` if not known.
+        stderr_j: random standard error, J.
+        systematic_j: bound of the error that all readings share, J.
+        method: how the energy was found; the methods of a sum are joined with ``", "``.
+        coverage: fraction of the time that readings cover, 0 to 1.
+        origin: ``measured`` by sensors, ``estimated`` by models, or ``mixed``; ``None`` if the
+            energy is not known.
     """
 
     origin: FigureOrigin | None = None
@@ -26,7 +27,7 @@ class Figure(Energy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scopes:
-    """The same question for the GPUs, for CPU and RAM, and for both together."""
+    """Energy of the GPUs, of the host (CPU and RAM), and of both together."""
 
     gpu: Figure
     host: Figure
@@ -35,15 +36,19 @@ class Scopes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emissions:
-    """Greenhouse gas of the electricity, in kg of CO2 equivalents.
+    """Greenhouse gas emissions of the electricity, in kg of CO2 equivalent, including the PUE.
 
     Attributes:
-        kg: best value; ``None`` if the place is not known, then only the interval stands.
-        place: for people; ``None`` if not known.
-        source: where the carbon intensity and its interval come from.
-        year: of the figure, ``None`` if not known.
+        kg: best value; ``None`` if the place is not known.
+        low_kg: lower end of the interval, which is given even if the place is not known.
+        high_kg: upper end of the interval.
+        place: name of the place, as shown to people; ``None`` if not known.
+        source: source of the carbon intensity and its interval.
+        year: year of the carbon intensity; ``None`` if not known.
         kg_per_kwh: carbon intensity of the grid; ``None`` if the place is not known.
-        pue: power usage effectiveness that the energy was multiplied with.
+        low_kg_per_kwh: lower end of the interval of the carbon intensity.
+        high_kg_per_kwh: upper end of the interval of the carbon intensity.
+        pue: power usage effectiveness by which the energy was multiplied.
     """
 
     kg: float | None
@@ -60,7 +65,12 @@ class Emissions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Money for the electricity, in the currency of ``price_per_kwh``, PUE included."""
+    """Cost of the electricity, including the PUE.
+
+    Attributes:
+        price_per_kwh: price of a kilowatt-hour, in any currency.
+        amount: cost of the energy of the run, in the same currency.
+    """
 
     price_per_kwh: float
     amount: float
@@ -68,16 +78,22 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What the whole run was said to use when it had just begun; errors are of 95 % intervals.
+    """A forecast of the energy, duration and emissions of the whole run, made at its beginning.
+
+    Errors are half-widths of 95 % intervals. They leave out the systematic error of the sensors,
+    which the forecast and the final energy share.
 
     Attributes:
-        after: what had been seen of the training by then, in words.
-        steps: optimizer steps that the newest attempt had made by then.
-        planned_steps: that it was to make.
-        energy_j: of GPUs and host, over all attempts.
-        energy_error_j: without the sensors' systematic error, which the outcome has too.
-        duration_s: of the newest attempt.
-        emissions_kg: ``None`` if the place is not known, then only the interval stands.
+        after: part of the training that the forecast is based on, such as ``the first epoch``.
+        steps: optimizer steps that the newest attempt had made when the forecast was made.
+        planned_steps: optimizer steps that the newest attempt was going to make in total.
+        energy_j: energy of GPUs and host, over all attempts.
+        energy_error_j: error of ``energy_j``.
+        duration_s: duration of the newest attempt.
+        duration_error_s: error of ``duration_s``.
+        emissions_kg: best value, kg of CO2 equivalent; ``None`` if the place is not known.
+        emissions_low_kg: lower end of the interval; ``None`` if not known.
+        emissions_high_kg: upper end of the interval; ``None`` if not known.
     """
 
     after: str
@@ -94,15 +110,16 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """Energy for a unit of work, with its 95 % interval, in joules.
+    """Energy per unit of work, in joules, with its 95 % interval.
 
     Attributes:
-        low_j: lower end of the interval: 1.96 standard errors, the systematic bound, and what
-            was not seen.
-        high_j: upper end.
-        stderr_j: the random standard error alone.
-        systematic_j: the bound alone of the error that all readings share.
-        steps: optimizer steps that it is a mean over.
+        value_j: best value.
+        low_j: lower end of the interval; its half-width is the sum of 1.96 standard errors, the
+            systematic bound, and the error of the time without readings.
+        high_j: upper end of the interval.
+        stderr_j: random standard error; ``None`` if not known.
+        systematic_j: bound of the error that all readings share; ``None`` if not known.
+        steps: number of optimizer steps that the mean is taken over; ``None`` if not known.
     """
 
     value_j: float
@@ -114,13 +131,19 @@ class Ratio:
 
     @property
     def is_resolved(self) -> bool:
-        """Whether training was long enough for its sensors; see ``records.Energy``."""
+        """Whether the random error is small enough to show the value; see ``records.Energy``."""
         return self.stderr_j is None or is_resolved(self.value_j, self.stderr_j)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
-    """Energy of the training phase for each unit of work; ``None`` if it was not counted."""
+    """Energy of the phase ``train`` per unit of work.
+
+    Attributes:
+        j_per_step: energy per executed optimizer step; ``None`` if not known.
+        j_per_sample: energy per sample; ``None`` if energy or samples are not known.
+        j_per_token: energy per token; ``None`` if energy or tokens are not known.
+    """
 
     j_per_step: Ratio | None
     j_per_sample: Ratio | None
@@ -129,7 +152,7 @@ class Efficiency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiencies:
-    """Efficiency by scope."""
+    """Energy per unit of work, of the GPUs alone and of GPUs and host together."""
 
     gpu: Efficiency
     total: Efficiency
@@ -137,14 +160,15 @@ class Efficiencies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitEnergy:
-    """Energy that devices took while the training thread waited for data, in joules.
+    """Energy of devices while the training thread waited for data, in joules.
 
     Attributes:
-        low_j: lower end of the 95 % interval: 1.96 standard errors, the systematic bound, and
-            what was not seen.
-        high_j: upper end.
-        stderr_j: the random standard error alone.
-        systematic_j: the bound alone of the error that all readings, or all waits, share.
+        value_j: best value.
+        low_j: lower end of the 95 % interval; its half-width is the sum of 1.96 standard errors,
+            the systematic bound, and the error of the time without readings.
+        high_j: upper end of the interval.
+        stderr_j: random standard error.
+        systematic_j: bound of the error that all readings or all waits share.
     """
 
     value_j: float
@@ -155,19 +179,20 @@ class WaitEnergy:
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the upper end is at most half as much again: else waits were too short.
+        """Whether the upper end of the interval is at most 1.5 times the value.
 
-        Unlike elsewhere the systematic bound counts here: it is what short waits leave open.
+        If not, the waits were too short for the sensors. Unlike in ``Ratio``, the systematic bound
+        counts here, because most of the error of short waits is systematic.
         """
         return self.high_j <= 1.5 * self.value_j
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataWait:
-    """Energy of waiting for data by scope; ``None`` if not known.
+    """Energy while the training waited for data, by scope; ``None`` if not known.
 
-    It is part of the phase ``train``. Not all of it is lost: a device may have worked off what
-    was queued before.
+    It is part of the energy of the phase ``train``. Not all of it is wasted: a device may have
+    executed work that was queued before the wait.
     """
 
     gpu: WaitEnergy | None
@@ -177,16 +202,19 @@ class DataWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """How much work was done, and how fast.
+    """The amount of work, its speed, and the waits for data.
 
     Attributes:
-        steps: optimizer steps of the run, each counted once.
+        steps: optimizer steps of the run; steps repeated after a resume are counted once.
         replayed_steps: steps that were executed again after a resume.
-        samples: samples of all ranks, each executed step counted.
-        train_s: time in the training phase.
-        data_wait_s: time in which the training waited for its next batch.
-        data_wait_fraction: share of ``train_s``.
-        data_wait: what the devices used in that time; ``None`` if no framework reports it.
+        samples: samples of all ranks in all executed steps; ``None`` if not counted.
+        tokens: tokens of all ranks in all executed steps; ``None`` if not counted.
+        train_s: time in the phase ``train``.
+        samples_per_s: ``samples`` per second of ``train_s``; ``None`` if not known.
+        tokens_per_s: ``tokens`` per second of ``train_s``; ``None`` if not known.
+        data_wait_s: time for which the training waited for its next batch; ``None`` if not known.
+        data_wait_fraction: ``data_wait_s`` as a share of ``train_s``; ``None`` if not known.
+        data_wait: energy of the devices in that time; ``None`` if no framework reports waits.
     """
 
     steps: int

@@ -1,4 +1,4 @@
-"""The records of a batch-size search in the report, and their table."""
+"""Records of a batch-size search in a report, and the table of its trials."""
 
 from dataclasses import dataclass
 from operator import attrgetter
@@ -13,19 +13,20 @@ HEAD = ("batch size", "samples/s", "power", "J/sample", "peak memory", "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSizePoint:
-    """One trial.
+    """The result of one trial of a batch size.
 
     Attributes:
-        size: samples that went through the model at once, on each rank.
-        accumulation: this many times before the optimizer stepped.
-        fits: whether it ran.
-        reason: what the device said if it did not.
-        samples_per_s: of all ranks; ``None`` if it did not run.
-        samples_per_s_error: half-width of the 95 % interval, random alone.
-        scope: whose power and energy it is.
-        power_w: mean.
-        j_per_sample: ``None`` if unknown.
-        peak_bytes: of memory, on the device with the most.
+        size: samples per micro-batch on each rank.
+        accumulation: micro-batches per optimizer step.
+        fits: whether the trial ran without an out-of-memory error.
+        reason: message of the out-of-memory error; empty if the trial ran.
+        samples_per_s: throughput of all ranks; ``None`` if the trial did not run.
+        samples_per_s_error: half-width of the 95 % interval of ``samples_per_s``, of the random
+            error only; ``None`` if the trial did not run.
+        scope: scope of the power and energy.
+        power_w: mean power; ``None`` if not known.
+        j_per_sample: energy per sample; ``None`` if not known.
+        peak_bytes: peak memory of the device with the highest peak; ``None`` if not known.
     """
 
     size: int
@@ -42,16 +43,16 @@ class BatchSizePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSizeCurve:
-    """A search for a batch size.
+    """The result of a search for a batch size.
 
     Attributes:
-        size: the answer; ``None`` if there is none.
-        why: this and no other, or why there is none.
-        objective: what was asked for.
-        points: in the order in which they were run.
-        memory_bytes: of the device; ``None`` if unknown.
-        duration_s: how long the search took.
-        energy_j: what it cost; ``None`` if unknown.
+        size: chosen batch size; ``None`` if no size was chosen.
+        why: reason for the choice, or why no size was chosen.
+        objective: objective of the search.
+        points: trials in the order in which they were run.
+        memory_bytes: memory of the device; ``None`` if not known.
+        duration_s: duration of the search.
+        energy_j: energy of the search; ``None`` if not known.
     """
 
     size: int | None
@@ -64,20 +65,20 @@ class BatchSizeCurve:
 
     @property
     def chosen(self) -> BatchSizePoint | None:
-        """The newest trial of the chosen size."""
+        """The newest trial of the chosen size; ``None`` if no size was chosen."""
         ran = (point for point in reversed(self.points) if point.fits and point.size == self.size)
         return next(ran, None)
 
     @property
     def sentence(self) -> str:
-        """The reason for the choice, and the cost of the search."""
+        """The reason for the choice and the cost of the search, as a sentence."""
         cost = "" if self.energy_j is None else f" and {formatting.energy(self.energy_j)}"
         time = formatting.duration(self.duration_s)
         return f"{self.why}; {len(self.points)} trials in {time}{cost}"
 
 
 def rows(curve: BatchSizeCurve) -> list[tuple[str, ...]]:
-    """Returns the table of trials with the columns ``HEAD``, smallest size first."""
+    """Return the table of trials with the columns ``HEAD``, smallest size first."""
     points = sorted(curve.points, key=attrgetter("size"))
     return [_row(point, "chosen" if point is curve.chosen else "") for point in points]
 

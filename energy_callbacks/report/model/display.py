@@ -1,4 +1,4 @@
-"""Functions with which records display themselves without importing their renderers.
+"""Functions by which records display themselves without importing their renderers.
 
 Records such as ``EnergyReport`` call these functions. A renderer registers an implementation for
 its type::
@@ -6,7 +6,8 @@ its type::
     @as_text.register
     def _(report: EnergyReport) -> str: ...
 
-Importing ``energy_callbacks.report`` or ``energy_callbacks.compare`` imports their renderers.
+Importing ``energy_callbacks.report`` or ``energy_callbacks.compare`` imports the renderers of that
+package.
 """
 
 from functools import singledispatch
@@ -15,17 +16,17 @@ from pathlib import Path
 
 @singledispatch
 def as_text(result: object) -> str:
-    """Returns a result as shown in a terminal."""
+    """Return a record as text for a terminal."""
     raise TypeError(f"nothing renders a {type(result).__name__} as text")
 
 
 @singledispatch
 def as_notebook_html(result: object) -> str:
-    """Returns a result as shown in a notebook."""
+    """Return a record as HTML for a notebook."""
     raise TypeError(f"nothing renders a {type(result).__name__} as HTML")
 
 
 @singledispatch
 def write_files(result: object, folder: Path) -> list[Path]:
-    """Writes the files of a result into a folder, and returns their paths."""
+    """Write the files of a record into a folder, and return their paths."""
     raise TypeError(f"nothing writes files of a {type(result).__name__}, asked for in {folder}")

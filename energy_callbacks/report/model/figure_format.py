@@ -1,4 +1,4 @@
-"""Formats the figures of a report, with their errors or upper bounds."""
+"""Formats the amounts of a report with their errors, or as upper bounds if not resolved."""
 
 import math
 
@@ -8,7 +8,7 @@ from energy_callbacks.report.model import amounts, runs
 
 
 def figure(figure: amounts.Figure) -> str:
-    """Returns an energy in watt-hours, or its upper bound if it is not resolved.
+    """Return an energy in watt-hours, or its upper bound if it is not resolved.
 
     >>> figure(amounts.Figure(energy_j=44_280.0, stderr_j=720.0))
     '12.3 Wh'
@@ -21,7 +21,7 @@ def figure(figure: amounts.Figure) -> str:
 
 
 def error(figure: amounts.Figure) -> str:
-    """Returns the half-width of the 95 % interval as a share, if the figure is resolved.
+    """Return the half-width of the 95 % interval in percent; ``-`` if the figure is not resolved.
 
     >>> error(amounts.Figure(energy_j=44_280.0, systematic_j=720.0))
     '1.6 %'
@@ -35,7 +35,7 @@ def error(figure: amounts.Figure) -> str:
 
 
 def energy_with_error(figure: amounts.Figure) -> str:
-    """Returns an energy with the half-width of its 95 % interval.
+    """Return an energy with the half-width of its 95 % interval.
 
     >>> energy_with_error(amounts.Figure(energy_j=44_280.0, systematic_j=720.0))
     '12.30 ± 0.20 Wh'
@@ -50,7 +50,7 @@ def energy_with_error(figure: amounts.Figure) -> str:
 
 
 def ratio(ratio: amounts.Ratio | None) -> str:
-    """Returns the energy per unit of work.
+    """Return an energy per unit of work, or its upper bound if it is not resolved.
 
     >>> ratio(amounts.Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
     '0.41 J'
@@ -63,7 +63,7 @@ def ratio(ratio: amounts.Ratio | None) -> str:
 
 
 def ratio_interval(ratio: amounts.Ratio) -> str:
-    """Returns the 95 % interval in the unit of the value.
+    """Return the 95 % interval of an energy per unit of work, in the same unit as its value.
 
     >>> ratio_interval(amounts.Ratio(value_j=0.41, low_j=0.39, high_j=0.43))
     '0.39 to 0.43 J'
@@ -73,7 +73,7 @@ def ratio_interval(ratio: amounts.Ratio) -> str:
 
 
 def wait_energy(wait: amounts.WaitEnergy | None) -> str:
-    """Returns the energy of waiting for data with its 95 % interval, or its upper bound.
+    """Return the energy of waiting for data with its 95 % interval, or its upper bound.
 
     >>> wait_energy(
     ...     amounts.WaitEnergy(
@@ -95,14 +95,14 @@ def wait_energy(wait: amounts.WaitEnergy | None) -> str:
 
 
 def _interval(low: float, high: float, unit: tuple[float, str], digits: int = 3) -> str:
-    """Returns both ends in a unit, given as its size and name."""
+    """Return both ends of an interval in a unit, which is given as its size and name."""
     size, name = unit
     ends = (formatting.significant(end / size, digits) for end in (low, high))
     return f"{' to '.join(ends)} {name}"
 
 
 def _digits(ratio: amounts.Ratio) -> int:
-    """Returns the number of digits that the error justifies, two to four."""
+    """Return the number of significant digits that the error justifies, from 2 to 4."""
     error_j = ratio.high_j - ratio.value_j
     if error_j <= 0.0 or ratio.value_j <= 0.0:
         return 3
@@ -110,13 +110,13 @@ def _digits(ratio: amounts.Ratio) -> int:
 
 
 def cards(rank: runs.RankUse) -> str:
-    """Returns the cards of a rank, and whether it shares them with other ranks."""
+    """Return the GPUs of a rank, and whether the rank shares them with other ranks."""
     names = ", ".join(rank.gpus)
     return f"{names} (shared)" if rank.shares_gpus else names or "-"
 
 
 def emissions(emissions: amounts.Emissions | None) -> str:
-    """Returns the best value, or the interval if the place is not known."""
+    """Return the best value of the emissions, or their interval if the place is not known."""
     if emissions is None:
         return UNKNOWN
     if emissions.kg is not None:
@@ -125,17 +125,17 @@ def emissions(emissions: amounts.Emissions | None) -> str:
 
 
 def emissions_interval(emissions: amounts.Emissions) -> str:
-    """Returns the interval in the unit of its upper end."""
+    """Return the interval of the emissions in the unit of its upper end."""
     unit = formatting.in_unit(emissions.high_kg, MASS_UNITS)
     return _interval(emissions.low_kg, emissions.high_kg, unit)
 
 
 def money(cost: amounts.Cost | None) -> str:
-    """Returns an amount without currency, which is not known."""
+    """Return a cost without its currency, which is not known."""
     return UNKNOWN if cost is None else formatting.significant(cost.amount)
 
 
 def share(phase: runs.Phase) -> str:
-    """Returns the share of the total energy that a phase took, if it is resolved."""
+    """Return the share of a phase in the total energy; ``-`` if its energy is not resolved."""
     is_resolved = phase.share is not None and phase.total.is_resolved
     return formatting.percent(phase.share) if is_resolved else "-"

@@ -1,7 +1,7 @@
-"""The user's metrics in a report, and what their names say about them.
+"""The user's metrics in a report, and what their names tell about them.
 
-The words of a name such as ``val_loss``, ``eval/F1`` or ``ValidationAccuracy`` say whether the
-metric is of validation data, and whether lower or higher values are better.
+The words of a name such as ``val_loss``, ``eval/F1`` or ``ValidationAccuracy`` tell whether the
+metric is computed on validation data, and whether lower or higher values are better.
 """
 
 import re
@@ -33,14 +33,16 @@ _UNCLEAR = frozenset(("neg", "negative", "minus", "inverse", "gap", "diff", "fal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One of the user's metrics over the run.
+    """Values of one of the user's metrics at n moments of the run.
 
     Attributes:
-        t_s: on the time axis of the charts.
-        step: optimizer steps done at each value; ``None`` if not known.
-        epoch: epoch of each value; ``None`` if not known.
-        energy_j: of GPUs and host until then, as far as it was seen; ``None`` if unknown.
-        value: finite.
+        name: name of the metric, as logged by the user.
+        t_s: (n,), seconds since the run began, without pauses between attempts.
+        step: (n,), optimizer steps executed so far; ``None`` if not known.
+        epoch: (n,), epoch of each value; ``None`` if not known.
+        energy_j: (n,), known energy of GPUs and host up to each value, over all attempts; ``None``
+            if no energy is known.
+        value: (n,), finite values.
     """
 
     name: str
@@ -52,23 +54,23 @@ class Metric:
 
     @property
     def is_validation(self) -> bool:
-        """Whether the name says that the metric is of other data than the training data."""
+        """Whether the name tells that the metric is computed on data not used for training."""
         return bool(_VALIDATION.intersection(words_of(self.name)))
 
     @property
     def direction(self) -> Direction | None:
-        """Whether lower or higher is better; ``None`` if the name does not say."""
+        """Whether lower or higher values are better; ``None`` if the name does not tell."""
         return direction(self.name)
 
     @property
     def stem(self) -> str:
-        """The name without words for training, validation and aggregation."""
+        """Name without the words for training, validation and aggregation."""
         left_out = _VALIDATION | _TRAINING | _FILLERS
         return " ".join(word for word in words_of(self.name) if word not in left_out)
 
 
 def words_of(name: str) -> list[str]:
-    """Returns the words of a name in lower case.
+    """Return the words of a name in lower case.
 
     >>> words_of("ValidationF1/Score"), words_of("eval_loss")
     (['validation', 'f1', 'score'], ['eval', 'loss'])
@@ -78,7 +80,8 @@ def words_of(name: str) -> list[str]:
 
 
 def direction(name: str) -> Direction | None:
-    """Returns whether lower or higher is better, by the name of a metric.
+    """Return whether lower or higher values of a metric are better; ``None`` if its name does not
+    tell.
 
     >>> direction("val_loss"), direction("eval_accuracy"), direction("val_lr")
     ('lower', 'higher', None)

@@ -1,4 +1,4 @@
-"""The record of a recommendation: one thing to change, with its evidence."""
+"""The record of a recommendation in a report."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -24,12 +24,14 @@ MATTERS: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """One thing to change.
+    """A recommendation to change one thing.
 
     Attributes:
-        message: what was seen, with figures.
-        fix: what to do about it.
-        saves_j: at most, of this run; ``None`` if unknown.
+        code: short identifier of the kind of recommendation.
+        message: the observation, with figures.
+        fix: the recommended change.
+        saves_j: upper bound of the energy that the change would have saved in this run; ``None`` if
+            not known.
     """
 
     code: Code
@@ -39,5 +41,5 @@ class Advice:
 
     @property
     def saving(self) -> str:
-        """The saving in words; empty if unknown."""
+        """The saving as text; empty if not known."""
         return "" if self.saves_j is None else f"saves up to {formatting.energy(self.saves_j)}"

@@ -13,12 +13,12 @@ Quantity = Literal["data_wait", "samples_per_step", "gpu_power"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportWarning:
-    """Something the reader must know before the numbers.
+    """A warning that the report shows before the numbers.
 
     Attributes:
-        code: short and stable, for machines.
-        message: what is the matter, in words.
-        fix: what to do about it, ``""`` where nothing can be done.
+        code: short identifier, which does not change between versions.
+        message: description of the problem.
+        fix: how to solve the problem; ``""`` if there is no solution.
     """
 
     code: str
@@ -28,15 +28,24 @@ class ReportWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One training over all its attempts.
+    """One training, over all its attempts.
 
     Attributes:
+        run_id: identifier that all attempts of the run share.
+        name: name that the user gave to the run; ``None`` if none was given.
+        tags: tags that the user gave to the run.
+        framework: training framework; ``None`` if not known.
+        framework_version: version of the framework; ``None`` if not known.
+        command: command line of the newest attempt; ``None`` if not known.
+        git_commit: commit of the user's repository; ``None`` if not known.
         started_unix_s: wall time at which the first attempt began.
-        duration_s: time measured, without the pauses between attempts.
-        status: how the newest attempt ended.
-        error: the exception of the newest attempt, in words.
-        job: of a batch system, of the newest attempt; ``None`` outside of one.
-        host: of the process that leads the newest attempt.
+        duration_s: measured time, without the pauses between attempts.
+        status: status of the newest attempt: the first of ``failed``, ``interrupted``, ``running``,
+            ``cut off`` and ``finished`` that one of its ranks has.
+        error: exception that ended the newest attempt; ``None`` if there was none.
+        job: batch job of the newest attempt; ``None`` outside any batch system.
+        host: host of the newest attempt, or of its lowest rank if it has several; ``None`` if not
+            known.
     """
 
     run_id: str
@@ -56,12 +65,22 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What one process of one attempt saw.
+    """Time, work and energy of one process of one attempt.
 
     Attributes:
-        offset_s: where the attempt begins on the time axis of the charts (pauses left out).
-        steps: optimizer steps executed, also those that a later attempt repeated.
-        energy: of the devices that this process owns, so that all rows add up to the total.
+        attempt: number of the attempt.
+        host: name of the host.
+        rank: rank of the process.
+        status: how the process ended, or whether it is running.
+        started_unix_s: wall time at which the process began to measure.
+        offset_s: start of the process on the time axis of the charts, without pauses between
+            attempts.
+        duration_s: measured time.
+        steps: executed optimizer steps, including those that a later attempt repeated.
+        samples: samples of this process; ``None`` if not counted.
+        energy: energy of the devices that are assigned to this process; each device is assigned to
+            one process of the attempt, so that all rows add up to the total.
+        job: batch job of the process; ``None`` outside any batch system.
     """
 
     attempt: int
@@ -79,17 +98,22 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankUse:
-    """One rank of an attempt that has several.
+    """Work, waits and GPU energy of one rank of an attempt with several ranks.
 
     Attributes:
-        gpus: keys of the cards that it trains on.
-        shares_gpus: whether another rank trains on one of them too.
-        steps: optimizer steps executed.
+        attempt: number of the attempt.
+        host: name of the host.
+        rank: rank of the process.
+        gpus: keys of the GPUs on which the rank trains.
+        shares_gpus: whether another rank trains on one of these GPUs too.
+        steps: executed optimizer steps.
+        samples: samples of this rank; ``None`` if not counted.
         train_s: time in the phase ``train``.
-        data_wait_s: of it, the time in which it waited for its next batch.
-        gpu: energy of ``gpus`` in the phase ``train``, as this rank read it; ranks that share a
-            card have both read it, so these do not add up.
-        gpu_power_w: the same over the time that was seen.
+        data_wait_s: part of ``train_s`` in which the rank waited for its next batch; ``None`` if
+            not known.
+        gpu: energy of ``gpus`` in the phase ``train``, as read by this rank. The energy of a GPU
+            that several ranks share is in the row of each, so rows do not add up to the total.
+        gpu_power_w: mean power of ``gpus`` in the phase ``train``; ``None`` if not known.
     """
 
     attempt: int
@@ -107,14 +131,17 @@ class RankUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imbalance:
-    """A rank that stands out from the others, beyond chance and errors.
+    """A rank that differs from the other ranks by more than chance and measurement errors explain.
 
     Attributes:
-        quantity: what it stands out in: s, samples, or W.
-        value: of this rank; of waits, over the steps that all ranks have done.
-        median: of the others.
-        error: half-width of the 95 % interval of the difference; 0 if things were counted.
-        message: the same in words.
+        attempt: number of the attempt.
+        host: name of the host.
+        rank: rank that differs.
+        quantity: compared quantity: time of waiting for data in s, samples per step, or power in W.
+        value: value of the rank; for waits, the sum over the steps that all ranks have executed.
+        median: median of the other ranks.
+        error: half-width of the 95 % interval of the difference; 0 for counts.
+        message: the difference as a sentence.
     """
 
     attempt: int
@@ -129,14 +156,15 @@ class Imbalance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Memory at its highest and on average, in bytes; ``None`` if not known.
+    """Peak and mean memory, in bytes; ``None`` if not known.
 
     Attributes:
-        device_used_peak_bytes: highest on any one GPU, all processes of the card together.
-        device_used_mean_bytes: mean of that same GPU.
-        peak_allocated_bytes: highest in the framework's allocator of any one process.
-        host_rss_peak_bytes: highest resident memory of any one rank with its workers.
-        host_rss_mean_bytes: mean of that same rank.
+        device_used_peak_bytes: highest memory in use on any one GPU, by all processes together.
+        peak_allocated_bytes: highest memory in the framework's allocator of any one process.
+        host_rss_peak_bytes: highest resident memory of any one rank, including its worker
+            processes.
+        host_rss_mean_bytes: mean resident memory of the rank with the highest peak.
+        device_used_mean_bytes: mean memory in use on the GPU with the highest peak.
     """
 
     device_used_peak_bytes: float | None
@@ -148,13 +176,13 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """How busy the parts of a GPU were, in DCGM's terms; means, 0 to 1, ``None`` if not known.
+    """Use of the parts of a GPU, in DCGM's terms: mean shares, 0 to 1; ``None`` if not known.
 
     Attributes:
-        sm_active: share of time in which a multiprocessor had work, mean over all of them.
-        sm_occupancy: resident warps, as a share of those that are possible.
+        sm_active: share of time in which a multiprocessor had work, mean over all multiprocessors.
+        sm_occupancy: resident warps as a share of the possible number.
         tensor_active: share of time in which the tensor cores were busy.
-        dram_active: memory bandwidth, as a share of the highest.
+        dram_active: used share of the highest memory bandwidth.
     """
 
     sm_active: float | None
@@ -165,11 +193,18 @@ class Activity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """What one phase took; all phases sum to the totals.
+    """Time and energy of one phase; all phases sum to the totals.
 
     Attributes:
-        share: of the total energy, 0 to 1; ``None`` if either is unknown.
-        activity: mean over the GPUs; ``None`` if not known, or the phase too short.
+        name: name of the phase, such as ``train``.
+        duration_s: time in the phase.
+        gpu: energy of the GPUs in the phase.
+        host: energy of the host in the phase.
+        total: energy of GPUs and host in the phase.
+        share: share of the total energy of the run, 0 to 1; ``None`` if one of the energies is not
+            known.
+        activity: mean use of the parts of the GPUs; ``None`` if not known, or if the phase was too
+            short.
     """
 
     name: str
@@ -183,7 +218,14 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorUse:
-    """Which sensor spoke for a quantity of a device."""
+    """The sensor that was read for one quantity of a device.
+
+    Attributes:
+        quantity: name of the quantity, such as ``power``.
+        name: call or file that was read.
+        period_s: time between two new values; ``None`` if not known.
+        citation: source of these properties.
+    """
 
     quantity: str
     name: str
@@ -193,14 +235,30 @@ class SensorUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceUse:
-    """One physical device over the whole run, counted once however many ranks saw it.
+    """One physical device over the whole run, counted once even if several ranks have read it.
 
     Attributes:
-        counted_in: key of the parent whose energy contains this one's; ``None`` if the
-            device itself is part of its scope's sum.
-        mean_power_w: energy over the time seen.
-        peak_power_w: highest mean over one row of the journal (about a second).
-        throttled_s: time in which the driver held the clocks down.
+        key: short name, unique on its host, such as ``gpu0``.
+        host: name of the host.
+        name: name of the product, such as ``NVIDIA H200``.
+        kind: ``gpu``, ``cpu``, ``dram``, ``process`` or ``allocator``.
+        scope: scope whose sum contains the energy of the device; ``None`` if it has no energy.
+        origin: whether a sensor measured the energy or a model estimated it.
+        uuid: UUID of the device; ``None`` if it has none.
+        counted_in: key of the parent device whose energy contains this one's; ``None`` if the sum
+            of the scope contains the device itself.
+        sensors: sensor of each quantity.
+        energy: energy over the whole run.
+        mean_power_w: energy divided by the time with readings; ``None`` if not known.
+        peak_power_w: highest mean power between two rows of the journal, which are about one second
+            apart; ``None`` if not known.
+        memory_peak_bytes: highest memory; ``None`` if not known.
+        utilisation_mean: mean share of time in which the device was busy, 0 to 1; ``None`` if not
+            known.
+        temperature_max_c: highest temperature, in degrees Celsius; ``None`` if not known.
+        throttled_s: time in which the driver reduced the clocks; ``None`` if not known.
+        notes: notes on the device, such as other users.
+        activity: use of the parts of a GPU; ``None`` if not known.
     """
 
     key: str
@@ -225,19 +283,24 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Curves of one device, as means over bins.
+    """Curves of one device, as values in n bins of time.
+
+    ``utilisation``, ``temperature_c``, ``throttled_s`` and ``peak_allocated_bytes`` are empty if
+    the device does not report them.
 
     Attributes:
-        t_s: end of each bin, in seconds measured since the run began (pauses left out).
-        seen_s: seconds of the bin in which power was known;
-            ``sum(seen_s * power_w)`` is the energy of the curve.
-        power_w: mean while seen; ``None`` if nothing was seen.
-        memory_bytes: highest in the bin: device memory in use, resident or allocated memory.
-        utilisation: mean share of time in which the device was busy, 0 to 1; like the next two
-            empty if the device never said.
-        temperature_c: highest in the bin.
-        throttled_s: of the bin, the seconds in which the driver held the clocks down.
-        peak_allocated_bytes: highest in the bin, of an allocator; empty if none has reported.
+        key: key of the device, unique on its host.
+        host: name of the host.
+        t_s: (n,), end of each bin in seconds since the run began, without pauses between attempts.
+        seen_s: (n,), seconds of the bin in which power was known; ``sum(seen_s * power_w)`` is the
+            energy of the curve.
+        power_w: (n,), mean power during ``seen_s``; ``None`` if power was not known in the bin.
+        memory_bytes: (n,), highest memory in the bin: memory in use of a GPU, resident memory of a
+            process, or memory of an allocator; ``None`` if not known.
+        utilisation: (n,), mean share of time in which the device was busy, 0 to 1.
+        temperature_c: (n,), highest temperature in the bin, in degrees Celsius.
+        throttled_s: (n,), seconds of the bin in which the driver reduced the clocks.
+        peak_allocated_bytes: (n,), highest memory in the framework's allocator in the bin.
     """
 
     key: str
@@ -254,7 +317,13 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A phase on the time axis of the charts."""
+    """A stretch of time in one phase, on the time axis of the charts.
+
+    Attributes:
+        phase: name of the phase.
+        start_s: start, in seconds since the run began, without pauses between attempts.
+        end_s: end, on the same time axis.
+    """
 
     phase: str
     start_s: float
@@ -263,14 +332,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far the training was at moments of the run, and what it had used; n values each.
+    """Steps, samples and energy up to n moments of the run.
 
     Attributes:
-        t_s: on the time axis of the charts.
-        step: optimizer steps of the run; falls if a resume repeated some.
-        samples: of all ranks, each executed step counted; ``None`` if not counted.
-        energy_j: of GPUs and host until then, as far as it was seen.
-        train_j: of it, in the phase ``train``.
+        t_s: (n,), the moments, on the time axis of the charts.
+        step: (n,), optimizer steps of the run; decreases if a resumed attempt repeated some.
+        samples: (n,), samples of all ranks in all executed steps; ``None`` if not counted.
+        energy_j: (n,), known energy of GPUs and host up to the moment.
+        train_j: (n,), part of ``energy_j`` in the phase ``train``.
     """
 
     t_s: tuple[float, ...]
@@ -282,7 +351,13 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnavailableSensor:
-    """A sensor that could not be opened, and what would help."""
+    """A sensor that could not be opened.
+
+    Attributes:
+        source: name of the source.
+        reason: why the source could not be opened.
+        fix: how to make the source available.
+    """
 
     source: str
     reason: str
@@ -291,11 +366,11 @@ class UnavailableSensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuringCost:
-    """What measuring itself took; ``None`` if the attempt was cut off.
+    """Processor time of the measurement itself; ``None`` if an attempt was cut off.
 
     Attributes:
-        sampler_cpu_s: processor time of the sampler threads, all ranks together.
-        core_share: the same as a share of one core.
+        sampler_cpu_s: processor time of the sampler threads of all ranks.
+        core_share: ``sampler_cpu_s`` divided by the measured time: the share of one core.
     """
 
     sampler_cpu_s: float | None

@@ -1,9 +1,9 @@
 """The energy report as one typed, versioned record, and its JSON.
 
-The record holds everything that a report shows. HTML, text and JSON are views of the same value,
-so a report can be rendered again from its JSON. ``None`` means not known, ``0.0`` is a measured
-zero. ``SCHEMA_VERSION`` increases when readers of the JSON must change. The schema is in
-``docs/reference/report.schema.json``.
+The record holds everything that a report shows. HTML, text and JSON present the same record, so a
+report can be rendered again from its JSON. ``None`` means not known; ``0.0`` is a measured zero.
+``SCHEMA_VERSION`` increases with changes of the JSON that require changes of programs that read it.
+The schema is in ``docs/reference/report.schema.json``.
 """
 
 import json
@@ -33,13 +33,13 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What profilers have found; ``None`` if there was none of that kind.
+    """Results of the profilers; ``None`` for a profiler that did not run.
 
     Attributes:
-        step_phases: energy over the phases of the step.
-        kernels: who had the device's time.
-        lines: joules of the lines of the user's source.
-        host: calls and memory of the process.
+        step_phases: energy of the phases of a training step.
+        kernels: device time and energy by kernel.
+        lines: energy by line of the user's source.
+        host: Python calls and memory of the process.
     """
 
     step_phases: StepPhases | None = None
@@ -50,21 +50,40 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyReport:
-    """The report of a run: what was used, where, the uncertainty, and what to know first.
+    """The report of a run: its energy, the origin and uncertainty of the energy, and warnings.
 
     Attributes:
-        tool_version: of this package when it measured.
-        forecast: the newest one; ``None`` if the run was too short or its length not known.
-        measured_fraction: share of the total energy that sensors measured.
-        timeline: phases in time, for the charts.
-        ranks: what each rank did, if an attempt has several; empty otherwise.
-        imbalances: ranks that stand out from the others.
-        batch_sizes: searches for one, in the order in which they were made.
-        advice: what to change, what saves most first.
-        metrics: the user's own, such as the loss.
-        progress: steps and energy over time; ``None`` if no steps were reported.
-        profile: what profilers have found; ``None`` if there were none.
-        method_notes: each assumption behind the numbers, one sentence each.
+        format: name of the file format.
+        schema_version: version of the schema.
+        tool_version: version of this package in the newest attempt.
+        warnings: warnings to read before the numbers.
+        run: the run itself.
+        energy: energy of the run by scope.
+        measured_fraction: share of the total energy that sensors measured, 0 to 1; the rest is
+            estimated by models. ``None`` if no energy is known.
+        emissions: emissions of the energy; ``None`` if not known.
+        cost: cost of the energy; ``None`` if energy or price is not known.
+        forecast: the newest forecast; ``None`` if the run was too short or its length not known.
+        efficiency: energy per unit of work.
+        throughput: amount and speed of the work.
+        memory: peak and mean memory.
+        phases: time and energy of each phase.
+        devices: use of each physical device.
+        attempts: one row for each process of each attempt.
+        unavailable: sensors that could not be opened.
+        measuring: processor time of the measurement itself.
+        environment: versions and settings of the newest attempt.
+        method_notes: the assumptions behind the numbers, one sentence each.
+        timeline: phases over time, for the charts.
+        series: curves of the devices, for the charts.
+        ranks: one row for each rank of the attempts that have several ranks.
+        imbalances: ranks that differ from the other ranks.
+        batch_sizes: searches for a batch size, oldest first.
+        advice: recommendations, largest saving first.
+        metrics: the user's metrics, such as the loss.
+        progress: steps and energy over time; ``None`` if no steps were reported or no energy is
+            known.
+        profile: results of the profilers; ``None`` if no profiler ran.
     """
 
     format: Literal["energy_callbacks.report"] = "energy_callbacks.report"
@@ -98,11 +117,11 @@ class EnergyReport:
     profile: Profile | None = None
 
     def __str__(self) -> str:
-        """Returns the report as shown in a terminal."""
+        """Return the report as text for a terminal."""
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        """Returns the report as shown in a notebook: the whole HTML page in a frame."""
+        """Return the report as HTML for a notebook: the whole page in a frame."""
         return as_notebook_html(self)
 
 
@@ -114,10 +133,10 @@ def _adapter(kind: type[Any]) -> "TypeAdapter[Any]":
 
 
 def from_record(kind: type[Kind], record: Mapping[str, Any]) -> Kind:
-    """Returns the record of a report that a journal holds as a JSON object.
+    """Return a record of a report from a JSON object of a journal.
 
     Args:
-        kind: the dataclass of the record.
+        kind: dataclass of the record.
         record: the JSON object; keys that ``kind`` does not have are ignored.
     """
     value: Kind = _adapter(kind).validate_python(record)  # type: ignore[arg-type] # is hashable
@@ -125,7 +144,7 @@ def from_record(kind: type[Kind], record: Mapping[str, Any]) -> Kind:
 
 
 def to_json(report: EnergyReport) -> str:
-    """Returns the report as JSON in the order of the schema.
+    """Return the report as JSON, with its fields in the order of the schema.
 
     Each top-level field is one line, which keeps diffs readable.
     """
@@ -138,7 +157,7 @@ def to_json(report: EnergyReport) -> str:
 
 
 def from_json(text: str) -> EnergyReport:
-    """Returns the report that ``to_json`` wrote.
+    """Return the report from the JSON that ``to_json`` wrote.
 
     Raises:
         JournalError: if the text is not a report, is damaged, or has a newer schema version.
@@ -181,7 +200,7 @@ def _check_format(text: str) -> None:
 
 
 def json_schema() -> dict[str, Any]:
-    """Returns the JSON schema of a report (draft 2020-12), as printed in the reference docs."""
+    """Return the JSON schema of a report (draft 2020-12), as in the reference documentation."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **_adapter(EnergyReport).json_schema(mode="serialization"),
