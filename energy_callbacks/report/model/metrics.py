@@ -80,8 +80,7 @@ def words_of(name: str) -> list[str]:
 
 
 def direction(name: str) -> Direction | None:
-    """Return whether lower or higher values of a metric are better; ``None`` if its name does not
-    tell.
+    """Return whether lower or higher values are better; ``None`` if the name does not tell.
 
     >>> direction("val_loss"), direction("eval_accuracy"), direction("val_lr")
     ('lower', 'higher', None)
