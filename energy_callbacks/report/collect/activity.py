@@ -73,7 +73,10 @@ def _spells(columns: DeviceColumns) -> Iterator[_Spell]:
 
 
 def _phase(process: ProcessJournal, windows: Sequence[TimedEnergy], spell: _Spell) -> str | None:
-    """Returns the phase that contains the whole spell, or ``None``; windows precede spans."""
+    """Returns the phase that contains the whole spell, or ``None``.
+
+    If a window overlaps a span, only the window counts as the phase.
+    """
     window = _newest(windows, spell.end_s)
     if window is not None and window.end_s > spell.start_s:
         return window.name if _contains(window, spell) else None

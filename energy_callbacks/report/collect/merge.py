@@ -1,13 +1,13 @@
 """Groups the journals of a run into attempts, and assigns each physical device to one process.
 
-* Only journals of one run are used. If a folder holds several runs, this is the newest one. Hosts
-  of one launch without a shared folder have different run ids; their journals form one run.
-* Attempts follow each other; the pauses between them are left out of all time axes.
+* Only journals of one run are used: the newest run, if a folder contains several. Hosts that train
+  together without a shared folder have different run ids; their journals form one run.
+* Attempts follow each other in time; the pauses between them are left out of all time axes.
 * A physical device is identified by host and UUID, or by host and key if it has no UUID. If
-  several ranks of an attempt report it, it is owned by the lowest rank that knows its energy, or by
-  a rank that continued after that one had died.
-* A device whose parent is reported too is listed, but not added to sums, because the energy of the
-  parent contains its energy.
+  several ranks of an attempt report it, its owner is the lowest rank that knows its energy. If that
+  rank died and another one continued, the owner is the other rank.
+* A device whose parent device is reported too is listed, but not included in sums, because the
+  energy of the parent already includes its energy.
 """
 
 from collections import defaultdict
@@ -23,16 +23,17 @@ from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total
 from energy_callbacks.core.records import Energy
 from energy_callbacks.report.collect.process import ProcessJournal, energies
 
-# Hosts of one launch start within minutes of each other. Later launches may reuse the address and
-# port that identify a launch.
+# Hosts that train together start within this time of each other, in seconds. Later launches may
+# reuse the address and port that identify a launch.
 _LAUNCH_S = 300.0
+# A rank is regarded as continuing after another one if it ends later by more than this, in seconds.
 # If a rank is killed, the other ranks end within a few seconds, unless they wait for it until a
 # time limit.
 _LAST_LINES_S = 5.0
 
 
 class Identity(NamedTuple):
-    """Identifies a physical device across journals; ``name`` is its UUID, or else its key."""
+    """Identifies a physical device ; ``name`` is its UUID, or its key if it has none."""
 
     host: str
     name: str
@@ -45,8 +46,9 @@ class OwnedDevice:
     Attributes:
         record: the ``device`` line of the journal.
         energy: energy over the whole attempt.
-        counted_in: key of the parent whose energy contains this one's; ``None`` without a parent.
-        notes: notes of all processes of the attempt on the device.
+        counted_in: key of the parent device whose energy includes that of this device; ``None`` if
+            there is none.
+        notes: notes about the device from all processes of the attempt.
     """
 
     identity: Identity
@@ -65,7 +67,7 @@ class OwnedDevice:
 
     @property
     def is_counted(self) -> bool:
-        """Whether the energy is part of the sums."""
+        """Whether the energy of the device is included in sums."""
         return self.counted_in is None and self.properties["scope"] is not None
 
 
@@ -75,7 +77,7 @@ class MergedAttempt:
 
     Attributes:
         offset_s: start of the attempt on the time axis of the run.
-        processes: in order of rank. Phases and steps are those of the lead process.
+        processes: journals in order of rank. The lead process determines phases and steps.
     """
 
     number: int
@@ -85,7 +87,7 @@ class MergedAttempt:
 
     @property
     def counted(self) -> Iterator[OwnedDevice]:
-        """Devices whose energies are added up."""
+        """The devices whose energies are included in sums."""
         return (device for device in self.owned if device.is_counted)
 
     @property
@@ -117,7 +119,7 @@ def newest_run(processes: Sequence[ProcessJournal]) -> tuple[list[ProcessJournal
 
 
 def _is_one_launch(one: ProcessJournal, other: ProcessJournal) -> bool:
-    """Returns whether two processes on hosts without a shared folder belong to one launch."""
+    """Returns whether two processes on different hosts belong to one launch."""
     launch = one.header.get("launch")
     is_same = launch is not None and launch == other.header.get("launch")
     return is_same and one.host != other.host and abs(one.unix_s - other.unix_s) < _LAUNCH_S
@@ -134,7 +136,7 @@ def merge(processes: Iterable[ProcessJournal]) -> list[MergedAttempt]:
     for count, ((_, attempt_number), group) in enumerate(sorted(groups.items()), start=1):
         ordered = tuple(sorted(group, key=lambda process: (process.rank, process.host)))
         attempt = MergedAttempt(
-            # Numbers of different folders overlap.
+            # Attempts are renumbered because the numbers of different folders overlap.
             number=count if is_moved else attempt_number,
             offset_s=offset_s,
             processes=ordered,
@@ -162,7 +164,7 @@ def _owned(processes: Sequence[ProcessJournal]) -> list[OwnedDevice]:
         replace(reduce(_preferred, devices), notes=_notes([one.properties for one in devices]))
         for devices in claims.values()
     ]
-    # The energy of a device is counted in its parent's, if that is known.
+    # A device is counted in its parent only if the energy of the parent is known.
     known = {(one.identity.host, one.key) for one in owned if one.energy.energy_j is not None}
     return [
         one if (one.identity.host, one.counted_in) in known else replace(one, counted_in=None)
@@ -171,7 +173,7 @@ def _owned(processes: Sequence[ProcessJournal]) -> list[OwnedDevice]:
 
 
 def _notes(lines: Sequence[Record]) -> tuple[str, ...]:
-    """Returns the notes in the ``device`` lines of all processes, without duplicates."""
+    """Returns the distinct notes of a device; the first one is on MIG instances, if it has any."""
     notes = dict.fromkeys(note for line in lines for note in line["notes"])
     count = max(line.get("instance_count", 0) for line in lines)
     if not count:
@@ -190,13 +192,13 @@ def _preferred(present: OwnedDevice, candidate: OwnedDevice) -> OwnedDevice:
 
 
 def _outlives(one: ProcessJournal, other: ProcessJournal) -> bool:
-    """Returns whether ``other`` died and ``one`` continued for longer than a last line takes."""
+    """Returns whether ``other`` died and ``one`` ended more than ``_LAST_LINES_S`` later."""
     after_s = one.unix_s + one.end_s - other.unix_s - other.end_s
     return other.totals is None and after_s > _LAST_LINES_S
 
 
 def energy_of(process: ProcessJournal, key: str) -> Energy:
-    """Returns the energy of a device over an attempt, from the totals or else from other lines."""
+    """Returns the energy of a device over an attempt, from the totals line if it is known there."""
     stated = energies(process.totals["energy"]).get(key) if process.totals else None
     if stated is not None and stated.energy_j is not None:
         return stated
@@ -204,9 +206,9 @@ def energy_of(process: ProcessJournal, key: str) -> Energy:
 
 
 def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
-    """Returns the newest cumulative energy of an attempt without totals.
+    """Returns the newest cumulative energy of a device that the totals line does not state.
 
-    Its errors are scaled from the newest line that states them.
+    Its systematic error is scaled from the newest lines that state errors.
     """
     spans = [span for span in process.spans if key in span.energy]
     durations_s = [span.end_s - span.start_s for span in spans]
@@ -242,6 +244,6 @@ def _unqualified(process: ProcessJournal, key: str, energy_j: float) -> Energy:
 
 
 def _reached(process: ProcessJournal, key: str) -> float:
-    """Returns the share of the attempt up to the newest energy of a device; sensors lag."""
+    """Returns the share of the attempt, 0 to 1, before the newest energy of a device."""
     seen_s = process.columns[key].seen_s
     return min(float(np.nanmax(seen_s)) / process.end_s, 1.0) if process.end_s else 0.0

@@ -1,8 +1,8 @@
-"""Time and energy of each phase of a process; phases sum to the whole attempt.
+"""Computes time and energy of each phase of a process; phases sum to the whole attempt.
 
-Spans cover the attempt without gaps, except for the phase that was open when a process was cut off:
-it gets the part of the total that no span contains. A window is subtracted from the spans that it
-overlaps. The trainings inside a measured command are subtracted from the command.
+Spans cover the attempt without gaps, except for the phase that was open when a process was cut off.
+That phase gets the part of the total that no span contains. A window is subtracted from the spans
+that it overlaps. The trainings inside a measured command are subtracted from the command.
 """
 
 import math
@@ -34,7 +34,7 @@ class _Piece:
 
 
 def durations_s(process: ProcessJournal) -> dict[str, float]:
-    """Returns the seconds of each phase, in order of appearance; they sum to the attempt."""
+    """Returns the seconds in each phase, in order of appearance; the sum is that of the attempt."""
     seconds: dict[str, float] = defaultdict(float)
     for piece in _cut(process, None, UNKNOWN):
         seconds[piece.name] += piece.duration_s
@@ -62,7 +62,7 @@ def energies(process: ProcessJournal, key: str, whole: Energy) -> dict[str, Ener
 
 
 def sums(parts: Iterable[tuple[str, float, Energy]]) -> dict[str, Energy]:
-    """Returns the total energy by phase, of parts that have phase, duration and energy."""
+    """Returns the total energy by name; each part is a tuple of name, duration in s, and energy."""
     by_name: dict[str, list[tuple[float, Energy]]] = defaultdict(list)
     for name, duration_s, energy in parts:
         by_name[name].append((duration_s, energy))
@@ -84,7 +84,7 @@ def _with_trainings(process: ProcessJournal, key: str, own: dict[str, Energy]) -
     command = own.get(COMMAND, UNKNOWN)
     if command.energy_j is None or not known_j:
         return own
-    # Two processes that read one sensor may differ by the energy between two of its values.
+    # The readings of two processes from one sensor may differ by its energy between two updates.
     share = min(command.energy_j / known_j, 1.0)
     taken = {name: _times(energy, share) for name, energy in sums(inside).items()}
     phases = {name: energy for name, energy in own.items() if name != COMMAND}
@@ -100,7 +100,7 @@ def _times(energy: Energy, factor: float) -> Energy:
 
 
 def _minus(energy: Energy, taken_j: float, taken: Sequence[Energy]) -> Energy:
-    """Returns a known energy without parts that have ``taken_j`` in sum."""
+    """Returns a known energy without the parts in ``taken``, whose sum is ``taken_j``."""
     taken_systematic_j = math.fsum(one.systematic_j for one in taken)
     return replace(
         energy,
@@ -159,7 +159,7 @@ def _piece(timed: TimedEnergy, key: str | None) -> _Piece:
 
 
 def _balance(pieces: list[_Piece], process: ProcessJournal, whole: Energy) -> None:
-    """Gives the open phase the energy that no span has, or scales spans down to the total."""
+    """Assigns energy that no span has to the open phase, or scales spans down to the total."""
     closed_s = pieces[-1].end_s if pieces else 0.0
     known_j = math.fsum(piece.energy.energy_j or 0.0 for piece in pieces)
     rest_j = (whole.energy_j or 0.0) - known_j
@@ -180,7 +180,7 @@ def _scale(pieces: list[_Piece], factor: float) -> None:
 
 
 def _rest(known: Sequence[Energy], whole: Energy, rest_j: float) -> Energy:
-    """Returns the energy of the open phase."""
+    """Returns the energy of the open phase, which is ``rest_j`` if ``whole`` is known."""
     if whole.energy_j is None:
         return UNKNOWN
     known_systematic_j = math.fsum(energy.systematic_j for energy in known)
@@ -193,7 +193,7 @@ def _rest(known: Sequence[Energy], whole: Energy, rest_j: float) -> Energy:
 
 
 def _take_out(window: _Piece, pieces: list[_Piece]) -> list[_Piece]:
-    """Moves time and energy of a window out of the pieces that it overlaps, by overlap."""
+    """Subtracts a window from the pieces that it overlaps, and returns its part in each of them."""
     touched = []
     for piece in pieces:
         if piece.start_s >= window.end_s:
@@ -206,7 +206,7 @@ def _take_out(window: _Piece, pieces: list[_Piece]) -> list[_Piece]:
 
 
 def _move(window: _Piece, piece: _Piece, overlap_s: float, share: float) -> _Piece:
-    """Moves a share of ``window`` out of ``piece``, but not more than ``piece`` has left."""
+    """Subtracts a share of ``window`` from ``piece``, at most all of it; returns what it took."""
     duration_s = min(overlap_s, piece.duration_s)
     piece.duration_s -= duration_s
     taken, left_j = UNKNOWN, piece.energy.energy_j

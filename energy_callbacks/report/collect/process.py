@@ -1,4 +1,4 @@
-"""The journal of one process of one attempt, with its series as columns."""
+"""Reads the journal of one process of one attempt, and converts its series to columns."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from energy_callbacks.report.collect.rows import DeviceColumns, RowLog
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedEnergy:
-    """A span or window of a journal: name, time, and energy by device key."""
+    """A span or window of a journal: name, times on the journal's axis, energy by device key."""
 
     name: str
     start_s: float
@@ -40,7 +40,7 @@ class ProcessJournal:
     """The contents of one journal.
 
     Attributes:
-        folders_back: number of run folders between this journal and the newest one.
+        folders_back: number of times the run moved to a new folder after this journal.
         end_s: latest time of any line.
         open_phase: phase of the process at the end of the journal.
         resumed_at_step: optimizer steps of earlier attempts that this attempt continues from.
@@ -51,11 +51,12 @@ class ProcessJournal:
         profiles: newest profile of each kind.
         metrics: metrics that the user logged, in time order.
         epochs: ends of epochs.
-        so_far: energy by device key, from the newest line that states its quality.
-        data_wait: newest seconds and energy of waiting for data; empty if not reported.
+        so_far: energy by device key, from the newest line that states it with its errors.
+        data_wait: newest total time and energy of waiting for data; empty if not reported.
         used: keys of devices on which a process of the command was seen.
         trainings: the trainings inside a measured command; they do not overlap.
-        totals: last line; ``None`` if the attempt was cut off or is still running.
+        totals: the line with totals, which is the last line; ``None`` if the attempt was cut off or
+            is still running.
     """
 
     path: Path
@@ -116,7 +117,7 @@ class ProcessJournal:
 
     @property
     def unix_s(self) -> float:
-        """Wall time of the start."""
+        """Wall time of the start, in seconds since 1970."""
         return float(self.header["unix_s"])
 
     def last_energy_j(self, key: str) -> float | None:
@@ -158,7 +159,7 @@ def _take(process: ProcessJournal, record: Record) -> None:
     if kind == "event":
         process.end_s = max(process.end_s, record.get("t_s", 0.0), record.get("end_s", 0.0))
         kind = record["kind"]
-    # These are nearly all lines of a journal, and hold no text of the user.
+    # Lines of these kinds make up nearly the whole journal, and contain no text from users.
     is_bulk = kind in ("series", "so_far", "steps")
     if take := _TAKERS.get(kind):
         take(process, record if is_bulk else _encodable(record))
@@ -185,7 +186,7 @@ def _take_device(process: ProcessJournal, record: Record) -> None:
 def _take_series(process: ProcessJournal, record: Record) -> None:
     process.end_s = max(process.end_s, record["t_s"])
     rows = record.get("rows")
-    if rows is None:  # version 1 has the name of each value
+    if rows is None:  # version 1 of the format has the name of each value
         devices = record["devices"].items()
         rows = {key: [row.get(name) for name in journal.COLUMNS] for key, row in devices}
     process.rows.add(record["t_s"], rows)
@@ -193,7 +194,7 @@ def _take_series(process: ProcessJournal, record: Record) -> None:
 
 def _take_steps(process: ProcessJournal, record: Record) -> None:
     _settle(process.steps, record)
-    record.pop("energy", None)  # version 1 repeats here the energy of rows and spans
+    record.pop("energy", None)  # version 1 repeats the energy of rows and spans
     process.steps.append(record)
 
 
@@ -228,11 +229,11 @@ def _take_totals(process: ProcessJournal, record: Record) -> None:
 
 
 def _set(name: str, key: str) -> Callable[[ProcessJournal, Record], None]:
-    """Returns a function that stores one value of a line in a field."""
+    """Returns a function that stores the value ``key`` of a line in the field ``name``."""
     return lambda process, record: setattr(process, name, record[key])
 
 
-# How a line is added to the process, by the kind of an event or else the type of the line.
+# Functions that add a line to the process, by the kind of an event or the type of another line.
 _TAKERS: Mapping[str, Callable[[ProcessJournal, Record], None]] = {
     "device": _take_device,
     "series": _take_series,
@@ -265,5 +266,5 @@ def _timed(record: Record, name_key: str) -> TimedEnergy:
 
 
 def energies(record: Record) -> dict[str, Energy]:
-    """Returns the ``energy`` of a journal line by device key."""
+    """Converts the value ``energy`` of a journal line to energies by device key."""
     return {key: journal.energy_from_json(value) for key, value in record.items()}

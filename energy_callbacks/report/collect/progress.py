@@ -1,4 +1,4 @@
-"""Steps, energy and the user's metrics over the course of a run."""
+"""Computes steps, energy and the user's metrics over the course of a run."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -10,10 +10,11 @@ from energy_callbacks.report.collect.rows import Array, DeviceColumns
 from energy_callbacks.report.model.metrics import Metric
 from energy_callbacks.report.model.runs import Progress, Span
 
-# Points of ``Progress``: enough for blocks and curves of a run of any length, 15 kB of a report.
+# Most points of ``Progress``: enough for curves, and for the blocks into which ``compare`` splits a
+# run. They take 15 kB of a report.
 MAX_POINTS: Final = 240
 MAX_METRICS = 20
-# Points of all metrics together, and of one metric. They bound the size of the page.
+# Most points of all metrics together, and of one metric. They limit the size of the HTML page.
 MAX_METRIC_POINTS_IN_ALL, MAX_METRIC_POINTS = 1200, 300
 _T_DECIMALS, _ENERGY_DECIMALS = 3, 1
 _DIGITS = 6
@@ -49,7 +50,7 @@ def attempt_j(attempt: MergedAttempt) -> float:
 
 
 def progress(attempts: Sequence[MergedAttempt], timeline: Sequence[Span]) -> Progress | None:
-    """Returns the progress of the lead processes; ``None`` without steps or without energy."""
+    """Returns the progress of the lead processes; ``None`` if steps or energy are not known."""
     tables: list[Array] = []
     before = np.zeros(4)  # steps, samples, energy and training energy of earlier attempts
     for attempt in attempts:
@@ -80,7 +81,7 @@ def progress(attempts: Sequence[MergedAttempt], timeline: Sequence[Span]) -> Pro
 def _table(attempt: MergedAttempt, timeline: Sequence[Span]) -> Array | None:
     """Returns time, steps, samples, energy and training energy of one attempt, (5, n).
 
-    All but the time are cumulative. Samples are NaN if unknown.
+    All values except the time are cumulative. Samples are NaN if unknown.
     """
     lines = attempt.lead.steps
     t_s = np.asarray([line["end_s"] for line in lines]) + attempt.start_of(attempt.lead)
@@ -94,14 +95,14 @@ def _table(attempt: MergedAttempt, timeline: Sequence[Span]) -> Array | None:
         for name in ("steps", "samples")
     )
     train_j = _energy_in_spans(t_s, energy_j, spans[:, 0], starts_j, ends_j)
-    # Each rank reports its own samples.
+    # A rank reports only its own samples.
     return np.array((t_s, steps, samples * len(attempt.processes), energy_j, train_j))
 
 
 def _energy_in_spans(
     t_s: Array, energy_j: Array, starts_s: Array, starts_j: Array, ends_j: Array
 ) -> Array:
-    """Returns the energy up to each time that was used within spans, (n,).
+    """Returns the energy that was used inside spans until each time, (n,).
 
     Args:
         t_s: (n,), the times.

@@ -1,9 +1,9 @@
-"""Work, waits and power of the ranks of an attempt, and ranks that differ from the others.
+"""Computes work, waits and power of the ranks of an attempt, and finds ranks that differ.
 
-Data-parallel ranks take each step together, so one slow rank slows down all of them. Journals do
+Data-parallel ranks execute each step together, so one slow rank slows down all of them. Journals do
 not contain the time that ranks wait for each other. They contain, for each rank, how long it waits
 for data, how many samples its steps have, and the power of its cards. A rank that differs from the
-others beyond chance is reported if the difference matters.
+others by more than chance and errors explain is reported.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -24,9 +24,9 @@ from energy_callbacks.report.collect.rows import Array
 from energy_callbacks.report.model.amounts import Figure
 from energy_callbacks.report.model.runs import Imbalance, Quantity, RankUse
 
-# The variation of waits is estimated from stretches of the training, as many as there are up to 20.
+# The training is divided into 8 to 20 stretches, to estimate the variation of waits.
 _FEWEST_STRETCHES, _MOST_STRETCHES = 8, 20
-# Smaller differences, as a share of training time or of the samples of a step, do not matter.
+# Smallest difference that is reported, as a share of training time or of the samples of a step.
 _MATTERS = 0.01
 _CONFIDENCE = 0.95
 # Keys of cards in the journal of a rank, by UUID, or by key for cards without UUID.
@@ -110,7 +110,7 @@ def imbalances(attempts: Iterable[MergedAttempt], rows: Sequence[RankUse]) -> tu
     """Returns the rank that stands out most in each quantity, for each attempt.
 
     Args:
-        attempts: attempts of the run; those of one process are skipped.
+        attempts: attempts of the run; attempts with a single process are skipped.
         rows: the ranks of the run.
     """
     return tuple(
@@ -165,11 +165,11 @@ def _imbalance(quantity: Quantity, gap: _Gap, rows: Sequence[RankUse], says: str
 
 
 def data_wait(processes: Sequence[ProcessJournal]) -> _Gap | None:
-    """Returns the rank that waited longest for data, if this is not due to chance.
+    """Returns the rank that waited longest for data, or ``None`` if this may be due to chance.
 
-    All ranks are compared over the same steps, in stretches of equal numbers of steps. The
-    differences from the median of the others are tested with Student's t, at 95 % for all ranks
-    together.
+    All ranks are compared over the same steps, divided into stretches with equal numbers of steps.
+    The differences from the median of the others are tested with Student's t, with a confidence of
+    95 % for all ranks together.
     """
     waits_s = _waits_s(processes)
     if waits_s is None:
@@ -187,9 +187,9 @@ def data_wait(processes: Sequence[ProcessJournal]) -> _Gap | None:
 
 
 def _waits_s(processes: Sequence[ProcessJournal]) -> Array | None:
-    """Returns the waits of each rank in equal stretches of the common steps, (ranks, stretches).
+    """Returns the seconds each rank waited in each stretch of the common steps, (ranks, stretches).
 
-    ``None`` if waits are not known or there are too few stretches.
+    ``None`` if waits are not known, or if a rank has fewer than eight lines with steps.
     """
     lines = [[line for line in process.steps if line["steps"]] for process in processes]
     count = min(*map(len, lines), _MOST_STRETCHES)
@@ -206,7 +206,7 @@ def _waits_s(processes: Sequence[ProcessJournal]) -> Array | None:
 
 
 def _samples(rows: Sequence[RankUse]) -> _Gap | None:
-    """Returns the rank whose steps differ most in samples; counts have no error."""
+    """Returns the rank whose samples per step differ most from the others; counts have no error."""
     per_step = [row.samples / row.steps for row in rows if row.samples is not None and row.steps]
     if len(per_step) < len(rows):
         return None
@@ -215,9 +215,10 @@ def _samples(rows: Sequence[RankUse]) -> _Gap | None:
 
 
 def _power(rows: Sequence[RankUse]) -> _Gap | None:
-    """Returns the rank whose power differs most, beyond the errors of its cards.
+    """Returns the rank whose power differs most from the others, by more than the errors.
 
-    ``None`` if powers are not known, cards are shared, or ranks have different numbers of cards.
+    ``None`` if there is none, if powers are not known, if cards are shared, or if ranks have
+    different numbers of cards.
     """
     is_unknown = any(row.gpu_power_w is None or row.shares_gpus for row in rows)
     if is_unknown or len({len(row.gpus) for row in rows}) > 1:
@@ -232,7 +233,10 @@ def _power(rows: Sequence[RankUse]) -> _Gap | None:
 
 
 def _gaps(values: Sequence[float], errors: Sequence[float]) -> Iterator[_Gap]:
-    """Yields each value with the median of the others; errors add to the largest of the others."""
+    """Yields each value with the median of the others.
+
+    The error is the sum of the value's own error and the largest error of the others.
+    """
     for place, value in enumerate(values):
         others = [*values[:place], *values[place + 1 :]]
         error = errors[place] + max([*errors[:place], *errors[place + 1 :]])

@@ -1,4 +1,4 @@
-"""The series rows of a journal as columns: one table of numbers for each device."""
+"""Stores the series rows of a journal as columns: one table of numbers for each device."""
 
 import math
 from array import array
@@ -42,7 +42,7 @@ class DeviceColumns:
         return np.where(np.isnan(seen_s), self["t_s"], seen_s)
 
     def moved(self, by_s: float, by_j: float) -> "DeviceColumns":
-        """Returns the rows with later times and higher cumulative energies."""
+        """Returns a copy with ``by_s`` added to times and ``by_j`` to cumulative energies."""
         table = self._table.copy()
         for name, by in (("t_s", by_s), ("seen_s", by_s), ("energy_j", by_j)):
             if name in self._names:
@@ -58,7 +58,7 @@ class DeviceColumns:
 
     @property
     def memory_bytes(self) -> Array:
-        """Memory in use on the device, else resident memory, else allocated memory, (n,)."""
+        """Used, resident or allocated memory, whichever is known first in this order, (n,)."""
         used, resident = self["memory_used_bytes"], self["rss_bytes"]
         other = np.where(np.isnan(resident), self["allocated_bytes"], resident)
         return np.where(np.isnan(used), other, used)
@@ -67,20 +67,21 @@ class DeviceColumns:
 class RowLog:
     """Collects series lines as plain numbers.
 
-    A day of eight GPUs has over a million rows. Numbers in arrays take 8 bytes each, records would
-    take a hundred times as much.
+    Eight GPUs produce over a million rows a day. A number in an array takes 8 bytes; a number in a
+    record would take a hundred times as much.
     """
 
     def __init__(self) -> None:
+        # Indices of devices, by device key.
         self._places: dict[str, int] = {}
-        # Time, place of the device, and number of values of each row; values of all rows.
+        # Of each row: time, index of its device, number of its values. Then the values of all rows.
         self._t_s = array("d")
         self._devices = array("I")
         self._lengths = array("I")
         self._values = array("d")
 
     def add(self, t_s: float, rows: Mapping[str, Row]) -> None:
-        """Adds one line; values that a row lacks at its end are unknown.
+        """Adds one line; values that are missing at the end of a row count as unknown.
 
         Raises:
             TypeError: for a value that is neither a number nor a text, such as a list.
@@ -89,7 +90,7 @@ class RowLog:
         t_s, known = float(t_s), len(self._values)
         try:
             self._values.extend(chain.from_iterable(rows.values()))  # type: ignore[arg-type]
-        except TypeError:  # there is a null
+        except TypeError:  # a value is null
             del self._values[known:]
             self._values.extend([_number(value) for row in rows.values() for value in row])
         self._lengths.extend(map(len, rows.values()))
@@ -97,7 +98,7 @@ class RowLog:
         self._t_s.extend(repeat(t_s, len(rows)))
 
     def columns(self, names: Sequence[str]) -> dict[str, DeviceColumns]:
-        """Returns all rows by device key.
+        """Returns the rows of each device, by device key.
 
         Args:
             names: names of the values of a row, in order.

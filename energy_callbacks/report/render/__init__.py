@@ -1,1 +1,1 @@
-"""A report as HTML, text, terminal output, model card and CSV."""
+"""Renders a report as HTML, text, terminal output, model card and CSV."""

@@ -1,4 +1,4 @@
-"""Writes a report as a row of CodeCarbon's ``emissions.csv``, for carbonboard and other readers."""
+"""Writes a report in the format of CodeCarbon's ``emissions.csv``, for tools like carbonboard."""
 
 import csv
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ Cell = str | float | None
 
 
 def write(report: EnergyReport, path: Path) -> None:
-    """Write a file with the columns of the installed CodeCarbon, in its order.
+    """Write a CSV file with one row and the columns of the installed CodeCarbon.
 
     As in CodeCarbon, energies (kWh) and powers (W) include the PUE; emissions are in kg.
     Unknown values are empty cells, never 0.

@@ -16,7 +16,7 @@ class HeadlineCard:
     Attributes:
         value: number and unit, or ``not known``.
         detail: error, location or other information on the figure.
-        origin: badge of an energy; ``None`` for other figures.
+        origin: origin of an energy, shown as a badge; ``None`` for other figures.
     """
 
     label: str
@@ -26,7 +26,7 @@ class HeadlineCard:
 
 
 def cards(report: EnergyReport) -> tuple[HeadlineCard, ...]:
-    """Returns the headline of a report, the most important figures first."""
+    """Returns the cards of a report, the most important figures first."""
     return (
         *_energies(report),
         _emissions(report),
@@ -100,7 +100,10 @@ def _forecast(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def _efficiency(report: EnergyReport) -> Iterator[HeadlineCard]:
-    """Yields joules for the finest unit of work that was counted, of the GPUs if there are any."""
+    """Yields the energy per unit of work: per token and sample, or for the finest unit known.
+
+    It is the energy of the GPUs if that is known, otherwise the total.
+    """
     has_gpu = report.energy.gpu.energy_j is not None
     known = known_ratios(report.efficiency.gpu if has_gpu else report.efficiency.total)
     scope = "GPU" if has_gpu else "total"
@@ -113,7 +116,7 @@ def _efficiency(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def known_ratios(efficiency: Efficiency) -> list[tuple[str, Ratio]]:
-    """Returns the joules for each unit of work that was counted, the finest unit first."""
+    """Returns name and joules of each unit of work that was counted, the finest unit first."""
     ratios = (
         ("token", efficiency.j_per_token),
         ("sample", efficiency.j_per_sample),
@@ -136,7 +139,7 @@ def _speed(report: EnergyReport) -> Iterator[HeadlineCard]:
 
 
 def _waiting(report: EnergyReport) -> str:
-    """Returns time and energy of waiting for data, the energy of the GPUs if there are any."""
+    """Returns a text on time and energy of waiting for data; the energy of the GPUs, if known."""
     share, wait = report.throughput.data_wait_fraction, report.throughput.data_wait
     if share is None:
         return ""

@@ -1,4 +1,4 @@
-"""The report as a self-contained HTML page without scripts; every string is escaped.
+"""Renders a report as a self-contained HTML page without scripts; every string is escaped.
 
 The page embeds the report's JSON, so that ``from_html`` returns an equal report.
 """
@@ -42,12 +42,12 @@ _ESCAPES = {
     "\u2028": "\\u2028",
     "\u2029": "\\u2029",
 }
-# Widths of a chart in inches: what a desktop and a telephone show at its own size.
+# Widths of a chart in inches that fit the screens of desktops and phones without scaling.
 _WIDTHS_IN: Final = {"wide": 9.4, "narrow": 4.3}
 
 
 def render(report: EnergyReport) -> str:
-    """Returns the page of a report."""
+    """Returns the HTML page of a report."""
     return template("energy_report.html").render(
         report=report,
         cards=cards(report),
@@ -65,7 +65,7 @@ def render(report: EnergyReport) -> str:
 
 @as_notebook_html.register
 def render_frame(report: EnergyReport) -> str:
-    """Returns the page in a frame, which keeps its styles out of a notebook."""
+    """Returns the page in an iframe, so that its styles do not affect the notebook."""
     from markupsafe import escape
 
     return (
@@ -91,7 +91,7 @@ def from_html(text: str) -> EnergyReport:
 
 @cache
 def template(name: str) -> "Template":
-    """Returns one of the templates, which escapes all values."""
+    """Returns the template in the file ``name``; it escapes all values."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -107,20 +107,20 @@ def template(name: str) -> "Template":
 
 
 def _phase_colours(report: EnergyReport) -> dict[str, str]:
-    """Returns the colour of each phase, the same as in the chart of power."""
+    """Returns the colour of each phase, the same as in the chart of power over time."""
     in_strip = [span.phase for span in report.timeline]
     colours = palette.phase_colours(in_strip + [phase.name for phase in report.phases])
     return {phase.name: palette.css_colour(colours[phase.name]) for phase in report.phases}
 
 
 def _short(text: str, length: int = 400) -> str:
-    """Returns a text on one line, cut to ``length``; the embedded JSON has the whole text."""
+    """Returns a text on one line, cut to ``length`` characters; the embedded JSON has all."""
     text = formatting.one_line(text)
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def drawn(shown: Any, charts: Iterable[Chart]) -> list[dict[str, Any]]:
-    """Returns each chart twice, for wide and for narrow windows; the style sheet shows one.
+    """Returns each chart twice, for wide and for narrow windows; the style sheet selects one.
 
     Args:
         shown: the report or comparison that the charts show.
@@ -138,7 +138,7 @@ def drawn(shown: Any, charts: Iterable[Chart]) -> list[dict[str, Any]]:
 
 
 def _section(section: Section, name: str = "") -> dict[str, Any]:
-    """Returns a section and its chart as ``drawn`` does, under another name if there is one."""
+    """Returns a section, and its chart as ``drawn`` does; ``name`` replaces the chart's name."""
     if section.chart is None:
         return {"section": section}
     chart = replace(section.chart, name=name or section.chart.name)
@@ -146,13 +146,13 @@ def _section(section: Section, name: str = "") -> dict[str, Any]:
 
 
 def svg(chart: Chart, shown: Any, width_in: float, name: str) -> Any:
-    """Returns a chart as SVG markup, ``None`` if there is nothing to draw.
+    """Returns a chart as SVG markup; ``None`` if there is nothing to draw.
 
     Args:
         chart: the chart.
         shown: the report or comparison that the chart shows.
         width_in: width in inches.
-        name: a name that no other chart of the page has.
+        name: name that is unique within the page.
     """
     from markupsafe import Markup
 
@@ -164,9 +164,9 @@ def svg(chart: Chart, shown: Any, width_in: float, name: str) -> Any:
 
 
 def embedded(text: str) -> Any:
-    """Returns JSON as markup for a script element."""
+    """Returns JSON as markup that is safe inside a script element."""
     from markupsafe import Markup
 
     for character, escape in _ESCAPES.items():
         text = text.replace(character, escape)
-    return Markup(text)  # noqa: S704 - it has no character with a meaning in HTML
+    return Markup(text)  # noqa: S704 - characters special in HTML are escaped

@@ -1,7 +1,7 @@
-"""The report's curves as an interactive page by Plotly, which needs no network.
+"""Renders the curves of a report as an interactive page with Plotly, which needs no network.
 
-The page is a file of its own that is written on request: Plotly's library makes it 5 MB large,
-whereas the page without scripts can be mailed and opened everywhere.
+The page is a separate file that is written only on request, because Plotly's library makes it 5 MB
+large. The page without scripts can be sent by e-mail and opened everywhere.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.report.render import html
 from energy_callbacks.report.render.headline import cards
 
-# By default Plotly 7 offers to send a chart to the server of its makers.
+# By default, Plotly 7 offers to send a chart to a server of the company Plotly.
 _CONFIG: Final = {
     "displaylogo": False,
     "showSendToCloud": False,
@@ -23,7 +23,7 @@ _CONFIG: Final = {
 
 
 def render(report: EnergyReport) -> str:
-    """Returns the page.
+    """Returns the interactive HTML page of a report.
 
     Raises:
         MissingExtraError: if Plotly is not installed.

@@ -1,4 +1,4 @@
-"""A report as the field ``co2_eq_emissions`` of a Hugging Face model card."""
+"""Converts a report to the field ``co2_eq_emissions`` of a Hugging Face model card."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ def co2_eq_emissions(
 ) -> dict[str, str | float]:
     """Returns the metadata that the Hub shows with a model: emissions in grams of CO2 equivalents.
 
-    The fields have the names in https://huggingface.co/docs/hub/model-cards-co2 (read on
+    The names of the fields are those in https://huggingface.co/docs/hub/model-cards-co2 (read on
     2026-11-21)::
 
         ModelCardData(co2_eq_emissions=co2_eq_emissions(report, training_type="fine-tuning"))

@@ -1,4 +1,4 @@
-"""The tables of a report, which the plain text and the terminal share."""
+"""Builds the tables of a report for the plain text and the terminal."""
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -19,7 +19,7 @@ _Row = tuple[str, ...]
 
 
 def energy_tables(report: EnergyReport) -> Iterator[Section]:
-    """Yields the tables of phases, of work and of devices; those without rows are empty."""
+    """Yields the tables of phases, units of work, GPU activity and devices; tables may be empty."""
     head: _Row = ("phase", "time", "gpu", "host", "total", "±", "share")
     yield Section(title="Energy by phase", head=head, rows=[*map(_phase, report.phases)])
     head = ("per", "energy", "95 % interval", "steps")
@@ -81,7 +81,7 @@ def _ratios(report: EnergyReport) -> list[_Row]:
 
 
 def _activities(report: EnergyReport) -> list[_Row]:
-    """Returns the load of the GPUs by phase; empty if no GPU reports it."""
+    """Returns a row of GPU activity for each phase; empty if no GPU reports activity."""
     shares = attrgetter("sm_active", "sm_occupancy", "tensor_active", "dram_active")
     return [
         (phase.name, *(_or_dash(one, formatting.percent) for one in shares(phase.activity)))
@@ -116,7 +116,7 @@ def _attempt(attempt: Attempt) -> _Row:
 
 
 def _attempt_jobs(report: EnergyReport) -> list[str]:
-    """Returns each job with its attempts; empty if all attempts have the job of the run."""
+    """Returns a line for each batch job and its attempts; empty if the run has only one job."""
     attempts: dict[str, dict[int, None]] = {}
     for one in report.attempts:
         if one.job is not None:

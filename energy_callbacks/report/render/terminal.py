@@ -1,4 +1,4 @@
-"""The report in a terminal, formatted with rich; it has the words of the plain text."""
+"""Prints a report in a terminal with rich, with the same content as the plain text."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ _STATUS_STYLES = {
     "interrupted": "yellow",
     "cut off": "yellow",
 }
-# Columns that the frame and its margins take.
+# Width of the frame and its margins, in characters.
 _FRAME = 6
 _ORIGIN_STYLES = {"measured": "green", "estimated": "yellow", "mixed": "cyan"}
 
@@ -31,7 +31,7 @@ def print_report(report: EnergyReport, console: "Console | None" = None) -> None
 
     Args:
         report: the report.
-        console: the console to print to; ``None`` is the standard output.
+        console: the console to print to; ``None`` for the standard output.
     """
     from rich.console import Console
 
@@ -107,7 +107,7 @@ def _headline(report: EnergyReport) -> "Table":
 
 
 def _table(cells: Sequence[Sequence[str]]) -> "Table":
-    """Returns a table of cells, head first, with two spaces between columns as in plain text."""
+    """Returns a table of ``cells``, whose first row is the head, spaced as in the plain text."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

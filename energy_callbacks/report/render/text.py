@@ -1,4 +1,4 @@
-"""The report as plain text for files and pipes, and as one line for a log."""
+"""Renders a report as plain text for files and pipes, and as one line for a log."""
 
 import textwrap
 from collections.abc import Iterator
@@ -15,18 +15,19 @@ from energy_callbacks.report.render.tables import energy_tables, run_tables
 
 _NARROWEST = 40
 _NARROWEST_COLUMN = 6
-# Only columns of names may be cut, as the first column of each table: a cut number is wrong.
+# Columns of names that may be cut, like the first column of each table. Numbers are never cut,
+# because they would be wrong.
 _NAMES = ("host", "cards")
 
 
 def summary_line(report: EnergyReport, path: Path | None = None) -> str:
-    """Returns the run in one line, for the end of a training.
+    """Returns a summary of the run in one line, which is logged at the end of a training.
 
     ``12.3 Wh (gpu 10.1 measured, host 2.2 estimated) · 0.41 J/sample · 4.5 gCO2e (Germany)``
 
     Args:
         report: the report.
-        path: the saved report, which the line names; ``None`` if it was not saved.
+        path: path of the saved report, which is added to the line; ``None`` if it was not saved.
     """
     pieces = [_short_energy(report), _short_efficiency(report), _short_emissions(report)]
     if report.run.status not in ("finished", "running"):
@@ -72,7 +73,7 @@ def render(report: EnergyReport, width: int = 80) -> str:
 
     Args:
         report: the report.
-        width: length of a line in characters, at least 40.
+        width: maximum length of a line in characters, at least 40.
     """
     width = max(width, _NARROWEST)
     blocks = [
@@ -146,7 +147,7 @@ def _sensors(report: EnergyReport) -> list[str]:
 
 
 def _section(section: Section, width: int) -> list[str]:
-    """Returns the lines of a section with its title, empty if the section is empty."""
+    """Returns the lines of a section with its title; no lines if the section is empty."""
     remarks = [line for remark in section.remarks for line in _wrapped(remark, width)]
     table = aligned(fitted(section, width), width_of=display_width) if section.rows else []
     table += [line for note in section.notes for line in _wrapped(note, width, indent="  ")]
@@ -156,11 +157,11 @@ def _section(section: Section, width: int) -> list[str]:
 
 
 def fitted(section: Section, width: int) -> list[list[str]]:
-    """Returns the cells of a section's table, head first; names are cut if lines are too long.
+    """Returns the cells of a section's table, head first; names are cut if rows are too long.
 
     Args:
         section: a section with a table.
-        width: length of a line in characters, with two of them between columns.
+        width: maximum length of a row in characters, including two between columns.
     """
     cells = [[formatting.one_line(cell) for cell in row] for row in (section.head, *section.rows)]
     widths = [max(map(display_width, column)) for column in zip(*cells, strict=True)]
