@@ -1,11 +1,11 @@
-"""Imports Keras, and explains the error if its backend is not installed."""
+"""Imports Keras, and raises ``MissingExtraError`` if its backend is not installed."""
 
 from energy_callbacks.core.errors import MissingExtraError
 
 BACKENDS = ("tensorflow", "jax", "torch")
 
 try:
-    import keras  # noqa: F401 - see above
+    import keras  # noqa: F401 - imported for the error only
 except ModuleNotFoundError as error:
     if error.name not in BACKENDS:
         raise

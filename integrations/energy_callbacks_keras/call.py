@@ -23,12 +23,13 @@ logger = logging.getLogger("energy_callbacks")
 
 
 class EnergyCalls(keras.callbacks.Callback):
-    """Begins and ends the calls that a meter measures; ``EnergyHooks`` adds the events inside them.
+    """Starts and stops a meter for each call; ``EnergyHooks`` handles the events inside a call.
 
     Args:
-        meter: measures.
+        meter: the meter of this callback.
         steps: counts optimizer steps and samples.
-        batches_per_row: ``None`` writes one row per epoch.
+        batches_per_row: number of executions (calls of the training function) between rows in
+            TensorBoard; ``None`` writes one row per epoch.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class EnergyCalls(keras.callbacks.Callback):
         self._waits.end()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Reset the state of a running call in copies."""
+        """Return the state for copies and pickles, without the objects of a running call."""
         idle = {"_owner": None, "_call": None, "_others": None, "_rows": None, "_model": None}
         return self.__dict__ | idle
 
@@ -61,12 +62,16 @@ class EnergyCalls(keras.callbacks.Callback):
         self._meter.abandon(message)
 
     def set_model(self, model: Any) -> None:
-        """Move to the first place when Keras creates the list of a call."""
+        """Store the model and move to the front of the list. Keras calls this for each new list."""
         super().set_model(model)
         OtherKerasCallbacks(self).lead()
 
     def _begin(self, owner: str) -> None:
-        """Begin the call that the meter measures: ``fit``, ``evaluate`` or ``predict``."""
+        """Begin a call.
+
+        Args:
+            owner: name of the function that is called: ``fit``, ``evaluate`` or ``predict``.
+        """
         self._forget_call()
         self._owner = owner
         self._call = ActiveCall.find(owner, package="keras")
@@ -75,11 +80,18 @@ class EnergyCalls(keras.callbacks.Callback):
 
     @property
     def _is_inside(self) -> bool:
-        """Whether such a call is running. A call that raised has called no further hook."""
+        """Whether a measured call is running; it may have raised, which no hook reports."""
         return self._owner is not None and (self._call is None or self._call.is_under_way())
 
     def _start(self, state: dict[str, Any] | None = None) -> tuple[int, ...] | None:
-        """Start the meter, perhaps with its state from a backup, and return the used GPUs."""
+        """Start the meter.
+
+        Args:
+            state: state of the run that is resumed; ``None`` or empty if there is none.
+
+        Returns:
+            Ordinals of the GPUs in use; empty on a CPU, ``None`` if unknown.
+        """
         self._process = devices.process(self.model)
         if self._meter.config.has_budget:
             devices.check_budget(self._process)
@@ -95,7 +107,11 @@ class EnergyCalls(keras.callbacks.Callback):
         return used_gpus
 
     def _run_folder(self) -> Path:
-        """Return the folder beside the user's logs (if not in a bucket), or the last run folder."""
+        """Return the run folder.
+
+        It is the first that exists of: the configured folder, ``energy`` in TensorBoard's
+        ``log_dir`` (unless that is a bucket), the last run folder, and a new default folder.
+        """
         board = self._others.tensorboard if self._others else None
         log_dir = "" if board is None or "://" in board.log_dir else board.log_dir
         beside = Path(log_dir) / "energy" if log_dir else self._meter.run_folder
@@ -103,7 +119,10 @@ class EnergyCalls(keras.callbacks.Callback):
         return self._meter.config.run_folder or otherwise
 
     def _state(self, epoch: int) -> dict[str, Any]:
-        """Return the state of the resumed run: from its backup, or the newest in the run folder."""
+        """Return the state of the run that ``fit`` resumes; empty if it does not resume.
+
+        Without a backup, ``fit(initial_epoch=...)`` resumes the newest run of the run folder.
+        """
         state = checkpoints.kept(self._others.all) if self._others else {}
         if epoch and not state:
             return {"run_id": journal.newest_run_id(self._run_folder())}
@@ -135,7 +154,7 @@ class EnergyCalls(keras.callbacks.Callback):
             self._meter.resumed(done_before)
 
     def _log(self) -> dict[str, float]:
-        """Write the newest scalars to TensorBoard in the first process, and return them."""
+        """Return the newest scalars. The first process also writes them to TensorBoard."""
         if self._rows is None:
             return {}
         scalars = self._meter.log(self._rows.step)
@@ -161,15 +180,15 @@ class EnergyCalls(keras.callbacks.Callback):
         self._forget_call()
 
     def _say(self, summary: str) -> None:
-        """Print like Keras' own progress; only log with ``verbose=0``."""
+        """Print a summary if Keras prints its progress; otherwise log it."""
         is_shown = keras.config.is_interactive_logging_enabled()
         if is_shown and (self.params or {}).get("verbose", 1):
-            print(summary)  # noqa: T201 - see above
+            print(summary)  # noqa: T201 - Keras prints as well
         else:
             logger.info("%s", summary)
 
     def _finish_last(self, owner: str) -> None:
-        """End the call after the progress bar and all other callbacks."""
+        """End the call after the progress bar and all other callbacks have received the hook."""
         if self._others is not None and self._others.all:
             self._others.call_last(lambda: self._finish(owner))
         else:

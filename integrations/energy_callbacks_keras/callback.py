@@ -1,4 +1,4 @@
-"""GpuEnergyCallback: its settings."""
+"""Defines ``GpuEnergyCallback`` and its settings."""
 
 from typing import Any, Literal, Unpack
 
@@ -9,19 +9,21 @@ from energy_callbacks_keras.loop import KerasStepCounter
 
 
 class GpuEnergyCallback(EnergyCallback, EnergyHooks):
-    """Logs energy beside the loss in the user's TensorBoard run, and writes a report at the end.
+    """Logs energy together with the loss in TensorBoard, and writes a report at the end.
 
     >>> model.fit(x, y, callbacks=[GpuEnergyCallback()])  # doctest: +SKIP
 
-    The tags are described in ``docs/reference/metrics.md``; they are also in ``logs`` at the end
-    of each epoch, for ``History``, ``CSVLogger`` and
+    The tags are described in ``docs/reference/metrics.md``. At the end of each epoch the figures
+    are also added to ``logs``, for ``History``, ``CSVLogger`` and
     ``ModelCheckpoint(monitor="efficiency/total_j_per_sample", mode="min")``.
 
     Args:
-        update_freq: when rows are written to TensorBoard: ``"epoch"``, ``"batch"`` or a number of
-            batches, as in ``keras.callbacks.TensorBoard``.
-        batch_size: samples of a batch, if Keras does not know it before the end of an epoch.
-        tokens_per_sample: without it there are no figures per token.
+        update_freq: how often rows are written to TensorBoard: ``"epoch"``, ``"batch"`` or a number
+            of batches, as in ``keras.callbacks.TensorBoard``.
+        batch_size: samples per batch of this process; ``None`` reads it from Keras, which may know
+            it only at the end of an epoch.
+        tokens_per_sample: number of tokens in a sample; with ``None`` there are no figures per
+            token.
         **settings: see ``CallbackSettings``; the default run folder is
             ``<TensorBoard log_dir>/energy``, or ``./energy_runs/<stamp>/energy`` without a
             TensorBoard callback.
@@ -55,14 +57,14 @@ class GpuEnergyCallback(EnergyCallback, EnergyHooks):
 
         >>> model.fit(callback.timed(loader), callbacks=[callback])  # doctest: +SKIP
 
-        This works on JAX and torch, where Keras fetches on the training thread. It does not work
-        on TensorFlow, or with workers of a ``PyDataset``.
+        This works on JAX and torch, where Keras fetches batches on the training thread. It does not
+        work on TensorFlow, or with workers of a ``PyDataset``.
 
         Args:
             loader: a ``keras.utils.PyDataset`` or a generator.
 
         Returns:
-            The same batches in the same order, for ``fit``.
+            A loader for ``fit`` with the same batches in the same order.
 
         Raises:
             TypeError: for any other loader.

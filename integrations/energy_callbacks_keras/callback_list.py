@@ -1,10 +1,12 @@
-"""Finds the other callbacks of a call, and filters our figures from their ``logs``.
+"""Finds the other callbacks of a call, and hides our figures from some of them.
 
-Keras gives a callback neither the list of callbacks nor its other members. Figures that ours adds
-to ``logs`` reach all following callbacks. Three kinds must not see them: TensorBoard and the
-progress bar would repeat them under other names, and a callback that monitors a figure would keep
-NaN, the value before the first measurement, as the best value forever. Filters before and after
-such a callback hide the figures.
+Keras does not pass the list of callbacks to a callback. Figures that our callback adds to ``logs``
+reach all callbacks after it. Filters before and after a callback hide the figures from it in these
+cases:
+
+- TensorBoard and the progress bar would repeat all figures under other names.
+- A callback that monitors a figure would keep NaN (the value before the first measurement) as the
+  best value forever.
 """
 
 import math
@@ -27,11 +29,11 @@ Logs = dict[str, Any]
 class OtherKerasCallbacks:
     """Keras' list of the callbacks of one call, found on the stack inside a hook.
 
-    Attributes:
-        all: the list itself; empty if it was not found.
-
     Args:
         member: our callback.
+
+    Attributes:
+        all: Keras' own list, including our callback; empty if the list was not found.
     """
 
     def __init__(self, member: keras.callbacks.Callback) -> None:
@@ -46,9 +48,12 @@ class OtherKerasCallbacks:
         return next(found, None)
 
     def lead(self) -> bool:
-        """Move ours before all callbacks of other kinds, and return whether it already was there.
+        """Move our callback before all callbacks of other classes.
 
-        Safe while Keras iterates over the list: no callback after ours moves.
+        This is safe while Keras iterates over the list: callbacks after ours keep their places.
+
+        Returns:
+            Whether our callback was already there.
         """
         for one in self.all:
             if one is self._member:
@@ -60,9 +65,9 @@ class OtherKerasCallbacks:
         return False
 
     def add_filters(self, meter: EnergyMeter) -> None:
-        """Hide our figures from some callbacks, and measure those that save.
+        """Hide our figures from some callbacks, and measure callbacks that save checkpoints.
 
-        Call it only if ``lead`` has returned true.
+        Call this method only if ``lead`` has returned ``True``.
         """
         if self._added:
             return
@@ -85,13 +90,13 @@ class OtherKerasCallbacks:
         self.all.append(callback)
 
     def remove_filters(self) -> None:
-        """Restore the list, except for the place of ours."""
+        """Remove all filters and timers from the list; our callback keeps its place."""
         self.all[:] = [one for one in self.all if one not in self._added]
         self._added = []
 
 
 def _hides_from(other: Any) -> Callable[[float], bool] | None:
-    """Return which values another callback must not see; ``None`` if it may see all."""
+    """Return a function that decides whether to hide a value; ``None`` if all may be seen."""
     if isinstance(other, _BLIND):
         return lambda _: True
     monitor = getattr(other, "monitor", None)
@@ -116,7 +121,7 @@ def _pair(hides: Callable[[float], bool]) -> "tuple[_LogFilter, _LogFilter]":
 
 
 class _LogFilter(keras.callbacks.Callback):
-    """Filters the logs of epochs. A hook for batches would end Keras' asynchronous dispatch."""
+    """Filters the logs of epochs only: Keras would wait for the device to call a batch hook."""
 
     def __init__(self, act: Callable[[Logs], None]) -> None:
         super().__init__()

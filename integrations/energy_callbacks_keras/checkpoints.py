@@ -1,8 +1,8 @@
-"""Measures callbacks that save checkpoints, and stores our state beside a checkpoint.
+"""Measures callbacks that save checkpoints, and stores the meter's state with a backup.
 
-Keras has no hook for a checkpoint. Two callbacks of ours, before and after each one that saves,
-measure its duration. Only ``BackupAndRestore`` reads and writes its backup, so our state is a
-separate file in its folder, and is deleted with the folder.
+Keras has no hook for a checkpoint. Two callbacks of ours, before and after each callback that
+saves, measure how long it takes. Only ``BackupAndRestore`` reads and writes its backup, so the
+meter's state is a separate file in the backup's folder. It is deleted with that folder.
 """
 
 import json
@@ -19,12 +19,12 @@ logger = logging.getLogger("energy_callbacks")
 
 _SAVERS: Final = (keras.callbacks.ModelCheckpoint, keras.callbacks.BackupAndRestore)
 _FILE: Final = "energy_callbacks.json"
-# Below this duration nothing was saved, because of ``save_best_only`` or ``save_freq``.
+# A shorter call has saved nothing, because of ``save_best_only`` or ``save_freq``.
 _SHORTEST_S: Final = 1e-3
 
 
 def save_timers(other: Any, meter: EnergyMeter) -> tuple[keras.callbacks.Callback, ...]:
-    """Return callbacks to place before and after one that saves; none for other callbacks."""
+    """Return timers to place before and after ``other``; empty if ``other`` saves nothing."""
     if not isinstance(other, _SAVERS):
         return ()
     begun_s = 0.0
@@ -37,14 +37,15 @@ def save_timers(other: Any, meter: EnergyMeter) -> tuple[keras.callbacks.Callbac
         if (now_s := meter.now_s()) - begun_s > _SHORTEST_S:
             meter.window("checkpoint", begun_s, now_s)
 
-    # A callback that saves within an epoch waits for each batch itself, so ours may do so too.
+    # Keras waits for the device to call a batch hook. A callback that saves within an epoch already
+    # has such a hook.
     hooks = ["on_epoch_end"] + ["on_train_batch_end"] * (other.save_freq != "epoch")
     timers = (dict.fromkeys(hooks, act) for act in (begin, end))
     return tuple(keras.callbacks.LambdaCallback(**timer) for timer in timers)
 
 
 def kept(others: list[Any]) -> dict[str, Any]:
-    """Return our state beside the backup that ``fit`` resumes; empty if there is none."""
+    """Return the meter's state from the backup that ``fit`` resumes; empty if there is none."""
     path = _path(others)
     if path is None or not path.with_name("training_metadata.json").exists():
         return {}
@@ -56,18 +57,18 @@ def kept(others: list[Any]) -> dict[str, Any]:
 
 
 def keep(others: list[Any], state: dict[str, Any]) -> None:
-    """Write our state beside the backup, atomically."""
+    """Write the meter's state into the folder of the backup, atomically."""
     path = _path(others)
     if path is None:
         return
     try:
         atomic_files.write(path, json.dumps(state))
-    except OSError as error:  # such as a full disk, which affects the backup itself too
+    except OSError as error:  # such as a full disk, which also affects the backup itself
         logger.warning("the energy so far cannot be kept beside the backup: %s", error)
 
 
 def _path(others: list[Any]) -> Path | None:
-    """Return our file in the folder of ``BackupAndRestore``; ``None`` if that is a bucket."""
+    """Return the path of our file in a backup's folder; ``None`` without one or in a bucket."""
     for one in others:
         if isinstance(one, keras.callbacks.BackupAndRestore) and "://" not in str(one.backup_dir):
             return Path(one.backup_dir) / _FILE

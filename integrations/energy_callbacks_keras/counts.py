@@ -1,4 +1,7 @@
-"""Counts samples and batches from Keras' own state."""
+"""Counts samples and batches from Keras' own state.
+
+An execution is one call of Keras' training function; it runs ``steps_per_execution`` batches.
+"""
 
 import logging
 from collections.abc import Callable
@@ -13,22 +16,23 @@ logger = logging.getLogger("energy_callbacks")
 
 T = TypeVar("T")
 
-# Above this a float32, the type of the loss tracker, cannot count single samples.
+# The loss tracker counts in float32, which is exact for integers below this number only.
 _EXACT: Final = 2.0**24
 
 
 @dataclass(slots=True, kw_only=True)
 class Data:
-    """The data of one ``fit``.
+    """Batch size and number of batches of one call of ``fit``.
 
     Attributes:
         model: the model that is trained.
         call: the call of ``fit``; ``None`` in a user's own loop.
-        steps: batches of an epoch; ``None`` if unknown.
+        steps: batches per epoch; ``None`` if unknown.
         processes: number of training processes.
-        batch_size: from the data adapter, or the mean of the previous epoch.
+        batch_size: samples per batch of this process, from the data adapter or as the mean of the
+            previous epoch; ``None`` if unknown.
         is_exact_size: whether the batch size is from the data adapter.
-        short: samples missing in the last batch of an epoch.
+        short: ``batch_size`` minus the samples of the last batch of an epoch.
     """
 
     model: Any = None
@@ -44,14 +48,14 @@ class Data:
         iterator = None if self.call is None else self.call.local("epoch_iterator")
         size, partial, is_whole = asked(lambda: _of_adapter(iterator)) or (None, None, False)
         if size is not None:
-            # A TensorFlow strategy splits each batch; otherwise every process has its own.
+            # A TensorFlow strategy splits each batch; other backends have a batch per process.
             sharing = self.processes if keras.backend.backend() == "tensorflow" else 1
             self.batch_size, self.is_exact_size = size / sharing, True
             self.short = (size - partial) / sharing if partial and is_whole else 0.0
 
     @property
     def accumulation(self) -> int:
-        """Batches per optimizer step."""
+        """Number of batches per optimizer step."""
         return getattr(_optimizer(self.model), "gradient_accumulation_steps", None) or 1
 
     def batches(self, begun: int, moved: int) -> int:
@@ -59,8 +63,8 @@ class Data:
 
         Args:
             begun: index of the first batch of the last execution. If Keras does not know the number
-                of batches, that execution may have found no data.
-            moved: optimizer steps of the epoch.
+                of batches, the last execution may have found no data.
+            moved: optimizer steps in the epoch; 0 if unknown.
         """
         execution = getattr(self.model, "steps_per_execution", 1)
         if self.steps is not None and begun < self.steps:
@@ -70,11 +74,14 @@ class Data:
         return begun + execution
 
     def samples(self, batches: int, batch_size: float | None) -> float | None:
-        """Return the samples of an epoch: counted by the model, or computed from the batch size.
+        """Return the number of samples in an epoch; ``None`` if unknown.
+
+        It is the count of the model's loss tracker, or computed from a batch size.
 
         Args:
-            batches: number of batches of the epoch.
-            batch_size: given by the user; used if the model has counted nothing.
+            batches: number of batches in the epoch.
+            batch_size: the user's setting, in samples, which is used if there is no valid count;
+                ``None`` uses the batch size from the data adapter.
         """
         counted = self._counted() if self.call else None
         if counted is not None and self._is_plausible(counted, batches):
@@ -88,25 +95,28 @@ class Data:
         return batches * self.batch_size - (self.short if batches == self.steps else 0.0)
 
     def _counted(self) -> float | None:
-        """Return this process's share of the samples that the model has counted."""
+        """Return this process's share of the loss tracker's count; ``None`` if unknown."""
         if self.processes == 1:
             return counted_samples(self.model)
         backend = keras.backend.backend()
-        if backend == "tensorflow":  # all processes would have to read it together
+        if backend == "tensorflow":  # all processes would have to read the count together
             return None
         is_shared = backend == "jax" and keras.distribution.distribution() is not None
         counted = counted_samples(self.model)
         return counted / self.processes if counted and is_shared else counted
 
     def _is_plausible(self, counted: float, batches: int) -> bool:
-        """Check the count, because an evaluation within an epoch resets it."""
+        """Return whether a count fits the batches. An evaluation within an epoch resets it."""
         if not self.is_exact_size or self.batch_size is None:
             return counted >= batches > 0
         return (batches - 1) * self.batch_size < counted <= batches * self.batch_size
 
 
 def _of_adapter(iterator: Any) -> tuple[int | None, int | None, bool]:
-    """Return batch size, size of a short last batch, and whether an epoch covers all data."""
+    """Return batch size, size of an incomplete last batch, and whether an epoch covers all data.
+
+    The sizes are numbers of samples, or ``None`` if unknown.
+    """
     adapter = getattr(iterator, "data_adapter", None)
     size = getattr(adapter, "batch_size", None)
     if size is None or adapter is None:
@@ -115,7 +125,7 @@ def _of_adapter(iterator: Any) -> tuple[int | None, int | None, bool]:
 
 
 def asked(question: Callable[[], T]) -> T | None:
-    """Return the result of a call to Keras; ``None`` if it fails."""
+    """Call ``question``, which asks Keras for a value; return ``None`` if that raises."""
     try:
         return question()
     except Exception:
@@ -124,7 +134,7 @@ def asked(question: Callable[[], T]) -> T | None:
 
 
 def iterations(model: Any) -> int | None:
-    """Return the optimizer's step count; ``None`` if there is none. Waits for the device."""
+    """Wait for the device and return the optimizer's step count; ``None`` if there is none."""
     optimizer = _optimizer(model)
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         return None
@@ -133,7 +143,7 @@ def iterations(model: Any) -> int | None:
 
 
 def _optimizer(model: Any) -> Any:
-    """Return the optimizer that steps, which may be inside one that scales the loss."""
+    """Return the optimizer that updates weights; ``LossScaleOptimizer`` wraps another one."""
     optimizer = getattr(model, "optimizer", None)
     return getattr(optimizer, "inner_optimizer", optimizer)
 
@@ -143,10 +153,11 @@ def _read(owner: Any, variable: str) -> float:
 
 
 def counted_samples(model: Any) -> float | None:
-    """Return the samples in Keras' loss tracker since its last reset; readable between epochs.
+    """Return the number of samples in Keras' loss tracker since its last reset, if known.
 
-    Its only weight is the size of each batch (``train_step`` of all three backends, Keras 3.6 and
-    3.15). A user's own ``train_step`` may use other weights.
+    The tracker is a mean that ``train_step`` weights with the size of each batch (all three
+    backends, Keras 3.6 and 3.15), so the sum of its weights is the number of samples. A user's own
+    ``train_step`` may use other weights. The tracker can be read between epochs.
     """
     tracker: Any = getattr(model, "_loss_tracker", None)
     step = getattr(model, "train_step", None)

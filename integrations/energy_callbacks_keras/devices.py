@@ -13,8 +13,7 @@ from energy_callbacks_keras.counts import asked
 def used_gpus(model: Any) -> tuple[int, ...] | None:
     """Return the ordinals of this process's GPUs that hold the model's weights.
 
-    Returns:
-        ``()`` on a CPU, ``None`` if unknown.
+    The result is empty on a CPU, and ``None`` if unknown.
     """
     find = {"tensorflow": _of_tensorflow, "jax": _of_jax, "torch": _of_torch}
 
@@ -29,7 +28,7 @@ def _of_tensorflow(value: Any) -> set[int]:
     import tensorflow as tf
 
     visible = tf.config.get_visible_devices("GPU")
-    # A strategy mirrors each variable: one value per replica.
+    # A strategy mirrors each variable, with one value per replica.
     devices = {str(one.device) for one in getattr(value, "values", (value,))}
     logical = (name.rpartition("GPU:")[2] for name in devices if "GPU:" in name)
     return {int(visible[int(number)].name.rpartition(":")[2]) for number in logical}
@@ -50,10 +49,10 @@ def _of_torch(value: Any) -> set[int]:
 
 
 def process(model: Any) -> TrainingProcess:
-    """Return the rank of this process, from the backend or the launcher's environment variables.
+    """Return rank and world size of this process, from the backend or environment variables.
 
     Raises:
-        ValueError: if such a variable is not a number.
+        ValueError: if such an environment variable, set by a launcher, is not a number.
     """
     launched = dataclasses.replace(
         TrainingProcess.from_environment(), framework="keras", framework_version=keras.__version__
@@ -65,7 +64,7 @@ def process(model: Any) -> TrainingProcess:
 
 
 def _rank(model: Any) -> tuple[int, int]:
-    """Return rank and world size as the backend knows them."""
+    """Return rank and world size from the backend; ``(0, 1)`` if it does not know them."""
     backend = keras.backend.backend()
     if backend == "tensorflow":
         return _rank_of_tensorflow(model)
@@ -93,7 +92,7 @@ def _rank_of_tensorflow(model: Any) -> tuple[int, int]:
 
 
 def check_budget(process: TrainingProcess) -> None:
-    """Check that processes can agree on the last epoch of a budget.
+    """Check that all processes can stop in the same epoch when the budget is used up.
 
     Raises:
         ValueError: with several processes of TensorFlow or torch.
@@ -106,7 +105,10 @@ def check_budget(process: TrainingProcess) -> None:
 
 
 def add(number: float) -> float:
-    """Sum a number over the processes of JAX, all of which call this."""
+    """Return the sum of a number over all JAX processes, which all must call this function.
+
+    On other backends the number itself is returned.
+    """
     if keras.backend.backend() != "jax":
         return number
     import jax

@@ -2,18 +2,19 @@
 
 ::
 
-    set_model                           to the first place of the list
-    on_train_begin                      which call this is
-      on_epoch_begin                    the first one: meter.start, phase train
-        on_train_batch_begin              the previous batches are done: steps
-        a loader that is timed            batch_done, data_ready
+    set_model                           moves the callback to the front of the list
+    on_train_begin                      finds the call on the stack
+      on_epoch_begin                    in the first epoch: meter.start, phase train
+        on_train_batch_begin              meter.step for the batches before this one
+        a loader from timed()             marks batch_done and data_ready
         on_test_begin / _end              phase validation
       on_epoch_end                      epoch, metrics, samples; scalars to TensorBoard and logs
     on_train_end                        meter.stop, last scalars, report
 
-``evaluate`` and ``predict`` alone are an attempt from ``on_*_begin`` to ``on_*_end``. A call that
-raises calls no more hooks: the meter watches the call itself. There is no hook at the end of a
-batch, because it would make Keras wait for the device after each batch; see ``CallbackList``.
+Calls of ``evaluate`` and ``predict`` outside ``fit`` are attempts of their own, from ``on_*_begin``
+to ``on_*_end``. After an exception Keras calls no more hooks, so the meter watches whether the call
+has ended. This callback has no hook at the end of a batch, because that would make Keras wait for
+the device after each batch; see Keras' ``CallbackList``.
 """
 
 from energy_callbacks.core.guard import harmless
@@ -23,14 +24,14 @@ from energy_callbacks_keras.callback_list import Logs
 
 
 class EnergyHooks(EnergyCalls):
-    """Drives a meter; its settings belong to ``GpuEnergyCallback``."""
+    """Calls a meter from Keras' hooks; ``GpuEnergyCallback`` adds the settings."""
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Start ``fit`` or a user's loop; other callbacks may still restore a checkpoint."""
+        """Begin a ``fit`` or a user's loop. Other callbacks may restore a checkpoint after this."""
         self._begin("fit")
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        """Start the meter in the first epoch: only now it is known whether a run resumes."""
+        """Start the meter in the first epoch: before, it is unknown whether a run resumes."""
         if self._owner == "fit" and self._rows is None:
             state = self._state(epoch)
             used_gpus = self._start(state)
@@ -50,7 +51,10 @@ class EnergyHooks(EnergyCalls):
 
     @harmless
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
-        """Count the previous batches. ``self.model`` would make JAX copy all of its state."""
+        """Count the batches before this one.
+
+        The hook reads ``self._model``, because ``self.model`` makes JAX copy its whole state.
+        """
         if self._rows is None or not self._meter.is_running:
             return
         self._steps.batch_begins(batch)
@@ -61,7 +65,7 @@ class EnergyHooks(EnergyCalls):
             self._model.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Add figures to ``logs`` for all other callbacks; the device has completed the epoch."""
+        """Add figures to ``logs`` for other callbacks. The device has completed the epoch."""
         self._waits.end()
         if self._owner == "fit" and self._meter.is_over_budget(devices.add):
             self._model.stop_training = True
@@ -87,14 +91,14 @@ class EnergyHooks(EnergyCalls):
 
     @harmless
     def on_train_end(self, logs: Logs | None = None) -> None:
-        """End ``fit``. TensorBoard's writer is still open, because ours is first in the list."""
+        """End ``fit``. TensorBoard's writer is still open, because this callback comes first."""
         if self._others is not None:
             self._others.remove_filters()
         self._meter.leave("train")
         self._finish("fit")
 
     def on_test_begin(self, logs: Logs | None = None) -> None:
-        """Start a validation inside ``fit``, or ``evaluate`` alone."""
+        """Enter the phase ``validation``; outside a measured call, start the meter first."""
         self._waits.end()
         if self._is_inside:
             self._settle()
@@ -111,11 +115,11 @@ class EnergyHooks(EnergyCalls):
 
     @harmless
     def on_test_end(self, logs: Logs | None = None) -> None:
-        """Return to the previous phase."""
+        """Leave the phase ``validation``, and end the call if it is ``evaluate``."""
         self._end_evaluation("validation", "evaluate")
 
     def on_predict_begin(self, logs: Logs | None = None) -> None:
-        """Start ``predict``, alone or called by another callback."""
+        """Enter the phase ``predict``; outside a measured call, start the meter first."""
         self._waits.end()
         if not self._is_inside:
             self._begin("predict")
@@ -124,7 +128,7 @@ class EnergyHooks(EnergyCalls):
 
     @harmless
     def on_predict_end(self, logs: Logs | None = None) -> None:
-        """Return to the previous phase."""
+        """Leave the phase ``predict``, and end the call if it is ``predict``."""
         self._end_evaluation("predict", "predict")
 
     def _end_evaluation(self, phase: str, owner: str) -> None:

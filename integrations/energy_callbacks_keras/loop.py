@@ -1,8 +1,9 @@
 """Counts optimizer steps and samples without reading data.
 
-A callback receives the index of each execution's first batch, but not its data. The data adapter of
-the running ``fit`` often knows the batch size. At the end of an epoch the model's loss tracker has
-the number of samples and ``optimizer.iterations`` the number of steps.
+An execution is one call of Keras' training function, with one or several batches. A callback
+receives the index of its first batch, but no data. The data adapter of the running ``fit`` often
+knows the batch size. At the end of an epoch the model's loss tracker contains the number of
+samples, and ``optimizer.iterations`` the number of steps.
 """
 
 from typing import Any
@@ -19,16 +20,16 @@ class KerasStepCounter:
         begin                     fit begins
           begin_epoch
             batch_begins(0)
-            batch_begins(n)         the batches before n are done: steps, with samples if known
-          settle                    the steps of the last execution; corrects samples and tokens
+            batch_begins(n)         reports the steps before batch n, with samples if known
+          settle                    reports the last steps, and corrects samples and tokens
 
     Args:
         meter: receives the events.
-        batch_size: given by the user; ``None`` reads it from the data adapter.
-        tokens_per_sample: ``None`` counts no tokens.
+        batch_size: the user's setting, in samples; ``None`` reads it from the data adapter.
+        tokens_per_sample: number of tokens in a sample; ``None`` counts no tokens.
 
     Attributes:
-        done: optimizer steps since the start of ``fit``, as far as they were counted.
+        done: number of reported optimizer steps since the start of ``fit``.
     """
 
     def __init__(
@@ -45,25 +46,25 @@ class KerasStepCounter:
         self._is_settled = True
 
     def __getstate__(self) -> dict[str, Any]:
-        """Reset the data of a running call in copies."""
+        """Return the state for copies and pickles, without the data of a running call."""
         return self.__dict__ | {"_data": Data()}
 
     def begin(self, data: Data) -> int | None:
-        """Start ``fit``, and return the previous step count of its optimizer."""
+        """Begin a ``fit`` with this data, and return the optimizer's step count before it."""
         self._data = data
         self._start_iterations = iterations(data.model)
         self.done = self._anchor = self._micro = 0
         return self._start_iterations
 
     def begin_epoch(self) -> None:
-        """Start an epoch."""
+        """Reset the counts of an epoch, and read the batch size."""
         self._begun = self._batches_done = 0
         self._given = 0.0
         self._is_settled = True
         self._data.look()
 
     def batch_begins(self, index: int) -> None:
-        """Count the batches before this one, without waiting for the device."""
+        """Count the batches before batch ``index``, without waiting for the device."""
         self._begun, self._is_settled = index, False
         self._done_until(index)
 
@@ -73,7 +74,7 @@ class KerasStepCounter:
         self._mark(self._anchor + self._micro // self._data.accumulation)
 
     def _mark(self, steps: int) -> None:
-        """Report steps, up to this many since the start of ``fit``."""
+        """Report steps until ``steps`` of them are reported since the start of ``fit``."""
         size = self._batch_size or self._data.batch_size
         samples = None if size is None else size * self._data.accumulation
         for _ in range(steps - self.done):
@@ -87,7 +88,7 @@ class KerasStepCounter:
         return samples * self.tokens_per_sample
 
     def settle(self) -> None:
-        """Count the rest of an epoch, before Keras resets its metrics."""
+        """Count the rest of an epoch. Call this method before Keras resets its metrics."""
         if self._is_settled:
             return
         self._is_settled = True
@@ -103,6 +104,6 @@ class KerasStepCounter:
             self._given = counted
 
     def _moved(self) -> int:
-        """Return the optimizer's steps since the start of ``fit``; 0 if it does not count."""
+        """Return the optimizer's steps since the start of ``fit``; 0 if they are unknown."""
         now = iterations(self._data.model)
         return 0 if now is None or self._start_iterations is None else now - self._start_iterations

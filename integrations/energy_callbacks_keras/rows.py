@@ -1,4 +1,4 @@
-"""Writes the figures of one ``fit``: to TensorBoard or our own event file, and to ``logs``."""
+"""Writes the figures of one ``fit`` to TensorBoard or our own event file, and to ``logs``."""
 
 import math
 import os
@@ -20,20 +20,21 @@ _NO_FILE = "no more energy in TensorBoard: writing failed"
 
 
 class Rows:
-    """The rows of a ``fit`` in TensorBoard, and our keys in the ``logs`` of its epochs.
+    """Writes rows of one ``fit`` to TensorBoard, and adds figures to the ``logs`` of its epochs.
 
     Args:
         others: the other callbacks of the call.
         folder: run folder, for our own event file if the user has no TensorBoard callback.
-        tags: keys in ``logs``, NaN while unknown; empty if several processes train, because they
-            measure different energies and would decide differently.
-        batches_per_row: ``None`` writes one row per epoch.
-        meter: measures.
-        data: data of the call.
+        tags: keys that are added to ``logs``, with NaN while a figure is unknown. Empty if several
+            processes train: they measure different energies, so callbacks that monitor a figure
+            would decide differently.
+        batches_per_row: number of executions between rows; ``None`` writes one row per epoch.
+        meter: the meter that measures the call.
+        data: batch size and number of batches of the call.
 
     Attributes:
-        epoch: the current epoch.
-        executions: executions since the start of ``fit``.
+        epoch: number of the current epoch.
+        executions: number of executions (calls of the training function) since ``fit`` started.
     """
 
     def __init__(
@@ -59,24 +60,24 @@ class Rows:
 
     @property
     def step(self) -> int:
-        """The x-axis: the epoch, or started executions, as TensorBoard's callback counts."""
+        """The step of a row: the epoch or the execution, as in Keras' TensorBoard callback."""
         return self.epoch if self._batches_per_row is None else self.executions
 
     @property
     def is_due(self) -> bool:
-        """Whether a row is due that is not written yet."""
+        """Whether a row must be written at the current step."""
         every = self._batches_per_row
         return every is not None and self.step % every == 0 and self.step not in (0, self._written)
 
     def write(self, scalars: Mapping[str, float]) -> None:
-        """Write a row at the step of the loss."""
+        """Write a row at the current step."""
         self._written = self.step
         if scalars:
             self._output.write(scalars, self.step, time.time())
             self._dashboard.row(scalars, self.step)
 
     def write_loss(self, logs: Logs | None) -> None:
-        """Write Keras' metrics of an epoch, if no TensorBoard callback does."""
+        """Keep Keras' metrics of an epoch, and write them if no TensorBoard callback does so."""
         self._losses = {k: v for k, v in (logs or {}).items() if isinstance(v, float)}
         losses = {f"epoch_{k}": v for k, v in self._losses.items()}
         if self._is_our_file and losses:
@@ -88,7 +89,7 @@ class Rows:
             logs.update(dict.fromkeys(self._tags, math.nan) | dict(scalars))
 
     def end(self) -> None:
-        """Complete the dashboard after the report is saved."""
+        """Write the report to TensorBoard; the report must have been saved."""
         self._dashboard.end(lambda: self._losses, self.step)
 
     def close(self) -> None:
@@ -97,10 +98,10 @@ class Rows:
 
 
 class KerasTensorBoardOutput:
-    """Writes exact tags into the run of the user's TensorBoard callback, with its writer.
+    """Writes scalars with exact tags through the writer of the user's TensorBoard callback.
 
     Args:
-        tensorboard: the callback; it opens and closes the writer.
+        tensorboard: the TensorBoard callback, which opens and closes the writer.
     """
 
     prefix = ""
@@ -110,17 +111,17 @@ class KerasTensorBoardOutput:
 
     @property
     def folder(self) -> str:
-        """The run that has the training loss."""
+        """The directory of the run that contains the training loss."""
         return os.path.join(self._tensorboard.log_dir, "train")  # noqa: PTH118 - may be a bucket
 
     @property
     def _writer(self) -> Any:
-        return self._tensorboard._train_writer  # noqa: SLF001 - two disturb the live view
+        return self._tensorboard._train_writer  # noqa: SLF001 - a second writer disturbs live views
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
         """Write all scalars of a step as tensors, as Keras does."""
         summary = self._tensorboard.summary
-        # With update_freq=n TensorBoard has pushed a condition that drops all other steps.
+        # With update_freq=n, TensorBoard's callback lets only every n-th step be written.
         with summary.record_if(True), self._writer.as_default():
             for tag, value in sorted(scalars.items()):
                 summary.scalar(tag, value, step=step)
@@ -140,7 +141,7 @@ class KerasTensorBoardOutput:
 
 
 def _facts(data: Data) -> Facts:
-    """Return properties that distinguish trainings."""
+    """Return hyperparameters that TensorBoard shows to compare trainings, by name."""
     size = data.batch_size
     return {
         "framework": f"keras ({keras.backend.backend()})",

@@ -1,12 +1,12 @@
-"""Measures waiting for data if the user wraps the loader.
+"""Measures how long training waits for data, if the user wraps the loader.
 
 ::
 
     training thread     batch_done | the loader makes a batch | data_ready
 
-Only batches that are fetched on the training thread, in a measured training, are reported.
-Otherwise (TensorFlow; a ``PyDataset`` with workers) Keras fetches ahead, and the time that training
-waits for Keras' queue remains unknown.
+Only batches that a measured training fetches on its own thread are reported. On TensorFlow, and
+with workers of a ``PyDataset``, Keras fetches batches ahead on other threads. The time that
+training waits for Keras' queue then remains unknown.
 """
 
 import threading
@@ -22,7 +22,7 @@ Batch = TypeVar("Batch")
 
 
 class Waits:
-    """Reports to the meter when the training thread starts to wait, and when it has its batch.
+    """Reports to the meter when the training thread starts to wait, and when a batch is ready.
 
     Args:
         meter: receives the events.
@@ -38,15 +38,19 @@ class Waits:
         self.is_used = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """Reset the state of a running call in copies."""
+        """Return the state for copies and pickles, without the objects of a running call."""
         return self.__dict__ | {"_thread": None, "_call": None}
 
     def begin(self, call: ActiveCall | None) -> None:
-        """Start: this thread trains, in a call of ``fit`` or a user's loop."""
+        """Start reporting the batches that the current thread fetches.
+
+        Args:
+            call: the call of ``fit``; ``None`` in a user's own loop.
+        """
         self._thread, self._call = threading.get_ident(), call
 
     def end(self) -> None:
-        """Stop: data that is fetched from now on is not for training."""
+        """Stop reporting: batches that are fetched from now on are not for training."""
         self._thread = self._call = None
 
     def timed(self, loader: Any) -> Any:
@@ -74,7 +78,7 @@ class Waits:
             yield batch
 
     def fetched(self, fetch: Callable[[], Batch]) -> Batch:
-        """Fetch a batch, and report the time that it took."""
+        """Return ``fetch()``; report when it begins and ends, if the training thread waits."""
         if self._thread != threading.get_ident() or (self._call and not self._call.is_under_way()):
             return fetch()
         self._meter.mark("batch_done")
@@ -84,11 +88,11 @@ class Waits:
 
 
 class TimedDataset(keras.utils.PyDataset):
-    """A wrapper of a user's data set with the same batches, order and workers.
+    """Wraps the user's data set; batches, their order, and workers are the same.
 
     Args:
         data: the user's data set.
-        waits: receives the events; ``None`` in another process.
+        waits: receives the events; ``None`` reports nothing, as in a worker process.
     """
 
     def __init__(self, data: keras.utils.PyDataset, waits: Waits | None) -> None:
@@ -101,25 +105,25 @@ class TimedDataset(keras.utils.PyDataset):
         self._waits = waits
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the running meter, which workers cannot use."""
+        """Return the state without the running meter, which worker processes cannot use."""
         return self.__dict__ | {"_waits": None}
 
     def __getitem__(self, index: int) -> Any:
-        """Return a batch."""
+        """Return the batch with this index."""
         if self._waits is None:
             return self._data[index]
         return self._waits.fetched(lambda: self._data[index])
 
     @property
     def num_batches(self) -> int | None:
-        """Batches of an epoch; ``None`` if endless."""
+        """Number of batches per epoch; ``None`` for a stream."""
         count: int | None = self._data.num_batches
         return count
 
     def on_epoch_begin(self) -> None:
-        """Forward the hook."""
+        """Forward the hook to the user's data set."""
         self._data.on_epoch_begin()
 
     def on_epoch_end(self) -> None:
-        """Forward the hook."""
+        """Forward the hook to the user's data set."""
         self._data.on_epoch_end()

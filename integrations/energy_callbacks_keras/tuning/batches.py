@@ -1,4 +1,7 @@
-"""Whole batches of any size from the data that ``fit`` takes."""
+"""Creates whole batches of any size from the data that ``fit`` takes.
+
+A whole batch has exactly the requested number of samples. A pass is one iteration over the data.
+"""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -19,8 +22,8 @@ class BatchSource:
 
     Attributes:
         samples: a lower bound of the number of samples; infinite for a stream, ``None`` if unknown.
-        of: returns whole batches of a size: the arguments of Keras' ``EpochIterator``, and the
-            number of whole batches per pass over the data (``None`` if unknown).
+        of: called with a batch size; returns arguments for Keras' ``EpochIterator`` that yield
+            whole batches, and the number of whole batches per pass (``None`` if unknown).
     """
 
     samples: float | None
@@ -32,13 +35,14 @@ def source(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Batc
 
     Args:
         model: the model that is trained.
-        x: as for ``fit``, or a function that returns a data set for a batch size.
-        y: as for ``fit``.
-        sample_weight: as for ``fit``.
+        x: argument of ``fit``, or a function that returns a data set for a batch size.
+        y: argument of ``fit``; only with arrays.
+        sample_weight: argument of ``fit``; only with arrays.
 
     Raises:
         TypeError: for data that does not support another batch size.
-        ValueError: for data whose batches do not have the requested size.
+        ValueError: for data whose batches do not have the requested size, or for ``y`` or
+            ``sample_weight`` without arrays.
     """
     if isinstance(x, Iterator):
         raise TypeError(
@@ -60,7 +64,7 @@ def source(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Batc
 
 
 def _kind(x: Any) -> Any:
-    """Return the module that handles a kind of data set; ``None`` for other data."""
+    """Return the module that handles this kind of data set; ``None`` for other data."""
     kinds = (tf_data, py_datasets, torch_loaders)
     return next((kind for kind in kinds if kind.is_kind(x)), None)
 
@@ -71,7 +75,10 @@ def _is_function(x: Any) -> bool:
 
 
 def _arrays(x: Any, y: Any, sample_weight: Any) -> BatchSource:
-    """Use arrays and tensors, alone or in lists and dicts; Keras shuffles and splits them."""
+    """Return a source of batches from arrays or tensors, or from lists or dicts of them.
+
+    Keras shuffles them and splits them into batches.
+    """
     for column in keras.tree.flatten((x, y, sample_weight)):
         if column is not None and not getattr(column, "shape", None):
             raise TypeError(
@@ -84,11 +91,11 @@ def _arrays(x: Any, y: Any, sample_weight: Any) -> BatchSource:
 
 
 def _rebuilt(make: Callable[[int], Any], samples: float | None = None) -> BatchSource:
-    """Create a data set again for each batch size.
+    """Return a source that creates a new data set for each batch size.
 
     Args:
         make: returns a ``tf.data.Dataset``, ``PyDataset`` or ``DataLoader`` for a batch size.
-        samples: number of samples; ``None`` counts batches of one sample.
+        samples: number of samples; ``None`` counts them in a data set with batches of one sample.
     """
 
     def made(size: int) -> tuple[Any, Any]:

@@ -1,4 +1,7 @@
-"""Yields whole batches of one size from Keras' own epoch iterator, pass after pass."""
+"""Yields whole batches of one size from Keras' own epoch iterator, without end.
+
+A pass is one iteration over the data.
+"""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -17,7 +20,7 @@ _ITERATORS: Final = {
 
 
 class Passes:
-    """Batches of one size, pass after pass over the data.
+    """Yields whole batches of one size; a new pass begins when the data ends.
 
     Args:
         model: the model that is trained.
@@ -26,7 +29,10 @@ class Passes:
 
     Attributes:
         epochs: Keras' epoch iterator.
-        data: yields the input of each call of the training function.
+        data: iterator over the inputs of the training function.
+
+    Raises:
+        ValueError: if the data has no whole batch.
     """
 
     def __init__(self, model: Any, source: BatchSource, size: int) -> None:
@@ -45,7 +51,7 @@ class Passes:
         self.data = self._all()
 
     def _all(self) -> Iterator[Any]:
-        """Yield the input of each call of the training function, without short batches."""
+        """Yield the inputs of the training function, without incomplete batches."""
         is_empty = False
         while not is_empty:
             is_empty = True
@@ -64,12 +70,12 @@ class Passes:
         )
 
     def again(self) -> None:
-        """Start the next pass."""
+        """End the current pass and start the next one."""
         self.end_pass()
         self.data = self._all()
 
     def end_pass(self) -> None:
-        """End a pass and its workers."""
+        """End the current pass and stop its workers."""
         self.epochs.data_adapter.on_epoch_end()
 
     def first(self) -> Any:

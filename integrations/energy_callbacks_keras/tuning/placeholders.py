@@ -1,4 +1,4 @@
-"""Replaces parts of a model that a trial would otherwise build permanently."""
+"""Replaces parts of a model that a trial of a batch size would otherwise build permanently."""
 
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ class Placeholders:
     """Replaces losses and metrics that are not built yet, and restores a model's own parts.
 
     Args:
-        model: compiled; the parts are replaced at once.
+        model: a compiled model; the parts are replaced when this object is created.
     """
 
     def __init__(self, model: Any) -> None:
@@ -21,7 +21,7 @@ class Placeholders:
         self.replace()
 
     def replace(self) -> None:
-        """Restore the model's own parts, except for new placeholders of those not built yet."""
+        """Restore the model's own parts, then put placeholders for losses and metrics not built."""
         self.release()
         for name in _BUILT_BY_A_BATCH:
             one = self._own.get(name)
@@ -29,15 +29,15 @@ class Placeholders:
                 vars(self._model)[name] = _unbuilt_twin(one)
 
     def release(self) -> None:
-        """Restore the model's own parts."""
+        """Restore all of the model's own parts."""
         vars(self._model).update(self._own)
 
 
 def _unbuilt_twin(one: Any) -> Any:
-    """Create a ``CompileLoss`` or ``CompileMetrics`` like one that is not built.
+    """Return a new ``CompileLoss`` or ``CompileMetrics`` with the arguments of an unbuilt one.
 
-    The first batch builds it. Keras cannot undo that, and ``fit`` fetches an additional batch to
-    build it, which changes random numbers.
+    The first batch builds such an object, and Keras cannot undo that. The user's object must remain
+    unbuilt: ``fit`` fetches an additional batch to build it, which changes random numbers.
     """
     names = ("_user_metrics", "_user_weighted_metrics")
     if hasattr(one, "_user_loss"):
@@ -46,12 +46,12 @@ def _unbuilt_twin(one: Any) -> Any:
 
 
 def accumulating(optimizer: Any, accumulation: int) -> Any:
-    """Create an optimizer with the same settings that steps once per this many batches.
+    """Return an optimizer with the same settings that steps once per ``accumulation`` batches.
 
-    Keras fixes that number when an optimizer is created.
+    A new optimizer is needed, because that number cannot be changed in a built optimizer.
 
     Raises:
-        TypeError: if it cannot be created from its settings.
+        TypeError: if no optimizer can be created from the settings, or it is not one of Keras.
     """
     try:
         made = type(optimizer).from_config(optimizer.get_config())

@@ -1,4 +1,4 @@
-"""Batches of any size from a ``keras.utils.PyDataset``."""
+"""Creates batches of any size from a ``keras.utils.PyDataset``."""
 
 import copy
 import math
@@ -8,15 +8,15 @@ import keras
 
 
 def is_kind(x: Any) -> bool:
-    """Whether it is a ``PyDataset``."""
+    """Return whether ``x`` is a ``PyDataset``."""
     return isinstance(x, keras.utils.PyDataset)
 
 
 def resized(data: Any, size: int) -> Any:
-    """Copy a data set with another batch size.
+    """Return a copy of a data set with another batch size.
 
     Raises:
-        TypeError: if it has no attribute ``batch_size``.
+        TypeError: if the data set has no attribute ``batch_size``.
     """
     if not hasattr(data, "batch_size"):
         raise TypeError(
@@ -34,20 +34,20 @@ def counted(data: Any) -> float:
 
 
 def whole_batches(data: Any, size: int) -> tuple[dict[str, Any], int | None]:
-    """Return the whole batches, and their number; see ``BatchSource``."""
+    """Return the arguments that yield whole batches, and their number; see ``BatchSource.of``."""
     batches = WholeBatches(data, size)
     return {"x": batches, "shuffle": batches.num_batches is not None}, batches.num_batches
 
 
 class WholeBatches(keras.utils.PyDataset):
-    """The whole batches of a data set. Its hooks for epochs are not called.
+    """The whole batches of a user's data set. The epoch hooks of that data set are not called.
 
     Args:
-        data: yields batches.
-        size: batch size; only the last batch may be smaller.
+        data: the data set of the user.
+        size: samples per batch; only the last batch of ``data`` may be smaller.
 
     Raises:
-        ValueError: if batches have another size.
+        ValueError: if the first batch has another size.
     """
 
     def __init__(self, data: Any, size: int) -> None:
@@ -74,10 +74,10 @@ class WholeBatches(keras.utils.PyDataset):
         return self._count
 
     def __getitem__(self, index: int) -> Any:
-        """Return a batch."""
+        """Return the batch with this index."""
         return self._data[index]
 
 
 def first_dimension(batch: Any) -> int:
-    """Return the number of samples of a batch."""
+    """Return the number of samples in a batch, from the shape of its first array."""
     return int(keras.tree.flatten(batch)[0].shape[0])

@@ -1,4 +1,4 @@
-"""Bitwise snapshots of a Keras model and of random generators, on each backend."""
+"""Takes bitwise snapshots of a Keras model and of random generators, on each backend."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -15,13 +15,13 @@ _KERAS = "global_seed_generator"
 
 
 class ModelSnapshot:
-    """A model's variables in host memory.
+    """Snapshot of a model's variables in host memory.
 
-    Weights, moving statistics, seeds, metrics, and the state of every optimizer that is an
-    attribute of the model. An optimizer that is not built yet is afterwards like a new one.
+    It contains weights, moving statistics, seeds, metrics, and the state of every optimizer that is
+    an attribute of the model. Restoring an optimizer that was not built makes it unbuilt again.
 
     Args:
-        model: built.
+        model: a built model.
     """
 
     def __init__(self, model: Any) -> None:
@@ -52,7 +52,7 @@ def _of_metrics(model: Any) -> list[Any]:
 
 
 def _keep_tensorflow(variable: Any) -> Callable[[], None]:
-    # A strategy mirrors each variable: one value per replica, and values may differ.
+    # A strategy mirrors each variable, with one value per replica; these values may differ.
     parts = getattr(variable.value, "values", (variable.value,))
     values = [(part, np.array(part.numpy())) for part in parts]
 
@@ -67,7 +67,7 @@ def _keep_jax(variable: Any) -> Callable[[], None]:
     import jax
 
     value = variable.value
-    # Arrays on the host may share their memory with JAX, which reuses it in the next step.
+    # The array is copied: on a CPU it may share memory with JAX, which reuses it in the next step.
     host = np.array(value)
     where = value.sharding if getattr(value, "committed", True) else None
     return lambda: variable.assign(jax.device_put(host.copy(), where))
@@ -85,10 +85,10 @@ def _keep_torch(variable: Any) -> Callable[[], None]:
 
 
 class RandomSnapshot:
-    """All global generators: of Python, NumPy, PyTorch, TensorFlow and Keras.
+    """Snapshot of the global generators of Python, NumPy, PyTorch, TensorFlow and Keras.
 
     Args:
-        generators: further generators of PyTorch.
+        generators: additional PyTorch generators to include.
     """
 
     def __init__(self, generators: Iterable[Any] = ()) -> None:
@@ -101,7 +101,7 @@ class RandomSnapshot:
         self._tensorflow = TensorFlowRandom() if keras.backend.backend() == "tensorflow" else None
 
     def restore(self) -> None:
-        """Restore all states. Generators that did not exist are created again from seeds."""
+        """Restore all states. Generators that did not exist at the snapshot are reset."""
         if self._keras is not None:
             self._keras.state.assign(self._seed.copy())
         global_state.set_global_attribute(_KERAS, self._keras)
@@ -113,7 +113,7 @@ class RandomSnapshot:
 
 
 class TensorFlowRandom:
-    """TensorFlow's seeds of operations, and its global generator."""
+    """Snapshot of TensorFlow's global generator, and of the generator of operation seeds."""
 
     def __init__(self) -> None:
         from tensorflow.python.eager import context
@@ -127,11 +127,11 @@ class TensorFlowRandom:
         self._numbers = None if self._generator is None else np.array(self._generator.state.numpy())
 
     def restore(self) -> None:
-        """Restore the seeds. Operations draw the same seeds again and start from them."""
+        """Restore both generators. Operations then get the same seeds, and the same numbers."""
         if self._generator is not None:
             self._generator.state.assign(self._numbers)
         self._ops.global_generator = self._generator
         if self._seeds is not None:
             self._seeds.setstate(self._state)
-            # An existing kernel for a seed would continue its sequence.
+            # A cached kernel of an operation would continue the sequence of its seed.
             self._context.clear_kernel_cache()

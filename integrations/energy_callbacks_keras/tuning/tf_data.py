@@ -1,4 +1,4 @@
-"""Batches of any size from ``tf.data``."""
+"""Creates batches of any size from a ``tf.data.Dataset``."""
 
 import math
 import sys
@@ -10,7 +10,7 @@ from energy_callbacks_keras.tuning.py_datasets import first_dimension
 
 
 def is_kind(x: Any) -> bool:
-    """Whether it is a ``tf.data.Dataset``. TensorFlow is not imported."""
+    """Return whether ``x`` is a ``tf.data.Dataset``, without importing TensorFlow."""
     data = getattr(sys.modules.get("tensorflow"), "data", None)
     return data is not None and isinstance(x, data.Dataset)
 
@@ -25,26 +25,28 @@ def counted(data: Any) -> float | None:
 
 
 def unbatched(data: Any, model: Any) -> tuple[Any, float | None]:
-    """Return a data set of single samples, and a lower bound of their number if known.
+    """Return a data set of single samples, and a lower bound of their number.
+
+    The number is infinite for a stream, and ``None`` if unknown.
 
     Args:
-        data: yields samples, or batches of them.
-        model: the shapes of its inputs distinguish samples and batches.
+        data: a data set of samples or of batches.
+        model: the model; the shapes of its inputs distinguish samples from batches.
     """
     if not _is_batched(data, model):
         return data, counted(data)
     batches = counted(data)
     size = _batch_size(data)
-    # The last batch may be a short one.
+    # The last batch may be incomplete.
     samples = None if batches is None else size * max(batches - 1, min(batches, 1))
     return data.unbatch(), samples
 
 
 def _is_batched(data: Any, model: Any) -> bool:
-    """Whether elements have one dimension more than samples.
+    """Return whether the elements of a data set are batches, not samples.
 
     Raises:
-        ValueError: if that is not clear.
+        ValueError: if the shapes of the elements do not show it.
     """
     shapes = [spec.shape for spec in keras.tree.flatten(data.element_spec)]
     if any(shape.rank == 0 for shape in shapes):
@@ -79,14 +81,14 @@ def _batch_size(data: Any) -> int:
 
 
 def whole_batches(data: Any, size: int) -> tuple[dict[str, Any], None]:
-    """Return the whole batches, repeated endlessly; see ``BatchSource``.
+    """Return the arguments that yield whole batches without end; see ``BatchSource.of``.
 
     Args:
-        data: yields batches.
-        size: batch size; only the last batch may be smaller.
+        data: a data set of batches.
+        size: samples per batch; only the last batch of ``data`` may be smaller.
 
     Raises:
-        ValueError: if batches have another size.
+        ValueError: if the first batch has another size, or there is no batch.
     """
     tensorflow = sys.modules["tensorflow"]
     found = _batch_size(data)

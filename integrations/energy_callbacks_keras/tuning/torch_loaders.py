@@ -1,4 +1,4 @@
-"""Batches of any size from PyTorch's ``DataLoader``."""
+"""Creates batches of any size from PyTorch's ``DataLoader``."""
 
 import sys
 from typing import Any
@@ -7,16 +7,16 @@ from energy_callbacks.tuning import torch_loaders
 
 
 def is_kind(x: Any) -> bool:
-    """Whether it is a ``DataLoader``. PyTorch is not imported."""
+    """Return whether ``x`` is a ``DataLoader``, without importing PyTorch."""
     data = getattr(getattr(sys.modules.get("torch"), "utils", None), "data", None)
     return data is not None and isinstance(x, data.DataLoader)
 
 
 def resized(loader: Any, size: int) -> Any:
-    """Copy a loader, with whole batches of another size.
+    """Return a copy of a loader that yields whole batches of another size.
 
     Raises:
-        TypeError: if the user composes the batches.
+        TypeError: for a subclass of ``DataLoader``, or with the user's own ``batch_sampler``.
     """
     data = sys.modules["torch"].utils.data
     if type(loader) is not data.DataLoader or type(loader.batch_sampler) is not data.BatchSampler:
@@ -36,10 +36,11 @@ def counted(loader: Any) -> float | None:
 
 
 def whole_batches(loader: Any, size: int) -> tuple[dict[str, Any], int | None]:
-    """Return the loader, and its number of whole batches; see ``BatchSource``.
+    """Return the arguments that yield whole batches, and their number; see ``BatchSource.of``.
 
     Raises:
-        ValueError: if batches have another size, or may be short.
+        ValueError: if batches have another size, a stream may end with an incomplete batch, or
+            there is no batch.
     """
     samples = counted(loader)
     if loader.batch_size != size or (samples is None and not loader.drop_last):

@@ -3,13 +3,13 @@
 ::
 
     epoch iterator                Keras' own: it shuffles, slices, prefetches and distributes
-    build                         parts that depend on the shapes of the data, as fit does
-    make_train_function           a new function, because one for several shapes differs
+    build                         builds the parts that depend on the shapes of the data
+    make_train_function           a new one per size, compiled for that shape only
     train_function(data)          TensorFlow, torch: the model holds the state
     train_function(state, data)   JAX: the state is passed from step to step
 
-A step reads nothing from the device. ``train_on_batch`` would read all metrics, and copy the state
-on JAX.
+A step reads nothing from the device. ``train_on_batch`` is not used, because it reads all metrics
+and copies the state on JAX.
 """
 
 from contextlib import nullcontext
@@ -26,7 +26,7 @@ class KerasTrialStep:
     """Trains a model on batches of any size. Call ``close`` before the model is restored.
 
     Args:
-        model: compiled and built.
+        model: a compiled and built model.
         source: the data.
     """
 
@@ -38,14 +38,14 @@ class KerasTrialStep:
         self._state: Any = None
 
     def __call__(self, size: int, accumulation: int | None = None) -> Any:
-        """Call the training function once, or as often as an optimizer step needs.
+        """Call the training function once, or ``accumulation`` times for one optimizer step.
 
         Args:
             size: samples per batch.
             accumulation: batches per optimizer step; ``None`` does not change the optimizer.
 
         Returns:
-            Values that are available once the call is complete.
+            Results of the last call, which are available when the device has completed it.
         """
         if self._trial != (size, accumulation):
             self._begin(size, accumulation)
@@ -80,7 +80,7 @@ class KerasTrialStep:
         try:
             return self._train(next(self._passes.data))
         except ends():
-            # The end of uncounted data is the end of a pass.
+            # If the number of batches is unknown, the pass ends with this error.
             self._passes.again()
         try:
             return self._train(next(self._passes.data))
@@ -91,15 +91,15 @@ class KerasTrialStep:
         if keras.backend.backend() != "jax":
             return self._model.train_function(data)
         logs, self._state = self._model.train_function(self._state, data)
-        # Logs may be empty. The first variable of the optimizer, its step count, never is.
+        # Logs may be empty, so the optimizer's first variable, its step count, is returned as well.
         return logs, self._state[2][:1]
 
     def close(self) -> None:
-        """End the workers, and release batches and state."""
+        """Stop the workers of the data, and release batches and state."""
         if self._passes is not None:
             self._passes.end_pass()
         self._trial = self._passes = self._state = None
-        self._model.train_function = None  # shapes of two trials would make it dynamic
+        self._model.train_function = None  # two sizes would compile it for dynamic shapes
 
 
 def _build(model: Any, passes: Passes) -> None:
@@ -115,12 +115,12 @@ def _build(model: Any, passes: Passes) -> None:
 
 
 def build_all(model: Any, source: BatchSource, size: int) -> None:
-    """Build layers and optimizer with the values that ``fit`` would give them.
+    """Build layers and optimizer with the initial values that ``fit`` would give them.
 
     Args:
-        model: compiled.
+        model: a compiled model.
         source: the data.
-        size: samples of a batch that provides the shapes.
+        size: samples per batch; the first batch of this size provides the shapes.
     """
     is_tensorflow = keras.backend.backend() == "tensorflow"
     with model.distribute_strategy.scope() if is_tensorflow else nullcontext():

@@ -30,22 +30,23 @@ def tune_batch_size(
     >>> result = tune_batch_size(model, x, y)  # doctest: +SKIP
     >>> model.fit(x, y, batch_size=result.size)  # doctest: +SKIP
 
-    Afterwards the model, the optimizer and random numbers are bit for bit as before. However,
-    layers and optimizer are then built, with the values that ``fit`` would give them.
+    Afterwards the model, the optimizer and random generators are restored bit for bit. Layers and
+    an optimizer that were not built are built then, with the values that ``fit`` would give them.
 
     Args:
-        model: compiled.
-        x: data as for ``fit``: arrays or tensors, also in lists and dictionaries; a
+        model: a compiled model.
+        x: training data: arrays or tensors, or lists or dictionaries of them; a
             ``tf.data.Dataset`` of samples, or of batches, which are split and batched again; a
-            ``keras.utils.PyDataset`` with an attribute ``batch_size``; PyTorch's ``DataLoader``.
-            Or a function that returns one of these data sets, in batches, for a batch size.
-        y: targets, with arrays.
-        sample_weight: weight of each sample, with arrays.
+            ``keras.utils.PyDataset`` with an attribute ``batch_size``; a PyTorch ``DataLoader``; or
+            a function that returns one of these data sets, in batches, for a batch size.
+        y: targets; only if ``x`` has arrays.
+        sample_weight: weight of each sample; only if ``x`` has arrays.
         **options: see ``TuningOptions``. With ``global_batch_size`` trials use a separate
-            optimizer with ``gradient_accumulation_steps``; compile with ``result.accumulation``.
+            optimizer with ``gradient_accumulation_steps``; compile the model with
+            ``gradient_accumulation_steps=result.accumulation`` before ``fit``.
 
     Returns:
-        The curve, and the size.
+        The measured sizes, and the chosen batch size.
 
     Raises:
         NothingFits: if the smallest size does not run.
@@ -104,7 +105,7 @@ def _check(model: Any, options: TuningOptions) -> None:
 
 
 def _limited(model: Any, data: BatchSource, options: TuningOptions) -> TuningOptions:
-    """Return options whose ``max_size`` is the size of a whole batch of the data or less."""
+    """Return options whose ``max_size`` is not larger than a whole batch of the data can be."""
     if data.samples is None and options.get("max_size") is None:
         raise ValueError(
             "the number of samples must be known, got data that does not tell it; give max_size, "
