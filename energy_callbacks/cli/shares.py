@@ -1,10 +1,10 @@
-"""Parses shares on a command line."""
+"""Parses shares, such as ``5%``, in command-line arguments."""
 
 import argparse
 
 
 def share(word: str) -> float:
-    """Return a share between 0 and 10, written with or without a per cent sign.
+    """Parse a share, at least 0 and below 10, written with or without a per cent sign.
 
     >>> share("5%"), share("5 %"), share("0.05")
     (0.05, 0.05, 0.05)

@@ -1,4 +1,4 @@
-"""``energy-callbacks tune``: searches a batch size for a training step, a Python function."""
+"""``energy-callbacks tune``: searches for the best batch size of a training step in Python."""
 
 import argparse
 import inspect
@@ -13,7 +13,7 @@ from energy_callbacks.tuning import TuningOptions, tune_batch_size
 from energy_callbacks.tuning.options import DEFAULTS, OPTIONS
 from energy_callbacks.tuning.search.search import OBJECTIVES
 
-# Options that are numbers, and their help.
+# Help texts of the options that take a number.
 _NUMBERS: Final = {
     "min_size": "none smaller",
     "max_size": "none larger",
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Search a batch size, and print the table of trials."""
+    """Search for a batch size, and print the table of trials."""
     given = {name: getattr(arguments, name, None) for name in OPTIONS}
     options = cast("TuningOptions", {k: v for k, v in given.items() if v is not None})
     result = tune_batch_size(_step(arguments.step), **options)
@@ -77,10 +77,10 @@ def _objective(word: str) -> str | float:
 
 
 def _step(name: str) -> Callable[[int], Any]:
-    """Return the step function that ``MODULE:FUNCTION`` names or returns.
+    """Return the function that ``MODULE:FUNCTION`` names, or its result if it has no arguments.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if the name is not valid, or neither the object nor its result is callable.
     """
     if ":" not in name:
         raise ValueError(f"{name!r} names no function; write it as MODULE:FUNCTION")
@@ -95,7 +95,7 @@ def _step(name: str) -> Callable[[int], Any]:
 
 
 def _resolve(name: str) -> Any:
-    """Import the object that ``MODULE:FUNCTION`` names, also from the current folder."""
+    """Import the object ``MODULE:FUNCTION``; modules in the current folder are found too."""
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -105,7 +105,7 @@ def _resolve(name: str) -> Any:
         raise ValueError(f"{name!r} names nothing: {error}") from error
     except ModuleNotFoundError as error:
         if error.name is None or not name.startswith(error.name):
-            raise  # an import of the user's module fails
+            raise  # an import inside the user's module failed
         raise ValueError(
             f"{name!r}: no module {error.name!r} is seen from {folder}; write it as an import "
             "does, without .py"
@@ -113,10 +113,10 @@ def _resolve(name: str) -> Any:
 
 
 def _takes_size(function: Callable[..., Any]) -> bool:
-    """Whether a function takes a positional argument."""
+    """Return whether a function accepts a positional argument."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a function in C has no signature
+    except (TypeError, ValueError):  # some functions in C have no signature
         return True
     kind = inspect.Parameter
     positional = (kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD, kind.VAR_POSITIONAL)

@@ -1,4 +1,4 @@
-"""Comparisons of groups of runs: ratios with intervals, verdicts, and limits of both.
+"""Compares groups of runs: ratios with confidence intervals, verdicts, and caveats.
 
 ::
 
@@ -10,7 +10,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from energy_callbacks.compare import page, text  # noqa: F401 - they register themselves
+from energy_callbacks.compare import page, text  # noqa: F401 - importing registers them
 from energy_callbacks.compare.build import MARGIN, Pairing, Repeat, build
 from energy_callbacks.compare.model import Comparison
 from energy_callbacks.compare.target import goal as goal_of
@@ -32,24 +32,28 @@ def compare(
     paired: Pairing = "auto",
     margin: float = MARGIN,
 ) -> Comparison:
-    """Compare groups of runs with the first group.
+    """Compare each group of runs with the first group.
 
     Args:
-        groups: name and runs of each group. The runs repeat the same training; each is a run
-            folder, a saved report, a log of another tool, or a report.
-        metric: the user's metric that decides on quality; ``None`` takes a validation metric that
-            all runs have.
-        goal: the better direction, ``"lower"`` or ``"higher"``; ``None`` infers it from the name.
-        target: value of the metric up to which energy and time are compared; ``None`` takes the
-            best value that every run reached.
-        paired: whether the runs of two groups form pairs, in the order given; ``"auto"``: if they
-            were made in turn.
-        margin: share of the metric by which a group may be worse and still be as good.
+        groups: runs by name of the group. The runs of a group repeat the same training. A run is
+            given as a run folder, a saved report, a log of another program, or an
+            ``EnergyReport``.
+        metric: name of the metric by which model quality is compared; ``None`` selects a
+            validation metric that all runs have.
+        goal: whether ``"lower"`` or ``"higher"`` values of the metric are better; ``None`` infers
+            this from its name.
+        target: value of the metric. Energy and time until a run first reaches it are compared.
+            ``None`` selects the best value that all finished runs reached.
+        paired: whether the n-th runs of two groups form a pair, in the order given. ``"auto"``
+            pairs successive runs by start time if the groups ran alternately, as in ABAB or ABBA.
+        margin: share of the metric by which a group may be worse and still count as equally good;
+            0.01 is 1 %.
 
     Raises:
-        ValueError: for fewer than two groups, an empty group, a run that is given twice, pairs of
-            different number, or a metric that no run has.
-        JournalError: for a run that cannot be read.
+        ValueError: for fewer than two groups, an empty group, a negative margin, a run that is
+            given twice, ``paired=True`` with groups of different sizes, or a metric that no run
+            has or whose better direction is not known.
+        JournalError: if a run cannot be read.
     """
     if len(groups) < 2:
         raise ValueError(f"a comparison needs two groups of runs at least, got {len(groups)}")
@@ -67,7 +71,7 @@ def compare(
 
 
 def _refuse_repeated(groups: Mapping[str, Sequence[Repeat]]) -> None:
-    """Raise ``ValueError`` if a run is given twice: it would be compared with itself."""
+    """Raise ``ValueError`` if a run is given twice, because its copies are not independent."""
     seen: dict[tuple[str, float], str] = {}
     for name, repeats in groups.items():
         for source, report in repeats:

@@ -10,15 +10,18 @@ from energy_callbacks.report.model.schema import EnergyReport
 
 # Neighbouring steps are correlated: caches, clocks and temperatures change over seconds.
 _BLOCK_S: Final = 10.0
-# Fewer blocks do not determine their spread; more do not determine it better.
+# The spread of fewer blocks cannot be estimated; more blocks do not improve the estimate.
 _FEWEST, _MOST = 8, 20
 _BINS: Final = 2000
 
 
 def blocks(report: EnergyReport, quantity: str) -> Blocks | None:
-    """Returns the blocks of a quantity; ``None`` if the run is shorter than eight blocks of 10 s.
+    """Returns the blocks of a quantity, each at least 10 s long.
 
-    The first block is left out because a training begins with work that it does only once.
+    The first block is left out, because a training does some work only once, at its start.
+
+    Returns:
+        ``None`` if fewer than eight blocks remain, or the quantity over time is not known.
     """
     if quantity == "power_w":
         return _of_power(report)
@@ -42,7 +45,7 @@ def _of_power(report: EnergyReport) -> Blocks | None:
 
 
 def _cut(t_s: Array, amount: Array, work: Array) -> Blocks | None:
-    """Cut cumulative amount and work into blocks of equal time, as many as possible."""
+    """Cut cumulative amount and work into as many blocks of equal time as possible, at most 20."""
     length_s = t_s[-1] - t_s[0]
     count = min(int(length_s / _BLOCK_S), len(t_s) - 1, _MOST + 1)
     if count - 1 < _FEWEST:
@@ -50,7 +53,7 @@ def _cut(t_s: Array, amount: Array, work: Array) -> Blocks | None:
     edges = np.searchsorted(t_s, np.linspace(t_s[0], t_s[-1], count + 1)[1:-1])
     edges = np.unique(np.append(edges, len(t_s) - 1))
     amounts, works = np.diff(amount[edges]), np.diff(work[edges])
-    # A block of validation alone has no work; after a resume the counts are lower.
+    # A block that contains only validation has no work, and counts may decrease after a resume.
     kept = (works > 0.0) & (amounts > 0.0)
     if int(kept.sum()) < _FEWEST:
         return None

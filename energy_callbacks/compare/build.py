@@ -37,7 +37,7 @@ from energy_callbacks.report.model.schema import EnergyReport
 from energy_callbacks.version import __version__
 
 MARGIN: Final = 0.01
-"""Default of ``margin=``: a metric that is worse by less than this share is still as good."""
+"""Default of ``margin``: a metric that is worse by at most this share counts as equally good."""
 _CURVE_POINTS: Final = 120
 
 Pairing = Literal["auto"] | bool
@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 
 class Repeat(NamedTuple):
-    """One run: its source and its report."""
+    """One run of a group: its source (a path or name) and its report."""
 
     source: str
     report: EnergyReport
@@ -69,7 +69,7 @@ def build(
 
     Args:
         groups: name and runs of each group.
-        judged: the metric that decides on quality; ``None`` if there is none.
+        judged: the metric by which quality is compared; ``None`` if there is none.
         paired: as in ``compare``.
         margin: as in ``compare``.
     """
@@ -103,7 +103,10 @@ def build(
 
 
 def _primary(effects: Sequence[Effect], groups: Sequence[str]) -> str | None:
-    """Returns the first energy that all groups know, if possible one with an interval."""
+    """Returns the headline quantity: the first energy known for all groups.
+
+    Energies with an interval take precedence. Without any energy it is the first quantity.
+    """
     for has_interval in (True, False):
         for name in ANSWERS:
             known = {
@@ -162,7 +165,7 @@ def _run_values(repeat: Repeat, judged: Goal | None) -> RunValues:
 
 
 def _unreached(sides: Sequence[_GroupReports], judged: Goal | None) -> Iterator[Caveat]:
-    """Yields a caveat for each group with runs that lack the metric or miss the target."""
+    """Yields a caveat for each group with runs that lack the metric or do not reach the target."""
     if judged is None:
         return
     for side in sides:
@@ -183,7 +186,7 @@ def _unreached(sides: Sequence[_GroupReports], judged: Goal | None) -> Iterator[
 
 
 def _known_by_some(sides: Sequence[_GroupReports]) -> Iterator[Caveat]:
-    """Yields a caveat for each quantity that only some runs of a group know."""
+    """Yields a caveat for each quantity that is known for only some runs of a group."""
     for group, _ in sides:
         for one in QUANTITIES:
             lacking = sum(one.name not in run.values for run in group.runs)
@@ -207,7 +210,8 @@ def _effects(old: _GroupReports, new: _GroupReports, paired: Pairing) -> Iterato
         interval, basis = _interval(old, new, quantity.name, in_pairs)
         known: dict[str, Any] = dict.fromkeys(("low", "high", "p", "detectable"))
         if interval is not None:
-            # Blocks are a part of the run: they give the width, the whole run gives the ratio.
+            # Blocks cover only a part of the run: they give the relative width of the interval,
+            # the whole run gives the ratio.
             factor = ratio / interval.value
             known = {
                 "low": factor * interval.low * (1.0 - off_new) / (1.0 + off_old),
@@ -242,7 +246,7 @@ def _interval(
 
 
 def _are_paired(old: Group, new: Group, paired: Pairing) -> bool:
-    """Whether runs form pairs: as requested, or else if they were made in turn."""
+    """Return whether the runs form pairs: as requested, or for ``"auto"`` if groups alternate."""
     if paired != "auto":
         return paired
     if len(old.runs) != len(new.runs) or len(old.runs) < 2:
@@ -255,7 +259,7 @@ def _are_paired(old: Group, new: Group, paired: Pairing) -> bool:
 def _with_verdicts(
     effects: Sequence[Effect], caveats: Sequence[Caveat], first: str
 ) -> list[Effect]:
-    """Adjust the p-values for all questions with an interval (Holm), and add verdicts."""
+    """Adjust the p-values for multiple comparisons (Holm), and return effects with verdicts."""
     adjusted = iter(statistics.holm([e.p for e in effects if e.p is not None]))
     decided = []
     for effect in effects:
@@ -277,7 +281,11 @@ def _verdict(effect: Effect) -> Verdict:
 def _quality(
     old: _GroupReports, new: _GroupReports, judged: Goal, paired: Pairing, margin: float
 ) -> Quality | None:
-    """Returns whether the metric is as good: not worse by more than the margin, beyond chance."""
+    """Compares the metric of two groups; returns ``None`` unless all runs have the metric.
+
+    It is as good if the whole 95 % interval of the difference is above minus the margin. It is
+    worse if the whole interval is below 0 and the difference exceeds the margin.
+    """
     if old.group.metric_mean is None or new.group.metric_mean is None:
         return None
     before, after = (
@@ -288,7 +296,7 @@ def _quality(
     interval = statistics.difference(before, after, in_pairs=in_pairs)
     tolerance = margin * abs(old.group.metric_mean)
     difference = float(np.mean(after) - np.mean(before))
-    # Unfinished runs could have become better.
+    # The metric of an unfinished run could still have improved.
     have_ended = all(one.run.status == "finished" for one in (*old.reports, *new.reports))
     verdict: QualityVerdict = "not resolved"
     if interval is not None and have_ended:
@@ -326,7 +334,10 @@ def _curve(report: EnergyReport, judged: Goal | None) -> RunCurve:
 
 
 def _memory(report: EnergyReport, edges_s: Sequence[float]) -> tuple[float | None, ...]:
-    """Returns the highest memory in each bin, of the GPU that uses most or else of the process."""
+    """Returns the peak memory in each bin; ``None`` for a bin without readings.
+
+    It is the memory of the GPU that uses most, or of the process if no GPU is known.
+    """
     kinds = {(one.host, one.key): one.kind for one in report.devices}
     curves = [one for one in report.series if any(one.memory_bytes)]
     shown = [one for one in curves if kinds.get((one.host, one.key)) == "gpu"] or curves

@@ -1,4 +1,4 @@
-"""A comparison as files: a self-contained page without scripts, JSON, markdown and pictures."""
+"""Saves a comparison: a self-contained HTML page (no scripts), a JSON file, markdown, PNGs."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from energy_callbacks.report.render.html import drawn, embedded, template
 
 @write_files.register
 def save(comparison: Comparison, folder: Path) -> list[Path]:
-    """Write page, JSON, markdown, and a PNG file for each chart that can be drawn."""
+    """Write HTML, JSON, markdown, and a PNG per chart that can be drawn; return the paths."""
     files: list[tuple[str, str | bytes]] = [
         ("comparison.html", render(comparison)),
         ("comparison.json", to_json(comparison)),
@@ -27,12 +27,12 @@ def save(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def render(comparison: Comparison) -> str:
-    """Returns the page."""
+    """Returns the HTML page."""
     return template("comparison.html").render(content(comparison))
 
 
 def content(comparison: Comparison) -> dict[str, Any]:
-    """Returns the variables of the template, also for pages that extend it."""
+    """Returns the variables of the template; the page of a matrix extends it and uses them too."""
     return {
         "comparison": comparison,
         "title": " · ".join(group.name for group in comparison.groups),

@@ -1,4 +1,4 @@
-"""The charts of a comparison: changes, and the runs over time, steps, energy and memory."""
+"""Charts of a comparison: changes in per cent, and power, energy, metric and memory of runs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 # Colours of Okabe and Ito, ordered so that neighbours also differ in lightness.
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#4d4d4d")
 _DASHES: Final = ("-", "--", "-.", ":")
-# More curves would hide each other.
+# Maximum number of curves per group; more would hide each other.
 _CURVES_A_GROUP: Final = 8
 # Returns the horizontal and vertical values of a run's line.
 _Line = Callable[[RunCurve], tuple[Sequence[float], Sequence[float]]]
 
 
 def pictures(comparison: Comparison) -> Iterator[tuple[str, bytes]]:
-    """Yields file name and PNG of each chart that can be drawn."""
+    """Yields the file name and PNG data of each chart that can be drawn."""
     for chart in CHARTS:
         figure = chart.figure(comparison, PICTURE_IN)
         if figure is not None:
@@ -64,7 +64,10 @@ def changes(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None"
 
 
 def _draw_effect(axes: "Axes", row: int, effect: Effect, colour: str) -> None:
-    """Draw an effect: filled if it is resolved, hollow otherwise, to differ without colour too."""
+    """Draw an effect as a filled point if it is resolved, otherwise as a hollow point.
+
+    The fill makes the two cases differ without colour.
+    """
     value = 100.0 * (effect.ratio - 1.0)
     if effect.low is not None and effect.high is not None:
         ends = [100.0 * (effect.low - 1.0), 100.0 * (effect.high - 1.0)]
@@ -78,7 +81,7 @@ def _draw_effect(axes: "Axes", row: int, effect: Effect, colour: str) -> None:
 
 
 def _limit(axes: "Axes", shown: Sequence[Effect]) -> None:
-    """Show all points; cut long intervals, so that the points stay apart."""
+    """Set the x limits to show all points; long intervals are cut, so that points stay apart."""
     values = [100.0 * (effect.ratio - 1.0) for effect in shown]
     most = max(2.0, *(abs(value) for value in values))
     ends = [100.0 * (end - 1.0) for effect in shown for end in (effect.low, effect.high) if end]
@@ -94,14 +97,14 @@ def power_over_time(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas
 
 
 def energy_by_step(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the energy that each run used until each optimizer step."""
+    """Draw the energy that each run had used at each optimizer step."""
     scale, unit = _energy_unit([curve.step_energy_j for *_, curve in _runs(comparison)])
     drawn = _drawn(comparison, lambda one: (one.step, [e / scale for e in one.step_energy_j]))
     return _lines(drawn, width_in, f"energy used ({unit})", "step")
 
 
 def metric_by_energy(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the metric over the energy used until each value, with a line at the target."""
+    """Draw the metric against the energy used so far, with a line at the target."""
     if comparison.metric is None:
         return None
     scale, unit = _energy_unit([curve.metric_energy_j for *_, curve in _runs(comparison)])
@@ -115,7 +118,10 @@ def _energy_unit(energies_j: Sequence[Sequence[float]]) -> tuple[float, str]:
 
 
 def memory_over_time(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | None":
-    """Draw the memory of each run over time: of the GPU that uses most, or else of the process."""
+    """Draw the memory of each run over time.
+
+    It is the memory of the GPU that uses most, or of the process if no GPU is known.
+    """
 
     def line(curve: RunCurve) -> tuple[list[float], list[float]]:
         pairs = zip(curve.t_s, curve.memory_bytes, strict=False)
@@ -147,14 +153,14 @@ def memory_bars(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | N
 
 
 def _runs(comparison: Comparison) -> Iterator[tuple[int, str, RunCurve]]:
-    """Yields number and name of the group and the curves of each run that is drawn."""
+    """Yields group index, group name and curves of each run that is drawn."""
     for row, group in enumerate(comparison.groups):
         for curve in group.curves[:_CURVES_A_GROUP]:
             yield row, group.name, curve
 
 
 def _drawn(comparison: Comparison, line: _Line) -> list[tuple[int, str, Any, Any]]:
-    """Returns number and name of the group and the line of each run that has two points."""
+    """Returns group index, group name, x and y of each run whose line has at least two points."""
     lines = [(row, name, *line(curve)) for row, name, curve in _runs(comparison)]
     return [one for one in lines if len(one[2]) > 1]
 
@@ -173,7 +179,7 @@ def _lines(
     x_label: str,
     mark: float | None = None,
 ) -> "Canvas | None":
-    """Draw a line for each run, the runs of a group alike; ``None`` if there are no lines."""
+    """Draw a line per run, in the style of its group; return ``None`` if there are no lines."""
     if not drawn:
         return None
     with panels(width_in, 2.8) as (canvas, [axes]):
@@ -199,4 +205,4 @@ CHARTS: Final[tuple[Chart, ...]] = (
     Chart(name="gpu_memory_timeline", title="Memory over time", draw=memory_over_time),
     Chart(name="training_memory_comparison", title="Peak memory", draw=memory_bars),
 )
-"""The charts in the order of the page. To add a chart, add a line."""
+"""All charts, in their order on the page."""

@@ -1,4 +1,4 @@
-"""The compared quantities: their values in a run and the errors of the sensors."""
+"""The compared quantities: their values in a run, and the error bounds of their sensors."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,8 +24,10 @@ class Quantity:
         name: key, with its unit.
         title: name for people.
         say: formats a value.
-        is_energy: whether power sensors contribute, so that errors of unlike GPUs count.
-        is_whole: whether it covers all work of a run, so that unlike work makes it incomparable.
+        is_energy: whether the value comes from power sensors. The errors of the sensors then
+            widen the interval if the groups used different sensors.
+        is_whole: whether the value is a total of the run, which can be compared only between runs
+            that did the same work.
     """
 
     name: str
@@ -36,7 +38,7 @@ class Quantity:
 
     @property
     def scope(self) -> Scope:
-        """The devices whose sensors contribute."""
+        """The devices whose sensors contribute to the value: GPUs only, or all."""
         return "gpu" if self.name.startswith("gpu_") else "total"
 
 
@@ -44,7 +46,7 @@ def _joules(value: float) -> str:
     return figure_format.ratio(Ratio(value_j=value, low_j=value, high_j=value))
 
 
-# In the order of the table; the first known energy is the headline quantity.
+# In the order of the table.
 QUANTITIES: tuple[Quantity, ...] = (
     Quantity(ENERGY_TO_TARGET, "Energy to the target", formatting.energy),
     Quantity("j_per_sample", "Energy per sample", _joules),
@@ -60,20 +62,23 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("host_memory_bytes", "Peak host memory", formatting.size, is_energy=False),
 )
 ANSWERS: Final = (ENERGY_TO_TARGET, *_OF_WORK, "energy_j", "gpu_energy_j")
-"""The candidates for the headline quantity: energies, as low power for a long time saves none."""
+"""Candidates for the headline quantity, in order of preference.
+
+Power is not among them, because low power for a longer time saves no energy.
+"""
 BY_NAME: Mapping[str, Quantity] = {one.name: one for one in QUANTITIES}
 
 
 def compared(old: Mapping[str, float], new: Mapping[str, float]) -> Iterator[Quantity]:
-    """Yields the quantities that both groups know; of the energies per unit of work, the first."""
+    """Yields the quantities known for both groups, with at most one energy per unit of work."""
     shared = [one for one in QUANTITIES if one.name in old and one.name in new]
     of_work = [one for one in shared if one.name in _OF_WORK]
-    # A sample is more informative than the steps that it is part of.
+    # The first one is kept: energy per sample is more informative than energy per step.
     return (one for one in shared if one not in of_work[1:])
 
 
 def values(report: EnergyReport) -> dict[str, float]:
-    """Returns all known positive quantities of a run, except those that need a target."""
+    """Returns the known positive values of a run by quantity, except those that need a target."""
     return {name: value for name, value in _values(report) if value is not None and value > 0.0}
 
 
@@ -100,9 +105,9 @@ def _resolved_j(figure: Figure) -> float | None:
 def unlike_sensors(
     old: Sequence[EnergyReport], new: Sequence[EnergyReport], scope: Scope
 ) -> tuple[float, float]:
-    """Returns the relative error bound of each group's sensors, 0 if both used the same sensors.
+    """Returns the relative error bounds of both groups' sensors; 0 if the sensors are the same.
 
-    The error of a sensor that measured both groups equally often cancels in their ratio.
+    If the same sensors measured both groups equally often, their errors cancel in the ratio.
     """
     if _are_identified([*old, *new]) and _sensors(old) == _sensors(new):
         return 0.0, 0.0
@@ -110,7 +115,7 @@ def unlike_sensors(
 
 
 def _are_identified(reports: Sequence[EnergyReport]) -> bool:
-    """Whether equal names mean the same device; logs of other programs may lack host and UUID."""
+    """Return whether every device has a host or UUID; logs of other programs may lack both."""
     return all(
         one.uuid is not None or one.host != UNKNOWN_HOST
         for report in reports
@@ -120,7 +125,7 @@ def _are_identified(reports: Sequence[EnergyReport]) -> bool:
 
 
 def _sensors(reports: Sequence[EnergyReport]) -> dict[tuple[str, str, str], float]:
-    """Returns how often per run each device measured with its method."""
+    """Returns how often per run each sensor was used; a sensor is (host, device, method)."""
     counts = Counter(
         (one.host, one.uuid or one.key, one.energy.method)
         for report in reports
@@ -131,7 +136,7 @@ def _sensors(reports: Sequence[EnergyReport]) -> dict[tuple[str, str, str], floa
 
 
 def _bound(reports: Sequence[EnergyReport], scope: Scope) -> float:
-    """Returns the largest relative error bound, limited to 0.99 so that ratios stay positive."""
+    """Returns the largest relative error bound of the runs, at most 0.99 so ratios stay positive."""
     totals: list[Figure] = [getattr(report.energy, scope) for report in reports]
     shares = [one.systematic_j / one.energy_j for one in totals if one.energy_j]
     return min(max(shares, default=0.0), 0.99)

@@ -1,4 +1,4 @@
-"""Ratios of two sets of runs with intervals and p-values, for few repeats.
+"""Computes the ratio of two sets of runs, with interval and p-value, for few repeats.
 
 All computations use logarithms, so that a ratio and its inverse are treated alike. Intervals come
 from a bootstrap over runs (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, ch. 8 and
@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 REPLICATES: Final = 20_000
-"""Enough replicates for ends of intervals that are stable in their third digit."""
+"""Number of bootstrap replicates, which makes interval ends stable in their third digit."""
 CONFIDENCE: Final = 0.95
 ALPHA: Final = 1.0 - CONFIDENCE
 POWER: Final = 0.8
-"""The share of cases in which the smallest detectable effect is found."""
-# With a fixed seed the same runs give the same result. Each question draws from its own stream.
+"""Probability of detecting the smallest detectable effect."""
+# With a fixed seed, the same runs always give the same result.
 _SEED: Final = 20_261_122
 _ROUNDING: Final = 1e-12
 _ENDS: Final = ((1.0 - CONFIDENCE) / 2.0, (1.0 + CONFIDENCE) / 2.0)
@@ -36,9 +36,10 @@ class RatioInterval:
     """The ratio of two means, new over old, with its 95 % interval.
 
     Attributes:
-        p: two-sided p-value: the probability of so large a difference if there is none.
-        detectable: smallest change that this number of such runs finds in four of five cases, as
-            a share: 0.03 is 3 %.
+        p: two-sided p-value: the probability of a difference at least this large if the true
+            ratio is 1.
+        detectable: smallest change that this number of runs detects with probability 0.8, as a
+            share: 0.03 is 3 %.
     """
 
     value: float
@@ -50,7 +51,7 @@ class RatioInterval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """Blocks of one run, each long enough to be nearly independent of the one before it.
+    """Blocks of one run, each long enough to be nearly independent of the previous block.
 
     Attributes:
         amount: (n,) the compared quantity of each block, such as joules.
@@ -71,24 +72,27 @@ class _Difference(NamedTuple):
 
 
 def ratio_of_runs(old: Sequence[float], new: Sequence[float]) -> RatioInterval | None:
-    """Returns the ratio of two groups of runs that were made independently of each other.
+    """Returns the ratio new / old of two groups of runs that are independent of each other.
 
     Args:
-        old: (n,) a positive value for each run.
-        new: (m,) a positive value for each run of the other group.
+        old: (n,) positive value of each run of the first group.
+        new: (m,) positive value of each run of the other group.
 
     Returns:
-        ``None`` if a group has less than two runs, because the spread of runs is then unknown.
+        ``None`` if a group has fewer than two runs, because the spread of runs is then unknown.
     """
     return _ratio(old, new, in_pairs=False)
 
 
 def ratio_of_pairs(old: Sequence[float], new: Sequence[float]) -> RatioInterval | None:
-    """Returns the ratio of runs that were made in pairs, one after the other: drifts cancel.
+    """Returns the ratio new / old of runs that were made in pairs, so that drift cancels.
 
     Args:
-        old: (n,) a positive value for each pair.
-        new: (n,) a positive value of the other group, in the same order.
+        old: (n,) positive value of the first group in each pair.
+        new: (n,) positive value of the other group in each pair.
+
+    Returns:
+        ``None`` if there are fewer than two pairs.
     """
     return _ratio(old, new, in_pairs=True)
 
@@ -102,9 +106,9 @@ def _ratio(old: Sequence[float], new: Sequence[float], *, in_pairs: bool) -> Rat
 
 
 def ratio_of_blocks(old: Blocks, new: Blocks) -> RatioInterval | None:
-    """Returns the ratio of two runs from their blocks; it excludes the spread between runs.
+    """Returns the ratio new / old of two runs; its interval excludes the spread between runs.
 
-    Neighbouring steps are correlated, blocks of many seconds hardly are
+    Neighbouring steps are correlated; blocks of many seconds are nearly independent
     (Kuensch, Annals of Statistics 17, 1989).
     """
     if min(len(old.amount), len(new.amount)) < 2:
@@ -130,7 +134,13 @@ def difference(
 ) -> tuple[float, float] | None:
     """Returns the 95 % interval of the difference of two means, new minus old.
 
-    The arguments and the reason for ``None`` are those of ``ratio_of_runs``.
+    Args:
+        old: (n,) value of each run of the first group.
+        new: (m,) value of each run of the other group.
+        in_pairs: whether the n-th runs of both groups form a pair.
+
+    Returns:
+        ``None`` if a group has fewer than two runs.
     """
     if min(len(old), len(new)) < 2:
         return None
@@ -143,10 +153,10 @@ def difference(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Returns p-values adjusted for several questions at once, which limits false answers in all.
+    """Returns p-values adjusted for multiple comparisons, which limits the family-wise error rate.
 
-    Holm, Scandinavian Journal of Statistics 6 (1979): the smallest times n, the next times n - 1,
-    and so on, never decreasing.
+    The smallest p-value is multiplied by n, the next by n - 1, and so on; the adjusted values never
+    decrease (Holm, Scandinavian Journal of Statistics 6, 1979).
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -172,7 +182,7 @@ def _difference(
 
 
 def _means(values: Array, rng: np.random.Generator) -> Array:
-    """Returns deviations of the means of resamples, scaled to those of the mean of runs."""
+    """Returns deviations of the means of resamples, corrected by sqrt(n / (n - 1))."""
     n = len(values)
     chosen = rng.integers(n, size=(REPLICATES, n))
     deviations: Array = (values[chosen].mean(axis=1) - values.mean()) * math.sqrt(n / (n - 1.0))
@@ -180,25 +190,25 @@ def _means(values: Array, rng: np.random.Generator) -> Array:
 
 
 def _welch(variances: Sequence[float], counts: Sequence[int]) -> float:
-    """Returns the degrees of freedom of a difference; Welch, Biometrika 34 (1947)."""
+    """Returns the degrees of freedom of a difference of means (Welch, Biometrika 34, 1947)."""
     squares = sum(v * v / (n - 1.0) for v, n in zip(variances, counts, strict=True))
     return sum(variances) ** 2 / squares if squares > 0.0 else sum(counts) - 2.0
 
 
 def _scaled(deviations: Array, freedom: float, rng: np.random.Generator) -> Array:
-    """Turn normal deviations into Student's t, since few runs do not determine their spread."""
+    """Turn normal deviations into Student's t, because few runs give an uncertain variance."""
     scaled: Array = deviations * np.sqrt(freedom / rng.chisquare(freedom, size=REPLICATES))
     return scaled
 
 
 def _interval(change: _Difference, rng: np.random.Generator) -> RatioInterval:
     """Returns the interval of a ratio from the difference of logarithms."""
-    # Means of equal values differ in their last bit.
+    # Rounding: means of equal values may differ in their last bit.
     difference = 0.0 if abs(change.value) < _ROUNDING else change.value
     deviations = np.where(np.abs(change.deviations) < _ROUNDING, 0.0, change.deviations)
     drawn = _scaled(deviations, change.freedom, rng)
     low, high = np.quantile(drawn, _ENDS)
-    # One additional replicate, so that p is never 0.
+    # One is added to both counts, so that p is never 0.
     tails = [(drawn >= abs(difference)).sum(), (drawn <= -abs(difference)).sum()]
     p = min((sum(tails) + 1.0) / (REPLICATES + 1.0), 1.0)
     student = rng.standard_t(change.freedom, size=REPLICATES)

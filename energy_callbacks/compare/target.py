@@ -1,4 +1,4 @@
-"""The user's metric in a comparison: which one, its best value, and the energy to a target."""
+"""Chooses the metric of a comparison; finds its best value, and energy and time to a target."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Goal:
 
     @property
     def sign(self) -> float:
-        """Returns 1 if larger is better, else -1."""
+        """1 if higher values are better, otherwise -1."""
         return 1.0 if self.direction == "higher" else -1.0
 
 
@@ -27,19 +27,21 @@ def goal(
     direction: Direction | None,
     target: float | None,
 ) -> Goal | None:
-    """Returns the metric that decides on quality.
+    """Returns the metric by which quality is compared, with its better direction and target.
 
     Args:
         reports: the reports of all groups.
-        metric: its name; ``None`` takes a validation metric that all runs have.
+        metric: name of the metric; ``None`` selects a validation metric that all runs have.
         direction: the better direction; ``None`` infers it from the name.
-        target: the target value; ``None`` takes the best value that all finished runs reached.
+        target: the target value; ``None`` selects the best value that all finished runs reached,
+            or all runs if none has finished.
 
     Returns:
-        ``None`` if no metric was requested and the runs share none.
+        ``None`` if ``metric`` is ``None`` and there is no validation metric that all runs have.
 
     Raises:
-        ValueError: if no run has the metric, or if its better direction is unknown.
+        ValueError: if no run has the metric, its better direction is not known, or a direction or
+            target is given without a metric.
     """
     name = metric or _shared(reports, direction)
     if name is None:
@@ -66,7 +68,7 @@ def goal(
 
 
 def find(report: EnergyReport, name: str) -> Metric | None:
-    """Returns the metric of that name, ``None`` if the run does not have it."""
+    """Returns the metric called ``name``; ``None`` if the run has no values of it."""
     return next((one for one in report.metrics if one.name == name and one.value), None)
 
 
@@ -76,7 +78,11 @@ def best(metric: Metric, direction: Direction) -> float:
 
 
 def reached(metric: Metric, judged: Goal) -> tuple[float | None, float] | None:
-    """Returns energy (J) and time (s) of the run at the first value that reaches the target."""
+    """Returns energy (J) and time (s) until the first value that reaches the target.
+
+    Returns:
+        ``None`` if no value reaches it.
+    """
     for energy_j, t_s, value in zip(metric.energy_j, metric.t_s, metric.value, strict=True):
         if judged.sign * value >= judged.sign * judged.target:
             return energy_j, t_s
@@ -84,7 +90,10 @@ def reached(metric: Metric, judged: Goal) -> tuple[float | None, float] | None:
 
 
 def _shared(reports: Sequence[EnergyReport], direction: Direction | None) -> str | None:
-    """Returns a validation metric of known direction that all runs have, ``None`` if none."""
+    """Returns the name of a validation metric that all runs have; ``None`` if there is none.
+
+    Its better direction must be ``direction``, or must be known if ``direction`` is ``None``.
+    """
     directions = ("lower", "higher") if direction is None else (direction,)
     names = [
         [

@@ -1,4 +1,4 @@
-"""A comparison as plain text and as markdown."""
+"""Formats a comparison as plain text and as markdown."""
 
 from collections.abc import Iterator
 
@@ -47,7 +47,7 @@ def head(comparison: Comparison, group: Group) -> _Row:
 
 
 def rows(comparison: Comparison, group: Group) -> Iterator[_Row]:
-    """Yields a row for each quantity that both groups know, and one for the metric."""
+    """Yields a row for each quantity that is known for both groups, and one for the metric."""
     sides = (comparison.groups[0], group)
     for effect in comparison.effects:
         if effect.group == group.name:
@@ -62,7 +62,7 @@ def rows(comparison: Comparison, group: Group) -> Iterator[_Row]:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Returns sentences on how the figures were computed."""
+    """Returns sentences that explain how the figures were computed."""
     lines = []
     bases = {effect.basis for effect in comparison.effects} - {None}
     if "blocks" in bases:
@@ -86,7 +86,7 @@ def notes(comparison: Comparison) -> list[str]:
 
 
 def _gained(quality: Quality) -> str:
-    """Returns the difference in the metric's own direction: positive is better."""
+    """Formats the difference of the metric and its interval; positive is better."""
     if quality.low is None or quality.high is None:
         return f"{quality.difference:+.3g}"
     return f"{quality.difference:+.3g} ({quality.low:+.3g} to {quality.high:+.3g})"

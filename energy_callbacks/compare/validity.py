@@ -1,4 +1,4 @@
-"""Finds what limits the conclusions of a comparison, or forbids them."""
+"""Finds the caveats of a comparison: conditions that limit its conclusions or forbid them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -10,7 +10,8 @@ from energy_callbacks.compare.quantities import BY_NAME
 from energy_callbacks.core import formatting
 from energy_callbacks.report.model.schema import EnergyReport
 
-# Our choice: beyond these limits the errors are larger than the effects that users look for.
+# Thresholds of the caveats. We chose them so that errors beyond them are larger than the effects
+# that users look for.
 _COVERAGE: Final = 0.95
 _THROTTLED: Final = 0.02
 _WARMER_C: Final = 10.0
@@ -25,7 +26,7 @@ Reports = Sequence[EnergyReport]
 
 
 def caveats(groups: Mapping[str, Reports]) -> Iterator[Caveat]:
-    """Yields all caveats, first those of each group, then those of differences to the first."""
+    """Yields all caveats: first of each group, then of differences from the first group."""
     (first, old), *others = groups.items()
     for name, reports in groups.items():
         yield from _of_group(name, reports)
@@ -95,7 +96,7 @@ def _of_temperature(first: str, old: Reports, name: str, new: Reports) -> Iterat
 
 
 def _of_work(first: str, old: Reports, name: str, new: Reports) -> Iterator[Caveat]:
-    """Yields a caveat if the runs did different amounts of work, in samples or else in steps."""
+    """Yields a caveat if the groups differ in samples, or in steps if samples are not known."""
     for unit in ("samples", "steps"):
         counts = _known(partial(_mean_count, unit), old, new)
         if counts is None:
@@ -127,13 +128,13 @@ def _of_cards(first: str, old: Reports, name: str, new: Reports) -> Iterator[Cav
 def _known(
     value: Callable[[Reports], float | None], old: Reports, new: Reports
 ) -> tuple[float, float] | None:
-    """Returns the value of both groups, ``None`` if it is not known of both."""
+    """Returns the values of both groups; ``None`` if one of them is not known."""
     before, after = value(old), value(new)
     return None if before is None or after is None else (before, after)
 
 
 def _throttled(reports: Reports) -> float | None:
-    """Returns the mean share of time in which the most throttled GPU was throttled."""
+    """Returns the share of time in which the most throttled GPU was throttled, mean over runs."""
     shares = []
     for report in reports:
         known = [one.throttled_s for one in report.devices if one.throttled_s is not None]
@@ -143,7 +144,7 @@ def _throttled(reports: Reports) -> float | None:
 
 
 def _start_c(reports: Reports) -> float | None:
-    """Returns the mean temperature of the warmest GPU at the start of the runs."""
+    """Returns the temperature of the warmest device at the start, mean over runs."""
     warmest = []
     for report in reports:
         known = [[t_c for t_c in one.temperature_c if t_c is not None] for one in report.series]
@@ -158,6 +159,9 @@ def _mean_count(unit: str, reports: Reports) -> float | None:
 
 
 def forbids(caveat: Caveat, effect: Effect, first: str) -> bool:
-    """Whether a caveat of the effect's group or of the first group forbids a verdict on it."""
+    """Return whether a caveat forbids a verdict on an effect.
+
+    Only fatal caveats of the effect's group, of the first group, or of all groups do.
+    """
     is_of_it = caveat.is_fatal and caveat.group in (None, first, effect.group)
     return is_of_it and (not caveat.quantities or effect.quantity in caveat.quantities)
