@@ -136,7 +136,10 @@ def _sensors(reports: Sequence[EnergyReport]) -> dict[tuple[str, str, str], floa
 
 
 def _bound(reports: Sequence[EnergyReport], scope: Scope) -> float:
-    """Returns the largest relative error bound of the runs, at most 0.99 so ratios stay positive."""
+    """Returns the largest relative error bound of the runs.
+
+    It is limited to 0.99 so that the ends of intervals stay positive.
+    """
     totals: list[Figure] = [getattr(report.energy, scope) for report in reports]
     shares = [one.systematic_j / one.energy_j for one in totals if one.energy_j]
     return min(max(shares, default=0.0), 0.99)

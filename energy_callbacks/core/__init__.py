@@ -1,1 +1,1 @@
-"""What every other package may use: records, units, settings, errors, small tools."""
+"""Records, units, settings, errors and small tools that every other package may use."""

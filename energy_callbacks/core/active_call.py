@@ -1,10 +1,11 @@
-"""Finds a running call of the user, from inside it, and watches it from other threads.
+"""Finds the call of the training function on the stack of a hook, and detects when it ends.
 
 Keras and Hugging Face pass a callback neither the trainer nor the list of callbacks, and call no
-hook after an exception or Ctrl-C. Both are on the stack while a hook runs: the call that trains,
-and the object that holds the callbacks. See ``docs/adr/0007-the-call-that-trains.md``.
+hook after an exception or Ctrl-C. While a hook runs, the stack contains both the call that trains
+and the object with the list of callbacks. See ``docs/adr/0007-the-call-that-trains.md``.
 
-A thread only walks its own stack: walking another thread's can end the process (CPython 3.11).
+A thread walks only its own stack, because walking the stack of another thread can crash the
+process (CPython 3.11).
 """
 
 import contextlib
@@ -16,17 +17,17 @@ from typing import Any
 
 
 class ActiveCall:
-    """One call of a function, found in one of its hooks.
+    """A running call of a function, such as ``fit``, found by a hook that runs inside it.
 
-    Keeps the frame of the call, and everything that it refers to, until ``let_go``.
+    The object keeps the frame of the call, and everything that it refers to, until ``let_go``.
 
     Args:
-        frame: frame of the call, which is executing.
-        package: package of the function.
+        frame: frame of the call, which must be executing.
+        package: top-level package of the function.
     """
 
     def __init__(self, frame: FrameType, package: str) -> None:
-        # Keras removes the call's frame from tracebacks, but not that of the wrapper that does so.
+        # A wrapper in Keras removes the frame of the call from tracebacks, but not its own frame.
         wrapper = frame.f_back
         is_wrapped = wrapper is not None and _package(wrapper) == package
         self._frames: tuple[FrameType | None, ...] = (frame, wrapper if is_wrapped else None)
@@ -34,11 +35,11 @@ class ActiveCall:
 
     @classmethod
     def find(cls, *names: str, package: str) -> "ActiveCall | None":
-        """Return the innermost call of a function on the caller's stack, if there is one.
+        """Return the innermost matching call on the caller's stack; ``None`` if there is none.
 
         Args:
             names: possible names of the function, such as ``fit``.
-            package: package of the function, such as ``keras``.
+            package: top-level package of the function, such as ``keras``.
         """
         for frame in _outwards(sys._getframe(1)):  # noqa: SLF001 - see the module's docstring
             if frame.f_code.co_name in names and _package(frame) == package:
@@ -48,21 +49,21 @@ class ActiveCall:
     def is_under_way(self) -> bool:
         """Return whether the call has neither returned nor raised, on any thread.
 
-        CPython lets its garbage collector track a frame when its execution has ended, not before
-        (``take_ownership`` in ``frame.c``). In other interpreters the call is under way until
+        The garbage collector of CPython tracks a frame only after its execution has ended
+        (``take_ownership`` in ``frame.c``). In other interpreters, the result is ``True`` until
         ``let_go``.
         """
-        frames = self._frames  # another thread may call ``let_go`` meanwhile
+        frames = self._frames  # a copy, because another thread may call ``let_go``
         return bool(frames) and not (self._can_tell and gc.is_tracked(frames[0]))
 
     def local(self, name: str) -> Any:
-        """Return a local variable of the call while it is under way; ``None`` if there is none."""
+        """Return a local variable of the call; ``None`` if it is not set or the call has ended."""
         frames = self._frames
         frame = frames[0] if frames and self.is_under_way() else None
         return None if frame is None else frame.f_locals.get(name)
 
     def error(self) -> BaseException | None:
-        """Return the exception that ended the call, if the interpreter has kept it.
+        """Return the exception that ended the call; ``None`` if the interpreter has not kept it.
 
         Interactive shells keep an uncaught exception, and scripts keep it until they exit.
         """
@@ -82,10 +83,10 @@ class ActiveCall:
 def keep_interrupt() -> None:
     """Let an uncaught Ctrl-C end the process as it would without this package.
 
-    After an uncaught ``KeyboardInterrupt`` the interpreter ends itself by SIGINT. It forgets to do
-    so when code is executed from a string, as imports of dataclasses do, and remembers it when such
-    code raises the exception again (CPython 3.11 to 3.14, ``run_eval_code_obj`` in
-    ``pythonrun.c``). For exit handlers only.
+    After an uncaught ``KeyboardInterrupt`` the interpreter ends itself by SIGINT. Executing code
+    from a string, as the definition of a dataclass does, resets the flag for this. The flag is set
+    again when such code raises ``KeyboardInterrupt`` (CPython 3.11 to 3.14, ``run_eval_code_obj``
+    in ``pythonrun.c``). Only exit handlers may call this function.
     """
     if isinstance(_last_error(), KeyboardInterrupt):
         with contextlib.suppress(KeyboardInterrupt):
@@ -93,14 +94,19 @@ def keep_interrupt() -> None:
 
 
 def find_callback_list(member: object) -> list[Any] | None:
-    """Return the list ``callbacks`` of the nearest calling object that contains ``member``.
+    """Return the first list ``self.callbacks`` of a caller that contains ``member``.
+
+    Callers are searched from the innermost to the outermost.
 
     Args:
-        member: compared by identity.
+        member: callback to search for; compared by identity.
+
+    Returns:
+        ``None`` if no caller has such a list.
     """
     for frame in _outwards(sys._getframe(1)):  # noqa: SLF001 - see the module's docstring
         owner = frame.f_locals.get("self")
-        callbacks = getattr(owner, "__dict__", {}).get("callbacks")  # runs no property
+        callbacks = getattr(owner, "__dict__", {}).get("callbacks")  # does not run a property
         if isinstance(callbacks, list) and any(one is member for one in callbacks):
             return callbacks
     return None
@@ -117,6 +123,6 @@ def _package(frame: FrameType) -> str:
 
 
 def _last_error() -> BaseException | None:
-    """Return the last uncaught exception, if the interpreter has kept it."""
+    """Return the last uncaught exception; ``None`` if the interpreter has not kept it."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     return error if isinstance(error, BaseException) else None

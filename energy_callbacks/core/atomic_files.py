@@ -5,7 +5,10 @@ from pathlib import Path
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Write a temporary file in the same folder and rename it, so readers never see a part."""
+    """Write a temporary file in the same folder, then rename it to ``path``.
+
+    Readers therefore never see a partly written file. Missing folders are created.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -16,7 +16,7 @@ RUN_DIR_VARIABLE = "ENERGY_CALLBACKS_RUN_DIR"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyConfig:
-    """What to measure, where to write it, and location and price of the electricity.
+    """Settings of the measurement, of its outputs, and of location and price of the electricity.
 
     Args:
         report_dir: run folder; ``None`` lets the adapter choose one next to the training's logs.
@@ -26,22 +26,22 @@ class EnergyConfig:
         pue: power usage effectiveness of the building, at least 1; multiplies emissions and cost.
         price_per_kwh: in any currency; ``None`` leaves out the cost.
         devices: ``"auto"`` (the GPUs that this run uses), ``"all"``, or NVML indices and UUIDs.
-        sample_interval_s: how often figures are updated and written, s; at most 1, because a killed
-            process loses what is not written yet. The default is the interval at which sensors are
-            read, at which everything is written in any case.
+        sample_interval_s: interval in s at which figures are updated and written; at most 1,
+            because a killed process loses unwritten figures. The default is the interval at which
+            sensors are read; figures are always written at that interval too.
         raw_readings: whether to write every reading to disk, next to the journal: about 120 MB per
             day for a GPU.
         step_events: whether CUDA events determine when the GPU finished each step, instead of the
             time when Python had queued it; PyTorch on NVIDIA GPUs only, about 10 us per step.
-        max_energy_wh: energy of GPUs and host over all attempts of the run, at which the training
-            is asked to stop; ``None`` for no limit.
-        max_emissions_g: the same for gCO2e; the high end of the range counts if the location is
-            not known.
-        run_name: name of the run for people.
+        max_energy_wh: energy of GPUs and host over all attempts of the run, in Wh, at which the
+            training is asked to stop; ``None`` for no limit.
+        max_emissions_g: emissions in gCO2e at which the training is asked to stop; ``None`` for no
+            limit. Without a location, the upper end of the range is compared with the limit.
+        run_name: display name of the run.
         tags: labels that appear in the report.
 
     Raises:
-        ValueError: for a value that is wrong on any machine.
+        ValueError: for a value that is not valid on any machine.
         TypeError: for a value of the wrong type.
     """
 
@@ -80,12 +80,12 @@ class EnergyConfig:
 
     @property
     def has_budget(self) -> bool:
-        """Whether there is a limit of energy or emissions."""
+        """Whether a limit of energy or emissions is set."""
         return self.max_energy_wh is not None or self.max_emissions_g is not None
 
     @property
     def run_folder(self) -> Path | None:
-        """The folder that a parent process has set, otherwise ``report_dir``."""
+        """The run folder that a parent process has set in the environment, or ``report_dir``."""
         chosen = os.environ.get(RUN_DIR_VARIABLE) or self.report_dir
         return Path(chosen) if chosen else None
 
@@ -96,7 +96,7 @@ def is_disabled() -> bool:
 
 
 def is_on(variable: str) -> bool:
-    """Return whether an environment variable is set, and not to ``0``, ``false`` or ``no``."""
+    """Return whether an environment variable is set to anything but ``0``, ``false`` or ``no``."""
     return os.environ.get(variable, "").strip().lower() not in ("", "0", "false", "no")
 
 

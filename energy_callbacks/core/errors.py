@@ -4,10 +4,10 @@
 
     EnergyCallbacksError
     ├── MissingExtraError (also ImportError)    a framework is not installed
-    ├── JournalError                            a file is not a journal, or of a newer version
-    ├── NothingFits                             no batch size runs in the device's memory
-    └── SourceError                             a sensor
-        ├── SourceUnavailable                   cannot be opened here; says what to do
+    ├── JournalError                            a file is not a journal, or is of a newer version
+    ├── NothingFits                             no batch size fits into the device's memory
+    └── SourceError                             a sensor failed
+        ├── SourceUnavailable                   it cannot be opened; the message says what to do
         ├── ReadingMissed                       this reading failed, the next may succeed
         └── SourceLost                          no later reading will succeed
 
@@ -33,15 +33,15 @@ class NothingFits(EnergyCallbacksError):
 
 
 class SourceError(EnergyCallbacksError):
-    """A sensor failed; each subclass is one way to fail."""
+    """A sensor failed; the subclasses distinguish how."""
 
 
 class SourceUnavailable(SourceError):
     """The sensor cannot be opened on this machine.
 
     Args:
-        reason: what is missing, in words for the user.
-        fix: what the user can do about it; ``""`` if nothing can be done.
+        reason: text for the user that says what is missing.
+        fix: text that says what the user can do; ``""`` if nothing can be done.
     """
 
     def __init__(self, reason: str, fix: str = "") -> None:
@@ -58,4 +58,4 @@ class ReadingMissed(SourceError):
 
 
 class SourceLost(SourceError):
-    """The sensor will not answer any more (card off the bus, driver unloaded)."""
+    """The sensor has failed permanently (card off the bus, driver unloaded)."""

@@ -1,4 +1,4 @@
-"""Optional packages: the error for a missing one names the extra to install."""
+"""Makes the import error for a missing optional package name the extra to install."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,14 +8,14 @@ from energy_callbacks.core.errors import MissingExtraError
 
 @contextmanager
 def requires(*packages: str, extra: str) -> Iterator[None]:
-    """Replace the error for a missing package by one that says how to install it.
+    """Replace the import error for a missing package by one that says how to install it.
 
-    Only the error for one of ``packages`` itself is replaced. An import that fails inside it, or
-    inside this package, is a real error and passes through unchanged.
+    The error is replaced only if one of ``packages`` itself is missing. An import that fails inside
+    such a package, or inside this one, is a real error and is raised unchanged.
 
     Args:
         packages: top-level import names, such as ``"lightning"``.
-        extra: the extra of this distribution that installs them.
+        extra: the extra of ``energy-callbacks`` that installs them.
 
     Raises:
         MissingExtraError: if one of the packages is not installed.

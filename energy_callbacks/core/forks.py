@@ -1,6 +1,7 @@
-"""Detects that this process is a fork of the one in which something started.
+"""Counts forks, so that an object can detect that it was copied into a forked child process.
 
-``os.getpid`` would do too, but is a system call: 7 us with cold caches, at every step.
+Comparing ``os.getpid()`` would also work, but that system call takes 7 us with cold caches, and
+the check runs at every step.
 """
 
 import os
@@ -10,7 +11,7 @@ generation = 0
 
 
 def _next_generation() -> None:
-    global generation  # noqa: PLW0603 - one number of the process
+    global generation  # noqa: PLW0603 - one counter per process
     generation += 1
 
 

@@ -31,7 +31,9 @@ def energy(energy_j: float | None) -> str:
 
 
 def with_error(value: float, error: float) -> tuple[str, str]:
-    """Format a value and its error with the same decimals: two digits of the error.
+    """Format a value and its error with the same number of decimals.
+
+    An error below 10 gets two significant digits, a larger one no decimals.
 
     >>> with_error(12.345, 0.456)
     ('12.35', '0.46')
@@ -45,7 +47,7 @@ def with_error(value: float, error: float) -> tuple[str, str]:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Format a number with this many significant digits, without powers of ten.
+    """Format a number with ``digits`` significant digits, without an exponent.
 
     >>> significant(0.041234), significant(12.345), significant(123456.0)
     ('0.0412', '12.3', '123456')
@@ -57,7 +59,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def joules(energy_j: float) -> str:
-    """Format joules for a unit of work.
+    """Format the energy of a unit of work, such as a step, in kJ, J, mJ or µJ.
 
     >>> joules(0.041234), joules(1500.0)
     ('41.2 mJ', '1.50 kJ')
@@ -99,7 +101,7 @@ def rate(per_s: float | None, unit: str) -> str:
 
 
 def grouped(value: float) -> str:
-    """Format a number with groups of thousands; decimals only below a hundred.
+    """Format a number with a space between thousands; only numbers below 100 have decimals.
 
     >>> grouped(1234567.0), grouped(12.34)
     ('1 234 567', '12.3')
@@ -148,7 +150,7 @@ def duration(duration_s: float | None) -> str:
 
 
 def listed(numbers: Sequence[int]) -> str:
-    """Format increasing whole numbers, with ranges for consecutive ones.
+    """Format increasing whole numbers as text, with ranges for consecutive numbers.
 
     >>> listed([1, 2, 3, 5])
     '1-3, 5'
@@ -163,20 +165,20 @@ def listed(numbers: Sequence[int]) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text without line ends, escape sequences and text direction marks.
+    """Replace line ends, control characters and text direction marks by spaces.
 
-    Names come from users and drivers, and terminals execute control characters.
+    Names come from users and drivers, and terminals interpret control characters.
     """
     return re.sub(r"\s", " ", "".join(" " if _is_control(c) else c for c in text))
 
 
 def _is_control(character: str) -> bool:
-    """Return whether a character is a control character; joiners are part of some scripts."""
+    """Return whether a character is a control character, except joiners, which scripts need."""
     return unicodedata.category(character)[0] == "C" and character not in "\u200c\u200d"
 
 
 def scaled(value: float | None, units: Sequence[_Unit], digits: int = 3) -> str:
-    """Format a value in the unit that fits; ``UNKNOWN`` if it is ``None``."""
+    """Format a value in the most suitable of ``units``; return ``UNKNOWN`` for ``None``."""
     if value is None:
         return UNKNOWN
     factor, unit = in_unit(value, units)
@@ -184,9 +186,14 @@ def scaled(value: float | None, units: Sequence[_Unit], digits: int = 3) -> str:
 
 
 def in_unit(value: float, units: Sequence[_Unit]) -> _Unit:
-    """Return the unit that fits a value: the largest of which it has at least 1, or 0.1.
+    """Return the largest unit that suits a value, as its factor and name.
 
-    One is required of the first unit; a tenth is enough for the others, such as 0.1 Wh or 0.1 g.
+    The first unit suits values of at least 1 in that unit, the others values of at least 0.1, such
+    as 0.1 Wh. Smaller values get the last unit; 0 gets the second.
+
+    Args:
+        value: value in the SI unit.
+        units: at least two units, largest first.
     """
     for factor, unit in units[:-1]:
         if abs(value) >= (factor if factor == units[0][0] else 0.1 * factor):

@@ -1,4 +1,4 @@
-"""Replaces an error of this package by one warning and the end of measuring."""
+"""Stops measuring with one warning if this package fails, so that the training continues."""
 
 import functools
 import signal
@@ -23,16 +23,16 @@ R = TypeVar("R")
 
 
 def give_up(owner: Abandonable, method: str) -> None:
-    """Stop the measuring of ``owner`` because of the exception that is being handled."""
+    """Make ``owner`` stop measuring, because ``method`` raised the exception being handled."""
     pass_on_signals()
     owner.abandon(f"{type(owner).__name__}.{method} failed; measuring ends here")
 
 
 def pass_on_signals() -> None:
-    """Raise the exception that is being handled again, if a signal handler raised it.
+    """Re-raise the exception that is being handled if a signal handler raised it.
 
-    The interpreter runs signal handlers anywhere, also in this package. What a user's handler of
-    SIGTERM raises there is meant to end the training, and is not an error of this package.
+    The interpreter may run a signal handler while code of this package runs. If a user's handler of
+    SIGTERM raises an exception there, it is meant to end the training and is not our error.
     """
     error = sys.exc_info()[1]
     if error is None or error.__traceback__ is None:
@@ -43,11 +43,11 @@ def pass_on_signals() -> None:
 
 
 def _code_of(handler: Any) -> CodeType | None:
-    """Return the code of a handler; ``None`` for one that is not written in Python."""
+    """Return the code object of a signal handler; ``None`` if it is not written in Python."""
     if not callable(handler):  # SIG_DFL, SIG_IGN
         return None
-    function = getattr(handler, "func", handler)  # of functools.partial
-    for one in (function, type(function).__call__):  # a function or method; an object
+    function = getattr(handler, "func", handler)  # if it is a functools.partial
+    for one in (function, type(function).__call__):  # functions and methods; callable objects
         if isinstance(code := getattr(one, "__code__", None), CodeType):
             return code
     return None
@@ -56,7 +56,7 @@ def _code_of(handler: Any) -> CodeType | None:
 def harmless(
     method: Callable[Concatenate[Owner, P], R],
 ) -> Callable[Concatenate[Owner, P], R | None]:
-    """Decorate a method to return ``None`` and to stop measuring if it raises."""
+    """Decorate a method: if it raises, measuring stops and the method returns ``None``."""
 
     @functools.wraps(method)
     def guarded(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> R | None:

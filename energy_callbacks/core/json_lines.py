@@ -11,8 +11,8 @@ Record = dict[str, Any]
 
 
 def parsed(lines: Iterable[str]) -> Iterator[Record]:
-    """Yield all records with a ``type``; incomplete or damaged lines are left out."""
-    decode = json.JSONDecoder().raw_decode  # half the time of json.loads on short lines
+    """Yield all records that have a ``type``; incomplete and damaged lines are skipped."""
+    decode = json.JSONDecoder().raw_decode  # takes half the time of json.loads on short lines
     for line in lines:
         try:
             record, end = decode(line)
@@ -23,10 +23,16 @@ def parsed(lines: Iterable[str]) -> Iterator[Record]:
 
 
 def check_version(header: Record, version: int, what: str, path: Path) -> None:
-    """Check that this version can read a file.
+    """Check that this version of the package can read a file.
+
+    Args:
+        header: first record of the file.
+        version: newest version of the format that can be read.
+        what: name of the format, for the message.
+        path: path of the file, for the message.
 
     Raises:
-        JournalError: if a newer version has written the file.
+        JournalError: if the file has a newer version.
     """
     if int(header.get("version", 0)) > version:
         raise JournalError(

@@ -11,18 +11,18 @@ Quantity = Literal[
     "energy",  # J, counter
     "memory_used",  # byte
     "utilisation",  # share, 0 to 1
-    "sm_active",  # share, 0 to 1: time with work on a multiprocessor, mean over all of them
+    "sm_active",  # share, 0 to 1: time in which a multiprocessor has work, mean over all
     "sm_occupancy",  # share, 0 to 1: resident warps divided by the possible number
     "tensor_active",  # share, 0 to 1: time in which the tensor cores were busy
-    "dram_active",  # share, 0 to 1: used part of the highest memory bandwidth
+    "dram_active",  # share, 0 to 1: used part of the maximum memory bandwidth
     "temperature",  # degree Celsius
     "clock",  # Hz, of the streaming multiprocessors
     "throttled",  # s, counter
     "rss",  # byte, this process and its children
     "allocated",  # byte, in the framework's device allocator
-    "peak_allocated",  # byte, highest since the framework's own last reset
+    "peak_allocated",  # byte, maximum since the framework last reset it
 ]
-# With a random error of more than half the energy not even its order of magnitude is known.
+# If the random error exceeds half of the energy, not even its order of magnitude is known.
 _RESOLVED: Final = 0.5
 Method = Literal["counter+samples", "counter+power", "counter", "power", "model", "none"]
 
@@ -32,7 +32,7 @@ class Sensor:
     """Known properties of the sensor of a channel.
 
     Attributes:
-        name: the call or file that is read, in words for the report.
+        name: the driver call or file that is read, as text for the report.
         period_s: time between two new values; ``None`` if not known.
         window_s: time that one value averages over; ``None`` if not known.
         lag_s: delay before the sensor starts to show a change.
@@ -60,14 +60,16 @@ class Device:
         key: short name, unique on its host: ``gpu0``, ``cpu0``, ``dram0``, ``process``.
         kind: ``gpu``, ``cpu``, ``dram``, ``process`` or ``allocator``.
         scope: the total that its energy belongs to; ``None`` if it has no energy.
-        name: for people, such as ``NVIDIA H200``.
+        name: display name, such as ``NVIDIA H200``.
         origin: ``measured`` by a sensor or ``estimated`` by a model.
-        parent: key of a device whose energy includes this one's, so that it is never added twice.
+        parent: key of the device whose energy includes that of this device, so that sums do not
+            count it twice; ``None`` if there is no such device.
         index: NVML index or RAPL zone number.
-        uuid: UUID of the physical device, by which processes recognise the same card.
+        uuid: UUID of the physical device; processes that share a card recognise it by the UUID.
         notes: notes for the report, such as other users of the device.
         instance_count: number of MIG instances; 0 without MIG.
-        instances: UUIDs of the MIG instances that this process uses; empty if it uses the whole.
+        instances: UUIDs of the MIG instances that this process uses; empty if it uses the
+            whole device.
         limit_w: limit of the mean power; ``None`` if not known.
         memory_bytes: memory of the device; ``None`` if not known.
     """
@@ -89,13 +91,13 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """One quantity of one device, as a source offers it.
+    """One quantity of one device that a source can read.
 
     Attributes:
         device: the device.
         quantity: what is measured.
         kind: meaning of a value: ``gauge`` is the quantity at that moment, ``mean`` its mean since
-            the reading before, ``counter`` a total that never decreases.
+            the previous reading, ``counter`` a total that never decreases.
         sensor: properties of the sensor; ``None`` if not known.
     """
 
@@ -127,10 +129,11 @@ class Energy:
     """Energy between two moments, with its errors.
 
     Attributes:
-        energy_j: joules in the part of the window that readings cover; ``None`` if there is none.
+        energy_j: energy in J during the part of the window that readings cover; ``None`` if they
+            cover nothing.
         stderr_j: random standard error (edges, noise, interpolation).
         systematic_j: bound of the error that all windows share (gain of the sensor, model).
-        method: how the energy was found; ``none`` for unknown energy; sums name all methods.
+        method: how the energy was computed; ``none`` for unknown energy; sums list all methods.
         coverage: fraction of the window that readings cover, 0 to 1.
     """
 
@@ -155,7 +158,7 @@ class Energy:
         return is_resolved(self.energy_j, self.stderr_j)
 
     def __str__(self) -> str:
-        """Return joules with their error, or their upper bound if they are not resolved."""
+        """Return the energy with its error, or its upper bound if the energy is not resolved."""
         if self.energy_j is None:
             return "not known"
         if not self.is_resolved:

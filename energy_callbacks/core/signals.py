@@ -1,4 +1,4 @@
-"""Holds signals while child processes run, and says which of them to pass on."""
+"""Holds back signals while child processes run, and returns those to pass on to them."""
 
 import signal
 from collections.abc import Iterator, Sequence
@@ -11,15 +11,15 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SignalHold:
-    """Holds signals in the main thread until ``wait`` takes them.
+    """Holds back signals in the main thread until ``wait`` fetches them.
 
     A terminal sends a signal such as Ctrl-C to every process of its group, so child processes
     receive it themselves. A signal that another process sends reaches this process alone, and
-    ``wait`` returns it so that the caller passes it on.
+    ``wait`` returns it so that the caller can pass it on.
 
     Args:
-        numbers: signals to hold. Those that this process ignores, as ``nohup`` does with SIGHUP,
-            stay ignored: they never become ``first``.
+        numbers: signals to hold. Signals that this process ignores, such as SIGHUP under
+            ``nohup``, stay ignored: they never become ``first``.
 
     Attributes:
         first: the first signal that arrived; ``None`` if none has.
@@ -29,7 +29,7 @@ class SignalHold:
     def __init__(self, numbers: Sequence[signal.Signals]) -> None:
         self.first: int | None = None
         self.mask_before: set[int] = set()
-        # A handler of None was not installed by Python and could not be restored.
+        # A handler that Python did not install is None here and could not be restored.
         self._handled = [n for n in numbers if signal.getsignal(n) not in (signal.SIG_IGN, None)]
         self._held = {*numbers, signal.SIGCHLD}
         self._to_pass_on: list[int] = []
@@ -46,9 +46,9 @@ class SignalHold:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the signals for ``wait``; threads that start inside hold them too.
+        """Hold back the signals for ``wait``, also in threads that start inside.
 
-        A signal that still reaches another thread is recorded and passed on as well.
+        If an older thread receives a signal, it is recorded and passed on as well.
         """
         with self.recorded():
             self.mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, self._held)
@@ -59,7 +59,7 @@ class SignalHold:
 
     @contextmanager
     def as_before(self) -> Iterator[None]:
-        """Release the signals, so that a program started inside inherits the original mask."""
+        """Restore the original signal mask, so that a program started inside inherits it."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask_before)
         try:
             yield
@@ -67,14 +67,14 @@ class SignalHold:
             signal.pthread_sigmask(signal.SIG_BLOCK, self._held)
 
     def wait(self, timeout_s: float) -> list[int]:
-        """Return the signals to pass on to child processes.
+        """Wait for a signal, and return the signals to pass on to child processes.
 
         Args:
-            timeout_s: maximum wait; it ends early when a signal arrives or a child process ends.
+            timeout_s: maximum wait in s; it ends early if a signal arrives or a child process ends.
         """
         found = signal.sigtimedwait(self._held, timeout_s)
         if found is not None and found.si_signo != signal.SIGCHLD:
-            # si_code is positive if the kernel sent it, as it does for a terminal (sigaction(2)).
+            # si_code is positive if the kernel sent the signal, as for a terminal (sigaction(2)).
             self._record(found.si_signo, pass_on=found.si_code <= 0)
         received, self._to_pass_on = self._to_pass_on, []
         return received

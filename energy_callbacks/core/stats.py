@@ -1,4 +1,4 @@
-"""Student's t distribution, for intervals from few numbers."""
+"""Quantiles of Student's t distribution, for intervals from few values."""
 
 
 def t_quantile(probability: float, degrees_of_freedom: int) -> float:

@@ -10,7 +10,7 @@ _MARKS = {"<": "---", ">": "---:"}
 
 
 def _aligns(columns: int, align: str) -> str:
-    """Return one character of ``align`` per column; the last one applies to all further ones."""
+    """Return ``align`` with one character per column; its last character fills the rest."""
     return align[:columns].ljust(columns, align[-1])
 
 
@@ -48,7 +48,7 @@ def _padded(cell: str, side: str, gap: int) -> str:
 
 
 def display_width(text: str) -> int:
-    """Return the terminal columns of a text: East Asian wide characters take two."""
+    """Return the number of terminal columns of a text; East Asian wide characters take two."""
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     marks = sum(unicodedata.combining(character) != 0 for character in text)
     return len(text) + wide - marks
@@ -73,7 +73,7 @@ def markdown(rows: Sequence[Sequence[str]], align: str = "<>") -> list[str]:
 
 
 def escaped(cell: str) -> str:
-    """Return a text that cannot end a markdown cell, or start HTML or a link."""
+    """Escape a text so that it cannot end a markdown cell or start HTML or a link."""
     clean = one_line(cell).replace("&", "&amp;").replace("<", "&lt;")
     for character in "\\|`*_[]":
         clean = clean.replace(character, f"\\{character}")
