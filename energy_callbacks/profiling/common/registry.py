@@ -1,4 +1,4 @@
-"""The profilers by their names on the command line; each is imported when it is created."""
+"""Maps names on the command line to profilers; the module of a profiler is imported on creation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ class ProfilerEntry:
     """A profiler that can be chosen by name.
 
     Attributes:
-        path: ``folder:class`` inside ``energy_callbacks.profiling``.
-        shows: what it shows, for the help.
-        settings: arguments of the class.
-        is_default: whether it is on by default.
+        path: ``module:class``, relative to ``energy_callbacks.profiling``.
+        shows: what the profiler shows; part of the command's help.
+        settings: arguments for the class.
+        is_default: whether the profiler is on by default.
     """
 
     path: str
@@ -26,7 +26,7 @@ class ProfilerEntry:
     is_default: bool = False
 
     def create(self) -> Profiler:
-        """Create the profiler."""
+        """Import the class and return a new profiler."""
         kind = resolve_name(f"energy_callbacks.profiling.{self.path}")
         profiler: Profiler = kind(**self.settings)
         return profiler

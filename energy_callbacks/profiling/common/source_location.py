@@ -1,4 +1,4 @@
-"""Tells whether a file is the user's, and which of its lines a stack sample belongs to."""
+"""Determines whether a file is the user's, and to which line a stack sample belongs."""
 
 import dis
 import site
@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Final, Literal, NamedTuple
 
 _PACKAGE: Final = Path(__file__).parents[2]
-# Instructions that do work; all others only move values.
+# Prefixes of the instructions that do work; all other instructions only move values.
 _WORK: Final = ("CALL", "PRECALL", "BINARY_", "COMPARE_", "CONTAINS_", "UNARY_", "STORE_SUBSCR",
                 "FOR_ITER", "GET_ITER", "IMPORT_", "SEND", "FORMAT_")  # fmt: skip
 _CALLS: Final = ("CALL", "PRECALL")
@@ -19,16 +19,16 @@ _NOTEBOOK: Final = ("<ipython-input", "<stdin")
 
 
 How = Literal["in", "at", "before"]
-"""State of the instruction when a sample was taken; see ``line_of``."""
+"""Relation of a stack sample to the instruction of its frame; see ``line_of``."""
 
 
 class Line(NamedTuple):
     """A line of source.
 
     Attributes:
-        file: path, as the interpreter knows it.
-        line: number; 0 if there is none.
-        function: qualified name, ``<module>`` outside functions.
+        file: path of the file, as in ``co_filename``.
+        line: number of the line; 0 if unknown.
+        function: qualified name of the function; ``<module>`` outside functions.
     """
 
     file: str
@@ -47,7 +47,7 @@ def _libraries() -> tuple[str, ...]:
 
 @cache
 def is_users(file: str) -> bool:
-    """Return whether a file is the user's: not Python's, not installed, not of this package.
+    """Return whether a file is the user's: not of Python, of an installed or of this package.
 
     >>> is_users(dis.__file__), is_users("<frozen importlib._bootstrap>"), is_users("/x/train.py")
     (False, False, True)
@@ -68,17 +68,17 @@ def entry(code: CodeType) -> int:
 
 
 def line_of(code: CodeType, offset: int, how: How) -> int:
-    """Return the number of the line that did the work which a sample saw.
+    """Return the number of the line to which the time of a stack sample belongs.
 
-    The interpreter serves samples only after calls, at a function's entry and at a loop's jump
-    back. A jump does no work; the instruction before it did. A long matrix product is sampled at
-    the next call, but the product did the work.
+    The interpreter takes samples only after calls, at a function's entry and at a loop's jump back.
+    These are checks for samples. A jump does no work, so the sample belongs to an instruction
+    before it. A long matrix product is sampled at the next call, but belongs to the product.
 
     Args:
-        code: of the frame.
-        offset: of the instruction, ``f_lasti``.
-        how: ``in`` if the instruction is a call in progress, ``at`` if the sample was served at
-            this instruction, ``before`` for the line that was executed before this call.
+        code: code of the sampled frame.
+        offset: offset of the instruction, ``f_lasti``.
+        how: ``in`` if the instruction is a call in progress, ``at`` if the sample was taken at this
+            instruction, ``before`` for the line that did work before this instruction.
     """
     steps = [step for step in dis.get_instructions(code) if step.offset <= offset]
     here = _line(steps[-1]) if steps else 0
@@ -87,9 +87,9 @@ def line_of(code: CodeType, offset: int, how: How) -> int:
 
 
 def _worked(steps: Sequence[dis.Instruction], *, is_before: bool) -> int:
-    """Return the last line with work since the previous check for samples; 0 for none."""
+    """Return the last line that did work since the previous check; 0 if there is none."""
     is_call = steps[-1].opname.startswith(_CALLS)
-    # CPython 3.11 has two instructions for a call.
+    # In CPython 3.11 a call consists of two instructions, PRECALL and CALL.
     earlier = steps[:-2] if is_call and steps[-2:-1] and _is(steps[-2], "PRECALL") else steps[:-1]
     for step in reversed(earlier):
         is_product = step.argrepr in ("@", "@=")

@@ -11,7 +11,7 @@ EMPTY: Final[Spans] = np.empty((0, 2))
 
 
 def spans(pairs: Iterable[tuple[float, float]]) -> Spans:
-    """Returns pairs of start and end as an array.
+    """Return pairs of start and end as an array.
 
     >>> spans([]).shape
     (0, 2)
@@ -20,7 +20,7 @@ def spans(pairs: Iterable[tuple[float, float]]) -> Spans:
 
 
 def union(items: Spans, bridge: float = 0.0) -> Spans:
-    """Merges spans that are at most ``bridge`` apart; the result is sorted and does not overlap.
+    """Merge spans that are at most ``bridge`` apart; the result is sorted and does not overlap.
 
     >>> union(np.array([[5.0, 6.0], [0.0, 2.0], [1.0, 3.0]])).tolist()
     [[0.0, 3.0], [5.0, 6.0]]
@@ -35,7 +35,7 @@ def union(items: Spans, bridge: float = 0.0) -> Spans:
 
 
 def gaps(cover: Spans, start: float, end: float) -> Spans:
-    """Returns the parts between two moments that are not covered.
+    """Return the parts between two moments that are not covered.
 
     Args:
         cover: result of ``union``.
@@ -49,12 +49,12 @@ def gaps(cover: Spans, start: float, end: float) -> Spans:
 
 
 def length(items: Spans) -> float:
-    """Returns the total length of all spans."""
+    """Return the total length of all spans."""
     return float((items[:, 1] - items[:, 0]).sum())
 
 
 def overlaps(items: Spans, cover: Spans) -> NDArray[np.float64]:
-    """Returns the covered length of each span, (n,).
+    """Return the covered length of each span, (n,).
 
     Args:
         items: spans, which may overlap.
@@ -71,7 +71,7 @@ def overlaps(items: Spans, cover: Spans) -> NDArray[np.float64]:
 
 
 def holds(cover: Spans, moments: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Returns whether each moment lies in a span, (n,).
+    """Return whether each moment lies in a span, (n,).
 
     Args:
         cover: result of ``union``.
@@ -84,7 +84,7 @@ def holds(cover: Spans, moments: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def shared_out(items: Spans) -> NDArray[np.float64]:
-    """Returns the part of each span in the covered time, (n,).
+    """Return the part of each span in the covered time, (n,).
 
     Spans that run at the same time share it equally, so that the parts add up to the length of the
     ``union``.

@@ -1,6 +1,7 @@
-"""Writes the file format of speedscope: https://www.speedscope.app/file-format-schema.json.
+"""Creates files for speedscope, see https://www.speedscope.app/file-format-schema.json.
 
-The format has no unit of energy: profiles of joules have unit ``none``, and the unit in their name.
+The format has no unit of energy. Profiles of energy use the unit ``none`` and state the unit in
+their names.
 """
 
 import json
@@ -16,13 +17,14 @@ def document(
     describe: Callable[[FrameT], Mapping[str, Any]],
     profiles: Mapping[str, tuple[Literal["none", "seconds"], Sequence[float]]],
 ) -> str:
-    """Return the JSON of profiles of the same stacks; speedscope shows the first one first.
+    """Return a JSON document with one or more profiles of the same stacks.
 
     Args:
-        name: of the document.
-        stacks: frames of each stack, outermost first; frames are hashable.
-        describe: returns the fields of a frame.
-        profiles: name of each profile, its unit, and the weight of each stack.
+        name: name of the document.
+        stacks: frames of each stack, outermost first; frames must be hashable.
+        describe: returns the JSON fields of a frame, such as ``name``.
+        profiles: profile names to the unit and the weights of ``stacks``, in this unit. Speedscope
+            opens the first profile.
     """
     numbers: dict[FrameT, int] = {}
     samples = [[numbers.setdefault(frame, len(numbers)) for frame in stack] for stack in stacks]
