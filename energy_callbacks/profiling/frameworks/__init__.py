@@ -1,1 +1,1 @@
-"""The profilers of frameworks; each framework is imported when it is in use."""
+"""Recorders that use the frameworks' own profilers; a framework is imported only if it is used."""

@@ -92,11 +92,11 @@ class Trace:
         return seconds_from_nanoseconds(self.base_ns)
 
     def unix_ns(self, moment_us: float) -> float:
-        """Converts a time on the trace's axis to Unix time in ns."""
+        """Convert a time on the trace's axis to Unix time in ns."""
         return self.base_ns + moment_us * 1e3
 
     def us(self, unix_s: float) -> float:
-        """Converts Unix time to a time on the trace's axis."""
+        """Convert Unix time to a time on the trace's axis."""
         return microseconds(unix_s - self.base_s)
 
 
@@ -118,7 +118,7 @@ def _events(lines: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
 
 
 def _launched(work: Iterable[Event], runtime: Iterable[Event]) -> Iterator[Event]:
-    """Yields work of devices with the thread and the time of its launch."""
+    """Yield work of devices with the thread and the time of its launch."""
     launches = {event.correlation: event for event in runtime}
     for event in work:
         launch = None if event.correlation is None else launches.get(event.correlation)
@@ -129,7 +129,7 @@ def _launched(work: Iterable[Event], runtime: Iterable[Event]) -> Iterator[Event
 
 
 def _without_closure(ranges: Sequence[Event], backward: Sequence[Event]) -> Iterator[Event]:
-    """Yields calls of the optimizer from the end of the backward pass inside them.
+    """Yield calls of the optimizer from the end of the backward pass inside them.
 
     Lightning passes forward and backward pass to the optimizer as a closure.
     """
@@ -164,7 +164,7 @@ def is_inside(cover: Mapping[object, Spans], event: Event) -> bool:
 
 
 def innermost(operators: Sequence[Event]) -> Iterator[Event]:
-    """Yields the pieces of operators of the host in which no operator inside them runs."""
+    """Yield the pieces of operators of the host in which no operator inside them runs."""
     for own in _grouped(operators).values():
         yield from _pieces(sorted(own, key=lambda event: (event.start_us, -event.end_us)))
 

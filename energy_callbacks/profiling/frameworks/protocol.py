@@ -1,4 +1,8 @@
-"""The protocol of framework profilers, which record one window."""
+"""The protocol of trace recorders, which record one window with the profiler of a framework.
+
+In profilers, a window consists of a few consecutive training steps, of which the first ones
+(warm-up) are not recorded.
+"""
 
 from pathlib import Path
 from typing import Protocol
@@ -7,7 +11,7 @@ from energy_callbacks.core.errors import EnergyCallbacksError
 
 
 class TooLargeError(EnergyCallbacksError):
-    """The trace of a window is larger than allowed; no more windows are recorded."""
+    """The trace of a window is larger than the limit, so no more windows are recorded."""
 
 
 class OccupiedError(EnergyCallbacksError):
@@ -15,16 +19,20 @@ class OccupiedError(EnergyCallbacksError):
 
 
 class NotNowError(OccupiedError):
-    """A window of another profiler of this package is open; it ends soon."""
+    """Another profiler of this package is recording a window, which ends soon."""
 
 
 class TraceRecorder(Protocol):
-    """Records one window; the framework's profiler runs from ``open`` to ``close`` or ``abort``."""
+    """Records one window; the framework's profiler runs from ``open`` to ``close`` or ``abort``.
+
+    Attributes:
+        framework: name of the framework, such as ``torch``.
+    """
 
     framework: str
 
     def open(self) -> None:
-        """Starts the steps in which the profiler warms up.
+        """Open the window, which begins with the warm-up steps.
 
         Raises:
             OccupiedError: if another profiler of the framework is in use.
@@ -32,20 +40,20 @@ class TraceRecorder(Protocol):
         ...
 
     def step(self) -> None:
-        """Marks the end of a step within the window."""
+        """Receive the end of a step, except the last one, for which ``close`` is called."""
         ...
 
     def close(self) -> Path:
-        """Ends the window after its last step and writes the trace.
+        """End the window at the end of its last step, and write the trace.
 
         Returns:
-            Path of the trace.
+            Path of the trace file.
 
         Raises:
-            TooLargeError: if the trace is too large; it is removed.
+            TooLargeError: if the trace is too large; no file remains.
         """
         ...
 
     def abort(self) -> None:
-        """Stops without keeping anything; does nothing if no window is open."""
+        """Discard the open window; does nothing if no window is open."""
         ...

@@ -1,7 +1,8 @@
 """Records the kernels of a few steps with PyTorch's profiler, and sums their time by source line.
 
-PyTorch records kernels and the calls that launched them, nothing else. In the same steps the
-training thread traces its own lines; the time of a launch gives its line.
+PyTorch's profiler records only kernels and the calls that launched them. In the same steps, a
+``LineTracker`` records the executed source lines. A kernel belongs to the line that was executed
+when it was launched.
 """
 
 import json
@@ -27,17 +28,17 @@ _MOST_FAILURES: Final = 8
 
 
 class KernelWindows:
-    """Opens a few windows, for a bounded share of the time.
+    """Records a few windows and limits their cost, which is the time that they add to the training.
 
     Args:
         most: maximum number of windows.
-        steps: steps that are recorded in each.
-        max_overhead: a window opens only if the cost of all windows so far is at most this share
-            of the time since the start. The first, in step 10, opens in any case.
+        steps: number of recorded steps per window.
+        max_overhead: maximum cost of all windows so far, as a share of the time since the start,
+            at which another window opens. The first window opens after step 10 at any cost.
 
     Attributes:
-        seen_steps: steps of the training so far.
-        cost_s: time that windows have cost so far.
+        seen_steps: number of training steps so far.
+        cost_s: cost of all windows so far, in seconds.
     """
 
     def __init__(self, most: int, steps: int, max_overhead: float) -> None:
@@ -55,7 +56,11 @@ class KernelWindows:
         self.cost_s = 0.0
 
     def step(self, *, is_training: bool) -> None:
-        """Count a step whose work has been queued; open or close a window."""
+        """Count a step whose work has been queued; open or close a window if it is time.
+
+        Args:
+            is_training: whether it is a step of training; windows open only after such a step.
+        """
         now_s = time.monotonic()
         self.seen_steps += is_training
         if self._last_s is not None and self._window is None:
@@ -82,18 +87,18 @@ class KernelWindows:
         window = KernelWindow(self._steps)
         if window.open():
             self._window = window
-        else:  # another profiler is running: wait until the number of steps has doubled
+        else:  # another profiler is running: try again when the number of steps has doubled
             self._failures += 1
             self._due_step = 2 * self.seen_steps
 
     def close(self) -> None:
-        """Open no more windows, and discard one that is open."""
+        """Discard the open window, if any, and open no more windows."""
         window, self._window, self._most = self._window, None, 0
         if window is not None:
             window.close()
 
     def result(self) -> tuple[int, dict[Line | None, float], float]:
-        """Return the number of windows, and means per step of ``kernel_times`` over all windows."""
+        """Return the number of windows, and both results of ``kernel_times`` as means per step."""
         results = [result for window in self._done if (result := window.result()) is not None]
         count = len(results)
         by_line: dict[Line | None, float] = defaultdict(float)
@@ -110,7 +115,7 @@ def is_used() -> bool:
 
 
 class KernelWindow:
-    """One warm-up step and the recorded steps, in which this thread traces its lines.
+    """A window of one warm-up step and some recorded steps with a trace of the executed lines.
 
     Args:
         steps: number of recorded steps.
@@ -132,18 +137,18 @@ class KernelWindow:
         )
 
     def open(self) -> bool:
-        """Start the warm-up; returns ``False`` if another profiler or a debugger is running."""
+        """Start the warm-up; return ``False`` if another profiler or a debugger is running."""
         try:
             if sys.gettrace() is None:
                 self._recorder.open()
                 return True
-        except (OccupiedError, RuntimeError):  # PyTorch raises the latter for another profiler
+        except (OccupiedError, RuntimeError):  # PyTorch raises RuntimeError for another profiler
             pass
         self._folder.cleanup()
         return False
 
     def step(self) -> bool:
-        """Count a step whose work has been queued; returns whether the window is over."""
+        """Count a step whose work has been queued; return whether the window is over."""
         self._left -= 1
         try:
             if self._left > 0:
@@ -159,13 +164,13 @@ class KernelWindow:
         return True
 
     def close(self) -> None:
-        """Discard the window; called on another thread, it ends soon."""
+        """Discard the window; if another thread calls this, the window ends soon afterwards."""
         self._tracker.stop()
         self._recorder.abort()
         self._folder.cleanup()
 
     def result(self) -> tuple[dict[Line | None, float], float] | None:
-        """Return ``kernel_times`` per step; ``None`` if the trace is too large or incomplete."""
+        """Return ``kernel_times`` divided by the steps; ``None`` if too large or incomplete."""
         if self._trace is None:
             return None
         trace, self._trace = json.loads(self._trace), None
@@ -182,18 +187,19 @@ def _activities() -> list[Any]:
 def kernel_times(
     document: Mapping[str, Any], line_at: Callable[[float], Line | None]
 ) -> tuple[dict[Line | None, float], float]:
-    """Sum up a trace of PyTorch.
+    """Return the kernel time of a PyTorch trace by source line, and the busy time of the devices.
 
-    A kernel has the correlation id of the call that launched it; kernels of a graph have that of
-    the graph's launch.
+    A kernel and the call that launched it have the same correlation id. Kernels of a CUDA graph
+    have the correlation id of the graph's launch.
 
     Args:
         document: content of the trace file.
         line_at: returns the line that the training thread executed at a Unix time in ns.
 
     Returns:
-        Seconds of kernels and copies by the line that launched them, ``None`` for launches outside
-        the user's code; and the seconds in which at least one of them ran, summed over devices.
+        A dict of lines to the seconds of the kernels and copies that they launched, with the key
+        ``None`` for launches outside the user's code; and the seconds in which at least one kernel
+        or copy ran, summed over devices.
     """
     trace = Trace(document)
     by_line: dict[Line | None, float] = defaultdict(float)

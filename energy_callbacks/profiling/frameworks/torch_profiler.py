@@ -1,8 +1,8 @@
 """Records one window of steps with PyTorch's profiler.
 
-A process has one such profiler, and two end each other. If the training creates one while a window
-is open, PyTorch resets Kineto, and ending the window afterwards ends the process (torch 2.13).
-Therefore the window ends before the other profiler is created.
+PyTorch supports only one active profiler per process. If the training creates another one while a
+window is open, PyTorch resets Kineto, and ending the window afterwards terminates the process
+(torch 2.13). Therefore the window is ended before the other profiler is created.
 """
 
 import gc
@@ -21,8 +21,8 @@ from energy_callbacks.profiling.frameworks.protocol import (
 )
 
 RUNNING: Final = threading.Lock()
-"""Held while a window is open in this process."""
-# An event in Kineto's JSON has 200 to 500 bytes (torch 2.13: 300 on average).
+"""A lock that is held while a window is open in this process."""
+# Mean size of an event in Kineto's JSON (torch 2.13: 200 to 500 bytes).
 _BYTES_OF_EVENT: Final = 300
 _OCCUPIED: Final = (
     "the training has a torch.profiler.profile of its own, and PyTorch can run but one: "
@@ -34,13 +34,13 @@ class TorchRecorder:
     """A ``TraceRecorder`` for PyTorch.
 
     Args:
-        path: of the file to write, without a suffix.
-        warm_up_steps: steps in which CUPTI starts; they are discarded.
-        active_steps: steps that are recorded.
-        max_events: of a trace.
-        max_bytes: of a trace.
-        activities: returns what is recorded, from ``torch.profiler.ProfilerActivity``; by default
-            the operators of the CPU and the kernels of all accelerators.
+        path: path of the trace file, without a suffix.
+        warm_up_steps: number of steps in which CUPTI starts; they are not recorded.
+        active_steps: number of recorded steps.
+        max_events: maximum number of events of a trace.
+        max_bytes: maximum size of a trace in bytes.
+        activities: returns the ``torch.profiler.ProfilerActivity`` values to record; ``None``
+            records operators of the CPU and kernels of all accelerators.
     """
 
     framework = "torch"
@@ -66,7 +66,7 @@ class TorchRecorder:
         self._is_recorded = self._is_replaced = False
 
     def open(self) -> None:
-        """See ``TraceRecorder``."""
+        """Open the window; see ``TraceRecorder.open``."""
         from torch.profiler import schedule
 
         if _is_foreign():
@@ -92,7 +92,7 @@ class TorchRecorder:
         self._is_recorded = True
 
     def _leaving_before(self, create: Callable[..., None]) -> Callable[..., None]:
-        """Wrap the constructor of PyTorch's profilers: this window ends before another begins."""
+        """Return a constructor of PyTorch's profilers that first ends this window."""
 
         def leave_and_create(other: Any, *args: Any, **settings: Any) -> None:
             if self._profile is not None:
@@ -103,15 +103,15 @@ class TorchRecorder:
         return leave_and_create
 
     def step(self) -> None:
-        """See ``TraceRecorder``."""
+        """Receive the end of a step; see ``TraceRecorder.step``."""
         if self._is_replaced:
             raise OccupiedError(_OCCUPIED)
         self._profile.step()
 
     def close(self) -> Path:
-        """See ``TraceRecorder``."""
+        """End the window and write the trace; see ``TraceRecorder.close``."""
         try:
-            self.step()  # after the last active step PyTorch stops recording
+            self.step()  # PyTorch stops recording at the end of the last active step
             if not self._is_recorded:
                 raise RuntimeError("PyTorch's profiler has not ended its window")
             self._check_size(len(self._profile.profiler.kineto_results.events()))
@@ -136,7 +136,7 @@ class TorchRecorder:
             )
 
     def abort(self) -> None:
-        """See ``TraceRecorder``; called on another thread than ``open``, it ends soon."""
+        """Discard the open window; if called on another thread than ``open``, it ends soon."""
         if not on_thread(self._thread, self._end):
             self._end()
 
@@ -146,12 +146,12 @@ class TorchRecorder:
             try:
                 profile.stop()
             finally:
-                profile.profiler = None  # it is part of a reference cycle, and may be large
+                profile.profiler = None  # free the events, which a reference cycle keeps alive
                 self._undo.close()
 
 
 def _is_foreign() -> bool:
-    """Return whether the training has a profiler, running or scheduled."""
+    """Return whether the training itself has a PyTorch profiler, running or scheduled."""
     if RUNNING.locked():
         return False
     torch: Any = sys.modules["torch"]
@@ -159,20 +159,21 @@ def _is_foreign() -> bool:
         return True
     if not _has_other(torch.profiler.profile):
         return False
-    gc.collect()  # a profiler that has ended stays in a reference cycle
+    gc.collect()  # a reference cycle may keep a profiler that has ended
     return _has_other(torch.profiler.profile)
 
 
 def _has_other(profile: type) -> bool:
-    kinds = map(type, gc.get_objects())  # isinstance would initialise lazy objects
+    kinds = map(type, gc.get_objects())  # isinstance() would initialise lazy objects
     return any(issubclass(kind, profile) and kind.__module__ != __name__ for kind in kinds)
 
 
 def _profile(**settings: Any) -> Any:
-    """Create a ``torch.profiler.profile`` that ``_has_other`` recognises by its module.
+    """Return a ``torch.profiler.profile`` that ``_has_other`` recognises by its ``__module__``.
 
-    ``record_shapes``, ``profile_memory``, ``with_stack`` and ``with_flops`` stay off: each makes
-    steps slower and traces larger, and stacks break the ranges of steps (pytorch/pytorch#174555).
+    ``record_shapes``, ``profile_memory``, ``with_stack`` and ``with_flops`` are off, because each
+    makes steps slower and traces larger. In addition, ``with_stack`` breaks the spans of steps
+    (pytorch/pytorch#174555).
     """
     import torch.profiler
 
