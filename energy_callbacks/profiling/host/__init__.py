@@ -1,4 +1,4 @@
-"""Where the training thread's time goes: cProfile for some steps, memory line by line."""
+"""Profiles the host: Python calls of some steps with cProfile, and memory by source line."""
 
 from energy_callbacks.profiling.host.profiler import HostProfiler
 

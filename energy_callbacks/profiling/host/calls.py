@@ -1,7 +1,7 @@
-"""Profiles Python calls with cProfile for a while, and sums them up as functions and a call tree.
+"""Profiles Python calls with cProfile, and summarises them as a table of functions and a call tree.
 
-cProfile records the callers of a function, but not where those were called. The tree below a
-function therefore has the same proportions at each place of the function.
+cProfile records the direct callers of a function, but not whole call stacks. The subtree of a
+function is therefore an estimate, which has the same proportions wherever the function appears.
 """
 
 import cProfile
@@ -19,15 +19,18 @@ from typing import Any, ClassVar, Final
 from energy_callbacks.profiling.common.main_thread import on_thread
 
 Function = tuple[str, int, str]
-"""File, line and name, as in ``pstats``; the file of functions written in C is ``~``."""
+"""File, line and name of a function, as in ``pstats``; the file of functions in C is ``~``."""
 
-# Limits of what a report shows: functions of a table, and rectangles of an icicle chart.
+# Limits of the report: number of functions in the table, and number, depth and smallest width of
+# rectangles in the icicle chart.
 _FUNCTIONS: Final = 20
 _NODES, _DEPTH, _NARROWEST_SHARE = 300, 24, 0.004
 
 
 class ProfileWindow:
-    """One period of the calling thread under cProfile; since Python 3.12 of all threads.
+    """A period in which cProfile profiles the calling thread, or since Python 3.12 all threads.
+
+    It begins when the object is created.
 
     Raises:
         ValueError: if another profiler is active in this process.
@@ -47,7 +50,7 @@ class ProfileWindow:
         self._open.add(self)
 
     def end(self) -> None:
-        """End the period; called on another thread than the first, it ends soon."""
+        """End the period; before Python 3.12, if another thread calls this, it ends soon."""
         if self not in self._open:
             return
         self._open.discard(self)
@@ -69,7 +72,7 @@ class ProfileWindow:
             window.end()
 
     def save(self, path: Path) -> "Calls":
-        """End the period, and write its calls for SnakeViz and pstats.
+        """End the period, write its calls to a file for SnakeViz and pstats, and return them.
 
         Raises:
             OSError: if the file cannot be written.
@@ -82,13 +85,13 @@ class ProfileWindow:
         return Calls.read(path)
 
 
-# A forked child would continue to profile for its parent.
+# A forked child process would continue the profile of its parent.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=ProfileWindow.end_all)
 
 
 def _active_profiler() -> str | None:
-    """Return the profiler that is active in this thread; since Python 3.12 in the process."""
+    """Return a name of the profiler that is active in this thread, or since Python 3.12 in any."""
     if (function := sys.getprofile()) is not None:
         return repr(function)
     if sys.version_info >= (3, 12):
@@ -97,11 +100,11 @@ def _active_profiler() -> str | None:
 
 
 class Calls:
-    """The statistics of a finished profile.
+    """The statistics of finished profiles.
 
     Args:
-        stats: ``pstats.Stats(...).stats``: for each function the calls (twice), own and cumulative
-            seconds, and the same by caller.
+        stats: ``pstats.Stats(...).stats``: for each function the number of primitive calls and of
+            all calls, own and cumulative seconds, and the same four numbers by caller.
     """
 
     def __init__(self, stats: Mapping[Function, Any]) -> None:
@@ -113,16 +116,16 @@ class Calls:
 
     @classmethod
     def read(cls, *paths: Path) -> "Calls":
-        """Read the sum of profiles from files."""
+        """Return the sum of the profiles in some files."""
         return cls(vars(pstats.Stats(*map(str, paths)))["stats"])
 
     @property
     def own_s(self) -> float:
-        """Total own time of all functions."""
+        """Total own time of all functions in seconds (time in callees excluded)."""
         return float(sum(own_s for _, _, own_s, _, _ in self._stats.values()))
 
     def top(self) -> list[dict[str, Any]]:
-        """Return the functions with most own or cumulative time, by descending own time."""
+        """Return the functions with the most own or cumulative time, by descending own time."""
         by_own, by_cumulative = (
             sorted(self._stats, key=lambda function: self._stats[function][column], reverse=True)
             for column in (2, 3)
@@ -132,14 +135,14 @@ class Calls:
         return [dict(zip(("name", "calls", "own_s", "all_s"), line, strict=True)) for line in lines]
 
     def tree(self) -> list[dict[str, Any]]:
-        """Return rectangles of an icicle chart: name, depth, start and width in seconds."""
+        """Return the rectangles of an icicle chart: name, depth, start and width in seconds."""
         roots = [(function, self._uncalled_s(function)) for function in self._stats]
         least_s = _NARROWEST_SHARE * sum(width_s for _, width_s in roots)
         nodes = self._nodes(roots, 0.0, (), least_s)
         return sorted(nodes, key=lambda node: (node["depth"], node["start_s"]))[:_NODES]
 
     def _uncalled_s(self, function: Function) -> float:
-        """Return the time of calls without a recorded caller."""
+        """Return the seconds in calls of a function that have no recorded caller."""
         *_, cumulative_s, callers = self._stats[function]
         called_s = sum(line[3] for caller, line in callers.items() if caller != function)
         return max(float(cumulative_s - called_s), 0.0)
@@ -162,16 +165,16 @@ class Calls:
             start_s += width_s
 
     def _below(self, function: Function, width_s: float) -> list[tuple[Function, float]]:
-        """Return the callees of a function, in proportion to a part of its time."""
+        """Return the callees of a function, with their seconds in ``width_s`` of its time."""
         callees = [(callee, s) for callee, s in self._callees[function] if callee != function]
         total_s = max(self._stats[function][3], sum(s for _, s in callees))
         return [(callee, s * width_s / total_s) for callee, s in callees] if total_s > 0.0 else []
 
 
 def label(function: Function) -> str:
-    """Return the label of a function: name, the last two parts of its file, and the line.
+    """Return the label of a function: its name, the last two parts of its path, and its line.
 
-    Functions written in C have neither file nor line, and cProfile describes them in words.
+    Functions written in C have neither file nor line; cProfile gives a description of them.
 
     >>> label(("/home/me/project/data.py", 12, "load"))
     'load (project/data.py:12)'

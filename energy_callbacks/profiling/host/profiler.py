@@ -1,4 +1,4 @@
-"""The host profiler: Python calls of some steps, and memory by line of named functions."""
+"""``HostProfiler``: profiles Python calls of some steps, and memory by line of given functions."""
 
 import logging
 import sys
@@ -16,35 +16,35 @@ from energy_callbacks.profiling.host.workers import Workers, WorkerTracker
 
 logger = logging.getLogger("energy_callbacks")
 
-# Sensors report a moment within a second or two.
+# Maximum wait for sensors, which report with a delay of one to two seconds.
 _PATIENCE_S: Final = 3.0
-# Maximum lines of a table in the report.
+# Maximum number of lines of the memory table in the report.
 _LINES: Final = 60
 
 
 @dataclass(eq=False, kw_only=True)
 class HostProfiler(AttemptProfiler["_HostRun"]):
-    """Follow the Python calls of some training steps, and memory line by line in named functions.
+    """Profiles the Python calls of some training steps, and the memory by line of given functions.
 
     ::
 
         with EnergyMeter(profilers=[HostProfiler(functions=["mypackage.data:load"])]) as meter: ...
 
-    It writes into ``<run folder>/profile``: ``host.prof`` for SnakeViz and ``pstats``,
-    ``memory_lines.txt``, and the same of each worker process of a ``DataLoader`` with its number in
-    the name. Only rank 0 is profiled. Both parts slow down the code that they follow.
+    The files are in ``<run folder>/profile``: ``host.prof`` for SnakeViz and ``pstats``, and
+    ``memory_lines.txt``. Each worker process of a ``DataLoader`` writes the same files, with its
+    process id in the names. Only rank 0 is profiled. Both measurements slow down the profiled code.
 
     Args:
-        skip: steps before the window.
-        steps: steps of the window.
-        longest_s: the window ends with the first step after this many seconds.
-        functions: functions whose lines are followed from the beginning to the end:
+        skip: number of steps before the profiled ones.
+        steps: maximum number of profiled steps.
+        longest_s: profiling of calls ends with the first step after this many seconds.
+        functions: functions whose memory is measured by line during the whole attempt:
             ``"module:function"``, ``"module:Class.method"``, or the function itself.
-        whole: open the window at the beginning, for programs without steps; if there are ``skip``
-            steps, a new window replaces it.
+        whole: whether to profile calls from the beginning, for programs that report no steps. If
+            ``skip`` steps are reported, the profile begins again at that step.
 
     Raises:
-        ValueError: if a number is out of range, or a name does not exist.
+        ValueError: if a number is out of range or a function does not exist.
         TypeError: if a name is not that of a Python function.
     """
 
@@ -71,12 +71,12 @@ class HostProfiler(AttemptProfiler["_HostRun"]):
 
 
 class _HostRun:
-    """The profile of one attempt.
+    """Profiles one attempt.
 
     Args:
-        settings: of the profiler.
-        meter: of the attempt.
-        folder: for the files.
+        settings: settings of the profiler.
+        meter: the attempt.
+        folder: folder for the files.
     """
 
     def __init__(self, settings: HostProfiler, meter: ActiveAttempt, folder: Path) -> None:
@@ -101,10 +101,10 @@ class _HostRun:
             self._open(meter.now_s())
 
     def mark(self, name: str, t_s: float) -> None:
-        """Do nothing: windows depend on steps only."""
+        """Do nothing: the profiled period depends on steps only."""
 
     def step(self, t_s: float) -> None:
-        """Open or close the window."""
+        """Count a step; begin or end the profile of calls if it is time."""
         if self._is_over:
             return
         settings = self._settings
@@ -132,7 +132,7 @@ class _HostRun:
             self._end_s = t_s
 
     def stop(self) -> None:
-        """Restore the functions; write files and the record."""
+        """End all profiles, restore the functions, and write the files and the record."""
         if self._window is not None and not self._is_over:
             self._close(self._meter.now_s())
         if self._lines is not None:
@@ -146,7 +146,7 @@ class _HostRun:
             self._meter.record_profile("host", record)
 
     def _calls(self, window: ProfileWindow) -> dict[str, Any]:
-        """Write the file of the window, and return its record with the energy of the host."""
+        """Write ``host.prof``; return the record of the calls with the energy of the host."""
         calls = window.save(self._folder / "host.prof")
         energy_j = None
         if self._end_s > self._start_s:
@@ -167,7 +167,7 @@ class _HostRun:
 
 
 def _memory(text: str, path: Path) -> dict[str, Any]:
-    """Write the table to a file, and return the record with its first lines."""
+    """Write the memory table to a file; return the record with the table's first lines."""
     atomic_files.write(path, text)
     lines = text.splitlines()
     return {"file": path.name, "lines": lines[:_LINES], "left_out": max(len(lines) - _LINES, 0)}

@@ -1,8 +1,8 @@
-"""Profiles the worker processes of PyTorch's ``DataLoader``; each writes its own files.
+"""Profiles the worker processes of PyTorch's ``DataLoader``; each worker writes its own files.
 
-While a profiler runs, ``DataLoader`` gives its new workers a ``WorkerTracker``. Its methods replace
-``worker_init_fn``, where profiling starts, and ``collate_fn``, where batches are counted; both call
-the functions that the user gave.
+While a profiler runs, each new worker gets a ``WorkerTracker``. Its methods replace the loader's
+``worker_init_fn``, to start profiling, and ``collate_fn``, to count batches. Both methods call the
+user's functions.
 """
 
 import functools
@@ -23,24 +23,25 @@ from energy_callbacks.profiling.host.calls import Calls, ProfileWindow
 
 logger = logging.getLogger("energy_callbacks")
 
-# Workers may be killed; what they have written until then remains.
+# Interval between writes of the memory table. A worker may be killed; its last table then remains.
 _SAVED_EVERY_S: Final = 1.0
-# Maximum lines of all workers' tables in the report.
+# Maximum number of lines of all workers' memory tables together in the report.
 _LINES: Final = 40
 
 
 @dataclass(kw_only=True)
 class WorkerTracker:
-    """The profiler of one worker; pickled if workers are spawned.
+    """The profiler of one worker; it is pickled if workers are spawned.
 
     Attributes:
-        folder: for the files.
-        functions: functions whose lines are followed, until the worker ends.
-        batches: calls are profiled for this many batches at most.
-        longest_s: calls are profiled for this many seconds at most.
-        inherited: lines that the parent follows; a forked worker stops following them.
-        init: the user's ``worker_init_fn``.
-        collate: the user's ``collate_fn``.
+        folder: folder for the files.
+        functions: functions whose memory is measured by line until the worker ends.
+        batches: maximum number of batches in which calls are profiled.
+        longest_s: maximum number of seconds in which calls are profiled.
+        inherited: the memory profile of the parent process, which a forked worker inherits and
+            ends; ``None`` if there is none.
+        init: the user's ``worker_init_fn``; ``None`` if not given.
+        collate: the user's ``collate_fn``; ``None`` in a template.
     """
 
     folder: Path
@@ -56,7 +57,11 @@ class WorkerTracker:
     _saved_s: float = 0.0
 
     def begin(self, worker: int) -> None:
-        """Start to profile this process, as ``worker_init_fn``."""
+        """Start to profile this process; used as ``worker_init_fn``.
+
+        Args:
+            worker: number of the worker, for the user's function.
+        """
         try:
             self._begin()
         except Exception as error:  # noqa: BLE001 - it must not affect the user's batches
@@ -74,7 +79,7 @@ class WorkerTracker:
         self._window = ProfileWindow()
 
     def collated(self, samples: Any) -> Any:
-        """Return the user's batch, and count it, as ``collate_fn``."""
+        """Count a batch and return it from the user's function; used as ``collate_fn``."""
         assert self.collate is not None
         batch = self.collate(samples)
         self.batches -= 1
@@ -102,13 +107,13 @@ class WorkerTracker:
                 atomic_files.write(self.folder / f"memory_lines.{os.getpid()}.txt", text)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A spawned worker inherits nothing."""
+        """Return the state without ``inherited``: a spawned worker inherits no profile."""
         return self.__dict__ | {"inherited": None}
 
 
 @contextmanager
 def _logged_errors() -> Iterator[None]:
-    """Log errors of files, such as a full disk, which must not affect the user's batches."""
+    """Log file errors, such as a full disk, in the block; they must not affect the batches."""
     try:
         yield
     except OSError as error:
@@ -119,7 +124,7 @@ class Workers:
     """Profiles the workers that start between the creation of this object and ``stop``.
 
     Args:
-        template: a tracker without the user's functions.
+        template: a tracker without the user's functions, which is copied for each loader.
     """
 
     def __init__(self, template: WorkerTracker) -> None:
@@ -130,7 +135,7 @@ class Workers:
         self._undo.callback(when_imported("torch.utils.data.dataloader", self._patch))
 
     def _patch(self, loaders: Any) -> None:
-        """Give each worker of a loader a tracker."""
+        """Replace ``DataLoader.__iter__`` in a module, so that new workers get a tracker."""
         create = loaders.DataLoader.__iter__
 
         @functools.wraps(create)
@@ -140,7 +145,7 @@ class Workers:
             init, collate = loader.worker_init_fn, loader.collate_fn
             tracker = replace(self._template, init=init, collate=collate)
             loader.worker_init_fn, loader.collate_fn = tracker.begin, tracker.collated
-            try:  # workers take their functions from the loader while they start
+            try:  # the workers start here and read both functions from the loader
                 return create(loader)
             finally:
                 loader.worker_init_fn, loader.collate_fn = init, collate
@@ -149,11 +154,11 @@ class Workers:
         self._undo.callback(setattr, loaders.DataLoader, "__iter__", create)
 
     def stop(self) -> dict[str, Any] | None:
-        """Return the results of the workers so far; ``None`` if there are none.
+        """Stop tracking new workers, and return the results of the workers so far.
 
         Returns:
-            Number of processes, their files, their functions in total, and the first lines of
-            their tables.
+            Number of processes, names of their files, functions with their times summed over
+            processes, and the first lines of the memory tables; ``None`` without results.
         """
         self._undo.close()
         profiles, tables = self._files("host.*.prof"), self._files("memory_lines.*.txt")
