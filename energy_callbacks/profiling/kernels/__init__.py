@@ -1,4 +1,4 @@
-"""Profiles kernels: which ran, what the device waited for, and the energy attributed to each."""
+"""Profiles GPU kernels: their time, the energy attributed to them, and causes of idle time."""
 
 from energy_callbacks.profiling.kernels.profiler import KernelProfiler
 

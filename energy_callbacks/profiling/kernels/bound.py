@@ -1,8 +1,11 @@
-"""Determines what limits a training: its input, kernel launches, memory, or arithmetic.
+"""Determines what limits the speed of a training: input, kernel launches, memory, or arithmetic.
 
-Idle time is considered first: a device that waits is not the limit itself. If the device works, its
-own counters decide (GPM: share of the memory bandwidth in use while kernels run); a roofline if the
-user gave the FLOPs; without either, only the classes of kernels, which the evidence states.
+The causes are tested in this order:
+
+1. idle time: a device that is often idle is limited by what it waits for;
+2. the roofline, if the user gave the FLOPs of a step;
+3. the counters of the GPU (GPM), such as the used share of the memory bandwidth;
+4. the classes of kernels with the most time; the evidence then says so.
 """
 
 from collections.abc import Mapping
@@ -15,13 +18,14 @@ from energy_callbacks.profiling.kernels.tally import KernelEnergySplit
 from energy_callbacks.report.model.profile_kernels import KernelRoofline
 
 Bound = Literal["input", "launch", "memory", "compute", "unknown"]
-# Idle time below this share of the time is not the limit.
+# Idle time is the limit only if it is at least this share of the time.
 _IDLE_MATTERS: Final = 0.2
-# Shares, while kernels run, from which on memory or the tensor cores are the limit. A streaming
-# kernel reaches 0.8 to 0.9 of a data sheet's bandwidth; a step never consists of one alone.
+# Memory or tensor cores are the limit if at least this share of them is used while kernels run. A
+# streaming kernel reaches 0.8 to 0.9 of a data sheet's bandwidth, but a step has other kernels too.
 _BANDWIDTH_USED: Final = 0.5
 _TENSOR_USED: Final = 0.3
-# The same if most kernels stream: reductions do not reach the data sheet's bandwidth.
+# Lower threshold of the bandwidth if most kernels stream: reductions do not reach that of the data
+# sheet.
 _BANDWIDTH_STREAMING: Final = 0.3
 _SM_USED: Final = 0.8
 _MOST_KERNELS: Final = 0.5
@@ -40,7 +44,13 @@ _COUNTERS: Final = {
 
 
 class BoundVerdict(NamedTuple):
-    """The limit of the training, with its evidence."""
+    """The limit of a training.
+
+    Attributes:
+        bound: what limits the training.
+        sentence: the limit as text.
+        evidence: sentences with the figures that support it.
+    """
 
     bound: Bound
     sentence: str
@@ -52,9 +62,9 @@ class Peak:
     """Peak performance of one GPU.
 
     Attributes:
-        flops_per_s: of the tensor cores in bf16 and fp16, dense.
-        bytes_per_s: memory bandwidth.
-        source: data sheet.
+        flops_per_s: FLOP/s of the tensor cores in bf16 and fp16 with dense matrices.
+        bytes_per_s: memory bandwidth in bytes per second.
+        source: data sheet of both values.
     """
 
     flops_per_s: float
@@ -62,8 +72,8 @@ class Peak:
     source: str
 
 
-# By the beginning of NVML's name. The data sheets state tensor figures with sparsity, which are
-# twice the dense ones.
+# Peaks by the beginning of the name that NVML reports. The data sheets state the FLOP/s with
+# sparsity, which are twice those of dense matrices.
 _PEAKS: Final[dict[str, Peak]] = {
     f"NVIDIA {name}": Peak(sparse_flops_per_s / 2, bytes_per_s, f"NVIDIA {source}")
     for name, sparse_flops_per_s, bytes_per_s, source in (
@@ -77,7 +87,7 @@ _PEAKS: Final[dict[str, Peak]] = {
 
 
 def peak_of(name: str) -> Peak | None:
-    """Returns the peak performance of a GPU; ``None`` if not known, or for a part of a GPU.
+    """Return the peak performance of a GPU; ``None`` if unknown, or for a MIG part of a GPU.
 
     >>> peak_of("NVIDIA H200").bytes_per_s, peak_of("NVIDIA T4")
     (4800000000000.0, None)
@@ -94,7 +104,15 @@ def roofline(
     peak: Peak | None,
     devices: int,
 ) -> KernelRoofline | None:
-    """Returns the roofline; ``None`` if FLOPs, memory traffic or peaks are not known."""
+    """Return the roofline of a step; ``None`` if FLOPs, memory traffic or peaks are unknown.
+
+    Args:
+        flops_per_step: FLOPs of a step over all devices; ``None`` if unknown.
+        step_s: mean duration of a step in seconds; ``None`` if unknown.
+        activity: means of the GPU's counters, as shares from 0 to 1.
+        peak: peak performance of one GPU; ``None`` if unknown.
+        devices: number of GPUs.
+    """
     used = activity.get("dram_active")
     if flops_per_step is None or not step_s or peak is None or not used:
         return None
@@ -115,19 +133,19 @@ def verdict(
     activity: Mapping[str, float],
     roof: KernelRoofline | None,
 ) -> BoundVerdict:
-    """Determines what limits the training.
+    """Return what limits the training.
 
     Args:
-        split: times of a step.
-        has_device: whether an accelerator worked.
-        activity: means of the GPU's own counters, as shares of the time.
-        roof: roofline if the FLOPs are known.
+        split: times of a step by kernel, and its idle time.
+        has_device: whether kernels of an accelerator were recorded.
+        activity: means of the GPU's counters, as shares from 0 to 1.
+        roof: roofline; ``None`` if the FLOPs are unknown.
     """
     idle = {}
     if split.idle_s is not None and split.device_s:
         idle = {cause: time_s / split.device_s for cause, time_s in split.idle_s.items()}
     busy = split.busy_share
-    # The counters as shares of the time at work.
+    # Counters refer to the whole time; divided by the busy share, they refer to the busy time.
     used = {n: min(activity[n] / busy, 1.0) for n in _COUNTERS if busy > 0.0 and n in activity}
     evidence = [f"the device was at work for {_percent(busy)} of the time"]
     evidence += [
@@ -169,7 +187,7 @@ def _by_work(
             f"{_percent(share)} of the peak FLOP/s of bf16 and fp16",
             roof.source,
         )
-        # A roof is a limit only for a training that comes near it.
+        # The roofline shows a limit only if the training comes close to it.
         if roof.flops_per_byte >= roof.ridge and share >= _TENSOR_USED:
             sentence = "Arithmetic is the limit: memory would allow more operations."
             return BoundVerdict("compute", sentence, evidence)
@@ -199,7 +217,8 @@ def _by_classes(split: KernelEnergySplit, used: Mapping[str, float]) -> BoundVer
     if streaming >= _MOST_KERNELS and used.get("dram_active", 1.0) >= _BANDWIDTH_STREAMING:
         sentence = "Memory is probably the limit: most kernels only move bytes."
         return BoundVerdict("memory", sentence, evidence)
-    # Multiprocessors are active while they wait for memory, too: alone they show nothing.
+    # A multiprocessor also counts as active while it waits for memory, so its counter alone is not
+    # sufficient evidence.
     if dense >= _MOST_KERNELS and used.get("sm_active", 1.0) >= _SM_USED:
         sentence = "Arithmetic is probably the limit: most kernels are dense."
         return BoundVerdict("compute", sentence, evidence)
@@ -207,7 +226,7 @@ def _by_classes(split: KernelEnergySplit, used: Mapping[str, float]) -> BoundVer
 
 
 def _share_of(split: KernelEnergySplit, classes: AbstractSet[str]) -> float:
-    """Returns the share of some classes in the kernels' time."""
+    """Return the share of the kernels' time that belongs to some classes of kernels."""
     share = sum(row.share for row in split.rows if row.class_name in classes)
     return share / (split.busy_share or 1.0)
 

@@ -1,4 +1,4 @@
-"""Recorded windows of an attempt: their traces, and the sensor readings of the same time."""
+"""The recorded windows of an attempt, each with its trace and the sensor readings of its time."""
 
 import gzip
 import json
@@ -14,8 +14,8 @@ from energy_callbacks.profiling.kernels.schedule import Schedule
 from energy_callbacks.profiling.kernels.tally import KernelTally, tally
 from energy_callbacks.profiling.kernels.tracks import Track, events, tracks
 
-# An energy counter confirms the samples within four seconds (H200); the timeline keeps readings
-# for ten minutes.
+# Readings are complete this long after a window: an energy counter lags by up to 4 s (H200). The
+# timeline keeps readings for ten minutes.
 _SETTLED_S: Final = 8.0
 
 
@@ -24,13 +24,14 @@ class Capture:
     """One recorded window.
 
     Attributes:
-        path: trace of the framework's profiler.
-        start_s: start of the window, by the meter's clock.
-        end_s: end of the window.
+        path: trace file of the framework's profiler.
+        start_s: start of the window, in seconds of the meter's clock.
+        end_s: end of the window, in the same time.
         steps: number of recorded steps.
-        offset_s: difference of Unix time and the meter's clock.
-        waits_s: waits for data as the training loop reported them, by the meter's clock.
-        tracks: readings of the sensors; ``None`` until they are complete.
+        offset_s: Unix time minus the time of the meter's clock.
+        waits_s: start and end of each wait for data that the training loop reported, in seconds of
+            the meter's clock.
+        tracks: sensor readings; ``None`` until they are complete.
     """
 
     path: Path
@@ -42,15 +43,24 @@ class Capture:
     tracks: list[Track] | None = None
 
     def keep_readings(self, meter: ActiveAttempt, now_s: float, *, at_once: bool = False) -> None:
-        """Keeps the readings of the sensors once they are complete, or at once."""
+        """Copy the sensor readings from the timeline once they are complete.
+
+        Args:
+            meter: the attempt.
+            now_s: current time of the meter's clock.
+            at_once: whether to copy them even if they may be incomplete.
+        """
         if self.tracks is None and (at_once or now_s >= self.end_s + _SETTLED_S):
             self.tracks = tracks(meter.timeline, meter.devices, self.start_s, self.end_s)
 
     def evaluate(self, rank: int) -> tuple[KernelTally | None, Path]:
-        """Returns the sums of the window of a rank, and the file of its trace.
+        """Return the sums of the window, ``None`` if unknown, and the path of its trace file.
 
-        The readings of the sensors are added to a trace of PyTorch, which is compressed; the
-        uncompressed file is removed.
+        A trace of PyTorch also gets the sensor readings and is compressed; the uncompressed file is
+        removed.
+
+        Args:
+            rank: rank of this process, which is written into a trace of PyTorch.
         """
         if self.path.suffix != ".json":
             return xplane.kernels(self.path, self.steps), self.path
@@ -62,11 +72,11 @@ class Capture:
         )
         sums = tally(trace, waits)
         document["traceEvents"].extend(events(self.tracks or (), self.offset_s, trace.base_s))
-        # HolisticTraceAnalysis looks for the rank, with a space before the number.
+        # HolisticTraceAnalysis searches the text for the rank, with a space before the number.
         document.setdefault("distributedInfo", {"rank": rank})
         compressed = self.path.with_suffix(".json.gz")
         with gzip.open(compressed, "wt", encoding="utf-8", compresslevel=5) as file:
-            # json.dump to a stream uses the encoder in Python, which is four times as slow.
+            # json.dump uses the encoder written in Python, which takes four times as long.
             file.write(json.dumps(document, separators=(",", ": ")))
         self.path.unlink()
         return sums, compressed
@@ -74,15 +84,16 @@ class Capture:
 
 @dataclass(slots=True, kw_only=True)
 class KernelRun:
-    """One attempt with its recorded windows.
+    """The state of the kernel profiler in one attempt.
 
     Attributes:
-        folder: folder of the files.
-        schedule: steps of the attempt, and the cost of windows.
-        flops_per_step: FLOPs of a step if the user gave them.
-        framework: framework whose profiler recorded; ``None`` if no window was opened.
+        meter: the attempt.
+        folder: folder of the profiler's files.
+        schedule: schedule of the windows, which also counts steps and the cost of windows.
+        flops_per_step: FLOPs of a step over all devices; ``None`` if the user did not give them.
+        framework: framework whose profiler was used; ``None`` if no window was opened.
         captures: recorded windows.
-        notes: problems during the attempt.
+        notes: problems for the report, as sentences.
     """
 
     meter: ActiveAttempt

@@ -1,8 +1,8 @@
 """Classifies kernels and operators by their names.
 
-The names are those of the CUDA libraries (cuDNN, cuBLAS, CUTLASS, NCCL, FlashAttention), of
-PyTorch's own kernels and of the code that Inductor and XLA generate. They are not documented: a
-name that matches no class is ``other``, which the report shows like any class.
+The patterns match names of the CUDA libraries (cuDNN, cuBLAS, CUTLASS, NCCL, FlashAttention), of
+PyTorch's own kernels and of code that Inductor and XLA generate. These names are not documented. A
+name that matches no pattern belongs to the class ``other``.
 """
 
 import re
@@ -12,7 +12,8 @@ from typing import Final
 OTHER: Final = "other"
 COPY: Final = "copy"
 IDLE: Final = "idle"
-# The first match counts; the order matters, because attention consists of products.
+# The first matching class counts, so the order matters: names of attention kernels may also contain
+# the patterns of matrix products.
 _CLASSES: Final[dict[str, tuple[str, ...]]] = {
     "communication": ("nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|c10d::",),
     "optimizer": ("multi_tensor_apply|_foreach_|fused_?adam|_fused_(adam|sgd)",),
@@ -35,17 +36,17 @@ _CLASSES: Final[dict[str, tuple[str, ...]]] = {
 _PATTERNS: Final = {
     name: re.compile("|".join(patterns), re.IGNORECASE) for name, patterns in _CLASSES.items()
 }
-# The beginning of a name tells the kind of kernel; template arguments may have thousands of
-# characters.
+# Only this many characters of a name are matched: the kind of kernel is at the beginning, and
+# template arguments may have thousands of characters.
 _TELLING: Final = 300
-# Classes that compute much per byte, and classes that mostly move bytes.
+# DENSE: classes with many operations per byte of memory traffic. STREAMING: classes with few.
 DENSE: Final = frozenset({"matrix product", "convolution", "attention"})
 STREAMING: Final = frozenset({"elementwise and reduction", "normalisation", "optimizer", COPY})
 
 
 @cache
 def class_of(name: str) -> str:
-    """Returns the class of a kernel.
+    """Return the class of a kernel or operator, by its name.
 
     >>> class_of("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64")
     'matrix product'
@@ -61,5 +62,5 @@ def class_of(name: str) -> str:
 
 
 def is_cudnn(name: str) -> bool:
-    """Whether a kernel belongs to cuDNN by its name."""
+    """Return whether the name of a kernel shows that it belongs to cuDNN."""
     return "cudnn" in name.lower()

@@ -1,4 +1,4 @@
-"""Summarises all windows of an attempt as the kernel profile for the report."""
+"""Computes the kernel profile for the report from all windows of an attempt."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ _ACTIVITY: Final[tuple[Quantity, ...]] = (
     "sm_active", "sm_occupancy", "tensor_active", "dram_active"
 )  # fmt: skip
 _PATIENCE_S: Final = 6.0
-# Smallest coverage of a stretch whose energy counts.
+# The energy of a stretch counts only if readings cover at least this share of its time.
 _COVERED: Final = 0.9
 _NO_LIMITS: Final[dict[str, Any]] = {
     "activity": None,
@@ -35,14 +35,17 @@ _NO_LIMITS: Final[dict[str, Any]] = {
 
 
 def record(run: KernelRun) -> dict[str, Any]:
-    """Returns the profile as the journal keeps it, and writes its files; the meter is running."""
+    """Write the files of the profile and return the profile for the journal, as a dict.
+
+    The attempt must still be running, because the function waits for sensor readings.
+    """
     tally, traces = _evaluated(run)
     scope = "gpu" if any(device.scope == "gpu" for device in run.meter.devices) else "host"
     energy, step_s = _step_energy(run, scope), run.schedule.step_s
     parts, limits = None, _NO_LIMITS
     if tally.steps and tally.time_s:
-        # Without a device the profiler makes the operators themselves slower, so that the duration
-        # of a step outside of windows does not fit to them.
+        # Without an accelerator, the profiler slows down the operators themselves. Their times are
+        # then shares of a step inside the windows, not of a step outside.
         parts = split(tally, step_s if tally.has_device else None, energy.energy_j)
         limits = _limits(run, tally, parts)
     else:
@@ -68,7 +71,7 @@ def record(run: KernelRun) -> dict[str, Any]:
 
 
 def _evaluated(run: KernelRun) -> tuple[KernelTally, list[str]]:
-    """Returns the sums of all windows, and the names of their traces."""
+    """Return the sums of all windows, and the paths of their traces in the run folder."""
     tally, traces, meter = KernelTally(), [], run.meter
     for capture in run.captures:
         if capture.tracks is None:
@@ -82,7 +85,7 @@ def _evaluated(run: KernelRun) -> tuple[KernelTally, list[str]]:
 
 
 def _figures(tally: KernelTally, parts: KernelEnergySplit | None) -> dict[str, Any]:
-    """Returns fields of ``KernelProfile`` from the sums of the windows."""
+    """Return the fields of ``KernelProfile`` that come from the sums of the windows."""
     if parts is None:
         tally, parts = KernelTally(), KernelEnergySplit(rows=(), device_s=0.0, idle_s=None)
     busy_s, parts_s = tally.busy_s, tally.parts_s
@@ -102,7 +105,7 @@ def _figures(tally: KernelTally, parts: KernelEnergySplit | None) -> dict[str, A
 
 
 def _limits(run: KernelRun, tally: KernelTally, parts: KernelEnergySplit) -> dict[str, Any]:
-    """Returns the fields of ``KernelProfile`` about the limit of the training."""
+    """Return the fields of ``KernelProfile`` about the limit of the training's speed."""
     gpus = [device for device in run.meter.devices if device.kind == "gpu"]
     activity = _activity(run, [gpu.key for gpu in gpus])
     peak = peak_of(gpus[0].name) if gpus else None
@@ -119,7 +122,7 @@ def _limits(run: KernelRun, tally: KernelTally, parts: KernelEnergySplit) -> dic
 
 
 def _traffic(activity: Mapping[str, float], peak: Peak | None) -> Iterator[str]:
-    """Yields the used memory bandwidth beside its peak."""
+    """Yield a sentence with the mean and the peak memory bandwidth, if both are known."""
     if peak is not None and "dram_active" in activity:
         most = peak.bytes_per_s / 1e12
         moved = activity["dram_active"] * most
@@ -141,7 +144,7 @@ def _why_nothing(run: KernelRun) -> str:
 
 
 def _step_energy(run: KernelRun, scope: str) -> Energy:
-    """Returns the mean energy of a step outside of windows."""
+    """Return the mean energy of a step outside of windows; unknown if not measured or resolved."""
     meter, stretches = run.meter, run.schedule.stretches
     if not stretches:
         return UNKNOWN
@@ -166,7 +169,10 @@ def _step_energy(run: KernelRun, scope: str) -> Energy:
 
 
 def _activity(run: KernelRun, gpus: Sequence[str]) -> dict[str, float]:
-    """Returns means of the GPUs' own counters while training, as far back as they are kept."""
+    """Return the means of the GPUs' counters in training outside of windows, as shares.
+
+    Only readings that the timeline still has are included.
+    """
     means: dict[str, float] = {}
     for quantity in _ACTIVITY:
         values = [
@@ -181,7 +187,7 @@ def _activity(run: KernelRun, gpus: Sequence[str]) -> dict[str, float]:
 
 
 def _by_class(rows: Sequence[KernelRow]) -> tuple[KernelRow, ...]:
-    """Returns a row for each class, longest first, idle last."""
+    """Return one row per class of kernels, by decreasing time; the row of idle time is the last."""
     classes = defaultdict[str, list[KernelRow]](list)
     for row in rows:
         classes[row.class_name].append(row)
@@ -190,7 +196,7 @@ def _by_class(rows: Sequence[KernelRow]) -> tuple[KernelRow, ...]:
 
 
 def _longest(rows: Sequence[KernelRow]) -> Iterator[KernelRow]:
-    """Yields the kernels with most time, and all others in one row; idle time is no kernel."""
+    """Yield the rows of the kernels with the most time, and one row with the sum of the others."""
     kernels = [row for row in rows if row.class_name != IDLE]
     for row in kernels[:_MOST_KERNELS]:
         yield replace(row, name=row.name[:_LONGEST_NAME])

@@ -200,7 +200,7 @@ class _Run(KernelRun):
         self.captures.append(capture)
 
     def _abort(self, t_s: float | None = None) -> None:
-        """Drops the open window: something other than training happens in it."""
+        """Drop the open window: something other than training happens in it."""
         recorder, self.recorder = self.recorder, None
         self.schedule.abort(t_s)
         if recorder is not None:

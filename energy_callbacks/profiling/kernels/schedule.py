@@ -91,7 +91,7 @@ class Schedule:
         return sum(one.duration_s for one in stretches) / sum(one.steps for one in stretches)
 
     def step(self, t_s: float) -> Action:
-        """Returns what to do at the end of a step."""
+        """Return what to do at the end of a step."""
         self.steps += 1
         if self._first_s is None:
             self._first_s = t_s
@@ -125,13 +125,13 @@ class Schedule:
         return self.cost_s + self._costs[-1] <= self._max_overhead * (t_s - self._first_s)
 
     def _add_cost(self, duration_s: float, steps: int) -> None:
-        """Ends the window, whose cost is its duration beyond that of ``steps`` usual steps."""
+        """End the window, whose cost is its duration beyond that of ``steps`` usual steps."""
         usual_s = statistics.median(self._recent) if self._recent else 0.0
         self._costs.append(max(duration_s - steps * usual_s, 0.0))
         self._opened_s = None
 
     def interrupt(self) -> None:
-        """Ends the stretch: a window or another phase begins."""
+        """End the stretch: a window or another phase begins."""
         ended, self._current = self._current, None
         if ended is None or not ended.steps:
             return
@@ -140,13 +140,13 @@ class Schedule:
             self._stretches.remove(min(self._stretches, key=lambda one: one.steps))
 
     def put_off(self, *, soon: bool = False) -> None:
-        """Drops the open window and plans another: much later, or soon."""
+        """Drop the open window and plans another: much later, or soon."""
         later = self.steps + 2 * self._length if soon else max(10 * self._length, 2 * self.steps)
         self._due.appendleft(later)
         self._opened_s = None
 
     def abort(self, t_s: float | None = None) -> None:
-        """Drops the open window, but not its cost, and plans another.
+        """Drop the open window, but not its cost, and plans another.
 
         Args:
             t_s: time of the end; ``None`` is that of the last step.
@@ -159,5 +159,5 @@ class Schedule:
         self.interrupt()
 
     def close_for_good(self) -> None:
-        """Plans no more windows."""
+        """Plan no more windows."""
         self._due.clear()

@@ -1,4 +1,4 @@
-"""Selects the profiler of the framework that this process trains with."""
+"""Determines the framework that this process uses, and creates its trace recorder."""
 
 import sys
 from pathlib import Path
@@ -14,10 +14,10 @@ FRAMEWORKS: Final[tuple[Framework, ...]] = ("torch", "tensorflow", "jax")
 
 
 def framework() -> Framework:
-    """Return the framework of the process: Keras' backend, else the first that is imported.
+    """Return the framework in use: the backend of Keras, else the first imported framework.
 
     Raises:
-        RuntimeError: if none is imported.
+        RuntimeError: if no framework is imported.
     """
     keras = sys.modules.get("keras")
     backend = keras.backend.backend() if keras is not None else None
@@ -41,15 +41,15 @@ def recorder(
     max_events: int,
     max_bytes: int,
 ) -> TraceRecorder:
-    """Return a recorder of one window; see ``TorchRecorder`` and ``XplaneRecorder``.
+    """Return a recorder of one window: a ``TorchRecorder`` or an ``XplaneRecorder``.
 
     Args:
-        chosen: the framework.
-        path: of the trace.
-        warm_up_steps: steps that are not recorded.
-        active_steps: steps that are recorded; only PyTorch needs to know.
-        max_events: of the trace; only for PyTorch.
-        max_bytes: of the trace.
+        chosen: name of the framework.
+        path: path of the trace, without a suffix.
+        warm_up_steps: number of steps before the recorded ones.
+        active_steps: number of recorded steps; used for PyTorch only.
+        max_events: maximum number of events in the trace; used for PyTorch only.
+        max_bytes: maximum size of the trace in bytes.
     """
     if chosen == "torch":
         return TorchRecorder(

@@ -14,7 +14,7 @@ from energy_callbacks.report.model.profile_kernels import KernelRow
 
 
 def folded(rows: Sequence[KernelRow], steps: int) -> str:
-    """Returns the microjoules of all steps, one line per kernel with at least one.
+    """Return the microjoules of all steps, one line per kernel with at least one.
 
     Args:
         rows: kernels with their energy per step.
@@ -27,7 +27,7 @@ def folded(rows: Sequence[KernelRow], steps: int) -> str:
 
 
 def speedscope(rows: Sequence[KernelRow], steps: int, name: str) -> str:
-    """Returns the same as a JSON file for speedscope.
+    """Return the same as a JSON file for speedscope.
 
     Args:
         rows: kernels with their energy per step.
@@ -44,7 +44,7 @@ def speedscope(rows: Sequence[KernelRow], steps: int, name: str) -> str:
 
 
 def write(rows: Sequence[KernelRow], steps: int, folder: Path) -> dict[str, str]:
-    """Writes both files and returns their names; writes nothing if no energy is known."""
+    """Write both files and returns their names; writes nothing if no energy is known."""
     text = folded(rows, steps)
     if not text:
         return {}
@@ -62,5 +62,5 @@ def _weights(rows: Sequence[KernelRow], steps: int) -> list[tuple[KernelRow, int
 
 
 def _clean(name: str) -> str:
-    """Replaces the characters that separate frames and lines."""
+    """Replace the characters that separate frames and lines."""
     return " ".join(name.replace(";", ",").split())

@@ -83,7 +83,7 @@ class KernelTally:
         return sum(self.time_s.values())
 
     def add(self, other: "KernelTally") -> None:
-        """Adds the sums of another window."""
+        """Add the sums of another window."""
         self.has_device |= other.has_device
         self.devices = max(self.devices, other.devices)
         self.class_of |= other.class_of
@@ -96,7 +96,7 @@ class KernelTally:
 
 
 def tally(trace: Trace, waits: Spans = EMPTY) -> KernelTally:
-    """Returns the sums of one window.
+    """Return the sums of one window.
 
     Args:
         trace: trace of the window.
@@ -119,7 +119,7 @@ def tally(trace: Trace, waits: Spans = EMPTY) -> KernelTally:
 
 
 def _work(trace: Trace, data: Spans) -> list[list[Event]]:
-    """Returns the work of each device, or the operators of the host but those of the loader."""
+    """Return the work of each device, or the operators of the host but those of the loader."""
     if not trace.has_device:
         pieces = innermost(trace.operators)
         return [[one for one in pieces if not holds(data, np.array([one.start_us]))[0]]]
@@ -130,7 +130,7 @@ def _work(trace: Trace, data: Spans) -> list[list[Event]]:
 
 
 def _frame(trace: Trace, work: Sequence[Event]) -> tuple[float, float, int]:
-    """Returns start, end and number of whole steps."""
+    """Return start, end and number of whole steps."""
     if not trace.has_device:
         return float(trace.steps[0, 0]), float(trace.steps[-1, 1]), len(trace.steps)
     launches = sorted((w.launched_us, w.start_us) for w in work if w.launched_us is not None)
@@ -148,7 +148,7 @@ def _frame(trace: Trace, work: Sequence[Event]) -> tuple[float, float, int]:
 def _count(
     sums: KernelTally, trace: Trace, work: Sequence[Event], start_us: float, end_us: float
 ) -> Spans:
-    """Adds the work of a device within the frame; returns when the device was busy."""
+    """Add the work of a device within the frame; returns when the device was busy."""
     inside = [one for one in work if one.end_us > start_us and one.start_us < end_us]
     all_spans = np.clip(spans((w.start_us, w.end_us) for w in inside), start_us, end_us)
     for one, time_us in zip(inside, shared_out(all_spans), strict=True):
@@ -181,7 +181,7 @@ def _part(trace: Trace, event: Event) -> str:
 def _idle(
     trace: Trace, work: Sequence[Event], idle: Spans, data: Spans
 ) -> Iterator[tuple[str, float]]:
-    """Yields idle time by cause."""
+    """Yield idle time by cause."""
     if not trace.has_device:
         waited_us = float(overlaps(idle, data).sum())
         yield from (("input", waited_us), ("host", length(idle) - waited_us))
@@ -218,7 +218,7 @@ class KernelEnergySplit:
 
 
 def split(sums: KernelTally, step_s: float | None, j_per_step: float | None) -> KernelEnergySplit:
-    """Splits time and energy of a step by kernel.
+    """Split time and energy of a step by kernel.
 
     Args:
         sums: sums of the windows, of at least one step.
@@ -251,7 +251,7 @@ def split(sums: KernelTally, step_s: float | None, j_per_step: float | None) -> 
 
 
 def _causes(sums: KernelTally, idle_s: float) -> dict[str, float] | None:
-    """Returns the idle time of a step by cause, in the proportions of the windows."""
+    """Return the idle time of a step by cause, in the proportions of the windows."""
     windows_s = sum(sums.idle_s.values())
     if not sums.frame_s or not windows_s:
         return None

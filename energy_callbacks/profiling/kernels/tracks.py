@@ -51,7 +51,7 @@ _GAUGES: Final[Mapping[Quantity, tuple[str, str, Callable[[float], float]]]] = {
 def tracks(
     timeline: Timeline, devices: Sequence[Device], start_s: float, end_s: float
 ) -> list[Track]:
-    """Returns the sensor readings of a window, with some time around it.
+    """Return the sensor readings of a window, with some time around it.
 
     Args:
         timeline: readings of the meter.
@@ -82,7 +82,7 @@ def _energy(timeline: Timeline, key: str, start_s: float, end_s: float) -> Itera
 
 
 def events(shown: Sequence[Track], offset_s: float, base_s: float) -> Iterator[dict[str, Any]]:
-    """Yields the events of a trace that show the tracks.
+    """Yield the events of a trace that show the tracks.
 
     Args:
         shown: tracks to show.

@@ -94,7 +94,7 @@ class XplaneRecorder:
 
 
 def kernels(path: Path, steps: int) -> KernelTally | None:
-    """Returns time and calls by kernel of a window, without idle time.
+    """Return time and calls by kernel of a window, without idle time.
 
     Args:
         path: file ``*.xplane.pb``.
@@ -119,7 +119,7 @@ def kernels(path: Path, steps: int) -> KernelTally | None:
 
 
 def devices(path: Path) -> int:
-    """Returns the number of GPUs in a trace, at least one.
+    """Return the number of GPUs in a trace, at least one.
 
     Each GPU has a plane ``/device:GPU:<number>``.
     """
@@ -127,7 +127,7 @@ def devices(path: Path) -> int:
 
 
 def of_table(table: dict[str, Any], steps: int, devices: int) -> KernelTally | None:
-    """Returns the sums of xprof's table ``kernel_stats``, of all devices.
+    """Return the sums of xprof's table ``kernel_stats``, of all devices.
 
     Args:
         table: table in the format of Google Charts.
